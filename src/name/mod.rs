@@ -1,0 +1,38 @@
+//! What a name is: its bytes, its code points, its normal forms.
+//!
+//! A *name* is one path component. Everything here is pure: no file is opened, no clock is read, nothing is logged, and
+//! nothing decides whether a name is *allowed*; that is [`crate::policy`].
+
+/// A half-open range of bytes `start..end` within one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: usize,
+    /// Offset behind the last byte.
+    pub end: usize,
+}
+
+impl Span {
+    /// The span `start..end`.
+    pub const fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
+    }
+
+    /// Number of bytes covered.
+    pub const fn len(self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether no byte is covered.
+    pub const fn is_empty(self) -> bool {
+        self.end == self.start
+    }
+
+    /// The bytes of `name` that the span covers.
+    ///
+    /// # Panics
+    /// If the span does not lie within `name`.
+    pub fn of(self, name: &[u8]) -> &[u8] {
+        &name[self.start..self.end]
+    }
+}
