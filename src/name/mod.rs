@@ -3,6 +3,10 @@
 //! A *name* is one path component. Everything here is pure: no file is opened, no clock is read, nothing is logged, and
 //! nothing decides whether a name is *allowed*; that is [`crate::policy`].
 
+pub mod arena;
+pub mod legacy;
+pub mod utf8;
+
 /// A half-open range of bytes `start..end` within one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
