@@ -3,8 +3,18 @@
 //! A *name* is one path component. Everything here is pure: no file is opened, no clock is read, nothing is logged, and
 //! nothing decides whether a name is *allowed*; that is [`crate::policy`].
 
+pub mod age;
 pub mod arena;
+pub mod casefold;
+pub mod confusable;
+pub mod context;
+pub mod display;
+pub mod escape;
 pub mod legacy;
+pub mod mojibake;
+pub mod normalize;
+pub mod scalar;
+pub mod script;
 pub mod utf8;
 
 /// A half-open range of bytes `start..end` within one name.

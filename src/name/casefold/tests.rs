@@ -1,0 +1,205 @@
+use super::*;
+use crate::name::normalize::is_in_form;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The lines of a Unicode data file of version 15.0, or `None` when the package is absent.
+fn data_file(name: &str) -> Option<String> {
+    let path = format!("/usr/share/unicode/{name}");
+    let text = fs::read_to_string(&path).ok();
+    if text.is_none() {
+        println!("SKIPPED: {path} is absent (Debian package unicode-data)");
+    }
+    text
+}
+
+fn scalar(hex: &str) -> Option<char> {
+    char::from_u32(u32::from_str_radix(hex.trim(), 16).unwrap())
+}
+
+fn scalars(hex: &str) -> String {
+    hex.split_whitespace().map(|one| scalar(one).unwrap()).collect()
+}
+
+/// Code points that UnicodeData.txt assigns, ranges filled in, with their simple upper case.
+fn assigned_with_uppercase(text: &str) -> BTreeMap<char, char> {
+    let mut assigned = BTreeMap::new();
+    let mut range_start = None;
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(';').collect();
+        // Surrogate code points are listed, and are no scalar values.
+        let Some(c) = scalar(fields[0]) else { continue };
+        if fields[1].ends_with(", First>") {
+            range_start = Some(c);
+        } else if fields[1].ends_with(", Last>") {
+            assigned.extend((range_start.take().unwrap()..=c).map(|c| (c, c)));
+        } else {
+            assigned.insert(c, if fields[12].is_empty() { c } else { scalar(fields[12]).unwrap() });
+        }
+    }
+    assigned
+}
+
+/// The scalar values that can have case, a decomposition or a combining class: later planes hold ideographs, tags and
+/// private use, and going over them only takes time.
+fn planes_with_letters() -> impl Iterator<Item = char> {
+    ('\0'..'\u{20000}').chain('\u{2f800}'..='\u{2fa1f}')
+}
+
+#[test]
+fn full_and_simple_folding_are_those_of_casefolding_txt() {
+    let (Some(folding), Some(data)) = (data_file("CaseFolding.txt"), data_file("UnicodeData.txt")) else {
+        return;
+    };
+    let (mut simple, mut full) = (BTreeMap::new(), BTreeMap::new());
+    for line in folding.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let fields: Vec<&str> = line.split(';').map(str::trim).collect();
+        let (from, to) = (scalar(fields[0]).unwrap(), scalars(fields[2]));
+        match fields[1] {
+            "C" => {
+                simple.insert(from, to.clone());
+                full.insert(from, to);
+            }
+            "S" => drop(simple.insert(from, to)),
+            "F" => drop(full.insert(from, to)),
+            "T" => {}
+            status => panic!("unknown status {status}"),
+        }
+    }
+    assert!(simple.len() > 1400 && full.len() > 1500, "the file was read");
+    // Only what was assigned in the version of the file: later versions add letters. The one thing that stability allows
+    // them to add for an old letter is a simple folding where there only was a full one; Unicode 15.1 added three.
+    for (from, to) in [('\u{1fd3}', '\u{390}'), ('\u{1fe3}', '\u{3b0}'), ('\u{fb05}', '\u{fb06}')] {
+        simple.insert(from, to.to_string());
+    }
+    for &c in assigned_with_uppercase(&data).keys() {
+        let text = c.to_string();
+        assert_eq!(fold(&text, Fold::Simple), *simple.get(&c).unwrap_or(&text), "simple, U+{:04X}", c as u32);
+        assert_eq!(fold(&text, Fold::Full), *full.get(&c).unwrap_or(&text), "full, U+{:04X}", c as u32);
+    }
+}
+
+#[test]
+fn upcase_is_the_simple_upper_case_of_the_basic_plane() {
+    let Some(data) = data_file("UnicodeData.txt") else { return };
+    let assigned = assigned_with_uppercase(&data);
+    assert!(assigned.values().filter(|&&upper| upper > '\u{FFFF}').count() > 100, "the file was read");
+    for (&c, &upper) in &assigned {
+        let expected = if c <= '\u{FFFF}' { upper } else { c };
+        let actual = fold(&c.to_string(), Fold::Upcase).chars().next().unwrap();
+        // A later version may add an upper case letter for a lower case one that had none.
+        let is_later = upper == c && !assigned.contains_key(&actual);
+        assert!(actual == expected || is_later, "U+{:04X}: {actual:?}", c as u32);
+    }
+}
+
+#[test]
+fn ascii_folds_only_ascii_letters() {
+    for c in planes_with_letters() {
+        let expected = if c.is_ascii_uppercase() { c.to_ascii_lowercase() } else { c };
+        assert_eq!(fold(&c.to_string(), Fold::Ascii), expected.to_string());
+    }
+}
+
+#[test]
+fn folds_are_idempotent_over_all_scalar_values() {
+    for case in Fold::ALL {
+        for c in planes_with_letters() {
+            let text = c.to_string();
+            let once = fold(&text, case);
+            assert_eq!(fold(&once, case), once, "{case:?} U+{:04X}", c as u32);
+        }
+    }
+}
+
+#[test]
+fn keys_of_all_scalar_values_are_idempotent_and_blind_to_spelling_and_case() {
+    let mut count = 0;
+    for c in planes_with_letters() {
+        // A following mark makes every reordering and composition visible.
+        let text = String::from_iter([c, '\u{323}']);
+        let plain = is_in_form(&text, Form::Nfc) && is_in_form(&text, Form::Nfkd);
+        if plain && Fold::ALL.iter().all(|&case| fold(&text, case) == text) {
+            continue;
+        }
+        count += 1;
+        for case in Fold::ALL {
+            for form in [Form::Nfc, Form::Nfkc] {
+                let of = |name: &str| key(name, Some(form), Some(case)).into_owned();
+                let once = of(&text);
+                let about = || format!("{case:?} {form} U+{:04X}", c as u32);
+                assert_eq!(of(&once), once, "{}: the key of a key", about());
+                for spelling in Form::ALL {
+                    if !spelling.is_compatibility() || form.is_compatibility() {
+                        assert_eq!(of(&to_form(&text, spelling)), once, "{}: in {spelling}", about());
+                    }
+                }
+                // Folded after ordering: U+0345 folds to a letter, which marks do not move across any more.
+                let ordered = to_form(&text, Form::Nfd);
+                assert_eq!(of(&fold(&ordered, case)), once, "{}: folded", about());
+            }
+            for (one, other) in [(Form::Nfc, Form::Nfd), (Form::Nfkc, Form::Nfkd)] {
+                assert_eq!(key(&text, Some(one), Some(case)), key(&text, Some(other), Some(case)));
+            }
+        }
+    }
+    assert!(count > 16_000, "{count} scalar values have something to normalize or fold");
+}
+
+#[test]
+fn names_that_collide_have_equal_keys_and_others_do_not() {
+    use Fold::{Ascii, Full, Simple, Upcase};
+    let (nfc, nfkc) = (Some(Form::Nfc), Some(Form::Nfkc));
+    let cases: &[(&str, &str, Option<Form>, &[Fold])] = &[
+        ("README", "readme", None, &[Ascii, Simple, Full, Upcase]),
+        ("\u{c9}t\u{c9}", "\u{e9}T\u{e9}", None, &[Simple, Full, Upcase]),
+        ("\u{df}", "SS", nfc, &[Full]),
+        ("\u{df}", "\u{1e9e}", nfc, &[Simple, Full]),
+        ("\u{fb01}", "FI", nfc, &[Full]),
+        ("\u{fb01}", "FI", nfkc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{212b}", "\u{c5}", nfc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{212b}", "A\u{30a}", nfc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{212b}", "\u{e5}", nfc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{212b}", "\u{e5}", None, &[Simple, Full]),
+        // Final and other sigma.
+        ("\u{3c3}", "\u{3c2}", None, &[Simple, Full, Upcase]),
+        ("\u{39f}\u{3a3}", "\u{3bf}\u{3c2}", nfc, &[Simple, Full, Upcase]),
+        // Dotted and dotless i: no Turkic mapping, but the simple upper case of a dotless i is I.
+        ("\u{131}", "i", nfc, &[Upcase]),
+        ("\u{130}", "i\u{307}", nfc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{212a}", "k", None, &[Simple, Full]),
+        // U+0345 folds to a letter, so it must be ordered after the other marks before it is folded.
+        ("\u{1fb4}", "\u{391}\u{345}\u{301}", nfc, &[Simple, Full, Upcase]),
+        ("\u{1fb4}", "\u{3ac}\u{3b9}", nfc, &[Simple, Full, Upcase]),
+        // Compatibility-equivalent: the half-width mark becomes a combining one, which is ordered before U+0345.
+        ("\u{1f80}\u{ff9e}", "\u{3b1}\u{3099}\u{313}\u{345}", nfkc, &[Ascii, Simple, Full, Upcase]),
+        // A Deseret letter is two UTF-16 units.
+        ("\u{10400}", "\u{10428}", None, &[Simple, Full]),
+        ("a", "b", nfkc, &[]),
+    ];
+    for &(left, right, form, equal) in cases {
+        for case in Fold::ALL {
+            let same = key(left, form, Some(case)) == key(right, form, Some(case));
+            assert_eq!(same, equal.contains(&case), "{left:?} and {right:?} under {case:?} and {form:?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_its_own_key_is_borrowed() {
+    for (name, case) in [
+        ("plain.txt", Fold::Ascii),
+        ("plain.txt", Fold::Full),
+        ("\u{65e5}\u{672c}", Fold::Full),
+        ("\u{65e5}\u{672c}", Fold::Simple),
+        ("\u{65e5}\u{672c}", Fold::Upcase),
+        ("PLAIN.TXT", Fold::Upcase),
+    ] {
+        for form in [None, Some(Form::Nfc), Some(Form::Nfkd)] {
+            assert!(matches!(key(name, form, Some(case)), Cow::Borrowed(_)), "{name} {case:?} {form:?}");
+        }
+        assert!(matches!(key(name, Some(Form::Nfc), None), Cow::Borrowed(_)));
+        assert!(matches!(key(name, None, None), Cow::Borrowed(_)));
+    }
+}
