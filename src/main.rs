@@ -1,3 +1,7 @@
 //! The command line of namegate.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    namegate::cli::main()
+}

@@ -12,6 +12,7 @@ use super::Span;
 #[derive(Clone, Debug, Default)]
 pub struct Arena {
     bytes: Vec<u8>,
+    impossible: bool,
 }
 
 /// The name holds a NUL, which would split it in an arena.
@@ -29,8 +30,10 @@ impl Arena {
     /// # Errors
     /// [`HoldsNul`] if the name holds a NUL; the arena is unchanged.
     pub fn push(&mut self, name: &[u8]) -> Result<usize, HoldsNul> {
-        if memchr::memchr(0, name).is_some() {
-            return Err(HoldsNul);
+        match memchr::memchr2(0, b'/', name) {
+            Some(_) if name.contains(&0) => return Err(HoldsNul),
+            Some(_) => self.impossible = true,
+            None => self.impossible |= matches!(name, b"" | b"." | b".."),
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(name);
@@ -41,6 +44,7 @@ impl Arena {
     /// Removes all names and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.impossible = false;
     }
 
     /// Whether it holds no name.
@@ -68,6 +72,11 @@ impl Arena {
                 (start, name)
             })
         })
+    }
+
+    /// Whether a name is none that a directory could hold: empty, `.`, `..`, or with a `/` in it.
+    pub fn holds_impossible(&self) -> bool {
+        self.impossible
     }
 
     /// The names that are not UTF-8, in order, each with the offset of its first byte: one pass over the whole arena.
@@ -112,11 +121,18 @@ mod tests {
         assert_eq!(arena.push(b"a\0b"), Err(HoldsNul));
         assert!(arena.is_empty());
         assert_eq!(arena.push(b"ab"), Ok(0));
+        assert!(!arena.holds_impossible());
         assert_eq!(arena.push(b""), Ok(3));
         assert_eq!(arena.push(b"c"), Ok(4));
         assert_eq!(arena.iter().collect::<Vec<_>>(), [(0, &b"ab"[..]), (3, b""), (4, b"c")]);
         arena.clear();
         assert_eq!(arena.iter().count(), 0);
+        for name in [&b""[..], b".", b"..", b"a/b"] {
+            assert!(!arena.holds_impossible());
+            arena.push(name).unwrap();
+            assert!(arena.holds_impossible(), "{name:?}");
+            arena.clear();
+        }
     }
 
     proptest! {

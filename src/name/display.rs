@@ -17,11 +17,13 @@
 //!
 //! Source: General_Category and Default_Ignorable_Code_Point of the Unicode Character Database, by `icu_properties`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointSetData};
 use unicode_width::UnicodeWidthStr;
+
+use super::Span;
 
 /// Cc, Cf, Co, Cn (Cs cannot occur in UTF-8), Zl, Zp, Zs.
 const NEVER_SHOWN: GeneralCategoryGroup = GeneralCategoryGroup::Other.union(GeneralCategoryGroup::Separator);
@@ -40,45 +42,56 @@ const NEVER_SHOWN: GeneralCategoryGroup = GeneralCategoryGroup::Other.union(Gene
 /// assert_eq!(display("\u{301}e\u{301}".as_bytes()).to_string(), "\\u{301}e\u{301}");
 /// ```
 pub const fn display(name: &[u8]) -> Display<'_> {
-    Display { name }
+    Display { name, span: Span::new(0, name.len()) }
 }
 
-/// What [`display`] returns.
+/// Shows the bytes of `name` that `span` covers as they are shown within the whole: the parts of a name, shown one behind
+/// the other, are the name. A code point is shown where its first byte lies.
+///
+/// ```
+/// use namegate::name::{Span, display::display_part};
+/// let shown = |start, end| display_part(b"a \xff ", Span::new(start, end)).to_string();
+/// assert_eq!((shown(0, 2), shown(2, 3), shown(3, 4)), ("a ".into(), r"\xFF".into(), r"\u{20}".into()));
+/// ```
+pub const fn display_part(name: &[u8], span: Span) -> Display<'_> {
+    Display { name, span }
+}
+
+/// What [`display`] and [`display_part`] return.
 #[derive(Clone, Copy, Debug)]
 pub struct Display<'n> {
     name: &'n [u8],
+    span: Span,
 }
 
 impl fmt::Display for Display<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name;
+        let wanted = self.span.start..self.span.end;
         let inner_start = name.iter().position(|&byte| byte != b' ').unwrap_or(name.len());
         let inner_end = name.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
         let inner = inner_start..inner_end;
         let mut start = 0;
         for chunk in name.utf8_chunks() {
-            let valid = chunk.valid();
-            let mut written = 0;
             let mut has_base = false;
-            for (at, c) in valid.char_indices() {
-                let shown = match c {
+            for (at, c) in chunk.valid().char_indices() {
+                has_base = match c {
                     ' ' => inner.contains(&(start + at)),
                     '\\' => false,
                     '!'..='~' => true,
                     _ => is_shown(c, has_base),
                 };
-                has_base = shown;
-                if !shown {
-                    f.write_str(&valid[written..at])?;
-                    write_escaped(f, c)?;
-                    written = at + c.len_utf8();
+                if wanted.contains(&(start + at)) {
+                    if has_base { f.write_char(c)? } else { write_escaped(f, c)? }
                 }
             }
-            f.write_str(&valid[written..])?;
+            start += chunk.valid().len();
             for byte in chunk.invalid() {
-                write!(f, "\\x{byte:02X}")?;
+                if wanted.contains(&start) {
+                    write!(f, "\\x{byte:02X}")?;
+                }
+                start += 1;
             }
-            start += valid.len() + chunk.invalid().len();
         }
         Ok(())
     }
@@ -91,6 +104,11 @@ fn is_shown(c: char, has_base: bool) -> bool {
         && (has_base || !GeneralCategoryGroup::Mark.contains(category))
         && !matches!(c, '\u{2800}' | '\u{FFFD}')
         && !CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+}
+
+/// Whether `c` acts on a terminal or is not seen by a reader, so that no output for people should contain it as it is.
+pub fn acts_or_hides(c: char) -> bool {
+    !matches!(c, ' '..='~' | '\u{FFFD}') && !is_shown(c, true)
 }
 
 fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {

@@ -1,0 +1,52 @@
+//! Any name under any profile and any normalization: verdict and check agree, a repair is admissible and needs none
+//! itself, and messages never act on a terminal. The first two bytes choose the policy.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use namegate::name::display::acts_or_hides;
+use namegate::name::normalize::Form;
+use namegate::policy::{Normalization, OnMismatch, Outcome, Policy, Verdict, profile};
+
+static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(|| {
+    let mut policies: Vec<Policy> = profile::ALL.iter().map(|p| Policy::of(&[p])).collect();
+    policies.push(Policy::of(profile::ALL));
+    for form in Form::ALL {
+        for on_mismatch in OnMismatch::ALL {
+            let builder = Policy::builder().profiles(&[profile::by_name("portable").unwrap()]);
+            policies.push(builder.normalization(Normalization { form, on_mismatch }).build().unwrap());
+        }
+    }
+    policies
+});
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&choice, name)) = input.split_first() else { return };
+    let policy = &POLICIES[usize::from(choice) % POLICIES.len()];
+    let check = policy.check(name);
+    match policy.verdict(name) {
+        Verdict::Accept(text) => {
+            assert_eq!(text.as_bytes(), name);
+            assert_ne!(check.outcome(), Outcome::Reject);
+        }
+        Verdict::Rewrite(stored) => {
+            assert_ne!(check.outcome(), Outcome::Reject);
+            assert_eq!(policy.verdict(stored.as_bytes()), Verdict::Accept(&stored));
+        }
+        Verdict::Reject(violation) => assert!(check.violations.contains(&violation)),
+    }
+    for violation in &check.violations {
+        assert!(violation.span.end <= name.len());
+        assert!(!check.message(policy, violation).chars().any(acts_or_hides));
+    }
+    if let Some(repair) = policy.repair(name, None, &mut |_| false) {
+        assert_eq!(policy.verdict(repair.name.as_bytes()), Verdict::Accept(&repair.name));
+        assert!(policy.repair(repair.name.as_bytes(), None, &mut |_| false).is_none());
+    }
+    let names: Vec<&[u8]> = name.split(|&b| b == b'\n').collect();
+    for collision in policy.collisions(&names) {
+        assert!(collision.members.len() > 1 && collision.members.is_sorted());
+    }
+    policy.check_path(name);
+});

@@ -1,0 +1,125 @@
+//! `namegate check`: a verdict per name.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStringExt;
+
+use super::format::Format;
+use super::policy_args::PolicyArgs;
+use super::{Status, Trouble};
+use crate::name::reading::{Encoding, Evidence};
+use crate::policy::{Outcome, Policy, profile};
+use crate::report::{Record, Report, Summary};
+use crate::source::list::{Item, MAX_NAME, Names};
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate check 'report?.txt' --profile windows,macos
+  namegate check \"$(printf 'caf\\351.txt')\"
+  ls | namegate check
+  git ls-files -z | tr / '\\0' | namegate check -0 --profile portable --format json
+
+A name is one component of a path, so a `/` in it is a violation. To judge what is on disk: namegate scan.
+Exit status: 0 no finding, 1 findings, 2 something could not be read.";
+
+/// Judge names given as arguments, or read from standard input.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The names; without any, they are read from standard input, one a line.
+    #[arg(value_name = "NAME")]
+    names: Vec<OsString>,
+    /// Read names from standard input, each followed by NUL instead of a line feed.
+    #[arg(short = '0', long, conflicts_with = "names")]
+    null: bool,
+    /// Print nothing; the exit status tells.
+    #[arg(short, long, conflicts_with = "format")]
+    quiet: bool,
+    /// How the verdicts are written.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The encoding of names that are not UTF-8, for the proposed repairs; guessed if not given.
+    #[arg(long, value_name = "NAME")]
+    encoding: Option<Encoding>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy or standard input cannot be read, or the output cannot be written.
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+    let policy = args.policy.policy(&[&profile::STRICT])?;
+    let mut nowhere = io::sink();
+    let out: &mut (dyn Write + Send) = if args.quiet { &mut nowhere } else { out };
+    let mut faults = anstream::stderr();
+    let is_single = args.names.len() == 1;
+    let mut check =
+        Check { policy: &policy, report: args.format.report(out, &mut faults), summary: Summary::default() };
+    if args.names.is_empty() {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            return Err(Trouble::new(
+                "check: no names given, and standard input is a terminal; see `namegate check --help`",
+            ));
+        }
+        let separator = if args.null { 0 } else { b'\n' };
+        check.stream(Names::new(stdin.lock(), separator), args.encoding)?;
+    } else {
+        let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
+        let encoding = args.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
+        names.iter().try_for_each(|name| check.name(name, encoding))?;
+    }
+    let Check { mut report, summary, .. } = check;
+    if !is_single || args.format == Format::Json {
+        report.finish(&policy, &summary)?;
+    }
+    Ok(Status::of(&summary))
+}
+
+fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {
+    let mut evidence = Evidence::default();
+    names.for_each(|name| evidence.add(name));
+    evidence.guess()
+}
+
+struct Check<'p> {
+    policy: &'p Policy,
+    report: Box<dyn Report + 'p>,
+    summary: Summary,
+}
+
+impl Check<'_> {
+    fn name(&mut self, name: &[u8], encoding: Option<Encoding>) -> io::Result<()> {
+        let check = self.policy.check(name);
+        let mut record = Record::of(self.policy, &check);
+        if check.outcome() != Outcome::Accept {
+            record.repair = self.policy.repair(name, encoding, &mut |_| false);
+        }
+        self.summary.names += 1;
+        self.summary.count(&record);
+        self.report.record(&record)
+    }
+
+    fn stream(&mut self, names: Names<impl io::BufRead>, encoding: Option<Encoding>) -> Result<(), Trouble> {
+        for item in names {
+            match item {
+                Ok(Item::Name(name)) => {
+                    let encoding = encoding.or_else(|| guess([name.as_slice()].into_iter()));
+                    self.name(&name, encoding)?;
+                }
+                Ok(Item::TooLong(number)) => {
+                    let message = format!(
+                        "name {number} of standard input has more than {MAX_NAME} bytes and was not judged; \
+                         is the separator the right one (`-0` for NUL)?"
+                    );
+                    self.summary.unreadable += 1;
+                    self.report.fault(b"-", &message)?;
+                }
+                Err(error) => return Err(Trouble::new(format!("cannot read standard input: {error}"))),
+            }
+        }
+        Ok(())
+    }
+}

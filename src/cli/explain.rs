@@ -1,0 +1,86 @@
+//! `namegate explain`: a name octet by octet.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, SpecificationError};
+
+use super::{Status, Trouble};
+use crate::explain::{Explanation, text};
+use crate::name::display::display;
+use crate::report::json;
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate explain 'caf\u{e9}.txt'
+  namegate explain -- *                    every name of this directory
+  namegate explain --hex 'C0 AF'           bytes that no keyboard types
+  namegate explain --json --hex ff | jq .octets
+
+Exit status: 0 all names are UTF-8, 1 some name is not, 2 a name could not be understood.";
+
+/// Shows a name octet by octet: its bits, its code points, what is wrong with it, and which profiles object.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Names to explain, as they are: names, not paths.
+    #[arg(value_name = "NAME", required_unless_present = "hex")]
+    names: Vec<OsString>,
+    /// A name in hexadecimal, such as 636166e9; spaces and colons between the digits do not count.
+    #[arg(long, value_name = "OCTETS")]
+    hex: Vec<OsString>,
+    /// Write one line of JSON for each name.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains the names as they were given, then those in hexadecimal.
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+    let given = args.names.iter().map(|name| name.as_bytes().to_vec());
+    // All of them are read before the first is explained: a mistyped digit is no reason to print half of the answer.
+    let decoded: Vec<Vec<u8>> = args.hex.iter().map(|digits| decode(digits)).collect::<Result<_, _>>()?;
+    let mut status = Status::Clean;
+    for (at, name) in given.chain(decoded).enumerate() {
+        let explanation = Explanation::of(&name);
+        if !explanation.is_utf8 {
+            status = Status::Findings;
+        }
+        match args.json {
+            true => json::line(out, &explanation)?,
+            false => {
+                if at > 0 {
+                    text::write_divider(out)?;
+                }
+                text::write(out, &explanation)?;
+            }
+        }
+    }
+    Ok(status)
+}
+
+/// The octets that `digits` spell.
+fn decode(digits: &OsStr) -> Result<Vec<u8>, Trouble> {
+    let encoding = hexadecimal().map_err(Trouble::new)?;
+    let typed = digits.as_bytes();
+    encoding.decode(typed).map_err(|DecodeError { position, kind }| {
+        // The position counts bytes; a person counts characters, from 1.
+        let before = String::from_utf8_lossy(&typed[..position]).chars().count();
+        if kind == DecodeKind::Length {
+            return Trouble::new("--hex: an odd number of digits, and every octet has two");
+        }
+        let rest = String::from_utf8_lossy(&typed[position..]);
+        let wrong: String = rest.chars().take(1).collect();
+        let wrong = display(wrong.as_bytes());
+        Trouble::new(format!("--hex: `{wrong}`, character {}, is no hexadecimal digit", before + 1))
+    })
+}
+
+fn hexadecimal() -> Result<Encoding, SpecificationError> {
+    let mut specification = Specification::new();
+    specification.symbols.push_str("0123456789abcdef");
+    specification.translate.from.push_str("ABCDEF");
+    specification.translate.to.push_str("abcdef");
+    specification.ignore.push_str(" :\t\n");
+    specification.encoding()
+}

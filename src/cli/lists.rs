@@ -1,0 +1,36 @@
+//! In which format lists of rules and profiles are printed.
+
+use clap::ValueEnum;
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// One JSON object on each line.
+    Json,
+    /// As in the documents.
+    Markdown,
+}
+
+/// Text as a cell of a Markdown table, shown as it is.
+pub(super) fn markdown(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '~' | '&' | '$') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_shows_what_it_is_given() {
+        assert_eq!(markdown(r#"< > : " \ | ? *"#), r#"\< \> : " \\ \| ? \*"#);
+    }
+}

@@ -1,0 +1,174 @@
+//! The command line: one file per subcommand.
+//!
+//! A subcommand has an `Args` (clap's derive: parser, help, manual page and completions come from that one definition)
+//! and a `run` that gives a [`Status`] or [`Trouble`]. Parsing only validates what was typed; files are opened by `run`.
+//! Nothing outside this module prints, and nothing imports it but `main`.
+
+mod check;
+mod completions;
+mod explain;
+mod format;
+mod lists;
+mod man;
+mod policy;
+mod policy_args;
+mod profiles;
+mod progress;
+mod rules;
+mod scan;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::name::scalar::UNICODE_VERSION;
+use crate::report::Summary;
+
+/// What a run ended with; its number is the exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// Nothing was found.
+    Clean = 0,
+    /// Something was found.
+    Findings = 1,
+    /// Something could not be done or read.
+    Trouble = 2,
+}
+
+impl Status {
+    /// What a run that found this ends with.
+    pub fn of(summary: &Summary) -> Self {
+        match (summary.unreadable, summary.findings()) {
+            (0, 0) => Self::Clean,
+            (0, _) => Self::Findings,
+            _ => Self::Trouble,
+        }
+    }
+}
+
+/// Why a run could not go on.
+#[derive(Debug)]
+pub enum Trouble {
+    /// What was attempted on what, and what went wrong; one or more lines for people.
+    Message(String),
+    /// The reader of our output has gone: no trouble, but nothing more to do.
+    OutputClosed,
+}
+
+impl Trouble {
+    /// A message for people.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self::Message(message.to_string())
+    }
+}
+
+impl From<io::Error> for Trouble {
+    /// For errors of writing our own output; other errors say more about what was attempted.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Message(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+/// Keeps file names well-formed: judges, explains and scans them.
+///
+/// A name is judged by strict UTF-8 (RFC 3629) always, and by the rules of one or more profiles: of a migration target
+/// such as `windows`, or of good sense, such as `strict` and `security`.
+#[derive(Debug, Parser)]
+#[command(name = "namegate", disable_version_flag = true, max_term_width = 100, after_help = EXIT_STATUS)]
+pub struct Cli {
+    /// When to colour the output.
+    #[arg(long, value_enum, default_value_t = Color::Auto, global = true, value_name = "WHEN")]
+    color: Color,
+    /// Say more: what is done, and with --version which Unicode data judges.
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// Print the version.
+    #[arg(short = 'V', long, exclusive = false)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXIT_STATUS: &str =
+    "Exit status: 0 nothing found, 1 something found, 2 something could not be done or read.";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    Explain(explain::Args),
+    Scan(scan::Args),
+    Rules(rules::Args),
+    Profiles(profiles::Args),
+    Policy(policy::Args),
+    Man(man::Args),
+    Completions(completions::Args),
+}
+
+/// Runs the command line that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    let level = if cli.verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
+    env_logger::Builder::new().filter_level(level).parse_default_env().init();
+    let mut out = io::BufWriter::new(anstream::stdout());
+    let done = run(cli, &mut out).and_then(|status| {
+        out.flush()?;
+        Ok(status)
+    });
+    match done {
+        Ok(status) => ExitCode::from(status as u8),
+        Err(Trouble::OutputClosed) => ExitCode::SUCCESS,
+        Err(Trouble::Message(message)) => {
+            anstream::eprintln!("namegate: {message}");
+            ExitCode::from(Status::Trouble as u8)
+        }
+    }
+}
+
+fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+    let Some(command) = cli.command.filter(|_| !cli.version) else {
+        if !cli.version {
+            return Err(Trouble::Message(format!("no command given\n\n{}", command().render_help().ansi())));
+        }
+        writeln!(out, "namegate {}", env!("CARGO_PKG_VERSION"))?;
+        if cli.verbose {
+            let (major, minor, patch) = UNICODE_VERSION;
+            writeln!(out, "Unicode {major}.{minor}.{patch}")?;
+        }
+        return Ok(Status::Clean);
+    };
+    match command {
+        Command::Check(args) => check::run(args, out),
+        Command::Explain(args) => explain::run(&args, out),
+        Command::Scan(args) => scan::run(args, out),
+        Command::Rules(args) => rules::run(&args, out),
+        Command::Profiles(args) => profiles::run(&args, out),
+        Command::Policy(args) => policy::run(&args, out),
+        Command::Man(args) => man::run(&args, out),
+        Command::Completions(args) => completions::run(&args, out),
+    }
+}
+
+/// The whole command line, for manual pages and completions.
+fn command() -> clap::Command {
+    Cli::command()
+}

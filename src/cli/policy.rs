@@ -1,0 +1,171 @@
+//! `namegate policy`: checks configuration files, and shows the policy that options and a file amount to.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anstyle::Style;
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+
+use super::policy_args::{PolicyArgs, load, shown};
+use super::profiles::{line_json, write_row};
+use super::{Status, Trouble};
+use crate::name::scalar::UNICODE_VERSION;
+use crate::policy::config::Config;
+use crate::policy::profile::{self, Line};
+use crate::policy::rule::{RULES, Severity};
+use crate::policy::{Active, OnMismatch, Policy};
+use crate::report::layout::{BOLD, severity_style, write_wrapped};
+
+/// Check configuration files, or show the policy that is in effect.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check configuration files: every mistake with line, column and the nearest known word.
+    ///
+    /// The exit status is 0 if all files can be used, else 2.
+    Check {
+        /// The files.
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Show the policy in effect: every rule that is on, its severity, who asks for it and with which parameter.
+    ///
+    /// Without options it is that of the profile `strict`, by which `check` and `scan` judge.
+    #[command(after_help = "Example: save a policy that was tried out by options\n  \
+        namegate policy show --profile strict --normalize nfc --format toml > site.toml")]
+    Show {
+        #[command(flatten)]
+        policy: PolicyArgs,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// As a configuration file that gives this policy.
+    Toml,
+    /// As one JSON object.
+    Json,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+    match &args.action {
+        Action::Check { files } => check(files, out),
+        Action::Show { policy, format } => {
+            let default: Vec<_> = Config::default().profiles();
+            let policy = policy.policy(&default)?;
+            match format {
+                Format::Text => text(&policy, out)?,
+                Format::Toml => write!(out, "{}", Config::of(&policy).map_err(Trouble::new)?.to_toml())?,
+                Format::Json => json(&policy, out)?,
+            }
+            Ok(Status::Clean)
+        }
+    }
+}
+
+fn check(files: &[PathBuf], out: &mut dyn Write) -> Result<Status, Trouble> {
+    let mut status = Status::Clean;
+    for path in files {
+        match check_one(path) {
+            Ok(rules) => writeln!(out, "{}: ok, {rules} rules in force", shown(path))?,
+            Err(mistakes) => {
+                writeln!(out, "{mistakes}")?;
+                status = Status::Trouble;
+            }
+        }
+    }
+    Ok(status)
+}
+
+fn check_one(path: &Path) -> Result<usize, String> {
+    let policy = load(path)?.policy().map_err(|error| error.in_file(&shown(path)).to_string())?;
+    let always = RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.id);
+    let rules: BTreeSet<_> = policy.lines().iter().map(|line| line.test.rule()).chain(always).collect();
+    Ok(rules.len())
+}
+
+/// The names of the rules that no policy is without.
+fn always_on() -> Vec<&'static str> {
+    RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.name).collect()
+}
+
+fn profile_names(policy: &Policy) -> Vec<&'static str> {
+    policy.profiles().iter().map(|p: &&profile::Profile| p.name).collect()
+}
+
+fn unicode_version() -> String {
+    let (major, minor, update) = UNICODE_VERSION;
+    format!("{major}.{minor}.{update}")
+}
+
+fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
+    let mut field = |name: &str, value: &str| {
+        const NAME: usize = 15;
+        write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
+        write_wrapped(out, NAME, Style::new(), value)
+    };
+    let profiles = profile_names(policy);
+    field("profiles", &if profiles.is_empty() { "none: UTF-8 alone".into() } else { profiles.join(", ") })?;
+    field("Unicode", &unicode_version())?;
+    let normalization = policy.normalization().map(|n| {
+        let form = n.form.as_str().to_uppercase();
+        match n.on_mismatch {
+            OnMismatch::Refuse => format!("{form}; a name in another form is refused"),
+            OnMismatch::Convert => format!("{form}; a name in another form is converted"),
+            OnMismatch::Match => format!("{form}; a name is stored as given and found by every spelling"),
+        }
+    });
+    field("normalization", normalization.as_deref().unwrap_or("none"))?;
+    field("always on", &format!("as errors: {}", always_on().join(", ")))?;
+    if policy.lines().is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    for line in policy.lines() {
+        write_row(out, &as_line(line), Some(&line.profiles.names().collect::<Vec<_>>().join(", ")))?;
+    }
+    let count = |severity| policy.lines().iter().filter(|line| line.severity == severity).count();
+    let [errors, warnings] = [Severity::Error, Severity::Warn].map(|s| (severity_style(s), count(s)));
+    writeln!(
+        out,
+        "\n{}{} as errors{:#}, {}{} as warnings{:#}",
+        errors.0, errors.1, errors.0, warnings.0, warnings.1, warnings.0
+    )
+}
+
+/// The line without those who ask for it.
+fn as_line(active: &Active) -> Line {
+    let Active { test, severity, source, verified, .. } = active.clone();
+    Line { test, severity, source, verified }
+}
+
+fn json(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
+    let lines = policy.lines().iter().map(|active| {
+        let mut line = line_json(&as_line(active));
+        line["profiles"] = active.profiles.names().collect::<Vec<_>>().into();
+        line
+    });
+    let normalization = policy
+        .normalization()
+        .map(|n| json!({ "form": n.form.as_str(), "on_mismatch": n.on_mismatch.as_str() }));
+    let policy = json!({
+        "profiles": profile_names(policy),
+        "unicode": unicode_version(),
+        "normalization": normalization,
+        "always_on": always_on(),
+        "lines": lines.collect::<Vec<_>>(),
+    });
+    writeln!(out, "{policy}")
+}

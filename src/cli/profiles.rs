@@ -1,0 +1,172 @@
+//! `namegate profiles`: what each profile looks for. `docs/PROFILES.md` is its Markdown.
+
+use std::io::{self, Write};
+
+use anstyle::Style;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::{Value, json};
+
+use super::lists::{Format, markdown};
+use super::{Status, Trouble};
+use crate::policy::profile::{ALL, Line, Profile, by_name};
+use crate::policy::rule::Severity;
+use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
+
+/// List the profiles, or show what some of them look for.
+///
+/// A profile is a list of rules with their parameters: what one migration target takes, or what good sense asks for. The
+/// rules of strict UTF-8 belong to every profile and are not repeated. A line that could not be verified only warns.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Profiles to show in full; none for a list of all.
+    #[arg(value_name = "NAME", value_parser = parser())]
+    names: Vec<&'static Profile>,
+    /// How to print the list. Markdown without names shows all profiles in full.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Reads the name of a profile; completions and the messages for misspelled ones come with it.
+pub(super) fn parser() -> impl TypedValueParser<Value = &'static Profile> {
+    PossibleValuesParser::new(ALL.iter().map(|profile| profile.name)).try_map(|name| by_name(&name))
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+    let names = &args.names;
+    match (args.format, names.is_empty()) {
+        (Format::Text, true) => ALL.iter().try_for_each(|profile| entry(profile, out))?,
+        (Format::Text, false) => {
+            for (at, profile) in names.iter().enumerate() {
+                if at > 0 {
+                    writeln!(out)?;
+                }
+                text(profile, out)?;
+            }
+        }
+        (Format::Json, true) => ALL.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
+        (Format::Json, false) => names.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
+        (Format::Markdown, true) => document(out)?,
+        (Format::Markdown, false) => names.iter().try_for_each(|p| section(p, out))?,
+    }
+    Ok(Status::Clean)
+}
+
+fn entry(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    const NAME: usize = 14;
+    write!(out, "{}  ", styled(BOLD, profile.name, NAME))?;
+    write_wrapped(out, NAME + 2, Style::new(), profile.title)
+}
+
+fn text(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{BOLD}{}{BOLD:#}: ", profile.name)?;
+    write_wrapped(out, profile.name.len() + 2, Style::new(), profile.title)?;
+    if !profile.includes.is_empty() {
+        writeln!(out, "includes {}", includes(profile, |name| name.to_owned()))?;
+    }
+    for line in profile.lines {
+        write_row(out, line, None)?;
+    }
+    Ok(())
+}
+
+fn includes(profile: &Profile, shown: impl Fn(&str) -> String) -> String {
+    profile.includes.iter().map(|p| shown(p.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// One line as rows of text: rule, severity, and then what there is of parameter, who asks for it, and source.
+pub(super) fn write_row(out: &mut dyn Write, line: &Line, by: Option<&str>) -> io::Result<()> {
+    /// The longest name of a rule that profiles use.
+    const RULE: usize = 23;
+    const SEVERITY: usize = 5;
+    const DETAILS: usize = RULE + SEVERITY + 4;
+    let rule = line.test.rule();
+    write!(out, "{rule:RULE$}  {}  ", styled(severity_style(line.severity), line.severity, SEVERITY))?;
+    let parameter = line.test.parameter().map(|parameter| (Style::new(), parameter));
+    let by = by.map(|by| (Style::new(), format!("asked for by {by}")));
+    let source = match line.verified {
+        true => (DIM, line.source.to_owned()),
+        false => (DOUBT, format!("not verified: {}", line.source)),
+    };
+    for (at, (style, text)) in parameter.into_iter().chain(by).chain([source]).enumerate() {
+        let indent = if at == 0 { 0 } else { DETAILS };
+        write!(out, "{:indent$}", "")?;
+        write_wrapped(out, DETAILS, style, &text)?;
+    }
+    Ok(())
+}
+
+fn json(profile: &Profile) -> Value {
+    json!({
+        "profile": profile.name,
+        "title": profile.title,
+        "includes": profile.includes.iter().map(|p| p.name).collect::<Vec<_>>(),
+        "lines": profile.lines.iter().map(line_json).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn line_json(line: &Line) -> Value {
+    json!({
+        "rule": line.test.rule().name(),
+        "severity": line.severity.as_str(),
+        "parameter": line.test.parameter(),
+        "source": line.source,
+        "verified": line.verified,
+    })
+}
+
+fn document(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# Profiles\n")?;
+    writeln!(
+        out,
+        "Made by `namegate profiles --format markdown`; a test keeps it equal to the tables in the program.\n"
+    )?;
+    writeln!(
+        out,
+        "The encoding [rules](RULES.md) belong to every profile and are not repeated. Profiles combine: the"
+    )?;
+    writeln!(
+        out,
+        "union of their lines, and of equal lines the stricter severity. A line marked **not verified** rests"
+    )?;
+    writeln!(out, "on a source that could not be checked: it warns and never refuses.\n")?;
+    writeln!(out, "| profile | what it stands for | errors | warnings |\n|---|---|---|---|")?;
+    for profile in ALL {
+        let lines = profile.all_lines();
+        let errors = lines.iter().filter(|line| line.severity == Severity::Error).count();
+        let warnings = lines.len() - errors;
+        writeln!(
+            out,
+            "| [`{0}`](#{0}) | {1} | {errors} | {warnings} |",
+            profile.name,
+            markdown(profile.title)
+        )?;
+    }
+    for profile in ALL {
+        writeln!(out)?;
+        section(profile, out)?;
+    }
+    Ok(())
+}
+
+fn section(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## {}\n\n{}.\n", profile.name, markdown(profile.title))?;
+    if !profile.includes.is_empty() {
+        writeln!(out, "Includes {}.\n", includes(profile, |name| format!("[`{name}`](#{name})")))?;
+    }
+    if profile.lines.is_empty() {
+        return writeln!(out, "No lines of its own.");
+    }
+    writeln!(out, "| rule | severity | parameter | source |\n|---|---|---|---|")?;
+    for line in profile.lines {
+        let parameter = line.test.parameter().unwrap_or_default();
+        let doubt = if line.verified { "" } else { "**not verified**: " };
+        let (rule, severity) = (line.test.rule(), line.severity);
+        writeln!(
+            out,
+            "| `{rule}` | {severity} | {} | {doubt}{} |",
+            markdown(&parameter),
+            markdown(line.source)
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! `namegate rules`: the table of rules. `docs/RULES.md` is its Markdown.
+
+use std::io::{self, Write};
+
+use anstyle::Style;
+use serde_json::json;
+
+use super::lists::{Format, markdown};
+use super::{Status, Trouble};
+use crate::policy::rule::{Kind, RULES, Rule};
+use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
+
+/// List all rules: what each looks for, how much it weighs, and what it rests on.
+///
+/// The severity is the default: a profile or a configuration file may give a rule another one, or not use it at all.
+/// Rules of the kind `encoding` are always on.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How to print the list.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+    match args.format {
+        Format::Text => RULES.iter().try_for_each(|rule| text(rule, out))?,
+        Format::Json => RULES.iter().try_for_each(|rule| json(rule, out))?,
+        Format::Markdown => document(out)?,
+    }
+    Ok(Status::Clean)
+}
+
+fn text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
+    const INDENT: usize = 4;
+    let severity = severity_style(rule.default);
+    writeln!(
+        out,
+        "{}  {:9}  {severity}{}{severity:#}",
+        styled(BOLD, rule.name, 25),
+        rule.kind.as_str(),
+        rule.default
+    )?;
+    write!(out, "{:INDENT$}", "")?;
+    write_wrapped(out, INDENT, Style::new(), rule.summary)?;
+    write!(out, "{:INDENT$}", "")?;
+    write_wrapped(out, INDENT, DIM, rule.source)
+}
+
+fn json(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
+    let line = json!({
+        "rule": rule.name,
+        "kind": rule.kind.as_str(),
+        "severity": rule.default.as_str(),
+        "description": rule.summary,
+        "source": rule.source,
+    });
+    writeln!(out, "{line}")
+}
+
+fn document(out: &mut dyn Write) -> io::Result<()> {
+    const KINDS: [(Kind, &str); 5] = [
+        (Kind::Encoding, "The bytes of the name. These rules are on in every policy, and always errors."),
+        (Kind::Scalar, "Single code points, with their neighbours where those matter."),
+        (Kind::Shape, "The name as a whole: its ends, its length, its words."),
+        (Kind::Directory, "The names of one directory together."),
+        (Kind::Path, "The path that leads to the name."),
+    ];
+    writeln!(out, "# Rules\n")?;
+    writeln!(
+        out,
+        "Made by `namegate rules --format markdown`; a test keeps it equal to the table in the program.\n"
+    )?;
+    writeln!(
+        out,
+        "The ids stand in configurations and reports and never change their meaning. The severity is the"
+    )?;
+    writeln!(
+        out,
+        "default; a [profile](PROFILES.md) or a [configuration file](CONFIG.md) may give another."
+    )?;
+    for (kind, about) in KINDS {
+        writeln!(out, "\n## {}\n\n{about}\n", kind.as_str())?;
+        writeln!(out, "| rule | severity | what it looks for | source |\n|---|---|---|---|")?;
+        for rule in RULES.iter().filter(|rule| rule.kind == kind) {
+            // Summaries are written with code spans, as in Markdown; nothing else in them is special there.
+            let summary = rule.summary.replace('|', "\\|");
+            writeln!(out, "| `{}` | {} | {summary} | {} |", rule.name, rule.default, markdown(rule.source))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `namegate scan`: every name of a directory tree.
+
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use super::format::Format;
+use super::policy_args::PolicyArgs;
+use super::progress::Line;
+use super::{Status, Trouble};
+use crate::name::reading::Encoding;
+use crate::policy::profile;
+use crate::scan::{self, Progress, Settings};
+use crate::source::walk::Walk;
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate scan /srv/share
+  namegate scan . --profile windows,macos          before a move to both
+  namegate scan /data --format json > names.jsonl  for other programs
+  namegate scan /old --encoding koi8-r             repairs as if its bad names were KOI8-R
+
+Symbolic links are judged and not followed. What cannot be read is reported and does not end the scan.
+Exit status: 0 no finding, 1 findings, 2 something could not be read.";
+
+/// Judge every name of directory trees.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The trees; a path that is no directory is judged as a name.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// How the findings are written.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// How many threads read and judge; as many as there are processors if not given.
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// The encoding of names that are not UTF-8, for the proposed repairs; guessed per directory if not given.
+    #[arg(long, value_name = "NAME")]
+    encoding: Option<Encoding>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy cannot be read or the output cannot be written.
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+    let policy = args.policy.policy(&[&profile::STRICT])?;
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let source = Walk::new(args.paths, jobs);
+    let settings = Settings { encoding: args.encoding };
+    let progress = Progress::default();
+    let line = Line::new();
+    let mut above: Box<dyn Write + Send> = match line.is_drawn() && io::stdout().is_terminal() {
+        true => Box::new(line.above(out)),
+        false => Box::new(out),
+    };
+    let mut faults = line.above(anstream::stderr());
+    let mut report = args.format.report(&mut above, &mut faults);
+    let summary =
+        line.shown(&progress, || scan::scan(&source, &policy, settings, &mut *report, &progress))?;
+    Ok(Status::of(&summary))
+}

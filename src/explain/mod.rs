@@ -1,0 +1,361 @@
+//! What a name is made of, octet by octet, for a person who wants to know why it is refused.
+//!
+//! [`Explanation::of`] gathers everything that the crate knows about one byte string: the structure of its octets by
+//! ISO/IEC 10646-1 Annex R, the verdict of RFC 3629 on each sequence, names and properties of its code points, normal
+//! forms, likely readings in legacy encodings, and which profiles object to what. [`text`] writes it. Pure:
+//! nothing here opens a file, and nothing here decides; the policy does.
+
+mod code_point;
+mod objection;
+pub mod text;
+mod words;
+
+use serde::Serialize;
+
+pub use code_point::{CodePoint, Properties};
+pub use objection::Objection;
+
+use crate::name::display::display;
+use crate::name::legacy::{self, Octet};
+use crate::name::normalize::{Form, first_difference, to_form};
+use crate::name::scalar::UNICODE_VERSION;
+use crate::name::utf8::{self, IllFormed, Malformation};
+use crate::name::{Span, reading};
+use crate::policy::rule::RuleId;
+
+/// How many bytes of a name are explained one by one. No file system of Linux stores a name this long (NAME_MAX is 255,
+/// and 1023 at most for ZFS), but one can be typed.
+pub const MAX_EXPLAINED: usize = 4096;
+
+/// Everything there is to say about one name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// Always `explanation`, so that a line of JSON says what it is.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The name, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// All bytes of the name in hexadecimal.
+    pub name_hex: String,
+    /// The name as it can be shown on a terminal.
+    pub display: String,
+    /// Length in bytes.
+    pub bytes: usize,
+    /// Whether RFC 3629 accepts it.
+    pub is_utf8: bool,
+    /// What is wrong, in plain words, or that nothing is.
+    pub summary: String,
+    /// How many octets have a row, if not all: those of the sequences that begin within [`MAX_EXPLAINED`] bytes. Objections
+    /// stop there, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explained_bytes: Option<usize>,
+    /// How many ill-formed sequences the whole name has.
+    pub ill_formed_sequences: usize,
+    /// One row per octet.
+    pub octets: Vec<OctetRow>,
+    /// One row per code point or ill-formed sequence.
+    pub sequences: Vec<SequenceRow>,
+    /// The four normal forms; empty if the name is not UTF-8 or longer than [`MAX_EXPLAINED`].
+    pub forms: Vec<FormRow>,
+    /// What the name would be in legacy encodings, likeliest first; empty if it is UTF-8.
+    pub readings: Vec<ReadingRow>,
+    /// Which rules it breaks, in which profiles.
+    pub objections: Vec<Objection>,
+    /// The version of Unicode that the properties are from.
+    pub unicode_version: String,
+}
+
+/// One octet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OctetRow {
+    /// Where it stands, from 0.
+    pub offset: usize,
+    /// Two hexadecimal digits.
+    pub hex: String,
+    /// The bits from the top that mark its role, as `110`.
+    pub marker_bits: String,
+    /// The other bits, which carry the value, as `00011`; empty for `FE` and `FF`.
+    pub value_bits: String,
+    /// What it does in its sequence.
+    #[serde(flatten)]
+    pub role: Role,
+    /// The UCS-4 value of the sequence that begins here, by Annex R, as eight hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ucs4: Option<String>,
+    /// Index of the row of `sequences` that it belongs to.
+    pub sequence: usize,
+}
+
+/// What an octet does in the structure of Annex R.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "role", rename_all = "kebab-case")]
+pub enum Role {
+    /// A sequence of its own.
+    Single,
+    /// The first of `of` octets.
+    Lead {
+        /// Length of the sequence that it announces, in octets.
+        of: usize,
+    },
+    /// A continuation octet where one is expected.
+    Continuation {
+        /// Which one, from 1.
+        index: usize,
+        /// How many the lead octet announces.
+        of: usize,
+    },
+    /// A continuation octet that no sequence needs.
+    UnexpectedContinuation,
+    /// `FE` or `FF`.
+    Invalid,
+}
+
+/// One code point, or one ill-formed sequence.
+#[derive(Clone, Debug, Serialize)]
+pub struct SequenceRow {
+    /// First byte.
+    pub start: usize,
+    /// Behind the last byte.
+    pub end: usize,
+    /// How many octets the sequence has or, if cut short, would have; `None` where none can begin.
+    pub expected_octets: Option<usize>,
+    /// The UCS-4 value, by Annex R, as eight hexadecimal digits; of a surrogate pair the scalar value that is meant.
+    pub ucs4: Option<String>,
+    /// Whether RFC 3629 accepts it.
+    pub well_formed: bool,
+    /// The encoding rule that it breaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub malformation: Option<&'static str>,
+    /// The class of malformed sequences of Annex R.7, 1 to 3. `None` also for what Annex R allowed and RFC 3629 does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annex_r7_class: Option<u8>,
+    /// The code point: encoded or, if the sequence is ill-formed, meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code_point: Option<CodePoint>,
+}
+
+/// One normal form.
+#[derive(Clone, Debug, Serialize)]
+pub struct FormRow {
+    /// `NFC`, `NFD`, `NFKC` or `NFKD`.
+    pub form: String,
+    /// Whether the name is in it.
+    pub is_in_form: bool,
+    /// How it differs, if it does.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
+}
+
+/// How a name differs from one of its normal forms.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// The name in the form.
+    pub text: String,
+    /// All code points of it, as `U+0063`.
+    pub code_points: Vec<String>,
+    /// Each place that is not in the form, in order.
+    pub changes: Vec<Change>,
+}
+
+/// One place of a name that a normal form spells otherwise.
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    /// The first byte of the place, in the name as given.
+    pub start: usize,
+    /// Behind its last byte.
+    pub end: usize,
+    /// The code points that stand there, as `U+0063`.
+    pub was: Vec<String>,
+    /// What the form has instead.
+    pub becomes: Vec<String>,
+}
+
+/// The name read in another encoding.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReadingRow {
+    /// The encoding's name, as the WHATWG Encoding Standard spells it.
+    pub encoding: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Explanation {
+    /// Explains `name`, any bytes at all.
+    ///
+    /// ```
+    /// use namegate::explain::{Explanation, Role};
+    /// let it = Explanation::of(b"caf\xE9");
+    /// assert!(!it.is_utf8);
+    /// assert_eq!(it.octets[3].marker_bits, "1110");
+    /// assert_eq!(it.octets[3].role, Role::Lead { of: 3 });
+    /// assert_eq!(it.sequences[3].malformation, Some("truncated"));
+    /// assert_eq!(it.sequences[3].annex_r7_class, Some(1));
+    /// ```
+    pub fn of(name: &[u8]) -> Self {
+        let text = std::str::from_utf8(name).ok();
+        let mut rows = Rows::default();
+        rows.read(name);
+        let (major, minor, update) = UNICODE_VERSION;
+        Self {
+            kind: "explanation",
+            name: text.map(str::to_owned),
+            name_hex: data_encoding::HEXLOWER.encode(name),
+            display: display(name).to_string(),
+            bytes: name.len(),
+            is_utf8: text.is_some(),
+            summary: words::summary(name),
+            explained_bytes: (rows.octets.len() < name.len()).then_some(rows.octets.len()),
+            ill_formed_sequences: utf8::ill_formed(name).count(),
+            octets: rows.octets,
+            sequences: rows.sequences,
+            forms: text.filter(|t| t.len() <= MAX_EXPLAINED).map(forms).unwrap_or_default(),
+            readings: if text.is_some() { Vec::new() } else { readings(name) },
+            objections: objection::objections(name),
+            unicode_version: format!("{major}.{minor}.{update}"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Rows {
+    octets: Vec<OctetRow>,
+    sequences: Vec<SequenceRow>,
+}
+
+impl Rows {
+    fn read(&mut self, name: &[u8]) {
+        let mut bad = utf8::ill_formed(name).peekable();
+        let mut at = 0;
+        while at < name.len().min(MAX_EXPLAINED) {
+            at = match bad.next_if(|found| found.span.start == at) {
+                Some(found) => self.push_ill_formed(name, found),
+                None => self.push_well_formed(name, at),
+            };
+        }
+    }
+
+    fn push_well_formed(&mut self, name: &[u8], at: usize) -> usize {
+        let (value, len) = legacy::decode(&name[at..]).expect("UTF-8 has the structure of Annex R");
+        self.push_octets(name, Span::new(at, at + len));
+        self.sequences.push(SequenceRow {
+            start: at,
+            end: at + len,
+            expected_octets: Some(len),
+            ucs4: Some(ucs4(value)),
+            well_formed: true,
+            malformation: None,
+            annex_r7_class: None,
+            code_point: CodePoint::of(value),
+        });
+        at + len
+    }
+
+    fn push_ill_formed(&mut self, name: &[u8], found: IllFormed) -> usize {
+        let Span { start, end } = found.span;
+        match found.kind {
+            // A run of stray octets can be as long as the name.
+            Malformation::UnexpectedContinuation => {
+                (start..end.min(MAX_EXPLAINED)).for_each(|at| self.push_octets(name, Span::new(at, at + 1)));
+            }
+            Malformation::SurrogatePair => {
+                self.push_octets(name, Span::new(start, start + 3));
+                self.push_octets(name, Span::new(start + 3, end));
+            }
+            _ => self.push_octets(name, found.span),
+        }
+        self.sequences.push(SequenceRow {
+            start,
+            end,
+            expected_octets: match found.kind {
+                Malformation::SurrogatePair => Some(found.span.len()),
+                _ => Octet::of(name[start]).sequence_len(),
+            },
+            ucs4: found.value.map(ucs4),
+            well_formed: false,
+            malformation: Some(RuleId::from(found.kind).name()),
+            annex_r7_class: annex_r7_class(found.kind),
+            code_point: found.value.and_then(CodePoint::of),
+        });
+        end
+    }
+
+    /// The octets of one sequence of Annex R, or of the beginning of one.
+    fn push_octets(&mut self, name: &[u8], span: Span) {
+        let bytes = span.of(name);
+        let lead = Octet::of(bytes[0]);
+        for (index, &byte) in bytes.iter().enumerate() {
+            let octet = Octet::of(byte);
+            let role = match (octet, lead) {
+                (Octet::Single, _) => Role::Single,
+                (Octet::Lead(of), _) => Role::Lead { of: of.into() },
+                (Octet::Continuation, Octet::Lead(of)) => {
+                    Role::Continuation { index, of: usize::from(of) - 1 }
+                }
+                (Octet::Continuation, _) => Role::UnexpectedContinuation,
+                (Octet::Invalid, _) => Role::Invalid,
+            };
+            let bits = format!("{byte:08b}");
+            let (marker_bits, value_bits) = bits.split_at(octet.free_bits().leading_zeros() as usize);
+            self.octets.push(OctetRow {
+                offset: span.start + index,
+                hex: format!("{byte:02X}"),
+                marker_bits: marker_bits.into(),
+                value_bits: value_bits.into(),
+                role,
+                ucs4: legacy::decode(bytes).filter(|_| index == 0).map(|(value, _)| ucs4(value)),
+                sequence: self.sequences.len(),
+            });
+        }
+    }
+}
+
+fn ucs4(value: u32) -> String {
+    format!("{value:08X}")
+}
+
+/// Overlong forms, surrogates and values above U+10FFFF are no malformed sequences in Annex R, but are in RFC 3629.
+fn annex_r7_class(kind: Malformation) -> Option<u8> {
+    match kind {
+        Malformation::Truncated => Some(1),
+        Malformation::UnexpectedContinuation => Some(2),
+        Malformation::InvalidOctet => Some(3),
+        _ => None,
+    }
+}
+
+fn forms(text: &str) -> Vec<FormRow> {
+    let row = |form: Form| {
+        let changes: Vec<Change> = changes(text, form).collect();
+        let difference = (!changes.is_empty()).then(|| {
+            let whole = to_form(text, form);
+            Difference { code_points: code_points(&whole), text: whole.into_owned(), changes }
+        });
+        FormRow { form: form.to_string().to_uppercase(), is_in_form: difference.is_none(), difference }
+    };
+    Form::ALL.into_iter().map(row).collect()
+}
+
+/// Where `text` is not in `form`. What stands behind such a place can be looked at alone, because a place takes in all
+/// that its change depends on.
+fn changes(text: &str, form: Form) -> impl Iterator<Item = Change> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let found = first_difference(&text[at..], form)?;
+        let (start, end) = (at + found.start, at + found.end);
+        let was = &text[start..end];
+        at = end;
+        Some(Change { start, end, was: code_points(was), becomes: code_points(&to_form(was, form)) })
+    })
+}
+
+fn code_points(text: &str) -> Vec<String> {
+    text.chars().map(|c| format!("U+{:04X}", u32::from(c))).collect()
+}
+
+/// Guessing needs no more than the beginning, and every guess is as long as what it reads.
+fn readings(name: &[u8]) -> Vec<ReadingRow> {
+    let part = &name[..name.len().min(MAX_EXPLAINED)];
+    let row = |found: reading::Reading| ReadingRow { encoding: found.encoding.to_string(), text: found.text };
+    reading::likeliest(part).into_iter().map(row).collect()
+}

@@ -1,0 +1,70 @@
+//! Which profiles object to a name, and by which rules.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Serialize;
+
+use super::MAX_EXPLAINED;
+use crate::name::Span;
+use crate::policy::profile::{self, Profile, ProfileSet};
+use crate::policy::rule::{RuleId, Severity};
+use crate::policy::{NameCheck, Policy, Violation};
+
+/// One rule that a name breaks at one place.
+#[derive(Clone, Debug, Serialize)]
+pub struct Objection {
+    /// The rule's id.
+    pub rule: &'static str,
+    /// The strictest weight that a profile gives it: `error` or `warn`.
+    pub severity: &'static str,
+    /// First byte of the place.
+    pub start: usize,
+    /// Behind its last byte.
+    pub end: usize,
+    /// Why, in plain words for this name.
+    pub message: String,
+    /// Every profile that objects.
+    pub profiles: Vec<&'static str>,
+    /// Those of `profiles` that warn and let the name pass.
+    pub only_warned_by: Vec<&'static str>,
+}
+
+/// Each profile alone, because together they would hide who warns and who refuses; and all of them for the messages.
+struct Policies {
+    single: Vec<(&'static Profile, Policy)>,
+    all: Policy,
+}
+
+static POLICIES: LazyLock<Policies> = LazyLock::new(|| Policies {
+    single: profile::ALL.iter().map(|&p| (p, Policy::of(&[p]))).collect(),
+    all: Policy::of(profile::ALL),
+});
+
+/// All objections of all profiles that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
+pub(super) fn objections(name: &[u8]) -> Vec<Objection> {
+    let mut found: BTreeMap<(Span, RuleId), Vec<(&'static Profile, Severity)>> = BTreeMap::new();
+    for &(profile, ref policy) in &POLICIES.single {
+        let violations = policy.check(name).violations;
+        for v in violations.into_iter().filter(|v| v.span.start < MAX_EXPLAINED) {
+            found.entry((v.span, v.rule)).or_default().push((profile, v.severity));
+        }
+    }
+    let check = NameCheck { name, violations: Vec::new() };
+    let objection = |((span, rule), by): ((Span, RuleId), Vec<(&'static Profile, Severity)>)| {
+        let severity = by.iter().map(|&(_, severity)| severity).max().unwrap_or(Severity::Warn);
+        let profiles: ProfileSet = by.iter().map(|&(profile, _)| ProfileSet::of(profile)).collect();
+        let violation = Violation { rule, severity, span, profiles };
+        let warns = by.iter().filter(|&&(_, severity)| severity == Severity::Warn);
+        Objection {
+            rule: rule.name(),
+            severity: severity.as_str(),
+            start: span.start,
+            end: span.end,
+            message: check.message(&POLICIES.all, &violation),
+            profiles: profiles.names().collect(),
+            only_warned_by: warns.map(|&(profile, _)| profile.name).collect(),
+        }
+    };
+    found.into_iter().map(objection).collect()
+}

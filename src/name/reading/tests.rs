@@ -1,0 +1,205 @@
+use super::*;
+use proptest::prelude::*;
+
+fn encoding(label: &str) -> Encoding {
+    label.parse().unwrap()
+}
+
+fn encoded(label: &str, text: &str) -> Vec<u8> {
+    let (bytes, _, lossy) = encoding(label).0.encode(text);
+    assert!(!lossy, "{text} in {label}");
+    bytes.into_owned()
+}
+
+#[test]
+fn labels_of_legacy_encodings_are_read_and_all_others_are_refused_by_name() {
+    for (label, name) in [
+        ("koi8-r", "KOI8-R"),
+        ("CP866", "IBM866"),
+        ("latin1", "windows-1252"),
+        ("iso-8859-15", "ISO-8859-15"),
+        ("sjis", "Shift_JIS"),
+        ("cp932", "Shift_JIS"),
+        ("cp936", "GBK"),
+        ("CP949", "EUC-KR"),
+        ("cp950", "Big5"),
+        ("gb18030", "gb18030"),
+        ("macintosh", "macintosh"),
+    ] {
+        assert_eq!(encoding(label).name(), name);
+    }
+    for label in ["utf-8", "UTF8", "utf-16", "utf-16be", "iso-2022-jp", "replacement", "x-user-defined"] {
+        assert_eq!(
+            label.parse::<Encoding>(),
+            Err(NotLegacy { label: label.into(), is_known: true }),
+            "{label}"
+        );
+    }
+    for label in ["", "cp0", "koi9-r", "\u{202E}", "latin1\0"] {
+        assert_eq!(
+            label.parse::<Encoding>(),
+            Err(NotLegacy { label: label.into(), is_known: false }),
+            "{label:?}"
+        );
+    }
+}
+
+#[test]
+fn a_reading_has_no_control_and_no_code_point_without_meaning() {
+    for (label, bytes) in [
+        ("windows-1252", &b"\x81"[..]),
+        ("iso-8859-2", b"\x85"),
+        ("shift_jis", b"\x80"),
+        ("shift_jis", b"\xF0\x40"),
+        ("macintosh", b"\xF0"),
+        ("gb18030", b"\x84\x31\xA4\x37"),
+        ("gb18030", b"\x81\x30\x81\x30"),
+        ("euc-kr", b"\xC7"),
+        ("windows-1253", b"\xFF"),
+    ] {
+        assert_eq!(encoding(label).read(bytes), None, "{bytes:02X?} in {label}");
+    }
+    assert_eq!(encoding("latin1").read(b"a\nb\xE9").as_deref(), Some("a\nbé"), "its own control stays");
+}
+
+#[test]
+fn names_of_a_directory_are_read_as_they_were_written() {
+    let directories: &[(&str, &[&str])] = &[
+        ("latin1", &["café.txt", "Übersicht 2019.doc", "Größe.xls", "señor.jpg"]),
+        ("latin1", &["Müller.pdf"]),
+        ("latin1", &["Straße"]),
+        ("iso-8859-2", &["Zażółć gęślą jaźń.txt", "wesołych świąt.jpg", "łódź.doc"]),
+        ("koi8-r", &["отчёт.txt", "фотографии", "письмо маме.doc", "музыка"]),
+        ("ibm866", &["отчет.txt", "фотографии", "управление проектом.doc", "музыка"]),
+        ("windows-1251", &["отчёт.txt", "фотографии", "письмо маме.doc", "музыка"]),
+        ("shift_jis", &["報告書.txt", "写真", "会議の議事録.doc", "ソフトウェア"]),
+        ("euc-jp", &["報告書.txt", "写真", "会議の議事録.doc", "ソフトウェア"]),
+        ("euc-kr", &["보고서.txt", "사진", "회의록 타조.doc", "음악 파일"]),
+        ("gbk", &["报告.txt", "照片", "会议记录.doc", "音乐"]),
+        ("big5", &["報告書.txt", "照片", "會議記錄.doc", "音樂檔案"]),
+        ("windows-1253", &["αναφορά.txt", "φωτογραφίες", "μουσική"]),
+    ];
+    for (label, names) in directories {
+        let written: Vec<Vec<u8>> = names.iter().map(|name| encoded(label, name)).collect();
+        let mut evidence = Evidence::default();
+        written.iter().for_each(|name| evidence.add(name));
+        let guess = evidence.guess().unwrap();
+        let read: Vec<Option<String>> = written.iter().map(|name| guess.read_name(name)).collect();
+        let expected: Vec<Option<String>> = names.iter().map(|&name| Some(name.to_owned())).collect();
+        assert_eq!(read, expected, "{label}, taken for {guess}");
+    }
+}
+
+#[test]
+fn one_byte_in_a_latin_word_is_a_western_letter() {
+    for (name, text) in [
+        (&b"caf\xE9"[..], "café"),
+        (b"na\xEFve.txt", "naïve.txt"),
+        (b"\xFCber", "über"),
+        (b"Stra\xDFe", "Straße"),
+        (b"Jos\xE9", "José"),
+        (b"\xC5ngstr\xF6m", "Ångström"),
+        (b"fa\xE7ade", "façade"),
+        (b"ma\xF1ana", "mañana"),
+        (b"\xE9", "é"),
+        (b"cr\xE8me br\xFBl\xE9e.doc", "crème brûlée.doc"),
+        (b"R\xF8d gr\xF8d", "Rød grød"),
+    ] {
+        assert_eq!(likeliest(name)[0].text, text);
+    }
+}
+
+#[test]
+fn well_formed_sequences_among_stray_bytes_stay() {
+    let latin = Encoding::WINDOWS_1252;
+    assert_eq!(latin.read_name("é\u{0}日本".as_bytes()).as_deref(), Some("é\0日本"));
+    assert_eq!(latin.read_name(b"\xC3\xA9\xE9").as_deref(), Some("éé"));
+    assert_eq!(latin.read_name(b"\xE6\x97\xA5\xE9.txt").as_deref(), Some("日é.txt"));
+    let koi8 = encoding("koi8-r");
+    let name = [&b"\xF0"[..], "ривет".as_bytes()].concat();
+    assert_eq!(koi8.read_name(&name).as_deref(), Some("Привет"));
+    let sjis = encoding("shift_jis");
+    // The second byte of this character is a backslash.
+    let name = ["日本語".as_bytes(), &encoded("shift_jis", "表.txt")].concat();
+    assert_eq!(sjis.read_name(&name).as_deref(), Some("日本語表.txt"));
+}
+
+#[test]
+fn the_readings_differ_begin_with_the_guess_and_are_few() {
+    let readings = likeliest(&encoded("koi8-r", "письмо маме.doc"));
+    assert_eq!(readings[0].text, "письмо маме.doc");
+    assert_eq!(readings.len(), MAX_READINGS);
+    for (at, reading) in readings.iter().enumerate() {
+        assert!(readings[..at].iter().all(|r| r.text != reading.text));
+    }
+    assert!(likeliest(b"\xC0\xAF").iter().all(|reading| !reading.text.contains('/')));
+}
+
+#[test]
+fn structure_tells_pairs_and_overlong_forms_and_hides_no_attack() {
+    let cases: &[(&[u8], Option<&str>)] = &[
+        (b"a\xED\xA0\xBD\xED\xB8\x80b", Some("a\u{1F600}b")),
+        (b"\xF0\x82\x82\xAC.txt", Some("€.txt")),
+        (b"\xC1\xA1\xED\xA1\x8C\xED\xBE\xB4\xC3\xA9", Some("a\u{233B4}é")),
+        (b"abc", None),
+        (b"", None),
+        (b"\xC0\x80", None),
+        (b"\xE0\x80\xAE", None),
+        (b"\xE0\x80\xAF", None),
+        (b"\xC0\x8A", None),
+        (b"\xC1\xBF", None),
+        (b"\xE0\x82\x85", None),
+        (b"\xF0\x8D\xA0\x80", None),
+        (b"\xED\xA0\x80", None),
+        (b"\xC1\xA1\xE9", None),
+        (b"\xF8\x88\x80\x80\x80", None),
+    ];
+    for &(name, expected) in cases {
+        assert_eq!(structural(name).as_deref(), expected, "{name:02X?}");
+    }
+}
+
+#[test]
+fn overlong_forms_and_surrogates_are_no_evidence() {
+    let mut evidence = Evidence::default();
+    for name in [&b"\xC1\xA1"[..], b"\xED\xA0\x80", b"\xC0\xAF", "é".as_bytes(), b"a"] {
+        evidence.add(name);
+    }
+    assert_eq!((evidence.names(), evidence.guess()), (0, None));
+    evidence.add(b"caf\xE9");
+    assert_eq!(evidence.names(), 1);
+}
+
+#[test]
+fn a_long_name_costs_no_more_than_its_bytes() {
+    for name in [vec![0xE9; 100_000], b"\xC3\xA9\xE9".repeat(33_000), b"\xED\xA0\x80".repeat(33_000)] {
+        let started = std::time::Instant::now();
+        let _ = likeliest(&name);
+        let _ = structural(&name);
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reading_is_the_opposite_of_writing(text in "[a-zA-Z0-9 ._¡-ÿ€Ÿ-]{0,20}") {
+        let (bytes, _, lossy) = encoding_rs::WINDOWS_1252.encode(&text);
+        prop_assert!(!lossy);
+        prop_assert_eq!(Encoding::WINDOWS_1252.read(&bytes), Some(text));
+    }
+
+    #[test]
+    fn no_bytes_panic_and_no_reading_adds_a_control_or_a_separator(
+        name in prop::collection::vec(any::<u8>(), 0..24)
+    ) {
+        let controls = |text: &str| text.chars().filter(|c| c.is_control()).count();
+        let own: usize = name.utf8_chunks().map(|chunk| controls(chunk.valid())).sum();
+        let texts = likeliest(&name).into_iter().map(|reading| reading.text).chain(structural(&name));
+        for text in texts {
+            prop_assert!(controls(&text) <= own);
+            prop_assert!(!text.contains('/') || name.contains(&b'/'));
+        }
+    }
+}

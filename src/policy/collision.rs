@@ -1,0 +1,124 @@
+//! Names of one directory that become equal on a target.
+
+use std::borrow::Cow;
+
+use super::compile::Active;
+use super::profile::Test;
+use super::rule::RuleId;
+use super::{Policy, Violation};
+use crate::name::casefold::{self, Fold};
+use crate::name::normalize::Form;
+use crate::name::{Span, confusable};
+
+/// Names that become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collision {
+    /// The places of the names in the list that was judged, at least two, ascending.
+    pub members: Vec<usize>,
+    /// What each of the names violates; its span covers the member at the same place.
+    pub violations: Vec<Violation>,
+}
+
+impl Policy {
+    /// Whether any line of the policy compares the names of a directory.
+    pub fn finds_collisions(&self) -> bool {
+        self.lines.iter().any(|line| Equivalence::of(&line.test).is_some())
+    }
+
+    /// The groups of `names`, the distinct names of one directory, that become equal under one of the policy's
+    /// equivalences. Names that are not UTF-8 are equal to none.
+    ///
+    /// ```
+    /// # use namegate::policy::{Policy, profile};
+    /// let policy = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let groups = policy.collisions(&[b"Makefile", b"readme", b"README", b"makefile"]);
+    /// let members: Vec<_> = groups.iter().map(|g| g.members.clone()).collect();
+    /// assert_eq!(members, [[0, 3], [1, 2]]);
+    /// ```
+    pub fn collisions(&self, names: &[&[u8]]) -> Vec<Collision> {
+        let texts: Vec<(usize, &str)> = names
+            .iter()
+            .enumerate()
+            .filter_map(|(at, name)| Some((at, std::str::from_utf8(name).ok()?)))
+            .collect();
+        let mut found: Vec<Collision> = Vec::new();
+        for line in &self.lines {
+            let Some(equivalence) = Equivalence::of(&line.test) else { continue };
+            for members in equivalence.groups(&texts) {
+                add(&mut found, line, members, names);
+            }
+        }
+        found.sort_by(|a, b| a.members.cmp(&b.members));
+        found
+    }
+}
+
+/// Joins groups with the same members under the same rule: windows and exfat object to one thing, not to two.
+fn add(found: &mut Vec<Collision>, line: &Active, members: Vec<usize>, names: &[&[u8]]) {
+    let (rule, hit) = (line.test.rule(), line.hit());
+    if let Some(same) = found.iter_mut().find(|c| c.members == members && c.violations[0].rule == rule) {
+        for violation in &mut same.violations {
+            violation.severity = violation.severity.max(hit.severity);
+            violation.profiles = violation.profiles.union(hit.profiles);
+        }
+        return;
+    }
+    let violation = |&at: &usize| Violation {
+        rule,
+        severity: hit.severity,
+        span: Span::new(0, names[at].len()),
+        profiles: hit.profiles,
+    };
+    let violations = members.iter().map(violation).collect();
+    found.push(Collision { members, violations });
+}
+
+/// When two names are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Equivalence {
+    Form(Form),
+    Fold(Fold, Option<Form>),
+    Look,
+}
+
+impl Equivalence {
+    /// The equivalence that a line looks for, if it compares names at all.
+    pub(super) fn of(test: &Test) -> Option<Self> {
+        match *test {
+            Test::SameForm(form) => Some(Self::Form(form)),
+            Test::SameFold { fold, form } => Some(Self::Fold(fold, form)),
+            Test::Plain(RuleId::CollisionConfusable) => Some(Self::Look),
+            _ => None,
+        }
+    }
+
+    /// Equal for names that are one.
+    pub(super) fn key(self, name: &str) -> Cow<'_, str> {
+        match self {
+            Self::Form(form) => casefold::key(name, Some(form), None),
+            Self::Fold(fold, form) => casefold::key(name, form, Some(fold)),
+            // The skeleton of ASCII is not the identity (it takes `1` for `l`), so there is no short way.
+            Self::Look => Cow::Owned(confusable::skeleton(name)),
+        }
+    }
+
+    /// Whether these names, equal under the equivalence, are so under a weaker one that has a rule of its own.
+    fn is_explained_by_form(self, names: &mut dyn Iterator<Item = &str>) -> bool {
+        let Self::Fold(_, Some(form)) = self else { return false };
+        let mut keys = names.map(|name| casefold::key(name, Some(form), None));
+        let Some(first) = keys.next() else { return true };
+        keys.all(|key| key == first)
+    }
+
+    fn groups(self, texts: &[(usize, &str)]) -> Vec<Vec<usize>> {
+        let mut keyed: Vec<(Cow<'_, str>, usize, &str)> =
+            texts.iter().map(|&(at, name)| (self.key(name), at, name)).collect();
+        keyed.sort_unstable();
+        keyed
+            .chunk_by(|a, b| a.0 == b.0)
+            .filter(|group| group.len() > 1)
+            .filter(|group| !self.is_explained_by_form(&mut group.iter().map(|&(_, _, name)| name)))
+            .map(|group| group.iter().map(|&(_, at, _)| at).collect())
+            .collect()
+    }
+}

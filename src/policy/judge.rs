@@ -1,0 +1,356 @@
+//! Judging one name: the single place where violations come from.
+//!
+//! [`Policy::visit`] walks over all violations of a name and stops when its visitor says so. [`Policy::verdict`] stops at
+//! the first error, [`Policy::check`] never stops; there is no third way to judge a name. In front of it stands
+//! [`Policy::is_suspect`], which lets ordinary names pass after one look at each byte; a test holds the two together.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use super::compile::{Hit, OnMismatch, RULES_LEN};
+use super::profile::{Part, Test};
+use super::rule::{RuleId, Severity};
+use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
+use crate::name::arena::Arena;
+use crate::name::normalize::{self, first_difference, is_in_form};
+use crate::name::scalar::{Class, class};
+use crate::name::{Span, context, mojibake, script, utf8};
+
+type Flow = ControlFlow<Violation>;
+
+impl Policy {
+    /// Decides about `name`, one path component. Nothing is allocated when it is accepted.
+    ///
+    /// ```
+    /// # use namegate::policy::{Policy, Verdict, profile};
+    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// assert!(matches!(windows.verdict(b"aux.h"), Verdict::Reject(v) if v.rule.name() == "reserved-name"));
+    /// ```
+    pub fn verdict<'n>(&self, name: &'n [u8]) -> Verdict<'n> {
+        if !self.is_suspect(name)
+            && let Ok(name) = std::str::from_utf8(name)
+        {
+            return Verdict::Accept(name);
+        }
+        let first_error = self.judge(name, &mut |violation| match violation.severity {
+            Severity::Error => Break(violation),
+            Severity::Warn => Continue(()),
+        });
+        if let Break(violation) = first_error {
+            return Verdict::Reject(violation);
+        }
+        let name =
+            std::str::from_utf8(name).expect("a name that is not UTF-8 has a violation that is an error");
+        match self.rewritten(name) {
+            Some(stored) => Verdict::Rewrite(stored),
+            None => Verdict::Accept(name),
+        }
+    }
+
+    /// Diagnoses `name`: every violation, in the order of its bytes.
+    ///
+    /// ```
+    /// # use namegate::policy::{Policy, profile};
+    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let rules: Vec<_> = windows.check(b"what?.").violations.iter().map(|v| v.rule.name()).collect();
+    /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
+    /// ```
+    pub fn check<'n>(&self, name: &'n [u8]) -> NameCheck<'n> {
+        let mut violations = Vec::new();
+        if self.is_suspect(name) || std::str::from_utf8(name).is_err() {
+            let end = self.judge(name, &mut |violation| {
+                violations.push(violation);
+                Continue(())
+            });
+            debug_assert!(end.is_continue(), "this visitor never stops");
+            violations.sort_by_key(|v| (v.span, v.rule));
+        }
+        NameCheck { name, violations }
+    }
+
+    /// Diagnoses all names of an arena in one pass: those with violations, each with the offset of its first byte.
+    ///
+    /// ```
+    /// # use namegate::{name::arena::Arena, policy::Policy};
+    /// let mut arena = Arena::new();
+    /// for name in [&b"good"[..], b"caf\xE9", b"fine"] {
+    ///     arena.push(name).unwrap();
+    /// }
+    /// let found: Vec<_> = Policy::of(&[]).check_arena(&arena).map(|(at, check)| (at, check.name)).collect();
+    /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
+    /// ```
+    pub fn check_arena<'n>(&self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
+        // Where only the encoding counts, one SIMD pass tells the few names that need a look.
+        let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
+        let suspects: Box<dyn Iterator<Item = (usize, &'n [u8])>> =
+            if in_one_pass { Box::new(arena.ill_formed()) } else { Box::new(arena.iter()) };
+        suspects.map(|(at, name)| (at, self.check(name))).filter(|(_, check)| !check.violations.is_empty())
+    }
+
+    /// The spelling that is stored instead of `name`, if the policy converts and it is another one.
+    fn rewritten(&self, name: &str) -> Option<String> {
+        let normalization = self.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert)?;
+        (!is_in_form(name, normalization.form))
+            .then(|| normalize::to_form(name, normalization.form).into_owned())
+    }
+
+    /// All violations of `name`, and those errors that only the spelling stored for it has: NFKC makes `/` of U+FF0F.
+    fn judge(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let whole = Span::new(0, name.len());
+        let mut objected = [false; RULES_LEN];
+        self.visit(name, &mut |v| {
+            objected[v.rule as usize] |= v.span == whole && v.severity == Severity::Error;
+            emit(v)
+        })?;
+        if let Ok(text) = std::str::from_utf8(name)
+            && let Some(stored) = self.rewritten(text)
+        {
+            // Offsets into the stored spelling mean nothing in the given one: a rule objects to the whole name, once.
+            self.visit(stored.as_bytes(), &mut |v| {
+                if v.severity < Severity::Error || std::mem::replace(&mut objected[v.rule as usize], true) {
+                    return Continue(());
+                }
+                emit(Violation { span: whole, ..v })
+            })?;
+        }
+        Continue(())
+    }
+
+    /// The spelling that is stored instead of `name`, and its violation, if `violation` is one of the stored spelling alone.
+    pub(super) fn in_stored_spelling(
+        &self,
+        name: &[u8],
+        violation: &Violation,
+    ) -> Option<(String, Violation)> {
+        let stored = self.rewritten(std::str::from_utf8(name).ok()?)?;
+        let first = |name: &[u8], wanted: &dyn Fn(&Violation) -> bool| {
+            self.visit(name, &mut |v| if wanted(&v) { Break(v) } else { Continue(()) }).break_value()
+        };
+        if first(name, &|v| v == violation).is_some() {
+            return None;
+        }
+        let found =
+            first(stored.as_bytes(), &|v| v.rule == violation.rule && v.severity == violation.severity)?;
+        Some((stored, found))
+    }
+
+    /// Every violation of `name` by itself: encoding, then code points, then shape.
+    fn visit(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        self.visit_encoding(name, emit)?;
+        if self.reads_scalars {
+            for (offset, part) in utf8::well_formed_parts(name) {
+                self.visit_scalars(part, offset, emit)?;
+            }
+        }
+        self.visit_shape(name, emit)
+    }
+
+    fn visit_encoding(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let hit = Hit { severity: Severity::Error, profiles: self.everyone };
+        let whole = Span::new(0, name.len());
+        match name {
+            b"" => report(RuleId::EmptyName, whole, hit, emit)?,
+            b"." | b".." => report(RuleId::DotName, whole, hit, emit)?,
+            _ => {}
+        }
+        for found in utf8::ill_formed(name) {
+            report(found.kind.into(), found.span, hit, emit)?;
+        }
+        for at in memchr::memchr2_iter(0, b'/', name) {
+            let rule = if name[at] == 0 { RuleId::NulSmuggling } else { RuleId::SeparatorSmuggling };
+            report(rule, Span::new(at, at + 1), hit, emit)?;
+        }
+        Continue(())
+    }
+
+    fn visit_scalars(&self, part: &str, offset: usize, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        for (at, c) in part.char_indices() {
+            // Reported with the encoding already.
+            if matches!(c, '\0' | '/') {
+                continue;
+            }
+            let span = Span::new(offset + at, offset + at + c.len_utf8());
+            let class = class(c);
+            if let Some(class) = class.filter(|&class| class != Class::Unassigned) {
+                let needed = matches!(class, Class::DefaultIgnorable | Class::TagCharacter)
+                    && context::is_needed(part, at);
+                if let Some(hit) = self.plain[rule_of(class) as usize].filter(|_| !needed) {
+                    report(rule_of(class), span, hit, emit)?;
+                }
+            }
+            if c == '\u{1B}'
+                && let Some(hit) = self.plain[RuleId::Iso2022Escape as usize]
+                && let Some(len) = announcement_len(&part.as_bytes()[at..])
+            {
+                report(RuleId::Iso2022Escape, Span::new(span.start, span.start + len), hit, emit)?;
+            }
+            let older = self.ages.iter().filter(|(assigned, _)| !assigned.contains(c)).map(|&(_, hit)| hit);
+            let never = self.plain[RuleId::Unassigned as usize].filter(|_| class == Some(Class::Unassigned));
+            if let Some(hit) = older.chain(never).reduce(Hit::merge) {
+                report(RuleId::Unassigned, span, hit, emit)?;
+            }
+            let reserved =
+                self.lines.iter().filter(|line| matches!(&line.test, Test::Reserved(set) if set.contains(c)));
+            if let Some(hit) = reserved.map(|line| line.hit()).reduce(Hit::merge) {
+                report(RuleId::ReservedCharacter, span, hit, emit)?;
+            }
+        }
+        Continue(())
+    }
+
+    fn visit_shape(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let (len, plain) = (name.len(), |rule: RuleId| self.plain[rule as usize]);
+        let first = Span::new(0, len.min(1));
+        let leading =
+            [(RuleId::LeadingSpace, b' '), (RuleId::LeadingDash, b'-'), (RuleId::LeadingTilde, b'~')];
+        for (rule, byte) in leading {
+            if let Some(hit) = plain(rule).filter(|_| name.first() == Some(&byte)) {
+                report(rule, first, hit, emit)?;
+            }
+        }
+        for (rule, byte) in [(RuleId::TrailingSpace, b' '), (RuleId::TrailingDot, b'.')] {
+            // The dot of `.` and `..` is no ending: those are judged as what they are.
+            let ends = name.last() == Some(&byte) && !matches!(name, b"." | b"..");
+            if let Some(hit) = plain(rule).filter(|_| ends) {
+                report(rule, Span::new(len - 1, len), hit, emit)?;
+            }
+        }
+        self.visit_reserved_names(name, emit)?;
+        let too_long = self.lines.iter().filter_map(|line| match line.test {
+            Test::Length(limit) => length::excess(name, limit).map(|span| (span, line.hit())),
+            _ => None,
+        });
+        report_merged(RuleId::NameTooLong, too_long.collect(), emit)?;
+        if let Some(hit) = plain(RuleId::DotGitLookalike)
+            && dotgit::is_lookalike(name)
+        {
+            report(RuleId::DotGitLookalike, Span::new(0, len), hit, emit)?;
+        }
+        match std::str::from_utf8(name) {
+            Ok(text) => self.visit_text(text, emit),
+            Err(_) => Continue(()),
+        }
+    }
+
+    /// What can be asked of well-formed names alone.
+    fn visit_text(&self, text: &str, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let not_in_form = self.lines.iter().filter_map(|line| match line.test {
+            Test::Form(form) => first_difference(text, form).map(|span| (span, line.hit())),
+            _ => None,
+        });
+        report_merged(RuleId::NotInForm, not_in_form.collect(), emit)?;
+        let words: [(RuleId, fn(&str) -> Option<Span>); 2] =
+            [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, mojibake::find)];
+        for (rule, find) in words {
+            if let Some(hit) = self.plain[rule as usize]
+                && let Some(span) = find(text)
+            {
+                report(rule, span, hit, emit)?;
+            }
+        }
+        Continue(())
+    }
+
+    fn visit_reserved_names(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let mut found = Vec::new();
+        for line in &self.lines {
+            if let Test::Named(names) = &line.test {
+                let spans = names.iter().filter_map(|word| reserved_in(name, names.part, word.as_bytes()));
+                found.extend(spans.map(|span| (span, line.hit())));
+            }
+        }
+        report_merged(RuleId::ReservedName, found, emit)
+    }
+
+    /// Whether any line of the policy looks at whole paths.
+    pub fn judges_paths(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line.test, Test::PathLength(_)))
+    }
+
+    /// The violations of a whole path: spans are bytes of `path`.
+    pub fn check_path(&self, path: &[u8]) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        let too_long = self.lines.iter().filter_map(|line| match line.test {
+            Test::PathLength(limit) => length::excess(path, limit).map(|span| (span, line.hit())),
+            _ => None,
+        });
+        let end = report_merged(RuleId::PathTooLong, too_long.collect(), &mut |violation| {
+            violations.push(violation);
+            Continue(())
+        });
+        debug_assert!(end.is_continue(), "this visitor never stops");
+        violations
+    }
+}
+
+fn report(rule: RuleId, span: Span, hit: Hit, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    emit(Violation { rule, severity: hit.severity, span, profiles: hit.profiles })
+}
+
+/// Reports each span once, with everyone who objects to it.
+fn report_merged(rule: RuleId, mut found: Vec<(Span, Hit)>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    found.sort_by_key(|&(span, _)| span);
+    for group in found.chunk_by(|a, b| a.0 == b.0) {
+        if let Some(hit) = group.iter().map(|&(_, hit)| hit).reduce(Hit::merge) {
+            report(rule, group[0].0, hit, emit)?;
+        }
+    }
+    Continue(())
+}
+
+/// Where `name` is the reserved `word`, compared without regard to the case of ASCII letters.
+fn reserved_in(name: &[u8], part: Part, word: &[u8]) -> Option<Span> {
+    let same = |start: usize, end: usize| {
+        let span = Span::new(start, end);
+        name.get(start..end).is_some_and(|bytes| bytes.eq_ignore_ascii_case(word)).then_some(span)
+    };
+    match part {
+        Part::Whole => same(0, name.len()),
+        Part::Base => same(0, base_len(name)),
+        Part::Prefix => same(0, word.len()),
+        Part::Suffix => same(name.len().checked_sub(word.len())?, name.len()),
+        Part::Anywhere => (0..name.len()).find_map(|at| same(at, at + word.len())),
+        Part::Repeated => {
+            let all = name.chunks(word.len()).all(|chunk| chunk.eq_ignore_ascii_case(word));
+            (all && !name.is_empty()).then(|| Span::new(0, name.len()))
+        }
+    }
+}
+
+/// How Windows finds a device: what stands before the first dot or colon, without the spaces at its end.
+fn base_len(name: &[u8]) -> usize {
+    let end = memchr::memchr2(b'.', b':', name).unwrap_or(name.len());
+    name[..end].iter().rposition(|&b| b != b' ').map_or(0, |at| at + 1)
+}
+
+/// The length of the escape sequence at the start of `bytes`, if it announces UTF-8 or returns from it: ESC 2/5 4/7,
+/// ESC 2/5 4/0, ESC 2/5 2/15 4/7..4/9 (ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)).
+fn announcement_len(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [0x1B, b'%', b'G' | b'@', ..] => Some(3),
+        [0x1B, b'%', b'/', b'G'..=b'I', ..] => Some(4),
+        _ => None,
+    }
+}
+
+/// The rule that reports a class.
+fn rule_of(class: Class) -> RuleId {
+    match class {
+        Class::C0Control => RuleId::C0Control,
+        Class::Delete => RuleId::Delete,
+        Class::C1Control => RuleId::C1Control,
+        Class::LineSeparator => RuleId::LineSeparator,
+        Class::Noncharacter => RuleId::Noncharacter,
+        Class::ByteOrderMark => RuleId::ByteOrderMark,
+        Class::BidiControl => RuleId::BidiControl,
+        Class::TagCharacter => RuleId::TagCharacter,
+        Class::DefaultIgnorable => RuleId::DefaultIgnorable,
+        Class::PrivateUse => RuleId::PrivateUse,
+        Class::SmbPrivateUse => RuleId::SmbPrivateUse,
+        Class::ReplacementCharacter => RuleId::ReplacementCharacter,
+        Class::Unassigned => RuleId::Unassigned,
+        Class::NonAsciiSpace => RuleId::NonAsciiSpace,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! git repositories.
+//!
+//! What a checkout on Windows refuses is the profile `windows`; one scans for both with `git,windows`.
+
+use super::base::UTF8;
+use super::windows::PATH;
+use super::{Fold, Form, Line, Profile, Test};
+use crate::policy::rule::RuleId::*;
+
+/// git: what it refuses to take, and what a checkout elsewhere merges.
+pub static GIT: Profile = Profile {
+    name: "git",
+    title: "git repositories (names that a checkout elsewhere cannot tell apart as warnings; see also windows)",
+    includes: &[&UTF8],
+    lines: &[
+        Line::error(
+            Test::Plain(DotGitLookalike),
+            "git path.c (is_ntfs_dotgit, is_ntfs_dot_generic), utf8.c (next_hfs_char), fsck.c",
+        ),
+        Line::warn(PATH, "git on Windows without core.longpaths"),
+        Line::warn(Test::SameForm(Form::Nfc), "git clone on macOS: \"the following paths have collided\""),
+        Line::warn(
+            Test::SameFold { fold: Fold::Full, form: Some(Form::Nfc) },
+            "git clone on macOS and Windows: \"the following paths have collided\"",
+        ),
+    ],
+};

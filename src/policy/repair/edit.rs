@@ -1,0 +1,253 @@
+//! What is done about each rule: the smallest change at the place that a violation points at.
+//!
+//! | rule | change |
+//! |---|---|
+//! | controls, line separators, noncharacters, byte order mark, bidi controls, ignorable and tag characters | removed |
+//! | `non-ascii-space` | U+0020 |
+//! | `smb-private-use` | the character that it stands for, if the policy takes that, else `_` |
+//! | `reserved-character` | the other case or the bare letter, if the policy takes that, else `_`; other letters and digits only where they are errors |
+//! | `private-use`, `replacement-character`, `unassigned`, `mixed-script` | `_` where they are errors, else nothing |
+//! | `leading-space`, `trailing-space`, `trailing-dot` | removed |
+//! | `leading-dash`, `leading-tilde`, `dot-git-lookalike` | `_` in front |
+//! | `reserved-name` | `_` behind the base, before the extension, or within the word |
+//! | `empty-name`, `dot-name`, a raw NUL or `/` | `_` |
+
+use std::cmp::Reverse;
+
+use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
+use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
+
+use super::shorten::split;
+use super::{Confidence, Mender, Step};
+use crate::name::Span;
+use crate::name::normalize::{Form, to_form};
+use crate::name::script;
+use crate::policy::profile::{Part, Test};
+use crate::policy::rule::{RuleId, Severity};
+use crate::policy::{Policy, Violation};
+
+const CATEGORY: CodePointMapDataBorrowed<'static, GeneralCategory> =
+    CodePointMapData::<GeneralCategory>::new();
+
+/// A part of a name that gives way to another text.
+struct Edit {
+    span: Span,
+    with: String,
+    confidence: Confidence,
+}
+
+impl Edit {
+    fn insert(at: usize, c: char) -> Self {
+        Self::replace(Span::new(at, at), c)
+    }
+
+    fn replace(span: Span, with: impl Into<String>) -> Self {
+        Self { span, with: with.into(), confidence: Confidence::Likely }
+    }
+
+    fn remove(span: Span) -> Self {
+        Self::replace(span, "")
+    }
+
+    fn with_confidence(self, confidence: Confidence) -> Self {
+        Self { confidence, ..self }
+    }
+}
+
+/// The character that stands for one that cannot: the first of a few that no line of the policy objects to.
+pub(super) fn stand_in(policy: &Policy) -> char {
+    // Where all are reserved, any will do: the result is then not accepted, and nothing is proposed.
+    ['_', '-', 'x', 'X', '0'].into_iter().find(|&c| is_unreserved(policy, c)).unwrap_or('_')
+}
+
+fn is_unreserved(policy: &Policy, c: char) -> bool {
+    !policy.lines.iter().any(|line| matches!(&line.test, Test::Reserved(set) if set.contains(c)))
+}
+
+impl Mender<'_> {
+    /// `name` with everything done about `violations` that can be done at their places; `None` if that is nothing.
+    pub(super) fn edited(&self, name: &str, violations: &[Violation]) -> Option<Step> {
+        let mut edits = Vec::new();
+        for violation in violations {
+            self.edit(name, violation, &mut edits);
+        }
+        // Insertions first, and an escape sequence before the control that it begins with.
+        edits.sort_by_key(|edit| (edit.span.start, !edit.span.is_empty(), Reverse(edit.span.end)));
+        let confidence = edits.iter().map(|edit| edit.confidence).max()?;
+        Some(Step { name: applied(name, &edits), confidence })
+    }
+
+    fn edit(&self, name: &str, violation: &Violation, edits: &mut Vec<Edit>) {
+        let Violation { rule, span, severity, .. } = *violation;
+        let front = Edit::insert(0, self.stand_in);
+        match rule {
+            RuleId::C0Control
+            | RuleId::Delete
+            | RuleId::C1Control
+            | RuleId::Iso2022Escape
+            | RuleId::LineSeparator
+            | RuleId::Noncharacter
+            | RuleId::ByteOrderMark
+            | RuleId::BidiControl
+            | RuleId::DefaultIgnorable
+            | RuleId::TagCharacter => edits.push(Edit::remove(span)),
+            RuleId::NonAsciiSpace => edits.push(Edit::replace(span, " ")),
+            RuleId::SmbPrivateUse => edits.extend(only(name, span).map(|c| self.restored(c, span))),
+            RuleId::ReservedCharacter => {
+                edits.extend(only(name, span).and_then(|c| self.unreserved(c, violation)))
+            }
+            RuleId::EmptyName | RuleId::LeadingDash | RuleId::LeadingTilde => edits.push(front),
+            RuleId::DotName | RuleId::NulSmuggling | RuleId::SeparatorSmuggling => {
+                edits.push(Edit::replace(span, String::from(self.stand_in).repeat(span.len())));
+            }
+            RuleId::PrivateUse | RuleId::ReplacementCharacter | RuleId::Unassigned
+                if severity == Severity::Error =>
+            {
+                edits.push(Edit::replace(span, self.stand_in).with_confidence(Confidence::Guess));
+            }
+            RuleId::LeadingSpace => {
+                let rest = name.trim_start_matches(' ');
+                edits.push(Edit::remove(Span::new(0, name.len() - rest.len())));
+            }
+            RuleId::TrailingSpace | RuleId::TrailingDot => {
+                let is_on = |rule: RuleId| self.policy.plain[rule as usize].is_some();
+                let (space, dot) = (is_on(RuleId::TrailingSpace), is_on(RuleId::TrailingDot));
+                let kept = name.trim_end_matches(|c| c == ' ' && space || c == '.' && dot);
+                edits.push(Edit::remove(Span::new(kept.len(), name.len())));
+            }
+            RuleId::ReservedName => self.edit_reserved_name(name, span, edits),
+            // Windows takes what stands behind a backslash for another name.
+            RuleId::DotGitLookalike if name.contains('\\') => {
+                let backslashes = name.match_indices('\\');
+                edits.extend(backslashes.map(|(at, _)| Edit::replace(Span::new(at, at + 1), self.stand_in)));
+            }
+            RuleId::DotGitLookalike => edits.push(front),
+            RuleId::MixedScript if severity == Severity::Error => self.edit_mixed_words(name, edits),
+            _ => {}
+        }
+    }
+
+    /// What Windows was not to see when an SMB client wrote `c` (the SFM mapping of the Linux client: cifs_unicode.h).
+    fn restored(&self, c: char, span: Span) -> Edit {
+        const MEANT: [char; 10] = ['"', '*', ':', '<', '>', '?', '\\', '|', ' ', '.'];
+        match (c as usize).checked_sub(0xF020).and_then(|at| MEANT.get(at)) {
+            Some(&meant) if is_unreserved(self.policy, meant) => {
+                Edit::replace(span, meant).with_confidence(Confidence::Certain)
+            }
+            Some(_) => Edit::replace(span, self.stand_in),
+            // U+F001..U+F01F stand for controls, which no name should get back.
+            None => Edit::remove(span),
+        }
+    }
+
+    /// What is done about `c`, which is reserved.
+    fn unreserved(&self, c: char, violation: &Violation) -> Option<Edit> {
+        let span = violation.span;
+        if GeneralCategoryGroup::Mark.contains(CATEGORY.get(c)) {
+            return Some(Edit::remove(span));
+        }
+        let mut buffer = [0; 4];
+        let bare = to_form(c.encode_utf8(&mut buffer), Form::Nfd).chars().next().unwrap_or(c);
+        let other_case =
+            if bare.is_ascii_lowercase() { bare.to_ascii_uppercase() } else { bare.to_ascii_lowercase() };
+        let nearest = [bare, other_case]
+            .into_iter()
+            .find(|&other| other.is_ascii_alphanumeric() && is_unreserved(self.policy, other));
+        match nearest {
+            Some(nearest) => Some(Edit::replace(span, nearest)),
+            // A stand-in that is reserved itself would be replaced for ever.
+            None if c == self.stand_in => None,
+            // A name without its letters says nothing any more: worse than what a warning is about.
+            None if c.is_alphanumeric() => (violation.severity == Severity::Error)
+                .then(|| Edit::replace(span, self.stand_in).with_confidence(Confidence::Guess)),
+            None => Some(Edit::replace(span, self.stand_in)),
+        }
+    }
+
+    /// Makes another word of the reserved one at `span`.
+    fn edit_reserved_name(&self, name: &str, span: Span, edits: &mut Vec<Edit>) {
+        let found = span_of(name, span);
+        let lines = self.policy.lines.iter().filter_map(|line| match &line.test {
+            Test::Named(names) => Some(names),
+            _ => None,
+        });
+        let words = lines.flat_map(|names| names.iter().map(move |word| (names.part, word)));
+        for (part, word) in words.filter(|(_, word)| word.eq_ignore_ascii_case(found)) {
+            let edit = match part {
+                Part::Base if span.start == 0 => Edit::insert(span.end, self.stand_in),
+                Part::Whole if span == Span::new(0, name.len()) => {
+                    Edit::insert(split(name).0.len(), self.stand_in)
+                }
+                Part::Prefix if span.start == 0 => Edit::insert(0, self.stand_in),
+                Part::Suffix if span.end == name.len() => Edit::insert(name.len(), self.stand_in),
+                Part::Anywhere => return self.edit_every(name, word, edits),
+                _ => continue,
+            };
+            edits.push(edit);
+            return;
+        }
+    }
+
+    /// Breaks `word` wherever it stands in `name`, not only where it was reported.
+    fn edit_every(&self, name: &str, word: &str, edits: &mut Vec<Edit>) {
+        let middle = word.char_indices().nth(word.chars().count() / 2).map_or(0, |(at, _)| at);
+        let bytes = name.as_bytes();
+        for at in 0..=bytes.len().saturating_sub(word.len()) {
+            if !bytes[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word.as_bytes())) {
+                continue;
+            }
+            edits.push(match middle {
+                0 => Edit::replace(Span::new(at, at + word.len()), self.stand_in),
+                _ => Edit::insert(at + middle, self.stand_in),
+            });
+        }
+    }
+
+    /// Leaves the ASCII of each word that mixes scripts, or nothing of a word that has none.
+    fn edit_mixed_words(&self, name: &str, edits: &mut Vec<Edit>) {
+        let mut from = 0;
+        while let Some(word) = script::mixed(&name[from..]) {
+            let word = Span::new(from + word.start, from + word.end);
+            from = word.end;
+            let text = span_of(name, word);
+            if !text.bytes().any(|b| b.is_ascii_alphabetic()) {
+                edits.push(Edit::replace(word, self.stand_in).with_confidence(Confidence::Guess));
+                continue;
+            }
+            let foreign = text.char_indices().filter(|(_, c)| !c.is_ascii());
+            edits.extend(foreign.map(|(at, c)| {
+                let start = word.start + at;
+                Edit::replace(Span::new(start, start + c.len_utf8()), self.stand_in)
+                    .with_confidence(Confidence::Guess)
+            }));
+        }
+    }
+}
+
+fn span_of(name: &str, span: Span) -> &str {
+    name.get(span.start..span.end).unwrap_or_default()
+}
+
+/// The character at `span`, if it is one.
+fn only(name: &str, span: Span) -> Option<char> {
+    let mut chars = span_of(name, span).chars();
+    chars.next().filter(|_| chars.as_str().is_empty())
+}
+
+/// `name` with `edits`, which are in order. Of two that concern the same bytes or insert at the same place the first is
+/// made: whatever the other was for is still there for the next step, or gone.
+fn applied(name: &str, edits: &[Edit]) -> String {
+    let mut edited = String::with_capacity(name.len() + edits.len());
+    let (mut at, mut inserted_at) = (0, None);
+    for Edit { span, with, .. } in edits {
+        if span.start < at || span.is_empty() && inserted_at == Some(span.start) {
+            continue;
+        }
+        edited.push_str(span_of(name, Span::new(at, span.start)));
+        edited.push_str(with);
+        at = span.end;
+        inserted_at = span.is_empty().then_some(span.start);
+    }
+    edited.push_str(span_of(name, Span::new(at, name.len())));
+    edited
+}

@@ -1,0 +1,175 @@
+//! JSON Lines: one object a line, the summary last. The fields are part of the interface: `docs/JSON.md`.
+//!
+//! Exact bytes are always there, in base64 and hex; `path` is only there when it is UTF-8, because JSON text has no other
+//! way to hold it. Everything that could act on a terminal is escaped, so that the output can be looked at.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use data_encoding::{BASE64, HEXLOWER};
+use serde::Serialize;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
+
+use super::{Objection, Record, Report, Summary};
+use crate::name::display::acts_or_hides;
+use crate::name::scalar::UNICODE_VERSION;
+use crate::policy::Policy;
+
+/// Writes records as JSON Lines.
+pub struct Json<W> {
+    out: W,
+}
+
+impl<W: Write + Send> Json<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        Self { out }
+    }
+
+    fn line(&mut self, object: &impl Serialize) -> io::Result<()> {
+        line(&mut self.out, object)
+    }
+}
+
+/// Writes one object and a line feed; code points that act on a terminal or hide are written as `\u` escapes.
+///
+/// # Errors
+/// Whatever writing meets.
+pub fn line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Careful);
+    object.serialize(&mut serializer)?;
+    out.write_all(b"\n")
+}
+
+#[derive(Serialize)]
+struct RecordLine<'r> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    name_hex: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_inode: Option<u64>,
+    verdict: &'static str,
+    violations: Vec<ViolationLine<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair_confidence: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct ViolationLine<'r> {
+    rule: &'static str,
+    severity: &'static str,
+    start: usize,
+    end: usize,
+    message: &'r str,
+    profiles: Vec<&'static str>,
+}
+
+impl<'r> From<&'r Objection> for ViolationLine<'r> {
+    fn from(objection: &'r Objection) -> Self {
+        let violation = &objection.violation;
+        Self {
+            rule: violation.rule.name(),
+            severity: violation.severity.as_str(),
+            start: violation.span.start,
+            end: violation.span.end,
+            message: &objection.message,
+            profiles: violation.profiles.names().collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FaultLine<'r> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'r str>,
+    path_base64: String,
+    message: &'r str,
+}
+
+#[derive(Serialize)]
+struct SummaryLine {
+    r#type: &'static str,
+    namegate: &'static str,
+    unicode: String,
+    profiles: Vec<&'static str>,
+    directories: u64,
+    names: u64,
+    findings: u64,
+    rejected: u64,
+    warned: u64,
+    unreadable: u64,
+    vanished: u64,
+    rules: BTreeMap<&'static str, u64>,
+}
+
+impl<W: Write + Send> Report for Json<W> {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        let path = record.place.as_ref().map(|_| record.path());
+        self.line(&RecordLine {
+            r#type: if record.place.is_some() { "finding" } else { "name" },
+            path: path.as_deref().and_then(|path| std::str::from_utf8(path).ok()),
+            path_base64: path.as_deref().map(|path| BASE64.encode(path)),
+            name_hex: HEXLOWER.encode(&record.name),
+            parent_inode: record.place.as_ref().and_then(|place| place.inode),
+            verdict: record.outcome().as_str(),
+            violations: record.objections.iter().map(ViolationLine::from).collect(),
+            repair: record.repair.as_ref().map(|repair| repair.name.as_str()),
+            repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str()),
+        })
+    }
+
+    fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
+        self.line(&FaultLine {
+            r#type: "error",
+            path: std::str::from_utf8(path).ok(),
+            path_base64: BASE64.encode(path),
+            message,
+        })
+    }
+
+    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+        let (major, minor, patch) = UNICODE_VERSION;
+        self.line(&SummaryLine {
+            r#type: "summary",
+            namegate: env!("CARGO_PKG_VERSION"),
+            unicode: format!("{major}.{minor}.{patch}"),
+            profiles: policy.asked_by().names().collect(),
+            directories: summary.directories,
+            names: summary.names,
+            findings: summary.findings(),
+            rejected: summary.rejected,
+            warned: summary.warned,
+            unreadable: summary.unreadable,
+            vanished: summary.vanished,
+            rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name(), *count)).collect(),
+        })?;
+        self.out.flush()
+    }
+}
+
+/// Compact JSON that can be printed to a terminal: C1 controls, bidi controls and what is not shown are escaped too.
+struct Careful;
+
+impl Formatter for Careful {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| acts_or_hides(c)) {
+            CompactFormatter.write_string_fragment(writer, &rest[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        CompactFormatter.write_string_fragment(writer, rest)
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        CompactFormatter.write_char_escape(writer, escape)
+    }
+}

@@ -1,0 +1,85 @@
+//! Where names come from.
+//!
+//! A [`Source`] hands over names, a directory at a time; it judges nothing. What cannot be read takes the place of what
+//! it would have held and the reading goes on.
+
+pub mod list;
+pub mod walk;
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use crate::name::arena::Arena;
+
+/// Something that holds names.
+pub trait Source: Sync {
+    /// Hands each directory, and each thing that could not be read, to `visit`, from any thread and in any order. Ends
+    /// early if `visit` breaks.
+    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync));
+}
+
+/// What a source meets.
+#[derive(Debug)]
+pub enum Event {
+    /// A directory, read as far as it could be.
+    Directory(Batch),
+    /// Something that could not be read.
+    Fault(Fault),
+    /// Something that was gone when its turn came: another process removed it, which is no fault.
+    Vanished,
+}
+
+/// The names of one directory.
+#[derive(Debug)]
+pub struct Batch {
+    /// The directory.
+    pub dir: PathBuf,
+    /// How many bytes of `dir` lead to the root of what is read; what follows is the path that a migration keeps.
+    pub root_len: usize,
+    /// Its entries' names.
+    pub names: Arena,
+    /// How many names there are.
+    pub count: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new(dir: PathBuf, root_len: usize) -> Self {
+        Self { dir, root_len, names: Arena::new(), count: 0 }
+    }
+
+    /// The inode number of the directory; `None` if it cannot be told any more.
+    pub fn inode(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt;
+        // A root that is not a directory has its name in a batch of its own, below the directory that holds it.
+        let dir = if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir };
+        std::fs::metadata(dir).ok().map(|meta| meta.ino())
+    }
+}
+
+/// Something that could not be read.
+#[derive(Debug)]
+pub struct Fault {
+    /// What was to be read.
+    pub path: PathBuf,
+    /// What was attempted, as in `read the directory`.
+    pub attempt: &'static str,
+    /// Why it failed.
+    pub error: io::Error,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use std::os::unix::ffi::OsStrExt;
+        let path = crate::name::display::display(self.path.as_os_str().as_bytes());
+        write!(f, "cannot {} {path}: {}", self.attempt, self.error)
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

@@ -1,0 +1,9 @@
+//! The program as its users run it.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+mod check;
+mod explain;
+mod policy;
+mod run;
+mod scan;

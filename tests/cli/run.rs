@@ -1,0 +1,50 @@
+//! Runs the built program.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// The program, with nothing of the caller's environment that would change its output.
+pub fn namegate() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// What the program says to these arguments.
+pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    namegate().args(args).output().expect("the program starts")
+}
+
+/// The same, with bytes on standard input.
+pub fn run_with<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, stdin: &[u8]) -> Output {
+    let mut command = namegate();
+    let mut child = command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut pipe = child.stdin.take().expect("standard input is a pipe");
+    std::thread::scope(|scope| {
+        // A program that ends before it has read everything is no failure of the writer.
+        scope.spawn(move || drop(pipe.write_all(stdin)));
+        child.wait_with_output().expect("the program ends")
+    })
+}
+
+/// The exit status.
+pub fn status(output: &Output) -> i32 {
+    output.status.code().expect("the program is not killed")
+}
+
+/// Standard output as text.
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("the output is UTF-8")
+}
+
+/// Standard error as text.
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("errors are UTF-8")
+}
