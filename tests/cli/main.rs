@@ -5,5 +5,6 @@
 mod check;
 mod explain;
 mod policy;
+mod readme;
 mod run;
 mod scan;

@@ -1,0 +1,45 @@
+//! Every promise of `docs/SEMANTICS.md` names the tests that hold it, and they exist.
+
+use std::fs;
+use std::path::Path;
+
+/// The text of all Rust files below `dir`.
+fn sources(dir: &Path) -> String {
+    let entries = fs::read_dir(dir).expect("the directory is part of the repository");
+    entries
+        .map(|entry| {
+            let path = entry.expect("the directory can be read").path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                _ if path.is_dir() => sources(&path),
+                Some("rs") => fs::read_to_string(&path).expect("sources are UTF-8"),
+                _ => String::new(),
+            }
+        })
+        .collect()
+}
+
+/// What stands between backquotes and looks like the name of a test.
+fn tests_named(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(|word| word.matches('_').count() >= 3 && !word.contains([' ', ':', '.']))
+}
+
+#[test]
+fn every_promise_is_held_by_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = fs::read_to_string(root.join("docs/SEMANTICS.md")).expect("the document is there");
+    let sources = sources(&root.join("src")) + &sources(&root.join("tests"));
+    let mut promises = 0;
+    for section in document.split("\n## ").skip(1) {
+        let promised = section.split("\nDecided here:").next().unwrap_or_default();
+        for promise in promised.split("\n- ").skip(1) {
+            let mut held = tests_named(promise).peekable();
+            assert!(held.peek().is_some(), "no test holds this: {promise}");
+            for test in held {
+                assert!(sources.contains(&format!("fn {test}(")), "there is no test `{test}`: {promise}");
+            }
+            promises += 1;
+        }
+    }
+    assert!(promises > 20, "only {promises} promises were understood");
+}
