@@ -3,15 +3,23 @@
 //! Everything that takes a name to a backing tree takes an [`Admitted`], and only [`Gate::admit`] makes one, so that an
 //! operation which forgets the gate does not compile. Pure: the gate knows no errno, no file and no log; it says *why* a
 //! name is refused, and its caller says so in its own protocol.
+//!
+//! Where the policy converts or matches, one entry has many spellings. The gate knows them apart by a *key*, which is the
+//! same for all of them: the spelling in the policy's form. Whoever looks an entry up tries, in this order,
+//! [`Admitted::as_os_str`] (so that what is there under exactly this name stays reachable, whatever its form),
+//! [`Admitted::key`] (which is how a converting gate stored it), and an entry of the directory whose [`Gate::key`] is that
+//! key. Only entries that are not stored under their own key need to be kept for the last step, and nobody but the gate
+//! needs to know Unicode for it.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use crate::name::{Span, utf8};
+use crate::name::Span;
+use crate::name::normalize::to_form;
 use crate::policy::rule::RuleId;
-use crate::policy::{Policy, Verdict, Violation};
+use crate::policy::{OnMismatch, Policy, Verdict, Violation};
 
 /// The longest name that Linux file systems store, in bytes (`NAME_MAX`, limits.h).
 pub const NAME_MAX: usize = 255;
@@ -21,7 +29,7 @@ pub const NAME_MAX: usize = 255;
 pub enum Intent {
     /// A new name comes into a directory: create, mkdir, mknod, symlink, link, the new name of a rename.
     Create,
-    /// An existing name is only named: lookup, unlink, rmdir, the old name of a rename.
+    /// An existing name is only named: lookup, unlink, rmdir, the old name of a rename, both names of an exchange.
     Address,
 }
 
@@ -44,7 +52,9 @@ pub struct Gate {
 /// A name that has passed the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted<'n> {
-    stored: Cow<'n, OsStr>,
+    name: Cow<'n, OsStr>,
+    /// The key, where it is not the name.
+    key: Option<OsString>,
     noted: Option<Violation>,
 }
 
@@ -55,8 +65,10 @@ pub enum Refusal {
     Violates(Violation),
     /// The name, or the spelling stored for it, is longer than [`NAME_MAX`].
     TooLong {
-        /// Bytes that would have to be stored.
+        /// How many bytes would have to be stored.
         bytes: usize,
+        /// What is too much of the offered name; all of it where another spelling would be stored.
+        span: Span,
     },
     /// No entry can have this name, so there is none.
     CannotExist(Violation),
@@ -80,10 +92,11 @@ impl Gate {
 
     /// Lets `name` pass, or says why not.
     ///
-    /// A name that comes in ([`Intent::Create`]) must satisfy the policy; it may pass in another spelling if the policy
+    /// A name that comes in ([`Intent::Create`]) must satisfy the policy; it passes in another spelling if the policy
     /// converts. A name that is only addressed must be able to exist: well-formed, without NUL and `/`. What breaks any
-    /// other rule stays reachable. In [`Mode::Permissive`] a violation is noted and the name passes as it is, as far as
-    /// any file system could store it.
+    /// other rule stays reachable, under exactly the name it has; a name too long to be stored passes as its key if that
+    /// is short enough, because a converting gate took it so when it came in. In [`Mode::Permissive`] a violation is
+    /// noted and the name passes as it is, as far as any file system could store it.
     ///
     /// # Errors
     /// [`Refusal`] says which violation, or how long the name is.
@@ -105,40 +118,86 @@ impl Gate {
             Intent::Create => self.admit_new(name)?,
             Intent::Address => self.admit_existing(name)?,
         };
-        match admitted.stored.len() {
-            bytes if bytes > NAME_MAX => Err(Refusal::TooLong { bytes }),
+        match admitted.name.len() {
+            bytes if bytes > NAME_MAX => Err(Refusal::TooLong { bytes, span: excess(name) }),
             _ => Ok(admitted),
         }
     }
 
+    /// What all spellings of `name` have in common, for comparing the entries of a directory: the spelling in the
+    /// policy's form. The name itself where the policy neither converts nor matches, where the name is not UTF-8, and
+    /// where no entry could have that spelling (NFKC makes a `/` of U+FF0F). It may be longer than [`NAME_MAX`].
+    ///
+    /// ```
+    /// use std::{ffi::OsStr, sync::Arc};
+    /// use namegate::gate::{Gate, Intent, Mode};
+    /// use namegate::name::normalize::Form;
+    /// use namegate::policy::{Normalization, OnMismatch, Policy};
+    ///
+    /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
+    /// let policy = Policy::builder().normalization(normalization).build()?;
+    /// let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
+    /// assert_eq!(gate.key(OsStr::new("e\u{301}")), OsStr::new("é"));
+    /// let asked = gate.admit(Intent::Address, OsStr::new("e\u{301}")).unwrap();
+    /// assert_eq!((asked.as_os_str(), asked.key()), (OsStr::new("e\u{301}"), OsStr::new("é")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr> {
+        self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
+    }
+
+    /// The key of `name`, if it is another spelling. Allocates nothing if it is not.
+    fn other_key(&self, name: &OsStr) -> Option<OsString> {
+        let normalization = self.policy.normalization()?;
+        if normalization.on_mismatch == OnMismatch::Refuse {
+            return None;
+        }
+        match to_form(name.to_str()?, normalization.form) {
+            Cow::Owned(key) => Some(OsString::from(key)).filter(|key| can_be_stored(key)),
+            Cow::Borrowed(_) => None,
+        }
+    }
+
     fn admit_new<'n>(&self, name: &'n OsStr) -> Result<Admitted<'n>, Refusal> {
-        let as_given = |noted| Admitted { stored: Cow::Borrowed(name), noted };
         match self.policy.verdict(name.as_bytes()) {
-            Verdict::Accept(_) => Ok(as_given(None)),
-            Verdict::Rewrite(stored) => Ok(Admitted { stored: Cow::Owned(stored.into()), noted: None }),
+            Verdict::Accept(_) => Ok(self.as_given(name, None)),
+            // What is stored in the form is its own key.
+            Verdict::Rewrite(stored) => {
+                Ok(Admitted { name: Cow::Owned(stored.into()), key: None, noted: None })
+            }
             Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
-                Ok(as_given(Some(violation)))
+                Ok(self.as_given(name, Some(violation)))
             }
             Verdict::Reject(violation) => Err(Refusal::Violates(violation)),
         }
     }
 
     fn admit_existing<'n>(&self, name: &'n OsStr) -> Result<Admitted<'n>, Refusal> {
-        let as_given = |noted| Admitted { stored: Cow::Borrowed(name), noted };
-        match self.first_encoding_error(name) {
-            None => Ok(as_given(None)),
-            Some(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
-                Ok(as_given(Some(violation)))
+        let noted = match self.first_encoding_error(name) {
+            None => None,
+            Some(violation) if self.mode == Mode::Permissive && can_be_stored(name) => Some(violation),
+            Some(violation) => return Err(Refusal::CannotExist(violation)),
+        };
+        let admitted = self.as_given(name, noted);
+        Ok(match admitted.key {
+            // No entry can have the name as given; the entry that is meant can have the key.
+            Some(key) if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
+                Admitted { name: Cow::Owned(key), key: None, noted }
             }
-            Some(violation) => Err(Refusal::CannotExist(violation)),
-        }
+            _ => admitted,
+        })
+    }
+
+    fn as_given<'n>(&self, name: &'n OsStr, noted: Option<Violation>) -> Admitted<'n> {
+        Admitted { name: Cow::Borrowed(name), key: self.other_key(name), noted }
     }
 
     /// The first reason why no entry can have this name: an encoding rule, the only rules that hold for names that are
     /// there already.
     fn first_encoding_error(&self, name: &OsStr) -> Option<Violation> {
         let bytes = name.as_bytes();
-        if utf8::validate(bytes).is_ok() && can_be_stored(name) {
+        // The diagnosis is not asked for: deciding is enough for the names that pass.
+        if std::str::from_utf8(bytes).is_ok() && can_be_stored(name) {
             return None;
         }
         self.policy.check(bytes).violations.into_iter().find(|v| v.rule.is_always_on())
@@ -151,10 +210,20 @@ fn can_be_stored(name: &OsStr) -> bool {
     !matches!(bytes, b"" | b"." | b"..") && memchr::memchr2(0, b'/', bytes).is_none()
 }
 
+/// What of `name` cannot be stored: what stands behind [`NAME_MAX`], or all of it if only another spelling is too long.
+fn excess(name: &OsStr) -> Span {
+    Span::new(if name.len() > NAME_MAX { NAME_MAX } else { 0 }, name.len())
+}
+
 impl Admitted<'_> {
-    /// The name as it stands, or will stand, in the backing directory.
+    /// The name under which the entry will stand in the backing directory, or is looked for first.
     pub fn as_os_str(&self) -> &OsStr {
-        &self.stored
+        &self.name
+    }
+
+    /// What all spellings of the name have in common: see [`Gate::key`].
+    pub fn key(&self) -> &OsStr {
+        self.key.as_deref().unwrap_or(&self.name)
     }
 
     /// The violation with which a permissive gate let the name pass.
@@ -172,11 +241,11 @@ impl Refusal {
         }
     }
 
-    /// The bytes of the offered name at which it breaks the rule; what is too long is all behind [`NAME_MAX`].
+    /// The bytes of the offered name at which it breaks the rule.
     pub fn span(&self) -> Span {
         match self {
             Self::Violates(violation) | Self::CannotExist(violation) => violation.span,
-            Self::TooLong { bytes } => Span::new(NAME_MAX, *bytes),
+            Self::TooLong { span, .. } => *span,
         }
     }
 }

@@ -36,8 +36,10 @@ fn what_no_file_system_stores_never_passes_in_any_mode() {
                 "{name:?}"
             );
         }
-        assert_eq!(gate.admit(Intent::Create, os(&[b'a'; 256])), Err(Refusal::TooLong { bytes: 256 }));
-        assert_eq!(gate.admit(Intent::Address, os(&[b'a'; 256])), Err(Refusal::TooLong { bytes: 256 }));
+        for intent in [Intent::Create, Intent::Address] {
+            let refusal = gate.admit(intent, os(&[b'a'; 257])).unwrap_err();
+            assert_eq!(refusal, Refusal::TooLong { bytes: 257, span: Span::new(255, 257) });
+        }
         assert!(gate.admit(Intent::Create, os(&[b'a'; 255])).is_ok());
     }
 }
@@ -53,16 +55,76 @@ fn a_permissive_gate_lets_pass_what_it_notes() {
     assert_eq!(gate.admit(Intent::Create, os(b"ok")).unwrap().noted(), None);
 }
 
+fn normalizing(form: Form, on_mismatch: OnMismatch) -> Gate {
+    let normalization = Normalization { form, on_mismatch };
+    let policy = Policy::builder().normalization(normalization).build().unwrap();
+    Gate::new(Arc::new(policy), Mode::Enforcing)
+}
+
+/// What is looked for, in order: the name and the key.
+fn spellings(gate: &Gate, intent: Intent, name: &str) -> (String, String) {
+    let admitted = gate.admit(intent, OsStr::new(name)).unwrap();
+    (admitted.as_os_str().to_str().unwrap().into(), admitted.key().to_str().unwrap().into())
+}
+
 #[test]
 fn a_converting_gate_stores_the_form_and_judges_its_length() {
-    let normalization = Normalization { form: Form::Nfd, on_mismatch: OnMismatch::Convert };
-    let policy = Policy::builder().normalization(normalization).build().unwrap();
-    let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
-    assert_eq!(gate.admit(Intent::Create, OsStr::new("é")).unwrap().as_os_str(), "e\u{301}");
+    let gate = normalizing(Form::Nfd, OnMismatch::Convert);
+    assert_eq!(spellings(&gate, Intent::Create, "é"), ("e\u{301}".into(), "e\u{301}".into()));
     // 127 × 2 bytes are 254; in NFD each takes three.
     let long = "é".repeat(127);
     let refusal = gate.admit(Intent::Create, OsStr::new(&long)).unwrap_err();
-    assert_eq!(refusal, Refusal::TooLong { bytes: 381 });
+    assert_eq!(refusal, Refusal::TooLong { bytes: 381, span: Span::new(0, 254) });
     assert_eq!(refusal.rule(), RuleId::NameTooLong);
-    assert_eq!(refusal.span(), Span::new(255, 381));
+    assert_eq!(refusal.span(), Span::new(0, long.len()), "the span lies in the offered name");
+}
+
+#[test]
+fn every_spelling_of_a_name_has_one_key_and_is_itself_looked_for_first() {
+    for on_mismatch in [OnMismatch::Convert, OnMismatch::Match] {
+        let gate = normalizing(Form::Nfc, on_mismatch);
+        for name in ["\u{C5}", "\u{212B}", "A\u{30A}"] {
+            let found = spellings(&gate, Intent::Address, name);
+            assert_eq!(found, (name.into(), "\u{C5}".into()), "what is there as {name:?} stays reachable");
+            assert_eq!(gate.key(OsStr::new(name)), OsStr::new("\u{C5}"));
+        }
+    }
+    let matching = normalizing(Form::Nfc, OnMismatch::Match);
+    assert_eq!(
+        spellings(&matching, Intent::Create, "e\u{301}"),
+        ("e\u{301}".into(), "é".into()),
+        "it is stored as given, and meets an equivalent entry by its key"
+    );
+    for gate in [normalizing(Form::Nfc, OnMismatch::Refuse), gate("strict", Mode::Enforcing)] {
+        assert_eq!(spellings(&gate, Intent::Address, "e\u{301}"), ("e\u{301}".into(), "e\u{301}".into()));
+    }
+}
+
+#[test]
+fn a_key_is_never_a_path_and_bytes_that_are_not_utf8_are_their_own() {
+    let gate = normalizing(Form::Nfkc, OnMismatch::Convert);
+    for name in ["a\u{FF0F}b", "\u{2025}", "\u{FF0E}", "\u{2024}\u{2024}"] {
+        assert_eq!(gate.key(OsStr::new(name)), OsStr::new(name));
+        assert_eq!(spellings(&gate, Intent::Address, name), (name.into(), name.into()));
+        assert!(matches!(gate.admit(Intent::Create, OsStr::new(name)), Err(Refusal::Violates(_))), "{name}");
+    }
+    assert_eq!(gate.key(os(b"\xE9\xEF\xBC\x81")), os(b"\xE9\xEF\xBC\x81"));
+}
+
+#[test]
+fn a_name_that_was_stored_shorter_than_given_is_found_as_given() {
+    // 85 times é: in NFC 170 bytes, as given 255; and one more.
+    let given = "e\u{301}".repeat(86);
+    let gate = normalizing(Form::Nfc, OnMismatch::Convert);
+    for intent in [Intent::Create, Intent::Address] {
+        assert_eq!(spellings(&gate, intent, &given), ("é".repeat(86), "é".repeat(86)), "{intent:?}");
+    }
+    let matching = normalizing(Form::Nfc, OnMismatch::Match);
+    assert!(matching.admit(Intent::Create, OsStr::new(&given)).is_err(), "it would be stored as given");
+    assert_eq!(spellings(&matching, Intent::Address, &given).0, "é".repeat(86));
+    let beyond = "e\u{301}".repeat(128);
+    assert!(matches!(
+        gate.admit(Intent::Address, OsStr::new(&beyond)),
+        Err(Refusal::TooLong { bytes: 384, .. })
+    ));
 }
