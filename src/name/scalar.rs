@@ -151,6 +151,24 @@ fn is_default_ignorable(c: char) -> bool {
     CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
+/// The character that an SMB client meant when it wrote `c`, one of U+F001..U+F029: a control, a character that Windows
+/// reserves, or the space or dot at the end of a name. Source: Linux fs/smb/client/cifs_unicode.h (the SFM map).
+///
+/// ```
+/// use namegate::name::scalar::meant_by_smb;
+/// assert_eq!(meant_by_smb('\u{F022}'), Some(':'));
+/// assert_eq!(meant_by_smb('\u{F00A}'), Some('\n'));
+/// assert_eq!(meant_by_smb('\u{F02A}'), None);
+/// ```
+pub fn meant_by_smb(c: char) -> Option<char> {
+    const RESERVED: [char; 10] = ['"', '*', ':', '<', '>', '?', '\\', '|', ' ', '.'];
+    match c {
+        '\u{F001}'..='\u{F01F}' => char::from_u32(u32::from(c) - 0xF000),
+        '\u{F020}'..='\u{F029}' => RESERVED.get(c as usize - 0xF020).copied(),
+        _ => None,
+    }
+}
+
 /// The long name of the general category of `c`, as in PropertyValueAliases.txt.
 ///
 /// ```

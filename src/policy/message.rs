@@ -3,14 +3,16 @@
 //! The text is made from the name's bytes and the policy's lines when somebody wants to read it; a violation itself is
 //! small and holds no text.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::profile::{Limit, Test};
-use super::rule::RuleId;
+use super::profile::{Limit, ProfileSet, Test};
+use super::rule::{Kind, RuleId, Severity};
 use super::{Policy, Violation, length};
 use crate::name::display::display;
 use crate::name::legacy::Octet;
-use crate::name::{Span, utf8};
+use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
+use crate::name::{Span, age, utf8};
 
 /// Why `name` breaks the rule of `violation`; `name` is the path for `path-too-long`.
 pub(super) fn message(policy: &Policy, name: &[u8], violation: &Violation) -> String {
@@ -24,7 +26,7 @@ pub(super) fn message(policy: &Policy, name: &[u8], violation: &Violation) -> St
 }
 
 fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
-    let Violation { rule, span, .. } = *violation;
+    let Violation { rule, span, severity, profiles } = *violation;
     let bytes = span.of(name);
     match rule {
         RuleId::EmptyName => "the name is empty".into(),
@@ -33,9 +35,16 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         RuleId::SeparatorSmuggling if bytes == b"/" => "a raw `/`, which separates names".into(),
         _ if rule.is_always_on() => ill_formed(name, span),
         RuleId::NameTooLong | RuleId::PathTooLong => too_long(policy, name, violation),
-        RuleId::Iso2022Escape => format!("the escape sequence {}", hex(bytes)),
-        RuleId::ReservedCharacter => format!("{} is not taken here", code_point(bytes)),
-        RuleId::ReservedName => format!("`{}` is a name that is kept for other things", display(bytes)),
+        RuleId::Iso2022Escape if bytes.ends_with(b"@") => {
+            format!("{}: an escape sequence that returns from UTF-8 to ISO 2022", hex(bytes))
+        }
+        RuleId::Iso2022Escape => format!("{}: an escape sequence that announces UTF-8", hex(bytes)),
+        RuleId::ReservedCharacter => {
+            let advice =
+                if severity == Severity::Error { "is not taken in names" } else { "is best avoided" };
+            format!("{} {advice} ({})", code_point(bytes), list(profiles))
+        }
+        RuleId::ReservedName => format!("`{}` is a reserved name ({})", display(bytes), list(profiles)),
         RuleId::NotInForm => not_in_form(policy, bytes),
         RuleId::MixedScript => format!("the word `{}` mixes scripts", display(bytes)),
         RuleId::Mojibake => match crate::name::mojibake::undo(&String::from_utf8_lossy(bytes)) {
@@ -44,22 +53,71 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
             }
             None => rule.rule().summary.into(),
         },
-        RuleId::C0Control
-        | RuleId::Delete
-        | RuleId::C1Control
-        | RuleId::LineSeparator
-        | RuleId::Noncharacter
-        | RuleId::ByteOrderMark
-        | RuleId::BidiControl
-        | RuleId::DefaultIgnorable
-        | RuleId::TagCharacter
-        | RuleId::PrivateUse
-        | RuleId::SmbPrivateUse
-        | RuleId::ReplacementCharacter
-        | RuleId::Unassigned
-        | RuleId::NonAsciiSpace => format!("{}: {}", code_point(bytes), rule.rule().summary),
+        _ if rule.rule().kind == Kind::Scalar => match utf8_char(bytes) {
+            Some(c) => format!("{}, {}", code_point(bytes), scalar(policy, rule, c)),
+            None => rule.rule().summary.into(),
+        },
         _ => rule.rule().summary.into(),
     }
+}
+
+/// What is wrong with `c`, said behind its number.
+fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
+    match rule {
+        RuleId::C0Control => match c {
+            '\t' => "a control character (tab)",
+            '\n' => "a control character (line feed)",
+            '\r' => "a control character (carriage return)",
+            '\u{1B}' => "a control character (escape)",
+            _ => "a control character",
+        },
+        RuleId::Delete => "a control character (delete)",
+        RuleId::C1Control => "a control character",
+        RuleId::LineSeparator if c == '\u{2028}' => "a line separator",
+        RuleId::LineSeparator => "a paragraph separator",
+        RuleId::Noncharacter => "a noncharacter, which no text should hold",
+        RuleId::ByteOrderMark => "a byte order mark, where there is no byte order to mark",
+        RuleId::BidiControl => "which can show the name in another order",
+        RuleId::DefaultIgnorable => "which is not shown",
+        RuleId::TagCharacter => "a tag character, which is not shown",
+        RuleId::PrivateUse => "for private use: another machine shows something else",
+        RuleId::SmbPrivateUse => return left_by_smb(c),
+        RuleId::ReplacementCharacter => "the trace of a conversion that lost what stood here",
+        RuleId::Unassigned => return unassigned(policy, c).into(),
+        RuleId::NonAsciiSpace => "a space other than U+0020",
+        _ => rule.rule().summary,
+    }
+    .into()
+}
+
+fn left_by_smb(c: char) -> Cow<'static, str> {
+    match meant_by_smb(c) {
+        Some(meant) if meant.is_control() => {
+            format!("left behind by an SMB client for U+{:04X}", u32::from(meant)).into()
+        }
+        Some(meant) => format!("left behind by an SMB client for `{meant}`").into(),
+        None => "left behind by an SMB client".into(),
+    }
+}
+
+/// Which versions of Unicode that the policy asks about lack `c`.
+fn unassigned(policy: &Policy, c: char) -> String {
+    let versions = policy.lines.iter().filter_map(|line| match line.test {
+        Test::Unassigned(None) => {
+            let (major, minor, _) = UNICODE_VERSION;
+            (class(c) == Some(Class::Unassigned)).then_some((major, minor))
+        }
+        Test::Unassigned(Some(version)) => {
+            age::assigned_by(version).is_some_and(|assigned| !assigned.contains(c)).then_some(version)
+        }
+        _ => None,
+    });
+    let newest = versions.max().map_or(String::new(), |(major, minor)| format!(" {major}.{minor}"));
+    format!("not assigned in Unicode{newest}")
+}
+
+fn list(profiles: ProfileSet) -> String {
+    profiles.names().collect::<Vec<_>>().join(", ")
 }
 
 fn ill_formed(name: &[u8], span: Span) -> String {
@@ -67,12 +125,15 @@ fn ill_formed(name: &[u8], span: Span) -> String {
     let octets = hex(span.of(name));
     let rule = RuleId::from(found.kind);
     match (rule, found.value) {
+        (RuleId::UnexpectedContinuation, _) if span.len() > 1 => {
+            format!("{octets}: continuation octets where a sequence should begin")
+        }
         (RuleId::UnexpectedContinuation, _) => {
             format!("{octets}: a continuation octet where a sequence should begin")
         }
         (RuleId::Truncated, _) => {
             let needed = Octet::of(name[span.start]).sequence_len().unwrap_or(1);
-            format!("{octets}: {} of {needed} octets", span.len())
+            format!("{octets}: only {} of {needed} octets", span.len())
         }
         (RuleId::Overlong | RuleId::NulSmuggling | RuleId::SeparatorSmuggling, Some(value)) => {
             let mut text = format!("{octets}: an overlong form of U+{value:04X}");
@@ -91,6 +152,7 @@ fn ill_formed(name: &[u8], span: Span) -> String {
         (RuleId::FiveOrSixOctets, Some(value)) => {
             format!("{octets}: {} octets for {value:08X}, legal in ISO/IEC 10646-1:1993 only", span.len())
         }
+        (RuleId::InvalidOctet, _) => format!("{octets}: an octet that UTF-8 never uses"),
         _ => format!("{octets}: {}", rule.rule().summary),
     }
 }
@@ -108,13 +170,8 @@ fn too_long(policy: &Policy, name: &[u8], violation: &Violation) -> String {
     });
     let texts: Vec<String> = broken
         .map(|(limit @ Limit { max, unit }, profiles)| {
-            let who: Vec<&str> = profiles.names().collect();
-            format!(
-                "{} {}, at most {max} ({})",
-                length::measure(name, limit.unit),
-                unit.noun(),
-                who.join(", ")
-            )
+            let length = length::measure(name, limit.unit);
+            format!("{length} {}, at most {max} ({})", unit.noun(), list(profiles))
         })
         .collect();
     texts.join("; ")
@@ -134,9 +191,13 @@ fn not_in_form(policy: &Policy, bytes: &[u8]) -> String {
     format!("{} would be {}", code_points(&text), parts.join(", "))
 }
 
-/// `U+0041 'A'`, or the code point alone where showing it could deceive.
+fn utf8_char(bytes: &[u8]) -> Option<char> {
+    std::str::from_utf8(bytes).ok()?.chars().next()
+}
+
+/// ``U+0041 `A` ``, or the code point alone where showing it could deceive.
 fn code_point(bytes: &[u8]) -> String {
-    let Some(c) = std::str::from_utf8(bytes).ok().and_then(|s| s.chars().next()) else { return hex(bytes) };
+    let Some(c) = utf8_char(bytes) else { return hex(bytes) };
     let shown = display(bytes).to_string();
     let plain = shown.chars().eq([c]);
     if plain { format!("U+{:04X} `{c}`", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
@@ -162,3 +223,6 @@ fn hex(bytes: &[u8]) -> String {
     }
     octets.join(" ")
 }
+
+#[cfg(test)]
+mod tests;

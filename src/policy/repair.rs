@@ -78,9 +78,9 @@ impl Policy {
     /// ```
     /// # use namegate::policy::{Confidence, Policy, profile};
     /// let policy = Policy::of(&[profile::by_name("strict")?]);
-    /// let repair = |name: &[u8]| policy.repair(name, None, &mut |other| other == "ab.txt");
+    /// let repair = |name: &[u8]| policy.repair(name, None, &mut |other| other == "a b.txt");
     /// assert_eq!(repair(b"caf\xE9.txt").unwrap().name, "café.txt");
-    /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "ab_2.txt");
+    /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "a b_2.txt");
     /// assert_eq!(repair(b"good.txt"), None);
     /// # Ok::<(), namegate::policy::Unknown>(())
     /// ```

@@ -2,7 +2,8 @@
 //!
 //! | rule | change |
 //! |---|---|
-//! | controls, line separators, noncharacters, byte order mark, bidi controls, ignorable and tag characters | removed |
+//! | tab, line feed and other controls that part words, line separators | U+0020 between words, else removed |
+//! | other controls, noncharacters, byte order mark, bidi controls, ignorable and tag characters | removed |
 //! | `non-ascii-space` | U+0020 |
 //! | `smb-private-use` | the character that it stands for, if the policy takes that, else `_` |
 //! | `reserved-character` | the other case or the bare letter, if the policy takes that, else `_`; other letters and digits only where they are errors |
@@ -21,6 +22,7 @@ use super::shorten::split;
 use super::{Confidence, Mender, Step};
 use crate::name::Span;
 use crate::name::normalize::{Form, to_form};
+use crate::name::scalar::meant_by_smb;
 use crate::name::script;
 use crate::policy::profile::{Part, Test};
 use crate::policy::rule::{RuleId, Severity};
@@ -81,11 +83,11 @@ impl Mender<'_> {
         let Violation { rule, span, severity, .. } = *violation;
         let front = Edit::insert(0, self.stand_in);
         match rule {
-            RuleId::C0Control
-            | RuleId::Delete
-            | RuleId::C1Control
+            RuleId::C0Control | RuleId::C1Control | RuleId::LineSeparator => {
+                edits.push(self.without_gap(name, span));
+            }
+            RuleId::Delete
             | RuleId::Iso2022Escape
-            | RuleId::LineSeparator
             | RuleId::Noncharacter
             | RuleId::ByteOrderMark
             | RuleId::BidiControl
@@ -110,7 +112,7 @@ impl Mender<'_> {
                 edits.push(Edit::remove(Span::new(0, name.len() - rest.len())));
             }
             RuleId::TrailingSpace | RuleId::TrailingDot => {
-                let is_on = |rule: RuleId| self.policy.plain[rule as usize].is_some();
+                let is_on = |rule: RuleId| self.policy.tables.plain[rule as usize].is_some();
                 let (space, dot) = (is_on(RuleId::TrailingSpace), is_on(RuleId::TrailingDot));
                 let kept = name.trim_end_matches(|c| c == ' ' && space || c == '.' && dot);
                 edits.push(Edit::remove(Span::new(kept.len(), name.len())));
@@ -127,16 +129,28 @@ impl Mender<'_> {
         }
     }
 
-    /// What Windows was not to see when an SMB client wrote `c` (the SFM mapping of the Linux client: cifs_unicode.h).
+    /// What Windows was not to see when an SMB client wrote `c`.
     fn restored(&self, c: char, span: Span) -> Edit {
-        const MEANT: [char; 10] = ['"', '*', ':', '<', '>', '?', '\\', '|', ' ', '.'];
-        match (c as usize).checked_sub(0xF020).and_then(|at| MEANT.get(at)) {
-            Some(&meant) if is_unreserved(self.policy, meant) => {
+        match meant_by_smb(c) {
+            Some(meant) if is_unreserved(self.policy, meant) && !meant.is_control() => {
                 Edit::replace(span, meant).with_confidence(Confidence::Certain)
             }
-            Some(_) => Edit::replace(span, self.stand_in),
-            // U+F001..U+F01F stand for controls, which no name should get back.
-            None => Edit::remove(span),
+            Some(meant) if !meant.is_control() => Edit::replace(span, self.stand_in),
+            // Controls are what no name should get back.
+            _ => Edit::remove(span),
+        }
+    }
+
+    /// A control or a separator that stands for a space between two words leaves one, unless there is one.
+    fn without_gap(&self, name: &str, span: Span) -> Edit {
+        let (before, rest) = name.split_at_checked(span.start).unwrap_or((name, ""));
+        let parts_words = rest.starts_with(is_gap)
+            && before.chars().rev().find(|&c| !vanishes(c)).is_some_and(|c| c != ' ' && !is_gap(c))
+            && rest.chars().find(|&c| !vanishes(c) && !is_gap(c)).is_some_and(|c| c != ' ' && c != '.');
+        match parts_words {
+            true if is_unreserved(self.policy, ' ') => Edit::replace(span, ' '),
+            true => Edit::replace(span, self.stand_in),
+            false => Edit::remove(span),
         }
     }
 
@@ -222,6 +236,16 @@ impl Mender<'_> {
             }));
         }
     }
+}
+
+/// What a reader takes for a space or a new line: tab to carriage return, next line, the separators.
+fn is_gap(c: char) -> bool {
+    matches!(c, '\t'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// What is removed without a trace.
+fn vanishes(c: char) -> bool {
+    c.is_control() && !is_gap(c)
 }
 
 fn span_of(name: &str, span: Span) -> &str {
