@@ -57,18 +57,35 @@ pub const fn known_versions() -> &'static [(u8, u8)] {
 pub struct Assigned {
     /// Inclusive, ascending, disjoint.
     ranges: Box<[(char, char)]>,
+    /// One bit for each [`PAGE`] code points: whether all of them are in a range. That holds for most text and spares it
+    /// the search.
+    whole_pages: Box<[u64]>,
 }
 
+/// Small enough for most scripts to fill one.
+const PAGE: u32 = 64;
+
 impl Assigned {
-    /// Whether `c` was assigned, in time logarithmic in the number of ranges (some hundred).
+    /// Whether `c` was assigned, in time at most logarithmic in the number of ranges (some hundred).
     ///
     /// Private-use code points and noncharacters count as assigned in every version: they are set aside for good, and
     /// [`scalar::Class`] has words of its own for them.
     pub fn contains(&self, c: char) -> bool {
-        c.is_ascii()
+        let page = u32::from(c) / PAGE;
+        self.whole_pages[page as usize / 64] & 1 << (page % 64) != 0
             || self.ranges.binary_search_by(|&(first, last)| order(first, last, c)).is_ok()
             || is_set_aside(c)
     }
+}
+
+fn whole_pages(ranges: &[(char, char)]) -> Box<[u64]> {
+    let mut pages = vec![0; (char::MAX as usize + 1) / PAGE as usize / 64];
+    for &(first, last) in ranges {
+        for page in u32::from(first).div_ceil(PAGE)..(u32::from(last) + 1) / PAGE {
+            pages[page as usize / 64] |= 1 << (page % 64);
+        }
+    }
+    pages.into()
 }
 
 /// Where the range `first..=last` lies, seen from `c`.
@@ -106,7 +123,8 @@ pub fn assigned_by(version: (u8, u8)) -> Option<Assigned> {
     let class = regex_syntax::parse(&format!(r"\p{{Age={}.{}}}", version.0, version.1)).ok()?;
     match class.into_kind() {
         HirKind::Class(Class::Unicode(class)) => {
-            Some(Assigned { ranges: class.iter().map(|range| (range.start(), range.end())).collect() })
+            let ranges: Box<[_]> = class.iter().map(|range| (range.start(), range.end())).collect();
+            Some(Assigned { whole_pages: whole_pages(&ranges), ranges })
         }
         _ => None,
     }

@@ -158,6 +158,24 @@ pub fn to_form(name: &str, form: Form) -> Cow<'_, str> {
     }
 }
 
+/// The sum of `count` over the code points that `name` has in `form`: how long it would be there, without making the
+/// string.
+///
+/// ```
+/// use namegate::name::normalize::{Form, sum_in_form};
+/// assert_eq!(sum_in_form("caf\u{e9}", Form::Nfd, char::len_utf8), 6);
+/// assert_eq!(sum_in_form("cafe\u{301}", Form::Nfc, |_| 1), 4);
+/// ```
+pub fn sum_in_form(name: &str, form: Form, count: fn(char) -> usize) -> usize {
+    let chars = name.chars();
+    match form {
+        Form::Nfc => NFC.normalize_iter(chars).map(count).sum(),
+        Form::Nfd => NFD.normalize_iter(chars).map(count).sum(),
+        Form::Nfkc => NFKC.normalize_iter(chars).map(count).sum(),
+        Form::Nfkd => NFKD.normalize_iter(chars).map(count).sum(),
+    }
+}
+
 /// The first part of `name` that is not in `form`, or `None` when all of it is.
 ///
 /// The part begins and ends at a normalization boundary: it can be replaced by its own normal form without touching

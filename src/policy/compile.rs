@@ -1,14 +1,15 @@
 //! From profiles and settings to one immutable policy.
 //!
-//! Lines with the same test become one, the stricter severity wins. What can be decided by looking a byte up in a table
-//! is put into that table, so that an ordinary name costs one pass over its bytes ([`Policy::is_suspect`]).
+//! Lines with the same test become one, the stricter severity wins. What judging needs of the lines is then sorted into
+//! [`Tables`], and what a look at single bytes can rule out into [`Quick`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::profile::{Limit, Line, Part, Profile, ProfileSet, Test, Unit};
-use super::rule::{Kind, RuleId, Severity};
-use crate::name::age::{self, Assigned};
+use super::profile::{Line, Profile, ProfileSet, Test};
+use super::quick::Quick;
+use super::rule::{RuleId, Severity};
+use super::tables::{Hit, Tables};
 use crate::name::normalize::Form;
 
 /// What happens to a name that is not in the normalization form asked for.
@@ -60,19 +61,6 @@ pub struct Active {
     pub verified: bool,
 }
 
-/// Who objects, and how strongly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hit {
-    pub(super) severity: Severity,
-    pub(super) profiles: ProfileSet,
-}
-
-impl Hit {
-    pub(super) fn merge(self, other: Self) -> Self {
-        Self { severity: self.severity.max(other.severity), profiles: self.profiles.union(other.profiles) }
-    }
-}
-
 impl Active {
     pub(super) fn hit(&self) -> Hit {
         Hit { severity: self.severity, profiles: self.profiles }
@@ -87,38 +75,9 @@ pub struct Policy {
     pub(super) normalization: Option<Normalization>,
     /// Everyone who asks for anything: all of them ask for UTF-8.
     pub(super) everyone: ProfileSet,
-    pub(super) plain: [Option<Hit>; RULES_LEN],
-    /// Versions of Unicode other than the one compiled in, for `unassigned`.
-    pub(super) ages: Vec<(Assigned, Hit)>,
-    /// Whether any rule looks at single code points beyond ASCII.
-    pub(super) reads_scalars: bool,
+    pub(super) tables: Tables,
     pub(super) quick: Quick,
 }
-
-/// The number of rules, for tables indexed by [`RuleId`].
-pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
-
-/// What one look at each byte can rule out.
-#[derive(Clone, Debug)]
-pub(super) struct Quick {
-    /// Per byte: bits below.
-    flags: [u8; 256],
-    /// No name up to this many bytes breaks a limit, if it is ASCII.
-    ascii_bytes: usize,
-    /// The same for any name.
-    any_bytes: usize,
-    /// Per letter: bit `n` is set if a reserved base name begins with it and has `n` bytes.
-    base_lengths: [u32; 26],
-}
-
-/// The byte alone makes the name worth a look.
-const ANYWHERE: u8 = 1;
-/// ... if it is the first.
-const FIRST: u8 = 2;
-/// ... if it is the last.
-const LAST: u8 = 4;
-/// The byte is not ASCII.
-const NON_ASCII: u8 = 8;
 
 impl Policy {
     /// The policy of some profiles together; of none of them, UTF-8 alone.
@@ -154,33 +113,6 @@ impl Policy {
     /// Whether nothing but the encoding is judged, so that well-formed UTF-8 without NUL and `/` is all there is to it.
     pub fn is_encoding_only(&self) -> bool {
         self.lines.is_empty() && self.normalization.is_none_or(|n| n.on_mismatch == OnMismatch::Match)
-    }
-
-    /// Whether a closer look at `name` is needed. `false` means: no violation, if the name is UTF-8.
-    pub(super) fn is_suspect(&self, name: &[u8]) -> bool {
-        let quick = &self.quick;
-        let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return true };
-        let seen = name.iter().fold(0, |seen, &b| seen | quick.flags[usize::from(b)]);
-        let limit = if seen & NON_ASCII == 0 { quick.ascii_bytes } else { quick.any_bytes };
-        seen & ANYWHERE != 0
-            || quick.flags[usize::from(first)] & FIRST != 0
-            || quick.flags[usize::from(last)] & LAST != 0
-            || name.len() > limit
-            || quick.may_be_reserved(name, first)
-            || matches!(name, b"." | b"..")
-    }
-}
-
-impl Quick {
-    fn may_be_reserved(&self, name: &[u8], first: u8) -> bool {
-        let letter = usize::from((first | 0x20).wrapping_sub(b'a'));
-        let Some(&lengths) = self.base_lengths.get(letter) else { return false };
-        if lengths == 0 {
-            return false;
-        }
-        // The base ends at the first dot or colon, or where its trailing spaces begin.
-        let len = name.iter().take(32).take_while(|b| !matches!(b, b'.' | b' ' | b':')).count();
-        len < 32 && lengths & 1 << len != 0
     }
 }
 
@@ -343,111 +275,10 @@ fn assemble(
     normalization: Option<Normalization>,
     everyone: ProfileSet,
 ) -> Policy {
-    let mut plain = [None; RULES_LEN];
-    let mut ages = Vec::new();
-    for line in &lines {
-        match line.test {
-            Test::Plain(rule) => plain[rule as usize] = Some(line.hit()),
-            Test::Unassigned(None) => plain[RuleId::Unassigned as usize] = Some(line.hit()),
-            Test::Unassigned(Some((major, minor))) => {
-                let assigned =
-                    age::assigned_by((major, minor)).expect("profiles state known versions of Unicode");
-                ages.push((assigned, line.hit()));
-            }
-            _ => {}
-        }
-    }
-    let scalar = |line: &Active| line.test.rule().rule().kind == Kind::Scalar;
-    let reads_scalars = lines.iter().any(scalar);
     let converts = normalization.is_some_and(|n| n.on_mismatch == OnMismatch::Convert);
-    let quick = Quick::new(&lines, &plain, reads_scalars, converts);
-    Policy { profiles, lines, normalization, everyone, plain, ages, reads_scalars, quick }
-}
-
-impl Quick {
-    fn new(lines: &[Active], plain: &[Option<Hit>; RULES_LEN], reads_scalars: bool, converts: bool) -> Self {
-        let on = |rule: RuleId| plain[rule as usize].is_some();
-        let mut quick =
-            Self { flags: [0; 256], ascii_bytes: usize::MAX, any_bytes: usize::MAX, base_lengths: [0; 26] };
-        let mut mark = |byte: u8, bit: u8| {
-            quick.flags[usize::from(byte.to_ascii_lowercase())] |= bit;
-            quick.flags[usize::from(byte.to_ascii_uppercase())] |= bit;
-        };
-        mark(0, ANYWHERE);
-        mark(b'/', ANYWHERE);
-        for byte in 1..0x20 {
-            if on(RuleId::C0Control) || byte == 0x1B && on(RuleId::Iso2022Escape) {
-                mark(byte, ANYWHERE);
-            }
-        }
-        let ends = [
-            (RuleId::Delete, 0x7F, ANYWHERE),
-            (RuleId::LeadingSpace, b' ', FIRST),
-            (RuleId::LeadingDash, b'-', FIRST),
-            (RuleId::LeadingTilde, b'~', FIRST),
-            (RuleId::TrailingSpace, b' ', LAST),
-            (RuleId::TrailingDot, b'.', LAST),
-            (RuleId::DotGitLookalike, b'.', FIRST),
-            (RuleId::DotGitLookalike, b'g', FIRST),
-            (RuleId::DotGitLookalike, b'~', FIRST),
-            (RuleId::DotGitLookalike, b'\\', ANYWHERE),
-        ];
-        ends.into_iter().filter(|end| on(end.0)).for_each(|(_, byte, bit)| mark(byte, bit));
-        let mut bases: Vec<&str> = Vec::new();
-        let mut limits: Vec<Limit> = Vec::new();
-        for line in lines {
-            match &line.test {
-                Test::Reserved(chars) => {
-                    (0..0x80_u8).filter(|&b| chars.contains(char::from(b))).for_each(|b| mark(b, ANYWHERE));
-                }
-                Test::Named(names) => {
-                    for word in names.iter() {
-                        let bytes = word.as_bytes();
-                        match names.part {
-                            Part::Base => bases.push(word),
-                            Part::Whole | Part::Prefix | Part::Repeated => mark(bytes[0], FIRST),
-                            Part::Suffix => mark(bytes[bytes.len() - 1], LAST),
-                            Part::Anywhere => mark(bytes[0], ANYWHERE),
-                        }
-                    }
-                }
-                Test::Length(limit) => limits.push(*limit),
-                _ => {}
-            }
-        }
-        let names_beyond_ascii =
-            lines.iter().any(|line| matches!(&line.test, Test::Named(n) if !n.words.is_ascii()));
-        let shapes = [RuleId::MixedScript, RuleId::Mojibake, RuleId::DotGitLookalike];
-        let reads_non_ascii = reads_scalars
-            || converts
-            || names_beyond_ascii
-            || shapes.into_iter().any(on)
-            || lines.iter().any(|line| matches!(line.test, Test::Form(_)));
-        quick.flags[0x80..].fill(if reads_non_ascii { ANYWHERE | NON_ASCII } else { NON_ASCII });
-        for word in bases {
-            let letter = usize::from(word.as_bytes()[0].to_ascii_lowercase().wrapping_sub(b'a'));
-            match quick.base_lengths.get_mut(letter) {
-                Some(lengths) if word.len() < 32 => *lengths |= 1 << word.len(),
-                // Too unusual for the table: every name with that first byte gets a closer look.
-                _ => quick.flags[usize::from(word.as_bytes()[0])] |= FIRST,
-            }
-        }
-        for limit in limits {
-            // An OSTA string has one byte more than its ASCII text.
-            let extra = usize::from(limit.unit == Unit::OstaBytes);
-            quick.ascii_bytes = quick.ascii_bytes.min(limit.max.saturating_sub(extra));
-            // A normal form can have up to three times the bytes (U+0390 in NFD: 2 to 6), with compatibility eleven times
-            // (U+FDFA: 3 to 33), an OSTA string twice.
-            let growth = match limit.unit {
-                Unit::Bytes | Unit::Utf16 | Unit::CodePoints => 1,
-                Unit::BytesIn(form) | Unit::Utf16In(form) if form.is_compatibility() => 11,
-                _ => 4,
-            };
-            quick.any_bytes = quick.any_bytes.min(limit.max / growth);
-        }
-        // Stems and extensions are parts, and their limits are tiny: no name is too short to be looked at.
-        quick
-    }
+    let tables = Tables::new(&lines);
+    let quick = Quick::new(&lines, &tables, converts);
+    Policy { profiles, lines, normalization, everyone, tables, quick }
 }
 
 #[cfg(test)]

@@ -61,9 +61,8 @@ fn short_name(name: &[u8], obeyed: &Obeyed) -> bool {
 fn hfs(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     let ignored = |c: &char| matches!(c, '\u{200C}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}');
-    // What is longer than the longest name plus ignored code points is compared only as far as it can still match.
-    let seen: String = name.chars().filter(|c| !ignored(c)).take(16).collect();
-    own_names().any(|own| seen.eq_ignore_ascii_case(own))
+    let seen = || name.chars().filter(|c| !ignored(c)).map(|c| c.to_ascii_lowercase());
+    own_names().any(|own| seen().eq(own.chars()))
 }
 
 trait TrimEndWith {

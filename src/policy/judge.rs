@@ -2,13 +2,14 @@
 //!
 //! [`Policy::visit`] walks over all violations of a name and stops when its visitor says so. [`Policy::verdict`] stops at
 //! the first error, [`Policy::check`] never stops; there is no third way to judge a name. In front of it stands
-//! [`Policy::is_suspect`], which lets ordinary names pass after one look at each byte; a test holds the two together.
+//! [`Quick::is_suspect`](super::quick::Quick::is_suspect), which lets ordinary names pass after one look at each byte; a test holds the two together.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use super::compile::{Hit, OnMismatch, RULES_LEN};
-use super::profile::{Part, Test};
+use super::compile::OnMismatch;
+use super::profile::{Limit, Part};
 use super::rule::{RuleId, Severity};
+use super::tables::{Hit, RULES_LEN, Word};
 use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
 use crate::name::arena::Arena;
 use crate::name::normalize::{self, first_difference, is_in_form};
@@ -26,23 +27,23 @@ impl Policy {
     /// assert!(matches!(windows.verdict(b"aux.h"), Verdict::Reject(v) if v.rule.name() == "reserved-name"));
     /// ```
     pub fn verdict<'n>(&self, name: &'n [u8]) -> Verdict<'n> {
-        if !self.is_suspect(name)
-            && let Ok(name) = std::str::from_utf8(name)
+        let text = std::str::from_utf8(name);
+        if let Ok(text) = text
+            && !self.quick.is_suspect(name)
         {
-            return Verdict::Accept(name);
+            return Verdict::Accept(text);
         }
-        let first_error = self.judge(name, &mut |violation| match violation.severity {
+        let first_error = self.judge(name, text.ok(), &mut |violation| match violation.severity {
             Severity::Error => Break(violation),
             Severity::Warn => Continue(()),
         });
         if let Break(violation) = first_error {
             return Verdict::Reject(violation);
         }
-        let name =
-            std::str::from_utf8(name).expect("a name that is not UTF-8 has a violation that is an error");
-        match self.rewritten(name) {
+        let text = text.expect("a name that is not UTF-8 has a violation that is an error");
+        match self.rewritten(text) {
             Some(stored) => Verdict::Rewrite(stored),
-            None => Verdict::Accept(name),
+            None => Verdict::Accept(text),
         }
     }
 
@@ -56,8 +57,9 @@ impl Policy {
     /// ```
     pub fn check<'n>(&self, name: &'n [u8]) -> NameCheck<'n> {
         let mut violations = Vec::new();
-        if self.is_suspect(name) || std::str::from_utf8(name).is_err() {
-            let end = self.judge(name, &mut |violation| {
+        let text = std::str::from_utf8(name).ok();
+        if text.is_none() || self.quick.is_suspect(name) {
+            let end = self.judge(name, text, &mut |violation| {
                 violations.push(violation);
                 Continue(())
             });
@@ -94,25 +96,24 @@ impl Policy {
     }
 
     /// All violations of `name`, and those errors that only the spelling stored for it has: NFKC makes `/` of U+FF0F.
-    fn judge(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    /// `text` is the name if it is UTF-8.
+    fn judge(&self, name: &[u8], text: Option<&str>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let Some(stored) = text.and_then(|text| self.rewritten(text)) else {
+            return self.visit(name, text, emit);
+        };
         let whole = Span::new(0, name.len());
         let mut objected = [false; RULES_LEN];
-        self.visit(name, &mut |v| {
+        self.visit(name, text, &mut |v| {
             objected[v.rule as usize] |= v.span == whole && v.severity == Severity::Error;
             emit(v)
         })?;
-        if let Ok(text) = std::str::from_utf8(name)
-            && let Some(stored) = self.rewritten(text)
-        {
-            // Offsets into the stored spelling mean nothing in the given one: a rule objects to the whole name, once.
-            self.visit(stored.as_bytes(), &mut |v| {
-                if v.severity < Severity::Error || std::mem::replace(&mut objected[v.rule as usize], true) {
-                    return Continue(());
-                }
-                emit(Violation { span: whole, ..v })
-            })?;
-        }
-        Continue(())
+        // Offsets into the stored spelling mean nothing in the given one: a rule objects to the whole name, once.
+        self.visit(stored.as_bytes(), Some(&stored), &mut |v| {
+            if v.severity < Severity::Error || std::mem::replace(&mut objected[v.rule as usize], true) {
+                return Continue(());
+            }
+            emit(Violation { span: whole, ..v })
+        })
     }
 
     /// The spelling that is stored instead of `name`, and its violation, if `violation` is one of the stored spelling alone.
@@ -121,30 +122,37 @@ impl Policy {
         name: &[u8],
         violation: &Violation,
     ) -> Option<(String, Violation)> {
-        let stored = self.rewritten(std::str::from_utf8(name).ok()?)?;
-        let first = |name: &[u8], wanted: &dyn Fn(&Violation) -> bool| {
-            self.visit(name, &mut |v| if wanted(&v) { Break(v) } else { Continue(()) }).break_value()
+        let given = std::str::from_utf8(name).ok()?;
+        let stored = self.rewritten(given)?;
+        let first = |text: &str, wanted: &dyn Fn(&Violation) -> bool| {
+            let find = &mut |v| if wanted(&v) { Break(v) } else { Continue(()) };
+            self.visit(text.as_bytes(), Some(text), find).break_value()
         };
-        if first(name, &|v| v == violation).is_some() {
+        if first(given, &|v| v == violation).is_some() {
             return None;
         }
-        let found =
-            first(stored.as_bytes(), &|v| v.rule == violation.rule && v.severity == violation.severity)?;
+        let found = first(&stored, &|v| v.rule == violation.rule && v.severity == violation.severity)?;
         Some((stored, found))
     }
 
-    /// Every violation of `name` by itself: encoding, then code points, then shape.
-    fn visit(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        self.visit_encoding(name, emit)?;
-        if self.reads_scalars {
-            for (offset, part) in utf8::well_formed_parts(name) {
-                self.visit_scalars(part, offset, emit)?;
+    /// Every violation of `name` by itself: encoding, then code points, then shape. Allocates nothing.
+    fn visit(&self, name: &[u8], text: Option<&str>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        self.visit_encoding(name, text.is_some(), emit)?;
+        if self.tables.reads_scalars {
+            match text {
+                Some(text) => self.visit_scalars(text, 0, emit)?,
+                None => {
+                    for (offset, part) in utf8::well_formed_parts(name) {
+                        self.visit_scalars(part, offset, emit)?;
+                    }
+                }
             }
         }
-        self.visit_shape(name, emit)
+        self.visit_shape(name, emit)?;
+        text.map_or(Continue(()), |text| self.visit_text(text, emit))
     }
 
-    fn visit_encoding(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    fn visit_encoding(&self, name: &[u8], is_utf8: bool, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         let hit = Hit { severity: Severity::Error, profiles: self.everyone };
         let whole = Span::new(0, name.len());
         match name {
@@ -152,8 +160,10 @@ impl Policy {
             b"." | b".." => report(RuleId::DotName, whole, hit, emit)?,
             _ => {}
         }
-        for found in utf8::ill_formed(name) {
-            report(found.kind.into(), found.span, hit, emit)?;
+        if !is_utf8 {
+            for found in utf8::ill_formed(name) {
+                report(found.kind.into(), found.span, hit, emit)?;
+            }
         }
         for at in memchr::memchr2_iter(0, b'/', name) {
             let rule = if name[at] == 0 { RuleId::NulSmuggling } else { RuleId::SeparatorSmuggling };
@@ -164,41 +174,70 @@ impl Policy {
 
     fn visit_scalars(&self, part: &str, offset: usize, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         for (at, c) in part.char_indices() {
-            // Reported with the encoding already.
-            if matches!(c, '\0' | '/') {
+            // What no rule looks at costs one look; NUL and `/` were reported with the encoding already.
+            let is_ascii = c.is_ascii();
+            if is_ascii && (!self.quick.is_suspect_anywhere(c as u8) || matches!(c, '\0' | '/')) {
                 continue;
             }
             let span = Span::new(offset + at, offset + at + c.len_utf8());
-            let class = class(c);
+            let class = self.tables.reads_classes.then(|| class(c)).flatten();
+            // What a version of Unicode lacks is judged together with what other versions lack.
             if let Some(class) = class.filter(|&class| class != Class::Unassigned) {
-                let needed = matches!(class, Class::DefaultIgnorable | Class::TagCharacter)
-                    && context::is_needed(part, at);
-                if let Some(hit) = self.plain[rule_of(class) as usize].filter(|_| !needed) {
-                    report(rule_of(class), span, hit, emit)?;
-                }
+                self.visit_class(part, at, class, span, emit)?;
             }
             if c == '\u{1B}'
-                && let Some(hit) = self.plain[RuleId::Iso2022Escape as usize]
+                && let Some(hit) = self.tables.plain[RuleId::Iso2022Escape as usize]
                 && let Some(len) = announcement_len(&part.as_bytes()[at..])
             {
                 report(RuleId::Iso2022Escape, Span::new(span.start, span.start + len), hit, emit)?;
             }
-            let older = self.ages.iter().filter(|(assigned, _)| !assigned.contains(c)).map(|&(_, hit)| hit);
-            let never = self.plain[RuleId::Unassigned as usize].filter(|_| class == Some(Class::Unassigned));
-            if let Some(hit) = older.chain(never).reduce(Hit::merge) {
-                report(RuleId::Unassigned, span, hit, emit)?;
+            if !is_ascii {
+                self.visit_age(c, class, span, emit)?;
             }
-            let reserved =
-                self.lines.iter().filter(|line| matches!(&line.test, Test::Reserved(set) if set.contains(c)));
-            if let Some(hit) = reserved.map(|line| line.hit()).reduce(Hit::merge) {
+            let sets = if is_ascii { &self.tables.reserved } else { &self.tables.reserved_beyond_ascii };
+            let reserved = sets.iter().filter(|(set, _)| set.contains(c)).map(|&(_, hit)| hit);
+            if let Some(hit) = reserved.reduce(Hit::merge) {
                 report(RuleId::ReservedCharacter, span, hit, emit)?;
             }
         }
         Continue(())
     }
 
+    fn visit_class(
+        &self,
+        part: &str,
+        at: usize,
+        class: Class,
+        span: Span,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
+        let rule = rule_of(class);
+        let Some(hit) = self.tables.plain[rule as usize] else { return Continue(()) };
+        let can_be_needed = matches!(class, Class::DefaultIgnorable | Class::TagCharacter);
+        if can_be_needed && context::is_needed(part, at) {
+            return Continue(());
+        }
+        report(rule, span, hit, emit)
+    }
+
+    fn visit_age(
+        &self,
+        c: char,
+        class: Option<Class>,
+        span: Span,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
+        let older = self.tables.ages.iter().filter(|(assigned, _)| !assigned.contains(c));
+        let never =
+            self.tables.plain[RuleId::Unassigned as usize].filter(|_| class == Some(Class::Unassigned));
+        match older.map(|&(_, hit)| hit).chain(never).reduce(Hit::merge) {
+            Some(hit) => report(RuleId::Unassigned, span, hit, emit),
+            None => Continue(()),
+        }
+    }
+
     fn visit_shape(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        let (len, plain) = (name.len(), |rule: RuleId| self.plain[rule as usize]);
+        let (len, plain) = (name.len(), |rule: RuleId| self.tables.plain[rule as usize]);
         let first = Span::new(0, len.min(1));
         let leading =
             [(RuleId::LeadingSpace, b' '), (RuleId::LeadingDash, b'-'), (RuleId::LeadingTilde, b'~')];
@@ -215,33 +254,24 @@ impl Policy {
             }
         }
         self.visit_reserved_names(name, emit)?;
-        let too_long = self.lines.iter().filter_map(|line| match line.test {
-            Test::Length(limit) => length::excess(name, limit).map(|span| (span, line.hit())),
-            _ => None,
-        });
-        report_merged(RuleId::NameTooLong, too_long.collect(), emit)?;
+        report_merged(RuleId::NameTooLong, excesses(&self.tables.lengths, name), emit)?;
         if let Some(hit) = plain(RuleId::DotGitLookalike)
             && dotgit::is_lookalike(name)
         {
             report(RuleId::DotGitLookalike, Span::new(0, len), hit, emit)?;
         }
-        match std::str::from_utf8(name) {
-            Ok(text) => self.visit_text(text, emit),
-            Err(_) => Continue(()),
-        }
+        Continue(())
     }
 
     /// What can be asked of well-formed names alone.
     fn visit_text(&self, text: &str, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        let not_in_form = self.lines.iter().filter_map(|line| match line.test {
-            Test::Form(form) => first_difference(text, form).map(|span| (span, line.hit())),
-            _ => None,
-        });
-        report_merged(RuleId::NotInForm, not_in_form.collect(), emit)?;
+        let forms = self.tables.forms.iter();
+        let not_in_form = forms.filter_map(|&(form, hit)| Some((first_difference(text, form)?, hit)));
+        report_merged(RuleId::NotInForm, not_in_form, emit)?;
         let words: [(RuleId, fn(&str) -> Option<Span>); 2] =
             [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, mojibake::find)];
         for (rule, find) in words {
-            if let Some(hit) = self.plain[rule as usize]
+            if let Some(hit) = self.tables.plain[rule as usize]
                 && let Some(span) = find(text)
             {
                 report(rule, span, hit, emit)?;
@@ -251,48 +281,62 @@ impl Policy {
     }
 
     fn visit_reserved_names(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        let mut found = Vec::new();
-        for line in &self.lines {
-            if let Test::Named(names) = &line.test {
-                let spans = names.iter().filter_map(|word| reserved_in(name, names.part, word.as_bytes()));
-                found.extend(spans.map(|span| (span, line.hit())));
-            }
-        }
+        let bases: &[Word] = if self.quick.may_have_reserved_base(name) { &self.tables.bases } else { &[] };
+        let found = self.tables.words.iter().chain(bases);
+        let found =
+            found.filter_map(|Word { part, word, hit }| Some((reserved_in(name, *part, word)?, *hit)));
         report_merged(RuleId::ReservedName, found, emit)
     }
 
     /// Whether any line of the policy looks at whole paths.
     pub fn judges_paths(&self) -> bool {
-        self.lines.iter().any(|line| matches!(line.test, Test::PathLength(_)))
+        !self.tables.path_lengths.is_empty()
     }
 
     /// The violations of a whole path: spans are bytes of `path`.
+    ///
+    /// ```
+    /// # use namegate::policy::{Policy, profile};
+    /// let s3 = Policy::of(&[profile::by_name("s3").unwrap()]);
+    /// let found = s3.check_path("d/".repeat(513).as_bytes());
+    /// assert_eq!((found[0].rule.name(), found[0].span.start), ("path-too-long", 1024));
+    /// ```
     pub fn check_path(&self, path: &[u8]) -> Vec<Violation> {
         let mut violations = Vec::new();
-        let too_long = self.lines.iter().filter_map(|line| match line.test {
-            Test::PathLength(limit) => length::excess(path, limit).map(|span| (span, line.hit())),
-            _ => None,
-        });
-        let end = report_merged(RuleId::PathTooLong, too_long.collect(), &mut |violation| {
+        let too_long = excesses(&self.tables.path_lengths, path);
+        let end = report_merged(RuleId::PathTooLong, too_long, &mut |violation| {
             violations.push(violation);
             Continue(())
         });
         debug_assert!(end.is_continue(), "this visitor never stops");
+        violations.sort_by_key(|v| v.span);
         violations
     }
+}
+
+/// Where `name` passes each of `limits`, as far as it does.
+fn excesses(limits: &[(Limit, Hit)], name: &[u8]) -> impl Iterator<Item = (Span, Hit)> + Clone {
+    limits.iter().filter_map(|&(limit, hit)| Some((length::excess(name, limit)?, hit)))
 }
 
 fn report(rule: RuleId, span: Span, hit: Hit, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
     emit(Violation { rule, severity: hit.severity, span, profiles: hit.profiles })
 }
 
-/// Reports each span once, with everyone who objects to it.
-fn report_merged(rule: RuleId, mut found: Vec<(Span, Hit)>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-    found.sort_by_key(|&(span, _)| span);
-    for group in found.chunk_by(|a, b| a.0 == b.0) {
-        if let Some(hit) = group.iter().map(|&(_, hit)| hit).reduce(Hit::merge) {
-            report(rule, group[0].0, hit, emit)?;
+/// Reports each span once, with everyone who objects to it. The few findings there are, are found again instead of being
+/// kept, since an accepted name may have some (warnings) and must cost no allocation.
+fn report_merged(
+    rule: RuleId,
+    found: impl Iterator<Item = (Span, Hit)> + Clone,
+    emit: &mut dyn FnMut(Violation) -> Flow,
+) -> Flow {
+    for (at, (span, hit)) in found.clone().enumerate() {
+        let same = |&(other, _): &(Span, Hit)| other == span;
+        if found.clone().take(at).any(|other| same(&other)) {
+            continue;
         }
+        let others = found.clone().skip(at + 1).filter(same).map(|(_, hit)| hit);
+        report(rule, span, others.fold(hit, Hit::merge), emit)?;
     }
     Continue(())
 }

@@ -22,8 +22,10 @@ mod length;
 mod message;
 mod nearest;
 pub mod profile;
+mod quick;
 mod repair;
 pub mod rule;
+mod tables;
 mod violation;
 
 pub use collision::Collision;

@@ -1,7 +1,7 @@
 //! What the quick look must not let pass: one test for each way in which it did.
 
 use super::*;
-use crate::policy::profile::{self, Names};
+use crate::policy::profile::{self, Limit, Names, Part, Unit};
 use crate::policy::{Outcome, Verdict};
 
 fn rules(policy: &Policy, name: &str) -> Vec<&'static str> {

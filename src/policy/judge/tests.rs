@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::profile::{self, Chars, Limit, Line, Names, Profile, Unit};
+use crate::policy::profile::{self, Chars, Line, Names, Profile, Test, Unit};
 use crate::policy::{Normalization, Outcome};
 
 fn policy(profiles: &[&str]) -> Policy {
@@ -264,8 +264,8 @@ fn agree(policy: &Policy, name: &[u8]) {
             assert!(check.violations.contains(&violation), "{name:02X?}: {violation:?} not in {check:?}");
         }
     }
-    if !policy.is_suspect(name) && std::str::from_utf8(name).is_ok() {
-        let end = policy.judge(name, &mut Break);
+    if let (false, Ok(text)) = (policy.quick.is_suspect(name), std::str::from_utf8(name)) {
+        let end = policy.judge(name, Some(text), &mut Break);
         assert_eq!(end, Continue(()), "the quick look let {name:02X?} pass");
     }
     for violation in &check.violations {

@@ -152,6 +152,15 @@ impl Chars {
             Self::Range(first, last) => (*first..=*last).contains(&c),
         }
     }
+
+    /// Whether no character beyond ASCII belongs to the set.
+    pub fn is_ascii(&self) -> bool {
+        match self {
+            Self::OneOf(chars) => chars.is_ascii(),
+            Self::AllBut(_) => false,
+            Self::Range(_, last) => last.is_ascii(),
+        }
+    }
 }
 
 /// Names that a target keeps for itself. ASCII letters compare without case.

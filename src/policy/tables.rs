@@ -1,0 +1,113 @@
+//! What the lines of a policy ask of a name, sorted by how it is asked: nothing has to be searched for among the lines
+//! while a name is judged. Made once, when a policy is compiled.
+
+use super::compile::Active;
+use super::profile::{Chars, Limit, Part, ProfileSet, Test};
+use super::rule::{Kind, RuleId, Severity};
+use crate::name::age::{self, Assigned};
+use crate::name::normalize::Form;
+
+/// The number of rules, for tables indexed by [`RuleId`].
+pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
+
+/// Who objects, and how strongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) severity: Severity,
+    pub(super) profiles: ProfileSet,
+}
+
+impl Hit {
+    pub(super) fn merge(self, other: Self) -> Self {
+        Self { severity: self.severity.max(other.severity), profiles: self.profiles.union(other.profiles) }
+    }
+}
+
+/// A reserved word.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    pub(super) part: Part,
+    pub(super) word: Box<[u8]>,
+    pub(super) hit: Hit,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    /// The rules that need no parameter.
+    pub(super) plain: [Option<Hit>; RULES_LEN],
+    /// Versions of Unicode other than the one compiled in, for `unassigned`.
+    pub(super) ages: Vec<(Assigned, Hit)>,
+    pub(super) reserved: Vec<(Chars, Hit)>,
+    /// Those of them that can hold a character beyond ASCII.
+    pub(super) reserved_beyond_ascii: Vec<(Chars, Hit)>,
+    /// Words that are compared with the base of a name.
+    pub(super) bases: Vec<Word>,
+    /// Words that are compared with other parts.
+    pub(super) words: Vec<Word>,
+    pub(super) lengths: Vec<(Limit, Hit)>,
+    pub(super) path_lengths: Vec<(Limit, Hit)>,
+    pub(super) forms: Vec<(Form, Hit)>,
+    /// Whether any rule looks at single code points.
+    pub(super) reads_scalars: bool,
+    /// Whether any rule asks for the class of a code point.
+    pub(super) reads_classes: bool,
+}
+
+impl Tables {
+    pub(super) fn new(lines: &[Active]) -> Self {
+        let mut tables = Self {
+            plain: [None; RULES_LEN],
+            ages: Vec::new(),
+            reserved: Vec::new(),
+            reserved_beyond_ascii: Vec::new(),
+            bases: Vec::new(),
+            words: Vec::new(),
+            lengths: Vec::new(),
+            path_lengths: Vec::new(),
+            forms: Vec::new(),
+            reads_scalars: false,
+            reads_classes: false,
+        };
+        for line in lines {
+            tables.add(&line.test, line.hit());
+        }
+        tables
+    }
+
+    fn add(&mut self, test: &Test, hit: Hit) {
+        self.reads_scalars |= test.rule().rule().kind == Kind::Scalar;
+        match test {
+            Test::Plain(rule) => {
+                self.plain[*rule as usize] = Some(hit);
+                self.reads_classes |= rule.rule().kind == Kind::Scalar && *rule != RuleId::Iso2022Escape;
+            }
+            Test::Unassigned(None) => {
+                self.plain[RuleId::Unassigned as usize] = Some(hit);
+                self.reads_classes = true;
+            }
+            Test::Unassigned(Some(version)) => {
+                let assigned = age::assigned_by(*version).expect("profiles state known versions of Unicode");
+                self.ages.push((assigned, hit));
+            }
+            Test::Reserved(chars) => {
+                if !chars.is_ascii() {
+                    self.reserved_beyond_ascii.push((chars.clone(), hit));
+                }
+                self.reserved.push((chars.clone(), hit));
+            }
+            Test::Named(names) => {
+                let list = if names.part == Part::Base { &mut self.bases } else { &mut self.words };
+                list.extend(names.iter().map(|word| Word {
+                    part: names.part,
+                    word: word.as_bytes().into(),
+                    hit,
+                }));
+            }
+            Test::Length(limit) => self.lengths.push((*limit, hit)),
+            Test::PathLength(limit) => self.path_lengths.push((*limit, hit)),
+            Test::Form(form) => self.forms.push((*form, hit)),
+            // The names of a directory are compared by their own code.
+            Test::SameForm(_) | Test::SameFold { .. } => {}
+        }
+    }
+}
