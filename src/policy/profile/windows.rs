@@ -78,7 +78,7 @@ pub static EXFAT: Profile = Profile {
         Line::error(CHARACTERS, EXFAT_NLS),
         Line::error(
             Test::Plain(TrailingDot),
-            "Linux exFAT: stripped, or refused under the mount option `keep_last_dots`",
+            "Linux fs/exfat/namei.c: stripped, or refused under the mount option `keep_last_dots`",
         ),
         Line::error(LENGTH, "Linux fs/exfat (MAX_NAME_LENGTH, else ENAMETOOLONG)"),
         Line::error(CASE, "Linux fs/exfat/nls.c, by the volume's up-case table"),
