@@ -3,6 +3,7 @@
 //! | rule | change |
 //! |---|---|
 //! | tab, line feed and other controls that part words, line separators | U+0020 between words, else removed |
+//! | an escape sequence | removed, as far as it is one of ISO 2022 or a control sequence |
 //! | other controls, noncharacters, byte order mark, bidi controls, ignorable and tag characters | removed |
 //! | `non-ascii-space` | U+0020 |
 //! | `smb-private-use` | the character that it stands for, if the policy takes that, else `_` |
@@ -83,6 +84,9 @@ impl Mender<'_> {
         let Violation { rule, span, severity, .. } = *violation;
         let front = Edit::insert(0, self.stand_in);
         match rule {
+            RuleId::C0Control if span_of(name, span) == "\u{1B}" => {
+                edits.push(Edit::remove(Span::new(span.start, span.end + sequence_len(&name[span.end..]))));
+            }
             RuleId::C0Control | RuleId::C1Control | RuleId::LineSeparator => {
                 edits.push(self.without_gap(name, span));
             }
@@ -235,6 +239,17 @@ impl Mender<'_> {
                     .with_confidence(Confidence::Guess)
             }));
         }
+    }
+}
+
+/// The length of what belongs to an ESC in front of `rest`: a control sequence of ISO/IEC 6429, as those that colour text,
+/// says nothing once its ESC is gone.
+fn sequence_len(rest: &str) -> usize {
+    let Some(parameters) = rest.strip_prefix('[') else { return 0 };
+    let end = parameters.bytes().position(|b| !matches!(b, b' '..=b'?')).unwrap_or(parameters.len());
+    match parameters.as_bytes().get(end) {
+        Some(b'@'..=b'~') => end + 2,
+        _ => 0,
     }
 }
 
