@@ -1,6 +1,7 @@
 //! What holds for every proposal, tried on random names that trip over as many rules as possible.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
@@ -95,12 +96,15 @@ fn keys(policy: &Policy, name: &str) -> Vec<String> {
     keys.chain([name.to_owned()]).collect()
 }
 
+/// A policy takes longer to build than a name to mend.
+static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(policies);
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_proposal_is_accepted_and_needs_no_further_one(name in hostile()) {
-        for policy in policies() {
+        for policy in POLICIES.iter() {
             let outcome = policy.check(&name).outcome();
             let is_good = outcome == Outcome::Accept && matches!(policy.verdict(&name), Verdict::Accept(_));
             let Some(repair) = policy.repair(&name, None, &mut |_| false) else { continue };
@@ -126,7 +130,7 @@ proptest! {
         names in prop::collection::btree_set(hostile(), 0..12)
     ) {
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        for policy in policies() {
+        for policy in POLICIES.iter() {
             let repairs = policy.repair_all(&names, None);
             prop_assert_eq!(repairs.len(), names.len());
             // Who holds a key: the names as they are, and the proposals.
@@ -134,7 +138,7 @@ proptest! {
             let offered = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str()));
             let given = names.iter().map(|name| std::str::from_utf8(name).ok());
             for (at, name) in given.enumerate().chain(offered.enumerate()) {
-                for key in name.into_iter().flat_map(|name| keys(&policy, name)).enumerate() {
+                for key in name.into_iter().flat_map(|name| keys(policy, name)).enumerate() {
                     holders.entry(key).or_default().push(at);
                 }
             }
@@ -144,7 +148,7 @@ proptest! {
                 let Some(repair) = repair else { continue };
                 prop_assert_ne!(repair.name.as_bytes(), *name);
                 prop_assert_eq!(policy.verdict(repair.name.as_bytes()), Verdict::Accept(&repair.name));
-                for key in keys(&policy, &repair.name).into_iter().enumerate() {
+                for key in keys(policy, &repair.name).into_iter().enumerate() {
                     prop_assert!(holders[&key].iter().all(|&other| other == at), "{:?} {:?}", repair, names);
                 }
             }
