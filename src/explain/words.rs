@@ -2,7 +2,7 @@
 
 use crate::name::legacy::Octet;
 use crate::name::utf8::{self, IllFormed, Malformation};
-use crate::name::{Span, legacy};
+use crate::name::{Span, display, legacy};
 
 /// One sentence about the whole name, without names in it: nothing in it needs escaping.
 pub(super) fn summary(name: &[u8]) -> String {
@@ -37,7 +37,7 @@ fn well_formed(name: &[u8]) -> String {
 
 fn ill_formed(name: &[u8], found: IllFormed) -> String {
     let Span { start, end } = found.span;
-    let octets = hex(found.span.of(name));
+    let octets = display::octets(found.span.of(name));
     let value = found.value.unwrap_or_default();
     match found.kind {
         Malformation::UnexpectedContinuation if found.span.len() == 1 => {
@@ -87,19 +87,9 @@ fn ill_formed(name: &[u8], found: IllFormed) -> String {
 }
 
 fn shortest(value: u32) -> String {
-    legacy::encode(value).map_or_else(String::new, |sequence| hex(sequence.as_slice()))
+    legacy::encode(value).map_or_else(String::new, |sequence| display::octets(sequence.as_slice()))
 }
 
 fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    /// A run of stray octets can be as long as the name, and this is one sentence.
-    const SHOWN: usize = 8;
-    let mut octets: Vec<String> = bytes.iter().take(SHOWN).map(|b| format!("{b:02X}")).collect();
-    if bytes.len() > SHOWN {
-        octets.push("...".into());
-    }
-    octets.join(" ")
 }

@@ -42,16 +42,6 @@ const KNOWN: [(u8, u8); 27] = [
     (16, 0),
 ];
 
-/// The versions that [`assigned_by`] accepts, oldest first: major, minor.
-///
-/// ```
-/// let known = namegate::name::age::known_versions();
-/// assert!(known.contains(&(3, 2)) && known.contains(&(9, 0)) && known.contains(&(12, 1)));
-/// ```
-pub const fn known_versions() -> &'static [(u8, u8)] {
-    &KNOWN
-}
-
 /// The code points assigned in one Unicode version.
 #[derive(Clone, Debug)]
 pub struct Assigned {
@@ -104,8 +94,8 @@ fn is_set_aside(c: char) -> bool {
         || CodePointMapData::<GeneralCategory>::new().get(c) == GeneralCategory::PrivateUse
 }
 
-/// The code points assigned by `version` (major, minor), or `None` for a version that is not one of
-/// [`known_versions`].
+/// The code points assigned by `version` (major, minor), or `None` for a version that the tables
+/// do not know: they have all from 1.1 to 16.0.
 ///
 /// Builds a table (a fraction of a millisecond, some kilobytes), so a caller keeps the result.
 ///

@@ -140,5 +140,22 @@ pub fn width(name: &[u8]) -> usize {
     display(name).to_string().width()
 }
 
+/// The octets in hexadecimal, for a sentence about them: no more than eight, since a run of stray octets can be as long as
+/// the name.
+///
+/// ```
+/// use namegate::name::display::octets;
+/// assert_eq!(octets(b"\xC0\xAF"), "C0 AF");
+/// assert_eq!(octets(&[0x80; 9]), "80 80 80 80 80 80 80 80 ...");
+/// ```
+pub fn octets(bytes: &[u8]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown: Vec<String> = bytes.iter().take(SHOWN).map(|b| format!("{b:02X}")).collect();
+    if bytes.len() > SHOWN {
+        shown.push("...".into());
+    }
+    shown.join(" ")
+}
+
 #[cfg(test)]
 mod tests;

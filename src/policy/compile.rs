@@ -253,13 +253,7 @@ fn override_severity(
     }
     if !found {
         let test = match rule {
-            RuleId::ReservedCharacter
-            | RuleId::ReservedName
-            | RuleId::NameTooLong
-            | RuleId::PathTooLong
-            | RuleId::NotInForm
-            | RuleId::CollisionNormalization
-            | RuleId::CollisionCase => return Err(MissingParameter(rule)),
+            _ if rule.needs_parameter() => return Err(MissingParameter(rule)),
             RuleId::Unassigned => Test::Unassigned(None),
             _ => Test::Plain(rule),
         };

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::profile::{Limit, ProfileSet, Test};
 use super::rule::{Kind, RuleId, Severity};
 use super::{Policy, Violation, length};
-use crate::name::display::display;
+use crate::name::display::{display, octets};
 use crate::name::legacy::Octet;
 use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
 use crate::name::{Span, age, utf8};
@@ -36,9 +36,9 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         _ if rule.is_always_on() => ill_formed(name, span),
         RuleId::NameTooLong | RuleId::PathTooLong => too_long(policy, name, violation),
         RuleId::Iso2022Escape if bytes.ends_with(b"@") => {
-            format!("{}: an escape sequence that returns from UTF-8 to ISO 2022", hex(bytes))
+            format!("{}: an escape sequence that returns from UTF-8 to ISO 2022", octets(bytes))
         }
-        RuleId::Iso2022Escape => format!("{}: an escape sequence that announces UTF-8", hex(bytes)),
+        RuleId::Iso2022Escape => format!("{}: an escape sequence that announces UTF-8", octets(bytes)),
         RuleId::ReservedCharacter => {
             let advice =
                 if severity == Severity::Error { "is not taken in names" } else { "is best avoided" };
@@ -122,38 +122,38 @@ fn list(profiles: ProfileSet) -> String {
 
 fn ill_formed(name: &[u8], span: Span) -> String {
     let found = utf8::diagnose(name, span.start);
-    let octets = hex(span.of(name));
+    let shown = octets(span.of(name));
     let rule = RuleId::from(found.kind);
     match (rule, found.value) {
         (RuleId::UnexpectedContinuation, _) if span.len() > 1 => {
-            format!("{octets}: continuation octets where a sequence should begin")
+            format!("{shown}: continuation octets where a sequence should begin")
         }
         (RuleId::UnexpectedContinuation, _) => {
-            format!("{octets}: a continuation octet where a sequence should begin")
+            format!("{shown}: a continuation octet where a sequence should begin")
         }
         (RuleId::Truncated, _) => {
             let needed = Octet::of(name[span.start]).sequence_len().unwrap_or(1);
-            format!("{octets}: only {} of {needed} octets", span.len())
+            format!("{shown}: only {} of {needed} octets", span.len())
         }
         (RuleId::Overlong | RuleId::NulSmuggling | RuleId::SeparatorSmuggling, Some(value)) => {
-            let mut text = format!("{octets}: an overlong form of U+{value:04X}");
+            let mut text = format!("{shown}: an overlong form of U+{value:04X}");
             if let Some(c) = char::from_u32(value).filter(char::is_ascii_graphic) {
                 let _ = write!(text, " `{c}`");
             }
             text
         }
         (RuleId::Surrogate, Some(value)) => {
-            format!("{octets}: the surrogate U+{value:04X}, which is no character")
+            format!("{shown}: the surrogate U+{value:04X}, which is no character")
         }
         (RuleId::SurrogatePair, Some(value)) => {
-            format!("{octets}: two surrogates that mean U+{value:04X} (CESU-8)")
+            format!("{shown}: two surrogates that mean U+{value:04X} (CESU-8)")
         }
-        (RuleId::AboveMax, Some(value)) => format!("{octets}: U+{value:X} is above U+10FFFF"),
+        (RuleId::AboveMax, Some(value)) => format!("{shown}: U+{value:X} is above U+10FFFF"),
         (RuleId::FiveOrSixOctets, Some(value)) => {
-            format!("{octets}: {} octets for {value:08X}, legal in ISO/IEC 10646-1:1993 only", span.len())
+            format!("{shown}: {} octets for {value:08X}, legal in ISO/IEC 10646-1:1993 only", span.len())
         }
-        (RuleId::InvalidOctet, _) => format!("{octets}: an octet that UTF-8 never uses"),
-        _ => format!("{octets}: {}", rule.rule().summary),
+        (RuleId::InvalidOctet, _) => format!("{shown}: an octet that UTF-8 never uses"),
+        _ => format!("{shown}: {}", rule.rule().summary),
     }
 }
 
@@ -197,7 +197,7 @@ fn utf8_char(bytes: &[u8]) -> Option<char> {
 
 /// ``U+0041 `A` ``, or the code point alone where showing it could deceive.
 fn code_point(bytes: &[u8]) -> String {
-    let Some(c) = utf8_char(bytes) else { return hex(bytes) };
+    let Some(c) = utf8_char(bytes) else { return octets(bytes) };
     let shown = display(bytes).to_string();
     let plain = shown.chars().eq([c]);
     if plain { format!("U+{:04X} `{c}`", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
@@ -212,16 +212,6 @@ fn code_points(text: &str) -> String {
         points.push("...".into());
     }
     points.join(" ")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    /// As above: a run of stray octets can be as long as the name.
-    const SHOWN: usize = 8;
-    let mut octets: Vec<String> = bytes.iter().take(SHOWN).map(|b| format!("{b:02X}")).collect();
-    if bytes.len() > SHOWN {
-        octets.push("...".into());
-    }
-    octets.join(" ")
 }
 
 #[cfg(test)]

@@ -256,6 +256,21 @@ impl RuleId {
     pub fn is_always_on(self) -> bool {
         self.rule().kind == Kind::Encoding
     }
+
+    /// Whether the rule says nothing without a parameter (which characters, which length), so that a severity alone does
+    /// not switch it on.
+    pub fn needs_parameter(self) -> bool {
+        matches!(
+            self,
+            Self::ReservedCharacter
+                | Self::ReservedName
+                | Self::NameTooLong
+                | Self::PathTooLong
+                | Self::NotInForm
+                | Self::CollisionNormalization
+                | Self::CollisionCase
+        )
+    }
 }
 
 impl fmt::Display for RuleId {

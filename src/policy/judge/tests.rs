@@ -35,18 +35,7 @@ fn everything() -> Policy {
     for line in lines {
         builder = builder.line(line);
     }
-    let parameterless = crate::policy::rule::RULES.iter().filter(|rule| {
-        let needs = [
-            RuleId::ReservedCharacter,
-            RuleId::ReservedName,
-            RuleId::NameTooLong,
-            RuleId::PathTooLong,
-            RuleId::NotInForm,
-            RuleId::CollisionCase,
-            RuleId::CollisionNormalization,
-        ];
-        !needs.contains(&rule.id)
-    });
+    let parameterless = crate::policy::rule::RULES.iter().filter(|rule| !rule.id.needs_parameter());
     for rule in parameterless {
         builder = builder.severity(rule.id, Some(rule.default));
     }

@@ -44,17 +44,7 @@ pub(super) fn desktop() -> Policy {
 pub(super) fn suspicious(severity: Severity) -> Policy {
     let mut builder = Policy::builder();
     for rule in RULES {
-        let has_parameter = matches!(
-            rule.id,
-            RuleId::ReservedCharacter
-                | RuleId::ReservedName
-                | RuleId::NameTooLong
-                | RuleId::PathTooLong
-                | RuleId::NotInForm
-                | RuleId::CollisionNormalization
-                | RuleId::CollisionCase
-        );
-        if !has_parameter && rule.kind != Kind::Encoding {
+        if !rule.id.needs_parameter() && rule.kind != Kind::Encoding {
             builder = builder.severity(rule.id, Some(severity));
         }
     }
