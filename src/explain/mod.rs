@@ -356,6 +356,12 @@ fn code_points(text: &str) -> Vec<String> {
 /// Guessing needs no more than the beginning, and every guess is as long as what it reads.
 fn readings(name: &[u8]) -> Vec<ReadingRow> {
     let part = &name[..name.len().min(MAX_EXPLAINED)];
+    // What the structure tells needs no guess, and guesses beside it would only confuse.
+    if let Some(text) = reading::structural(part) {
+        let is_pair = utf8::ill_formed(part).any(|found| found.kind == Malformation::SurrogatePair);
+        let encoding = if is_pair { "CESU-8" } else { "overlong UTF-8" };
+        return vec![ReadingRow { encoding: encoding.to_owned(), text }];
+    }
     let row = |found: reading::Reading| ReadingRow { encoding: found.encoding.to_string(), text: found.text };
     reading::likeliest(part).into_iter().map(row).collect()
 }

@@ -292,3 +292,19 @@ fn mistyped_octets_are_named_with_their_place() {
     assert_eq!(explain(&[]).status.code(), Some(2));
     assert_eq!(explain(&[b"--json"]).status.code(), Some(2));
 }
+
+#[test]
+fn what_the_structure_tells_is_not_guessed_at() {
+    let encodings = |hex: &str| -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
+        let object = json(hex);
+        let readings = object["readings"].as_array().expect("an array").iter();
+        readings.map(|row| (text(&row["encoding"]), text(&row["text"]))).collect()
+    };
+    assert_eq!(encodings("61 ED A1 8C ED BE B4"), [("CESU-8".to_owned(), "a\u{233B4}".to_owned())]);
+    assert_eq!(encodings("61 C1 A1"), [("overlong UTF-8".to_owned(), "aa".to_owned())]);
+    assert!(
+        encodings("61 C0 AF").iter().all(|(encoding, _)| encoding != "overlong UTF-8"),
+        "no slash comes of it"
+    );
+}
