@@ -9,15 +9,15 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::name::Span;
 use crate::name::display::display;
 use crate::name::reading::Encoding;
 use crate::policy::rule::RuleId;
-use crate::policy::{NameCheck, Policy, Violation};
+use crate::policy::{Collision, NameCheck, Policy, Violation};
 use crate::report::{Objection, Place, Record, Report, Summary};
-use crate::source::{Batch, Event, Source};
+use crate::source::{Batch, Beside, Event, Source};
 
 /// How far a scan has come; another thread may look at it at any time.
 #[derive(Debug, Default)]
@@ -92,11 +92,14 @@ impl Sink<'_> {
     fn take(&mut self, event: &Event, records: &[Record]) -> io::Result<()> {
         match event {
             Event::Directory(batch) => {
-                self.summary.directories += 1;
+                self.summary.directories += u64::from(batch.is_whole());
                 self.summary.names += batch.count as u64;
                 for record in records {
                     self.summary.count(record);
                     self.report.record(record)?;
+                }
+                if !records.is_empty() {
+                    self.report.pause()?;
                 }
             }
             Event::Fault(fault) => {
@@ -123,9 +126,9 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
         found.entry(at).or_default().extend(Record::of(policy, &check).objections);
     }
     for collision in policy.collisions(&names) {
+        let twins = Twins::of(&collision, &names);
         for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
-            let message = collision_message(violation, at, &collision.members, &names);
-            found.entry(at).or_default().push(Objection { violation, message });
+            found.entry(at).or_default().push(Objection { violation, message: twins.message(at) });
         }
     }
     if policy.judges_paths() {
@@ -149,11 +152,18 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     if found.is_empty() {
         return Vec::new();
     }
-    let place = Place { dir: batch.dir.as_os_str().as_bytes().to_vec(), inode: batch.inode() };
-    let mut repairs = policy.repair_all(&names, settings.encoding);
+    let mut repairs = match &batch.beside {
+        Beside::Nothing => policy.repair_all(&names, settings.encoding),
+        Beside::Names(others) => {
+            let all: Vec<&[u8]> = names.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
+            policy.repair_all(&all, settings.encoding)
+        }
+        Beside::Unknown => vec![None; names.len()],
+    };
+    let place = Arc::new(Place { dir: batch.dir.as_os_str().as_bytes().to_vec(), inode: batch.inode() });
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-        let (place, name) = (Some(place.clone()), names[at].to_vec());
+        let (place, name) = (Some(Arc::clone(&place)), names[at].to_vec());
         Record { place, name, objections, repair: repairs[at].take() }
     };
     let mut records: Vec<Record> = found.into_iter().map(record).collect();
@@ -161,23 +171,42 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     records
 }
 
-/// Which names become one with the name at `at`.
-fn collision_message(violation: Violation, at: usize, members: &[usize], names: &[&[u8]]) -> String {
+/// Names that become one, as each of them is told about the others.
+struct Twins {
+    how: &'static str,
+    count: usize,
+    /// The first by their bytes, each with its place: one more than are shown, because none is shown to itself.
+    first: Vec<(usize, String)>,
+}
+
+impl Twins {
     /// A message is one line: a few names show what happens.
     const SHOWN: usize = 3;
-    let how = match violation.rule {
-        RuleId::CollisionNormalization => "is canonically equivalent to",
-        RuleId::CollisionCase => "differs in case alone from",
-        _ => "looks like",
-    };
-    let mut others: Vec<&[u8]> =
-        members.iter().filter(|&&other| other != at).map(|&other| names[other]).collect();
-    others.sort_unstable();
-    let shown: Vec<String> =
-        others.iter().take(SHOWN).map(|name| format!("`{}`", spelt(violation.rule, name))).collect();
-    let more = others.len().saturating_sub(SHOWN);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{how} {}{more}", shown.join(", "))
+
+    fn of(collision: &Collision, names: &[&[u8]]) -> Self {
+        let rule = collision.violations[0].rule;
+        let how = match rule {
+            RuleId::CollisionNormalization => "is canonically equivalent to",
+            RuleId::CollisionCase => "differs in case alone from",
+            _ => "looks like",
+        };
+        let mut members = collision.members.clone();
+        members.sort_unstable_by_key(|&at| names[at]);
+        members.truncate(Self::SHOWN + 1);
+        let first = members.into_iter().map(|at| (at, format!("`{}`", spelt(rule, names[at])))).collect();
+        Self { how, count: collision.members.len(), first }
+    }
+
+    /// Which names become one with the name at `at`.
+    fn message(&self, at: usize) -> String {
+        let others = self.first.iter().filter(|(other, _)| *other != at);
+        let shown: Vec<&str> = others.take(Self::SHOWN).map(|(_, name)| name.as_str()).collect();
+        let more = match self.count - 1 - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{} {}{more}", self.how, shown.join(", "))
+    }
 }
 
 /// The name as a reader can tell it from its twin: what only looks alike is shown by its code points.

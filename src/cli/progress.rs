@@ -7,13 +7,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::name::display::display;
+use crate::report::layout::counted;
 use crate::scan::Progress;
 
 /// Often enough to look alive, rarely enough to cost nothing.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How many bytes are held back at most.
+const MOST_PENDING: usize = 1 << 16;
 
 /// A line at the bottom of the terminal, drawn again until it is dropped; nothing where standard error is no terminal.
 pub struct Line {
@@ -34,7 +38,7 @@ impl Line {
         !self.bar.is_hidden()
     }
 
-    /// A writer to a terminal that the line may stand on: what is written comes above it, by whole lines.
+    /// A writer to a terminal that the line may stand on: what is written comes above it, when it is flushed.
     pub fn above<W: Write>(&self, out: W) -> Above<W> {
         Above { out, bar: self.bar.clone(), pending: Vec::new() }
     }
@@ -60,7 +64,8 @@ impl Line {
     }
 }
 
-/// Writes whole lines above a [`Line`].
+/// Writes above a [`Line`]. To take the line away and draw it again takes longer than most writing, so that is done
+/// for many lines at once.
 pub struct Above<W> {
     out: W,
     bar: ProgressBar,
@@ -70,16 +75,21 @@ pub struct Above<W> {
 impl<W: Write> Write for Above<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pending.extend_from_slice(bytes);
-        if let Some(end) = memchr::memrchr(b'\n', &self.pending) {
-            let Self { out, bar, pending } = self;
-            bar.suspend(|| out.write_all(&pending[..=end]).and_then(|()| out.flush()))?;
-            pending.drain(..=end);
+        if self.pending.len() >= MOST_PENDING
+            && let Some(end) = memchr::memrchr(b'\n', &self.pending)
+        {
+            let rest = self.pending.split_off(end + 1);
+            self.flush()?;
+            self.pending = rest;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let Self { out, bar, pending } = self;
+        if pending.is_empty() {
+            return out.flush();
+        }
         bar.suspend(|| out.write_all(pending).and_then(|()| out.flush()))?;
         pending.clear();
         Ok(())
@@ -89,9 +99,9 @@ impl<W: Write> Write for Above<W> {
 fn line(progress: &Progress) -> String {
     let dir = progress.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
     format!(
-        "{} names, {} findings  {}",
-        HumanCount(progress.names.load(Relaxed)),
-        HumanCount(progress.findings.load(Relaxed)),
+        "{}, {}  {}",
+        counted(progress.names.load(Relaxed), "name", "names"),
+        counted(progress.findings.load(Relaxed), "finding", "findings"),
         display(dir.as_os_str().as_bytes())
     )
 }

@@ -20,22 +20,23 @@ Examples:
   namegate scan /data --format json > names.jsonl  for other programs
   namegate scan /old --encoding koi8-r             repairs as if its bad names were KOI8-R
 
-Symbolic links are judged and not followed. What cannot be read is reported and does not end the scan.
+The names of symbolic links are judged; links are not followed, except a PATH that is one.
+What cannot be read is reported and does not end the scan.
 Exit status: 0 no finding, 1 findings, 2 something could not be read.";
 
 /// Judge every name of directory trees.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The trees; a path that is no directory is judged as a name.
+    /// Directories, of which everything below is judged, and other paths, of which the last name is judged.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// How the findings are written.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// How many threads read and judge; as many as there are processors if not given.
-    #[arg(short, long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
     /// The encoding of names that are not UTF-8, for the proposed repairs; guessed per directory if not given.
     #[arg(long, value_name = "NAME")]
     encoding: Option<Encoding>,
@@ -49,7 +50,12 @@ pub struct Args {
 /// The policy cannot be read or the output cannot be written.
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     let policy = args.policy.policy(&[&profile::STRICT])?;
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let jobs = args.jobs.map_or_else(available, usize::from);
+    log::info!(
+        "judging by {}, with {jobs} threads",
+        policy.asked_by().names().collect::<Vec<_>>().join(", ")
+    );
     let source = Walk::new(args.paths, jobs);
     let settings = Settings { encoding: args.encoding };
     let progress = Progress::default();

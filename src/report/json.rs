@@ -133,6 +133,10 @@ impl<W: Write + Send> Report for Json<W> {
         })
     }
 
+    fn pause(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
         let (major, minor, patch) = UNICODE_VERSION;
         self.line(&SummaryLine {

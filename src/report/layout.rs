@@ -79,9 +79,38 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// `1 name`, `1,234 names`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { one } else { many })
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(n), text);
+        }
+        assert_eq!(
+            (counted(1, "name", "names"), counted(0, "name", "names")),
+            ("1 name".into(), "0 names".into())
+        );
+    }
 
     #[test]
     fn lines_hold_whole_words_and_keep_to_their_columns() {

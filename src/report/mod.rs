@@ -8,6 +8,7 @@ pub mod text;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{NameCheck, Outcome, Policy, Repair, Violation};
@@ -15,8 +16,8 @@ use crate::policy::{NameCheck, Outcome, Policy, Repair, Violation};
 /// A name and everything that is to be said of it.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where the name stands; `None` for a name without a directory.
-    pub place: Option<Place>,
+    /// Where the name stands, shared by the names of a directory; `None` for a name without a directory.
+    pub place: Option<Arc<Place>>,
     /// The name.
     pub name: Vec<u8>,
     /// The reasons against it.
@@ -93,15 +94,20 @@ pub struct Summary {
 impl Summary {
     /// Counts a record that is reported.
     pub fn count(&mut self, record: &Record) {
-        match record.outcome() {
-            Outcome::Accept => {}
-            Outcome::Warn => self.warned += 1,
-            Outcome::Reject => self.rejected += 1,
-        }
+        self.count_as(record.outcome());
         for Objection { violation, .. } in &record.objections {
             let (count, severity) = self.rules.entry(violation.rule).or_default();
             *count += 1;
             *severity = (*severity).max(Some(violation.severity));
+        }
+    }
+
+    /// Counts a name of which only the outcome is asked for.
+    pub fn count_as(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Accept => {}
+            Outcome::Warn => self.warned += 1,
+            Outcome::Reject => self.rejected += 1,
         }
     }
 
@@ -124,6 +130,12 @@ pub trait Report: Send {
     /// # Errors
     /// Whatever writing meets.
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()>;
+
+    /// Lets out what was written so far: nothing may follow for a long time.
+    ///
+    /// # Errors
+    /// Whatever writing meets.
+    fn pause(&mut self) -> io::Result<()>;
 
     /// Writes what is said at the end.
     ///

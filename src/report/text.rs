@@ -1,29 +1,36 @@
 //! Text for people: grouped by directory, the offending bytes marked, nothing of a name acts on the terminal.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use anstyle::Style;
 
-use super::layout::{BOLD, DIM, ERROR, GOOD, WARN, severity_style, styled};
-use super::{Objection, Record, Report, Summary};
+use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
+use super::{Objection, Place, Record, Report, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
 use crate::name::scalar::UNICODE_VERSION;
+use crate::policy::rule::RuleId;
 use crate::policy::{Outcome, Policy};
+
+/// So many violations of one name are told one by one. A name with more is noise, and a screen full of it says no more
+/// than a count.
+const SHOWN: usize = 12;
 
 /// Writes records as text. Colours are escape sequences; the writer below strips them where they are not wanted.
 pub struct Text<W, E> {
     out: W,
     faults: E,
     /// The directory whose heading was written last.
-    dir: Option<Vec<u8>>,
+    place: Option<Arc<Place>>,
 }
 
 impl<W: Write + Send, E: Write + Send> Text<W, E> {
     /// Writes to `out`, and what could not be read to `faults`: among findings it would be taken for one.
     pub fn new(out: W, faults: E) -> Self {
-        Self { out, faults, dir: None }
+        Self { out, faults, place: None }
     }
 }
 
@@ -36,27 +43,31 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
                 "        "
             }
             Some(place) => {
-                if self.dir.as_ref() != Some(&place.dir) {
-                    if self.dir.is_some() {
+                if self.place.as_ref().is_none_or(|last| last.dir != place.dir) {
+                    if self.place.is_some() {
                         writeln!(self.out)?;
                     }
                     let dir = if place.dir.is_empty() { &b"."[..] } else { &place.dir };
                     writeln!(self.out, "{}", styled(BOLD, display(dir), 0))?;
-                    self.dir = Some(place.dir.clone());
+                    self.place = Some(Arc::clone(place));
                 }
                 self.out.write_all(b"  ")?;
                 "    "
             }
         };
-        writeln!(self.out, "{}", marked(record))?;
-        for Objection { violation, message } in &record.objections {
+        let (shown, rest) = record.objections.split_at(record.objections.len().min(SHOWN));
+        writeln!(self.out, "{}", marked(&record.name, shown))?;
+        let rule_width = shown.iter().map(|o| o.violation.rule.name().len()).max().unwrap_or(0);
+        let place_width = shown.iter().map(|o| place_of(o.violation.span).len()).max().unwrap_or(0);
+        for Objection { violation, message } in shown {
             let severity = styled(severity_style(violation.severity), violation.severity, 5);
-            writeln!(
-                self.out,
-                "{indent}{severity}  {}  {}  {message}",
-                violation.rule,
-                place_of(violation.span)
-            )?;
+            let rule = styled(PLAIN, violation.rule, rule_width);
+            let place = styled(DIM, place_of(violation.span), place_width);
+            writeln!(self.out, "{indent}{severity}  {rule}  {place}  {message}")?;
+        }
+        if !rest.is_empty() {
+            let more = counted(rest.len() as u64, "more violation", "more violations");
+            writeln!(self.out, "{indent}{}  and {more}: {}", styled(PLAIN, "", 5), by_rule(rest))?;
         }
         if let Some(repair) = &record.repair {
             let name = styled(GOOD, display(repair.name.as_bytes()), 0);
@@ -67,11 +78,16 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
     }
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
-        writeln!(self.faults, "namegate: {message}")
+        writeln!(self.faults, "namegate: {message}")?;
+        self.faults.flush()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
-        if self.dir.is_some() {
+        if self.place.is_some() {
             writeln!(self.out)?;
         }
         self.out.write_all(summary_text(policy, summary).as_bytes())?;
@@ -87,11 +103,10 @@ fn outcome_style(outcome: Outcome) -> Style {
     }
 }
 
-/// The name with the bytes of its violations in their severity's style.
-fn marked(record: &Record) -> String {
-    let name = &record.name;
+/// The name with the bytes of these violations in their severity's style.
+fn marked(name: &[u8], objections: &[Objection]) -> String {
     let mut cuts: Vec<usize> =
-        record.objections.iter().flat_map(|o| [o.violation.span.start, o.violation.span.end]).collect();
+        objections.iter().flat_map(|o| [o.violation.span.start, o.violation.span.end]).collect();
     cuts.extend([0, name.len()]);
     cuts.sort_unstable();
     cuts.dedup();
@@ -99,8 +114,7 @@ fn marked(record: &Record) -> String {
     for part in cuts.windows(2).map(|cut| Span::new(cut[0], cut[1])) {
         // A violation of the whole name marks nothing: there is no part that it could set apart.
         let covers = |span: Span| span.start <= part.start && part.end <= span.end && span.len() < name.len();
-        let severities =
-            record.objections.iter().filter(|o| covers(o.violation.span)).map(|o| o.violation.severity);
+        let severities = objections.iter().filter(|o| covers(o.violation.span)).map(|o| o.violation.severity);
         let shown = display_part(name, part);
         let _ = match severities.max() {
             Some(severity) => write!(text, "{}", styled(severity_style(severity), shown, 0)),
@@ -108,6 +122,19 @@ fn marked(record: &Record) -> String {
         };
     }
     text
+}
+
+/// How often each rule is violated, the most frequent first.
+fn by_rule(objections: &[Objection]) -> String {
+    let mut counts = BTreeMap::<RuleId, usize>::new();
+    for objection in objections {
+        *counts.entry(objection.violation.rule).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|&(rule, count)| (std::cmp::Reverse(count), rule));
+    let counts: Vec<String> =
+        counts.iter().map(|(rule, count)| format!("{} {rule}", grouped(*count as u64))).collect();
+    counts.join(", ")
 }
 
 /// Where in the name, in bytes from 0: `byte 3`, `bytes 3..5`.
@@ -130,7 +157,10 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
     };
     let names = counted(summary.names, "name", "names");
     let _ = match summary.findings() {
-        0 => writeln!(text, "{}  no finding among {names}{within} ({by})", styled(GOOD, "clean", 0)),
+        0 => {
+            let (style, word) = if summary.unreadable == 0 { (GOOD, "clean") } else { (WARN, "incomplete") };
+            writeln!(text, "{}  no finding among {names}{within} ({by})", styled(style, word, 0))
+        }
         findings => {
             let style = if summary.rejected > 0 { ERROR } else { WARN };
             writeln!(
@@ -150,51 +180,13 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
         let _ = writeln!(text, "{:>11}  {name} {}", grouped(*count), rule.rule().summary);
     }
     if summary.unreadable > 0 {
-        let _ = writeln!(
-            text,
-            "{}: what they hold was not judged",
-            styled(
-                ERROR,
-                format_args!("{} could not be read", counted(summary.unreadable, "thing", "things")),
-                0
-            )
-        );
+        let unread = format!("{} could not be read", counted(summary.unreadable, "entry", "entries"));
+        let holds = if summary.unreadable == 1 { "it holds" } else { "they hold" };
+        let _ = writeln!(text, "{}: what {holds} was not judged", styled(ERROR, unread, 0));
     }
     if summary.vanished > 0 {
-        let _ = writeln!(
-            text,
-            "{} gone before they were read",
-            counted(summary.vanished, "entry was", "entries were")
-        );
+        let vanished = counted(summary.vanished, "entry", "entries");
+        let _ = writeln!(text, "{vanished} vanished while the scan ran");
     }
     text
-}
-
-fn counted(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(n), if n == 1 { one } else { many })
-}
-
-/// `1234567` as `1,234,567`.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_three_digits() {
-        for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(n), text);
-        }
-    }
 }

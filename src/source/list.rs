@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 
 /// The longest name that is taken, in bytes. A longer one is no name but a mistake, such as a list with the other
 /// separator, and must not fill the memory.
-pub const MAX_NAME: usize = 1 << 20;
+pub const MAX_NAME: usize = 1 << 16;
 
 /// Names read from a stream.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::name::arena::Arena;
+use crate::name::arena::{Arena, HoldsNul};
 
 /// Something that holds names.
 pub trait Source: Sync {
@@ -42,12 +42,40 @@ pub struct Batch {
     pub names: Arena,
     /// How many names there are.
     pub count: usize,
+    /// What else the directory holds.
+    pub beside: Beside,
+}
+
+/// What a directory holds beside the names that are to be judged. A proposed name must not be one of these.
+#[derive(Debug)]
+pub enum Beside {
+    /// Nothing: the directory was read, and all of it is to be judged.
+    Nothing,
+    /// These, of which nobody asked.
+    Names(Arena),
+    /// That cannot be told, so that nothing can be proposed.
+    Unknown,
 }
 
 impl Batch {
-    /// An empty batch.
+    /// An empty batch of a directory that is judged as a whole.
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
-        Self { dir, root_len, names: Arena::new(), count: 0 }
+        Self { dir, root_len, names: Arena::new(), count: 0, beside: Beside::Nothing }
+    }
+
+    /// Whether these are all names of the directory.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.beside, Beside::Nothing)
+    }
+
+    /// Adds a name.
+    ///
+    /// # Errors
+    /// [`HoldsNul`] if the name holds a NUL; the batch is unchanged.
+    pub fn push(&mut self, name: &[u8]) -> Result<(), HoldsNul> {
+        self.names.push(name)?;
+        self.count += 1;
+        Ok(())
     }
 
     /// The inode number of the directory; `None` if it cannot be told any more.
