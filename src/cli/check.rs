@@ -19,7 +19,7 @@ Examples:
   ls | namegate check
   git ls-files -z | tr / '\\0' | namegate check -0 --profile portable --format json
 
-A name is one component of a path, so a `/` in it is a violation. To judge what is on disk: namegate scan.
+A name is one component of a path: a `/` in it is a violation. For names on disk: namegate scan.
 Exit status: 0 no finding, 1 findings, 2 something could not be read.";
 
 /// Judge names given as arguments, or read from standard input.
@@ -51,12 +51,10 @@ pub struct Args {
 /// The policy or standard input cannot be read, or the output cannot be written.
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     let policy = args.policy.policy(&[&profile::STRICT])?;
-    let mut nowhere = io::sink();
-    let out: &mut (dyn Write + Send) = if args.quiet { &mut nowhere } else { out };
     let mut faults = anstream::stderr();
     let is_single = args.names.len() == 1;
-    let mut check =
-        Check { policy: &policy, report: args.format.report(out, &mut faults), summary: Summary::default() };
+    let report = (!args.quiet).then(|| args.format.report(out, &mut faults));
+    let mut check = Check { policy: &policy, report, summary: Summary::default() };
     if args.names.is_empty() {
         let stdin = io::stdin();
         if stdin.is_terminal() {
@@ -69,10 +67,10 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     } else {
         let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
         let encoding = args.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
-        names.iter().try_for_each(|name| check.name(name, encoding))?;
+        names.iter().try_for_each(|name| check.name(name, || encoding))?;
     }
-    let Check { mut report, summary, .. } = check;
-    if !is_single || args.format == Format::Json {
+    let Check { report, summary, .. } = check;
+    if let Some(mut report) = report.filter(|_| !is_single || args.format == Format::Json) {
         report.finish(&policy, &summary)?;
     }
     Ok(Status::of(&summary))
@@ -86,28 +84,33 @@ fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {
 
 struct Check<'p> {
     policy: &'p Policy,
-    report: Box<dyn Report + 'p>,
+    /// `None`: only the summary is asked for.
+    report: Option<Box<dyn Report + 'p>>,
     summary: Summary,
 }
 
 impl Check<'_> {
-    fn name(&mut self, name: &[u8], encoding: Option<Encoding>) -> io::Result<()> {
+    /// `encoding` is asked only for a name that there is something to say about.
+    fn name(&mut self, name: &[u8], encoding: impl FnOnce() -> Option<Encoding>) -> io::Result<()> {
         let check = self.policy.check(name);
+        self.summary.names += 1;
+        let Some(report) = &mut self.report else {
+            self.summary.count_as(check.outcome());
+            return Ok(());
+        };
         let mut record = Record::of(self.policy, &check);
         if check.outcome() != Outcome::Accept {
-            record.repair = self.policy.repair(name, encoding, &mut |_| false);
+            record.repair = self.policy.repair(name, encoding(), &mut |_| false);
         }
-        self.summary.names += 1;
         self.summary.count(&record);
-        self.report.record(&record)
+        report.record(&record)
     }
 
     fn stream(&mut self, names: Names<impl io::BufRead>, encoding: Option<Encoding>) -> Result<(), Trouble> {
         for item in names {
             match item {
                 Ok(Item::Name(name)) => {
-                    let encoding = encoding.or_else(|| guess([name.as_slice()].into_iter()));
-                    self.name(&name, encoding)?;
+                    self.name(&name, || encoding.or_else(|| guess([name.as_slice()].into_iter())))?;
                 }
                 Ok(Item::TooLong(number)) => {
                     let message = format!(
@@ -115,7 +118,9 @@ impl Check<'_> {
                          is the separator the right one (`-0` for NUL)?"
                     );
                     self.summary.unreadable += 1;
-                    self.report.fault(b"-", &message)?;
+                    if let Some(report) = &mut self.report {
+                        report.fault(b"-", &message)?;
+                    }
                 }
                 Err(error) => return Err(Trouble::new(format!("cannot read standard input: {error}"))),
             }

@@ -20,7 +20,7 @@ Examples:
 
 Exit status: 0 all names are UTF-8, 1 some name is not, 2 a name could not be understood.";
 
-/// Shows a name octet by octet: its bits, its code points, what is wrong with it, and which profiles object.
+/// Show a name octet by octet: its bits, its code points, what is wrong with it, which profiles object.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -82,10 +82,10 @@ impl From<io::Error> for Trouble {
 #[command(name = "namegate", disable_version_flag = true, max_term_width = 100, after_help = EXIT_STATUS)]
 pub struct Cli {
     /// When to colour the output.
-    #[arg(long, value_enum, default_value_t = Color::Auto, global = true, value_name = "WHEN")]
+    #[arg(long, value_enum, default_value_t = Color::Auto, global = true, value_name = "WHEN", display_order = 900)]
     color: Color,
-    /// Say more: what is done, and with --version which Unicode data judges.
-    #[arg(short, long, global = true)]
+    /// Say on standard error what is done; with --version, print the version of the Unicode data too.
+    #[arg(short, long, global = true, display_order = 901)]
     verbose: bool,
     /// Print the version.
     #[arg(short = 'V', long, exclusive = false)]
@@ -121,7 +121,25 @@ enum Command {
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let done = match Cli::try_parse() {
+        Ok(cli) => go(cli),
+        Err(usage) => usage.print().map_err(Trouble::from).map(|()| match usage.use_stderr() {
+            true => Status::Trouble,
+            false => Status::Clean,
+        }),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status as u8),
+        Err(Trouble::OutputClosed) => ExitCode::SUCCESS,
+        Err(Trouble::Message(message)) => {
+            // Where even this cannot be written, the status has to do.
+            let _ = writeln!(anstream::stderr(), "namegate: {message}");
+            ExitCode::from(Status::Trouble as u8)
+        }
+    }
+}
+
+fn go(cli: Cli) -> Result<Status, Trouble> {
     match cli.color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),
@@ -129,20 +147,20 @@ pub fn main() -> ExitCode {
     }
     let level = if cli.verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
     env_logger::Builder::new().filter_level(level).parse_default_env().init();
-    let mut out = io::BufWriter::new(anstream::stdout());
-    let done = run(cli, &mut out).and_then(|status| {
-        out.flush()?;
-        Ok(status)
-    });
-    match done {
-        Ok(status) => ExitCode::from(status as u8),
-        Err(Trouble::OutputClosed) => ExitCode::SUCCESS,
-        Err(Trouble::Message(message)) => {
-            anstream::eprintln!("namegate: {message}");
-            ExitCode::from(Status::Trouble as u8)
-        }
-    }
+    // Stripping colours cuts the output into small pieces, so there is a buffer before it and one behind it.
+    let color = anstream::AutoStream::choice(&io::stdout());
+    let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));
+    let mut out = io::BufWriter::with_capacity(BUFFER, anstream::AutoStream::new(buffered, color));
+    let done = run(cli, &mut out);
+    // What was found before a trouble is told too, and before it.
+    let flushed = out.flush();
+    let status = done?;
+    flushed?;
+    Ok(status)
 }
+
+/// How much output is gathered before it is written, in bytes.
+const BUFFER: usize = 1 << 16;
 
 fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     let Some(command) = cli.command.filter(|_| !cli.version) else {
