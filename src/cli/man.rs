@@ -1,8 +1,14 @@
 //! `namegate man`: manual pages, made from the definition of the command line.
+//!
+//! The sections and their order are those of man-pages(7). What the help of a command says behind its options (examples,
+//! exit status, remarks) is told apart by how its paragraphs begin.
 
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
 
 use super::policy_args::shown;
 use super::{Status, Trouble};
@@ -16,12 +22,120 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
-    let command = super::command().disable_help_subcommand(true);
+    let mut command = super::command().disable_help_subcommand(true);
+    command.build();
     match &args.dir {
-        None => clap_mangen::Man::new(command).render(&mut &mut *out)?,
+        None => write_page(&command, out)?,
         Some(dir) => fs::create_dir_all(dir)
-            .and_then(|()| clap_mangen::generate_to(command, dir))
+            .and_then(|()| write_pages(&command, dir))
             .map_err(|error| Trouble::new(format!("cannot write manual pages to {}: {error}", shown(dir))))?,
     }
     Ok(Status::Clean)
+}
+
+/// Writes the pages of the command and of all commands below it.
+fn write_pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
+    for below in command.get_subcommands() {
+        write_pages(below, dir)?;
+    }
+    let mut page = Vec::new();
+    write_page(command, &mut page)?;
+    fs::write(dir.join(Man::new(command.clone()).get_filename()), page)
+}
+
+fn write_page(command: &clap::Command, out: &mut dyn Write) -> io::Result<()> {
+    let man = Man::new(command.clone());
+    let name = man.get_filename();
+    let name = name.trim_end_matches(".1");
+    // A date would make the page depend on the day, and without one the library leaves out the field, not its value.
+    writeln!(out, ".TH {name} 1 \"\" \"namegate {}\" \"User Commands\"", env!("CARGO_PKG_VERSION"))?;
+    man.render_name_section(out)?;
+    man.render_synopsis_section(out)?;
+    man.render_description_section(out)?;
+    man.render_options_section(out)?;
+    if command.get_subcommands().next().is_some() {
+        man.render_subcommands_section(out)?;
+    }
+    let remarks = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let Remarks { exit_status, notes, examples } = Remarks::of(&remarks);
+    let mut roff = Roff::new();
+    for (heading, lines) in [("EXIT STATUS", exit_status), ("NOTES", notes)] {
+        if !lines.is_empty() {
+            roff.control("SH", [heading]).text([roman(lines.join(" "))]);
+        }
+    }
+    if !examples.is_empty() {
+        roff.control("SH", ["EXAMPLES"]).control("nf", []);
+        for line in examples {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    roff.to_writer(out)
+}
+
+/// What stands behind the options in the help of a command, by its subject.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Remarks<'h> {
+    exit_status: Vec<&'h str>,
+    notes: Vec<&'h str>,
+    examples: Vec<&'h str>,
+}
+
+impl<'h> Remarks<'h> {
+    fn of(help: &'h str) -> Self {
+        let mut remarks = Self::default();
+        let mut is_example = false;
+        for line in help.lines() {
+            if let Some(status) = line.strip_prefix("Exit status: ") {
+                remarks.exit_status.push(status);
+            } else if let Some(("Example" | "Examples", title)) = line.split_once(':') {
+                is_example = true;
+                let title = title.trim_start();
+                remarks.examples.extend((!title.is_empty()).then_some(title));
+            } else if line.is_empty() {
+                is_example = false;
+            } else if is_example {
+                remarks.examples.push(line);
+            } else {
+                remarks.notes.push(line);
+            }
+        }
+        remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_title_in_five_fields_and_the_sections_of_man_pages() {
+        let mut command = crate::cli::command();
+        command.build();
+        let scan = command.find_subcommand("scan").expect("there is one");
+        let mut page = Vec::new();
+        write_page(scan, &mut page).expect("memory does not fail");
+        let page = String::from_utf8(page).expect("pages are text");
+        let title = page.lines().next().expect("a page has lines");
+        assert!(
+            title.starts_with(".TH namegate-scan 1 \"\" \"namegate ") && title.ends_with("\"User Commands\"")
+        );
+        let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        assert_eq!(headings[..3], ["NAME", "SYNOPSIS", "DESCRIPTION"]);
+        assert_eq!(headings[headings.len() - 3..], ["\"EXIT STATUS\"", "NOTES", "EXAMPLES"]);
+    }
+
+    #[test]
+    fn remarks_are_told_apart_by_how_they_begin() {
+        let help = "Examples:\n  a | b\n  c\n\nOne\ntwo.\nExit status: 0 good.";
+        let expected = Remarks {
+            exit_status: vec!["0 good."],
+            notes: vec!["One", "two."],
+            examples: vec!["  a | b", "  c"],
+        };
+        assert_eq!(Remarks::of(help), expected);
+        let expected = Remarks { examples: vec!["save it", "  x"], ..Remarks::default() };
+        assert_eq!(Remarks::of("Example: save it\n  x"), expected);
+    }
 }
