@@ -4,6 +4,7 @@
 
 mod check;
 mod explain;
+mod hostile;
 mod policy;
 mod readme;
 mod run;
