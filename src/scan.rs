@@ -15,7 +15,7 @@ use crate::name::Span;
 use crate::name::display::display;
 use crate::name::reading::Encoding;
 use crate::policy::rule::RuleId;
-use crate::policy::{Collision, NameCheck, Policy, Violation};
+use crate::policy::{Collision, NameCheck, Policy, Repair, Violation};
 use crate::report::{Objection, Place, Record, Report, Summary};
 use crate::source::{Batch, Beside, Event, Source};
 
@@ -120,7 +120,7 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     }
     let offsets: Vec<usize> = batch.names.iter().map(|(offset, _)| offset).collect();
     let names: Vec<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
-    let mut found: BTreeMap<usize, Vec<Objection>> = BTreeMap::new();
+    let mut found = Found::new();
     for (offset, check) in suspects {
         let at = offsets.binary_search(&offset).expect("the arena gave the offset");
         found.entry(at).or_default().extend(Record::of(policy, &check).objections);
@@ -132,34 +132,12 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
         }
     }
     if policy.judges_paths() {
-        let mut path = batch.dir.as_os_str().as_bytes().get(batch.root_len..).unwrap_or_default().to_vec();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        let dir_len = path.len();
-        for (at, name) in names.iter().enumerate() {
-            path.truncate(dir_len);
-            path.extend_from_slice(name);
-            let too_long = policy.check_path(&path);
-            if !too_long.is_empty() {
-                found
-                    .entry(at)
-                    .or_default()
-                    .extend(too_long.iter().map(|v| path_objection(policy, &path, v, name)));
-            }
-        }
+        judge_paths(batch, policy, &names, &mut found);
     }
     if found.is_empty() {
         return Vec::new();
     }
-    let mut repairs = match &batch.beside {
-        Beside::Nothing => policy.repair_all(&names, settings.encoding),
-        Beside::Names(others) => {
-            let all: Vec<&[u8]> = names.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
-            policy.repair_all(&all, settings.encoding)
-        }
-        Beside::Unknown => vec![None; names.len()],
-    };
+    let mut repairs = repairs(batch, policy, settings, &names);
     let place = Arc::new(Place { dir: batch.dir.as_os_str().as_bytes().to_vec(), inode: batch.inode() });
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
@@ -169,6 +147,39 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     let mut records: Vec<Record> = found.into_iter().map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
     records
+}
+
+/// Objections by the place of the name in its directory.
+type Found = BTreeMap<usize, Vec<Objection>>;
+
+/// Judges the paths that lead to `names`, from the root of the scan.
+fn judge_paths(batch: &Batch, policy: &Policy, names: &[&[u8]], found: &mut Found) {
+    let mut path = batch.dir.as_os_str().as_bytes().get(batch.root_len..).unwrap_or_default().to_vec();
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    let dir_len = path.len();
+    for (at, name) in names.iter().enumerate() {
+        path.truncate(dir_len);
+        path.extend_from_slice(name);
+        let too_long = policy.check_path(&path);
+        if !too_long.is_empty() {
+            let objections = too_long.iter().map(|v| path_objection(policy, &path, v, name));
+            found.entry(at).or_default().extend(objections);
+        }
+    }
+}
+
+/// Proposals for `names`, none of which may be the name of anything else in their directory.
+fn repairs(batch: &Batch, policy: &Policy, settings: Settings, names: &[&[u8]]) -> Vec<Option<Repair>> {
+    match &batch.beside {
+        Beside::Nothing => policy.repair_all(names, settings.encoding),
+        Beside::Names(others) => {
+            let all: Vec<&[u8]> = names.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
+            policy.repair_all(&all, settings.encoding)
+        }
+        Beside::Unknown => vec![None; names.len()],
+    }
 }
 
 /// Names that become one, as each of them is told about the others.

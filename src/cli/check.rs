@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
 
-use super::format::Format;
+use super::format::{Format, ReportArgs};
 use super::policy_args::PolicyArgs;
 use super::{Status, Trouble};
 use crate::name::reading::{Encoding, Evidence};
@@ -35,12 +35,8 @@ pub struct Args {
     /// Print nothing; the exit status tells.
     #[arg(short, long, conflicts_with = "format")]
     quiet: bool,
-    /// How the verdicts are written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// The encoding of names that are not UTF-8, for the proposed repairs; guessed if not given.
-    #[arg(long, value_name = "NAME")]
-    encoding: Option<Encoding>,
+    #[command(flatten)]
+    report: ReportArgs,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -53,7 +49,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let policy = args.policy.policy(&[&profile::STRICT])?;
     let mut faults = anstream::stderr();
     let is_single = args.names.len() == 1;
-    let report = (!args.quiet).then(|| args.format.report(out, &mut faults));
+    let report = (!args.quiet).then(|| args.report.format.report(out, &mut faults));
     let mut check = Check { policy: &policy, report, summary: Summary::default() };
     if args.names.is_empty() {
         let stdin = io::stdin();
@@ -63,14 +59,14 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
             ));
         }
         let separator = if args.null { 0 } else { b'\n' };
-        check.stream(Names::new(stdin.lock(), separator), args.encoding)?;
+        check.stream(Names::new(stdin.lock(), separator), args.report.encoding)?;
     } else {
         let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
-        let encoding = args.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
+        let encoding = args.report.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
         names.iter().try_for_each(|name| check.name(name, || encoding))?;
     }
     let Check { report, summary, .. } = check;
-    if let Some(mut report) = report.filter(|_| !is_single || args.format == Format::Json) {
+    if let Some(mut report) = report.filter(|_| !is_single || args.report.format == Format::Json) {
         report.finish(&policy, &summary)?;
     }
     Ok(Status::of(&summary))

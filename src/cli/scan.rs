@@ -4,11 +4,10 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use super::format::Format;
+use super::format::ReportArgs;
 use super::policy_args::PolicyArgs;
 use super::progress::Line;
 use super::{Status, Trouble};
-use crate::name::reading::Encoding;
 use crate::policy::profile;
 use crate::scan::{self, Progress, Settings};
 use crate::source::walk::Walk;
@@ -28,18 +27,14 @@ Exit status: 0 no finding, 1 findings, 2 something could not be read.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directories, of which everything below is judged, and other paths, of which the last name is judged.
+    /// What to judge: the last name of each path, and everything below those that are directories.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// How the findings are written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
     /// How many threads read and judge; as many as there are processors if not given.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// The encoding of names that are not UTF-8, for the proposed repairs; guessed per directory if not given.
-    #[arg(long, value_name = "NAME")]
-    encoding: Option<Encoding>,
+    #[command(flatten)]
+    report: ReportArgs,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -57,7 +52,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         policy.asked_by().names().collect::<Vec<_>>().join(", ")
     );
     let source = Walk::new(args.paths, jobs);
-    let settings = Settings { encoding: args.encoding };
+    let settings = Settings { encoding: args.report.encoding };
     let progress = Progress::default();
     let line = Line::new();
     let mut above: Box<dyn Write + Send> = match line.is_drawn() && io::stdout().is_terminal() {
@@ -65,7 +60,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         false => Box::new(out),
     };
     let mut faults = line.above(anstream::stderr());
-    let mut report = args.format.report(&mut above, &mut faults);
+    let mut report = args.report.format.report(&mut above, &mut faults);
     let summary =
         line.shown(&progress, || scan::scan(&source, &policy, settings, &mut *report, &progress))?;
     Ok(Status::of(&summary))

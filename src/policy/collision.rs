@@ -1,10 +1,11 @@
 //! Names of one directory that become equal on a target.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use super::compile::Active;
 use super::profile::Test;
 use super::rule::RuleId;
+use super::tables::Hit;
 use super::{Policy, Violation};
 use crate::name::casefold::{self, Fold};
 use crate::name::normalize::Form;
@@ -41,36 +42,26 @@ impl Policy {
             .enumerate()
             .filter_map(|(at, name)| Some((at, std::str::from_utf8(name).ok()?)))
             .collect();
-        let mut found: Vec<Collision> = Vec::new();
+        let mut found = BTreeMap::new();
         for line in &self.lines {
             let Some(equivalence) = Equivalence::of(&line.test) else { continue };
             for members in equivalence.groups(&texts) {
-                add(&mut found, line, members, names);
+                // Windows and exFAT object to one thing, not to two.
+                let hit = found.entry((members, line.test.rule())).or_insert_with(|| line.hit());
+                *hit = hit.merge(line.hit());
             }
         }
-        found.sort_by(|a, b| a.members.cmp(&b.members));
-        found
+        found.into_iter().map(|((members, rule), hit)| Collision::new(members, rule, hit, names)).collect()
     }
 }
 
-/// Joins groups with the same members under the same rule: windows and exfat object to one thing, not to two.
-fn add(found: &mut Vec<Collision>, line: &Active, members: Vec<usize>, names: &[&[u8]]) {
-    let (rule, hit) = (line.test.rule(), line.hit());
-    if let Some(same) = found.iter_mut().find(|c| c.members == members && c.violations[0].rule == rule) {
-        for violation in &mut same.violations {
-            violation.severity = violation.severity.max(hit.severity);
-            violation.profiles = violation.profiles.union(hit.profiles);
-        }
-        return;
+impl Collision {
+    fn new(members: Vec<usize>, rule: RuleId, Hit { severity, profiles }: Hit, names: &[&[u8]]) -> Self {
+        let span = |&at: &usize| Span::new(0, names[at].len());
+        let violation = |span| Violation { rule, severity, span, profiles };
+        let violations = members.iter().map(span).map(violation).collect();
+        Self { members, violations }
     }
-    let violation = |&at: &usize| Violation {
-        rule,
-        severity: hit.severity,
-        span: Span::new(0, names[at].len()),
-        profiles: hit.profiles,
-    };
-    let violations = members.iter().map(violation).collect();
-    found.push(Collision { members, violations });
 }
 
 /// When two names are one.

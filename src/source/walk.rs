@@ -26,8 +26,8 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). A root that is no
-    /// directory is a name itself. A root that is given twice is read once.
+    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). The roots are
+    /// names themselves. A root that is given twice is read once.
     pub fn new(roots: Vec<PathBuf>, jobs: usize) -> Self {
         Self { roots, jobs: jobs.max(1) }
     }
@@ -41,6 +41,8 @@ impl Source for Walk {
         let mut singles = BTreeMap::<&Path, BTreeSet<&OsStr>>::new();
         for root in &self.roots {
             let mut error = None;
+            // A root has a name as everything has that is found below it; `.`, `..` and `/` have none.
+            let name = root.file_name();
             match std::fs::metadata(root) {
                 Ok(meta) if meta.is_dir() => {
                     if known.insert((meta.dev(), meta.ino())) {
@@ -50,14 +52,13 @@ impl Source for Walk {
                             name: None,
                         });
                     }
-                    continue;
                 }
                 Ok(_) => {}
                 Err(found) => error = Some(found),
             }
             // What a link names may be missing or out of reach; its own name is there.
             let is_there = error.is_none() || std::fs::symlink_metadata(root).is_ok();
-            if let Some(name) = root.file_name().filter(|_| is_there) {
+            if let Some(name) = name.filter(|_| is_there) {
                 singles.entry(root.parent().unwrap_or(Path::new(""))).or_default().insert(name);
             }
             // A link that leads nowhere hides nothing.

@@ -96,7 +96,7 @@ fn under_utf8_exactly_the_names_are_found_that_std_refuses() {
         assert_eq!(status, 1);
         let summary = objects.last().unwrap();
         assert_eq!(summary["type"], "summary");
-        assert_eq!(summary["names"], all.len());
+        assert_eq!(summary["names"], all.len() + 1, "the root has a name too");
         assert_eq!(summary["directories"], 3);
         assert_eq!(summary["rejected"], expected.len());
         assert_eq!(summary["unreadable"], 0);
@@ -195,7 +195,7 @@ fn a_clean_tree_is_exit_status_0_and_says_what_was_read() {
     File::create(dir.path().join("sub/ok.txt")).unwrap();
     let output = run([OsStr::new("scan"), dir.path().as_os_str()]);
     assert_eq!(status(&output), 0);
-    assert!(stdout(&output).contains("no finding among 2 names in 2 directories"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("no finding among 3 names in 2 directories"), "{}", stdout(&output));
     assert_eq!(stderr(&output), "");
 }
 
@@ -238,7 +238,7 @@ fn links_are_judged_and_not_followed_but_a_root_that_is_one_is() {
     std::os::unix::fs::symlink("nowhere", links.path().join(OsStr::from_bytes(b"dangling\xE9"))).unwrap();
     let (_, objects) = json(links.path(), &["--profile", "utf8"]);
     let summary = objects.last().unwrap();
-    assert_eq!((&summary["names"], &summary["findings"]), (&2.into(), &1.into()));
+    assert_eq!((&summary["names"], &summary["findings"]), (&3.into(), &1.into()));
     let (_, objects) = json(&links.path().join("link"), &["--profile", "utf8"]);
     assert_eq!(objects.last().unwrap()["directories"], 3);
     let (status, objects) =
@@ -277,4 +277,21 @@ fn paths_are_judged_from_the_root_of_the_scan() {
     assert_eq!(long[0]["violations"][0]["rule"], "path-too-long");
     assert!(long[0]["violations"][0]["message"].as_str().unwrap().contains("401"));
     assert!(long[0]["path"].as_str().unwrap().ends_with('g'));
+}
+
+#[test]
+fn the_name_of_a_root_is_judged_and_so_is_what_lies_below() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join(OsStr::from_bytes(b"b\xE4d"));
+    fs::create_dir(&bad).unwrap();
+    File::create(bad.join(OsStr::from_bytes(b"caf\xE9"))).unwrap();
+    fs::create_dir(dir.path().join("b\u{e4}d")).unwrap();
+    let (status, objects) = json(&bad, &[]);
+    let found: Vec<_> = findings(&objects).map(path_of).collect();
+    let root = bad.as_os_str().as_bytes();
+    assert_eq!((status, found), (1, vec![root.to_vec(), [root, b"/caf\xE9"].concat()]));
+    let root = findings(&objects).next().unwrap();
+    assert_eq!(root["repair"], "b\u{e4}d_2", "a name beside the root is not taken from it");
+    let output = namegate().args(["scan", "."]).current_dir(&bad).output().unwrap();
+    assert!(stdout(&output).contains("among 1 name in 1 directory"), "{}", stdout(&output));
 }
