@@ -13,11 +13,12 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use crate::name::Span;
+use crate::name::escape::{escape, escape_within, is_escaped, is_shortened, unescape};
 use crate::name::normalize::to_form;
+use crate::name::{Span, utf8};
 use crate::policy::rule::RuleId;
 use crate::policy::{OnMismatch, Policy, Verdict, Violation};
 
@@ -42,11 +43,33 @@ pub enum Mode {
     Permissive,
 }
 
+/// How names that are not UTF-8 are seen when they are there already. A permissive gate shows them as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Existing {
+    /// Escaped ([`escape`]), and addressed so. A name that reads like an escape cannot come in.
+    #[default]
+    Escape,
+    /// As they are, and addressed so.
+    Show,
+    /// Not at all.
+    Hide,
+}
+
+/// An entry as it is seen through the gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown<'n> {
+    /// What it is called in front of the gate.
+    pub name: Cow<'n, OsStr>,
+    /// What it is called behind it.
+    pub admitted: Admitted<'n>,
+}
+
 /// Judges names by one policy in one mode. Cheap to clone; a new policy is a new gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     policy: Arc<Policy>,
     mode: Mode,
+    existing: Existing,
 }
 
 /// A name that has passed the gate.
@@ -72,12 +95,37 @@ pub enum Refusal {
     },
     /// No entry can have this name, so there is none.
     CannotExist(Violation),
+    /// A new name reads like the escape of another; it would be seen under a third.
+    ReadsAsEscape {
+        /// Its length.
+        bytes: usize,
+    },
+    /// No entry is seen under this name: it is an escape that nothing has.
+    NotShown {
+        /// Its length.
+        bytes: usize,
+    },
 }
 
 impl Gate {
-    /// A gate for `policy`.
+    /// A gate for `policy`. Existing names that are not UTF-8 are seen escaped.
     pub fn new(policy: Arc<Policy>, mode: Mode) -> Self {
-        Self { policy, mode }
+        Self { policy, mode, existing: Existing::default() }
+    }
+
+    /// The same gate, through which existing names that are not UTF-8 are seen in another way.
+    #[must_use]
+    pub fn with_existing(self, existing: Existing) -> Self {
+        Self { existing, ..self }
+    }
+
+    /// How existing names that are not UTF-8 are seen through it.
+    pub fn existing(&self) -> Existing {
+        match self.mode {
+            Mode::Enforcing => self.existing,
+            // What it lets in has to be seen afterwards as it came.
+            Mode::Permissive => Existing::Show,
+        }
     }
 
     /// The policy by which it judges.
@@ -93,10 +141,11 @@ impl Gate {
     /// Lets `name` pass, or says why not.
     ///
     /// A name that comes in ([`Intent::Create`]) must satisfy the policy; it passes in another spelling if the policy
-    /// converts. A name that is only addressed must be able to exist: well-formed, without NUL and `/`. What breaks any
-    /// other rule stays reachable, under exactly the name it has; a name too long to be stored passes as its key if that
-    /// is short enough, because a converting gate took it so when it came in. In [`Mode::Permissive`] a violation is
-    /// noted and the name passes as it is, as far as any file system could store it.
+    /// converts. A name that is only addressed must be able to exist, and to be seen so: well-formed unless existing names
+    /// are shown as they are, and the escape of an ill-formed one where they are seen escaped. What breaks any other rule
+    /// stays reachable, under exactly the name it has; a name too long to be stored passes as its key if that is short
+    /// enough, because a converting gate took it so when it came in. In [`Mode::Permissive`] a violation is noted and the
+    /// name passes as it is, as far as any file system could store it.
     ///
     /// # Errors
     /// [`Refusal`] says which violation, or how long the name is.
@@ -159,7 +208,12 @@ impl Gate {
     }
 
     fn admit_new<'n>(&self, name: &'n OsStr) -> Result<Admitted<'n>, Refusal> {
+        let escapes = |stored: &str| {
+            self.existing() == Existing::Escape && (is_escaped(stored) || is_shortened(stored))
+        };
         match self.policy.verdict(name.as_bytes()) {
+            Verdict::Accept(stored) if escapes(stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
+            Verdict::Rewrite(stored) if escapes(&stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
             Verdict::Accept(_) => Ok(self.as_given(name, None)),
             // What is stored in the form is its own key.
             Verdict::Rewrite(stored) => {
@@ -173,15 +227,17 @@ impl Gate {
     }
 
     fn admit_existing<'n>(&self, name: &'n OsStr) -> Result<Admitted<'n>, Refusal> {
-        let noted = match self.first_encoding_error(name) {
-            None => None,
-            Some(violation) if self.mode == Mode::Permissive && can_be_stored(name) => Some(violation),
+        let admitted = match self.first_encoding_error(name) {
+            None if self.existing() == Existing::Escape => self.admit_escaped(name)?,
+            None => self.as_given(name, None),
+            Some(violation) if self.existing() == Existing::Show && can_be_stored(name) => {
+                self.as_given(name, Some(violation))
+            }
             Some(violation) => return Err(Refusal::CannotExist(violation)),
         };
-        let admitted = self.as_given(name, noted);
-        Ok(match admitted.key {
+        Ok(match admitted {
             // No entry can have the name as given; the entry that is meant can have the key.
-            Some(key) if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
+            Admitted { key: Some(key), noted, .. } if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
                 Admitted { name: Cow::Owned(key), key: None, noted }
             }
             _ => admitted,
@@ -190,6 +246,60 @@ impl Gate {
 
     fn as_given<'n>(&self, name: &'n OsStr, noted: Option<Violation>) -> Admitted<'n> {
         Admitted { name: Cow::Borrowed(name), key: self.other_key(name), noted }
+    }
+
+    /// A well-formed name as what it may be the escape of.
+    fn admit_escaped<'n>(&self, name: &'n OsStr) -> Result<Admitted<'n>, Refusal> {
+        let not_shown = Err(Refusal::NotShown { bytes: name.len() });
+        let Some(text) = name.to_str() else { return not_shown };
+        let stored = unescape(text);
+        // Only what escaping writes: `‛41` must not be a second name of `A`.
+        if is_shortened(text) || escape(&stored) != text || !can_be_stored(OsStr::from_bytes(&stored)) {
+            return not_shown;
+        }
+        match stored {
+            Cow::Borrowed(_) => Ok(self.as_given(name, None)),
+            // What is only named is seen as it is named: a longer escape would have been shortened.
+            Cow::Owned(_) if name.len() > NAME_MAX => not_shown,
+            Cow::Owned(bytes) => {
+                Ok(Admitted { name: Cow::Owned(OsString::from_vec(bytes)), key: None, noted: None })
+            }
+        }
+    }
+
+    /// Whether `name` may stand for an entry whose escape was too long: it has to be looked for among those that are
+    /// [seen](Self::show).
+    pub fn is_shortened(&self, name: &OsStr) -> bool {
+        self.existing() == Existing::Escape && name.to_str().is_some_and(is_shortened)
+    }
+
+    /// How the entry that stands as `stored` in its directory is seen; `None` if it is not.
+    ///
+    /// ```
+    /// use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
+    /// use namegate::gate::{Gate, Intent, Mode};
+    /// use namegate::policy::{Policy, profile};
+    ///
+    /// let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+    /// let stored = OsStr::from_bytes(b"caf\xE9");
+    /// let shown = gate.show(stored).unwrap();
+    /// assert_eq!(shown.name, OsStr::new("caf\u{201b}E9"));
+    /// assert_eq!(gate.admit(Intent::Address, &shown.name).unwrap().as_os_str(), stored);
+    /// assert!(gate.admit(Intent::Create, &shown.name).is_err());
+    /// ```
+    pub fn show<'n>(&self, stored: &'n OsStr) -> Option<Shown<'n>> {
+        if !can_be_stored(stored) {
+            return None;
+        }
+        let name = match self.existing() {
+            Existing::Show => Cow::Borrowed(stored),
+            Existing::Hide => Cow::Borrowed(OsStr::new(utf8::validate(stored.as_bytes()).ok()?)),
+            Existing::Escape => match escape_within(stored.as_bytes(), NAME_MAX) {
+                Cow::Borrowed(text) => Cow::Borrowed(OsStr::new(text)),
+                Cow::Owned(text) => Cow::Owned(text.into()),
+            },
+        };
+        Some(Shown { name, admitted: self.as_given(stored, None) })
     }
 
     /// The first reason why no entry can have this name: an encoding rule, the only rules that hold for names that are
@@ -226,6 +336,11 @@ impl Admitted<'_> {
         self.key.as_deref().unwrap_or(&self.name)
     }
 
+    /// The same, for longer than the name that was offered lives.
+    pub fn into_owned(self) -> Admitted<'static> {
+        Admitted { name: Cow::Owned(self.name.into_owned()), key: self.key, noted: self.noted }
+    }
+
     /// The violation with which a permissive gate let the name pass.
     pub fn noted(&self) -> Option<Violation> {
         self.noted
@@ -233,11 +348,12 @@ impl Admitted<'_> {
 }
 
 impl Refusal {
-    /// The rule that the name breaks.
-    pub fn rule(&self) -> RuleId {
+    /// The rule that the name breaks; none where escapes stand in its way.
+    pub fn rule(&self) -> Option<RuleId> {
         match self {
-            Self::Violates(violation) | Self::CannotExist(violation) => violation.rule,
-            Self::TooLong { .. } => RuleId::NameTooLong,
+            Self::Violates(violation) | Self::CannotExist(violation) => Some(violation.rule),
+            Self::TooLong { .. } => Some(RuleId::NameTooLong),
+            Self::ReadsAsEscape { .. } | Self::NotShown { .. } => None,
         }
     }
 
@@ -246,6 +362,7 @@ impl Refusal {
         match self {
             Self::Violates(violation) | Self::CannotExist(violation) => violation.span,
             Self::TooLong { span, .. } => *span,
+            Self::ReadsAsEscape { bytes } | Self::NotShown { bytes } => Span::new(0, *bytes),
         }
     }
 }

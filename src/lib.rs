@@ -13,9 +13,12 @@
 
 pub mod cli;
 pub mod explain;
+pub mod fuse;
 pub mod gate;
 pub mod name;
+pub mod passthrough;
 pub mod policy;
 pub mod report;
 pub mod scan;
 pub mod source;
+pub mod sys;

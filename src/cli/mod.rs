@@ -10,6 +10,7 @@ mod explain;
 mod format;
 mod lists;
 mod man;
+mod mount;
 mod policy;
 mod policy_args;
 mod profiles;
@@ -112,6 +113,7 @@ enum Command {
     Check(check::Args),
     Explain(explain::Args),
     Scan(scan::Args),
+    Mount(mount::Args),
     Rules(rules::Args),
     Profiles(profiles::Args),
     Policy(policy::Args),
@@ -146,7 +148,13 @@ fn go(cli: Cli) -> Result<Status, Trouble> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     let level = if cli.verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
-    env_logger::Builder::new().filter_level(level).parse_default_env().init();
+    // fuser takes each reply whose request the kernel has given up meanwhile, as at every unmounting, for an error.
+    let of_fuser = if cli.verbose { level } else { log::LevelFilter::Off };
+    env_logger::Builder::new()
+        .filter_level(level)
+        .filter_module("fuser", of_fuser)
+        .parse_default_env()
+        .init();
     // Stripping colours cuts the output into small pieces, so there is a buffer before it and one behind it.
     let color = anstream::AutoStream::choice(&io::stdout());
     let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));
@@ -178,6 +186,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
         Command::Check(args) => check::run(args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Scan(args) => scan::run(args, out),
+        Command::Mount(args) => mount::run(args),
         Command::Rules(args) => rules::run(&args, out),
         Command::Profiles(args) => profiles::run(&args, out),
         Command::Policy(args) => policy::run(&args, out),

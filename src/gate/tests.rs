@@ -21,7 +21,10 @@ fn a_new_name_must_satisfy_the_policy_and_an_old_one_must_only_be_able_to_exist(
     for name in [&b"caf\xE9"[..], b"\xC0\xAF", b"\n\xFF"] {
         assert!(matches!(gate.admit(Intent::Create, os(name)), Err(Refusal::Violates(_))));
         let refusal = gate.admit(Intent::Address, os(name)).unwrap_err();
-        assert!(matches!(refusal, Refusal::CannotExist(_)) && refusal.rule().is_always_on(), "{refusal:?}");
+        assert!(
+            matches!(refusal, Refusal::CannotExist(_)) && refusal.rule().is_some_and(RuleId::is_always_on),
+            "{refusal:?}"
+        );
     }
 }
 
@@ -75,7 +78,7 @@ fn a_converting_gate_stores_the_form_and_judges_its_length() {
     let long = "é".repeat(127);
     let refusal = gate.admit(Intent::Create, OsStr::new(&long)).unwrap_err();
     assert_eq!(refusal, Refusal::TooLong { bytes: 381, span: Span::new(0, 254) });
-    assert_eq!(refusal.rule(), RuleId::NameTooLong);
+    assert_eq!(refusal.rule(), Some(RuleId::NameTooLong));
     assert_eq!(refusal.span(), Span::new(0, long.len()), "the span lies in the offered name");
 }
 
@@ -127,4 +130,56 @@ fn a_name_that_was_stored_shorter_than_given_is_found_as_given() {
         gate.admit(Intent::Address, OsStr::new(&beyond)),
         Err(Refusal::TooLong { bytes: 384, .. })
     ));
+}
+
+#[test]
+fn every_entry_is_seen_under_one_name_that_leads_back_to_it_and_cannot_be_given_to_another() {
+    let stored: &[&[u8]] = &[
+        b"plain",
+        b"caf\xE9",
+        b"\xC0\xAF",
+        b"\xFF",
+        "\u{201b}41".as_bytes(),
+        "\u{201b}~0123456789ABCDEF".as_bytes(),
+        "\u{201b}quoted".as_bytes(),
+        &[0xFF; 51],
+    ];
+    let gate = gate("utf8", Mode::Enforcing);
+    let mut seen = std::collections::BTreeSet::new();
+    for name in stored {
+        let shown = gate.show(os(name)).unwrap();
+        assert_eq!(shown.admitted.as_os_str(), os(name));
+        assert!(shown.name.to_str().is_some());
+        assert_eq!(gate.admit(Intent::Address, &shown.name).unwrap().as_os_str(), os(name));
+        assert!(seen.insert(shown.name.clone()));
+        let may_come_in = shown.name == os(name);
+        assert_eq!(gate.admit(Intent::Create, &shown.name).is_ok(), may_come_in, "{name:?}");
+    }
+    let long = [0xFF; 200];
+    let shown = gate.show(os(&long)).unwrap();
+    assert!(shown.name.len() <= NAME_MAX && gate.is_shortened(&shown.name));
+    for absent in ["\u{201b}41", "\u{201b}2F", "\u{201b}00", "\u{201b}2E", "\u{201b}~0123456789ABCDEF"] {
+        let bytes = absent.len();
+        assert_eq!(gate.admit(Intent::Create, OsStr::new(absent)), Err(Refusal::ReadsAsEscape { bytes }));
+        assert_eq!(gate.admit(Intent::Address, OsStr::new(absent)), Err(Refusal::NotShown { bytes }));
+    }
+}
+
+#[test]
+fn names_that_are_not_utf8_are_shown_or_hidden_as_asked_for() {
+    let (bad, quoted) = (os(b"caf\xE9"), OsStr::new("\u{201b}41"));
+    let show = gate("utf8", Mode::Enforcing).with_existing(Existing::Show);
+    assert_eq!(show.show(bad).unwrap().name, bad);
+    assert_eq!(show.admit(Intent::Address, bad).unwrap().as_os_str(), bad);
+    assert!(matches!(show.admit(Intent::Create, bad), Err(Refusal::Violates(_))));
+    let hide = gate("utf8", Mode::Enforcing).with_existing(Existing::Hide);
+    assert_eq!(hide.show(bad), None);
+    assert!(matches!(hide.admit(Intent::Address, bad), Err(Refusal::CannotExist(_))));
+    for gate in [show, hide, gate("utf8", Mode::Permissive)] {
+        assert_eq!(gate.show(quoted).unwrap().name, quoted);
+        for intent in [Intent::Create, Intent::Address] {
+            assert_eq!(gate.admit(intent, quoted).unwrap().as_os_str(), quoted);
+        }
+    }
+    assert_eq!(gate("utf8", Mode::Permissive).existing(), Existing::Show);
 }

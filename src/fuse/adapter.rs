@@ -1,0 +1,537 @@
+//! `fuser`'s trait: decode, call, reply. A trait's implementation cannot be divided, so nothing is decided in it.
+//!
+//! What is not here is not served: `access` (the kernel checks permissions by itself), locks (the kernel keeps them, so
+//! that no worker ever waits for one), `bmap` (for block devices only) and `poll` (regular files are always ready).
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+
+use super::Failure;
+use super::backing::Backing;
+use super::server::{Result, Server};
+use super::translate::{attributes, bare, entry_type, file_type, requested_time};
+use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenFile, Room};
+
+/// How long the kernel may answer by itself what it once asked.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.
+const WANTED: &[InitFlags] = &[
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    // The caller's umask is applied where the file is made, which knows of default ACLs.
+    InitFlags::FUSE_DONT_MASK,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_POSIX_ACL,
+];
+
+/// Longest read and write of one request.
+const MAX_TRANSFER: u32 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Adapter {
+    server: Server,
+    backing: Backing,
+}
+
+/// How an opened file is answered.
+enum Opened {
+    ByKernel(Arc<BackingId>),
+    ByUs(FopenFlags),
+}
+
+impl Adapter {
+    pub(super) fn new(server: Server) -> Self {
+        Self { server, backing: Backing::default() }
+    }
+
+    fn errno(&self, failure: impl Into<Failure>) -> Errno {
+        Errno::from_i32(self.server.errno(failure.into()) as i32)
+    }
+
+    fn reply_empty(&self, result: std::result::Result<(), impl Into<Failure>>, reply: ReplyEmpty) {
+        match result {
+            Ok(()) => reply.ok(),
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+    }
+
+    fn reply_entry(&self, result: Result<Entry>, reply: ReplyEntry) {
+        match result {
+            Ok(entry) => reply.entry(&TIMEOUT, &attributes(&entry.stat), generation(&entry)),
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+    }
+
+    fn reply_xattr(&self, size: u32, reply: ReplyXattr, read: impl FnOnce(&mut [u8]) -> nix::Result<usize>) {
+        let mut buffer = vec![0; size as usize];
+        match read(&mut buffer) {
+            Ok(len) if size == 0 => reply.size(u32::try_from(len).unwrap_or(u32::MAX)),
+            Ok(len) => reply.data(&buffer[..len]),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn opened(
+        &self,
+        fh: Fh,
+        flags: i32,
+        register: impl FnOnce(&OpenFile) -> io::Result<BackingId>,
+    ) -> nix::Result<Opened> {
+        let open = self.server.tree.open_file(fh)?;
+        if let Some(id) = self.backing.id(&open, register) {
+            return Ok(Opened::ByKernel(id));
+        }
+        if let Err(errno) = open.open_now() {
+            self.server.tree.release(fh);
+            return Err(errno);
+        }
+        Ok(Opened::ByUs(match flags & libc::O_DIRECT {
+            0 => FopenFlags::empty(),
+            _ => FopenFlags::FOPEN_DIRECT_IO,
+        }))
+    }
+}
+
+fn caller(request: &Request, umask: u32) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
+}
+
+fn node(ino: INodeNo) -> NodeId {
+    NodeId(ino.0)
+}
+
+fn fh(handle: FileHandle) -> Fh {
+    Fh(handle.0)
+}
+
+fn generation(entry: &Entry) -> Generation {
+    Generation(entry.generation.into())
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for &flag in WANTED {
+            if config.add_capabilities(flag).is_err() {
+                log::info!("this kernel does not offer {flag:?}");
+            }
+        }
+        // The nearest that succeeds is as good.
+        let _ = config.set_max_write(MAX_TRANSFER);
+        self.backing.negotiate(config);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.reply_entry(self.server.do_lookup(node(parent), name), reply);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
+        self.backing.forget(node(ino), || self.server.tree.forget(node(ino), nlookup));
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.server.tree.getattr(node(ino)) {
+            Ok(stat) => reply.attr(&TIMEOUT, &attributes(&stat)),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
+        let changes = Changes { mode, uid, gid, size, atime, mtime };
+        match self.server.tree.setattr(node(ino), handle.map(fh), &changes) {
+            Ok(stat) => reply.attr(&TIMEOUT, &attributes(&stat)),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.server.tree.readlink(node(ino)) {
+            Ok(target) => reply.data(target.as_encoded_bytes()),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.server.do_mknod(&caller(request, umask), node(parent), name, mode, rdev);
+        self.reply_entry(made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.server.do_mkdir(&caller(request, umask), node(parent), name, mode);
+        self.reply_entry(made, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.reply_empty(self.server.do_unlink(node(parent), name), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.reply_empty(self.server.do_rmdir(node(parent), name), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let made = self.server.do_symlink(&caller(request, 0), node(parent), name, target.as_os_str());
+        self.reply_entry(made, reply);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = ((node(parent), name), (node(newparent), newname));
+        self.reply_empty(self.server.do_rename(&caller(request, 0), from, to, flags.bits()), reply);
+    }
+
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let made = self.server.do_link(&caller(request, 0), node(ino), node(newparent), newname);
+        self.reply_entry(made, reply);
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opened = self.server.tree.open(node(ino), flags.0).and_then(|fh| {
+            let opened = self.opened(fh, flags.0, |open| reply.open_backing(open.held()))?;
+            Ok((FileHandle(fh.0), opened))
+        });
+        match opened {
+            Ok((fh, Opened::ByKernel(id))) => reply.opened_passthrough(fh, FopenFlags::empty(), &id),
+            Ok((fh, Opened::ByUs(flags))) => reply.opened(fh, flags),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let made = self.server.do_create(&caller(request, umask), node(parent), name, mode, flags);
+        let opened = made.and_then(|(entry, fh)| {
+            match self.opened(fh, flags, |open| reply.open_backing(open.held())) {
+                Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
+                Err(errno) => {
+                    self.server.tree.forget(entry.node, 1);
+                    Err(errno.into())
+                }
+            }
+        });
+        match opened {
+            Ok((entry, fh, opened)) => {
+                let (attr, generation) = (attributes(&entry.stat), generation(&entry));
+                match opened {
+                    Opened::ByKernel(id) => {
+                        reply.created_passthrough(&TIMEOUT, &attr, generation, fh, FopenFlags::empty(), &id);
+                    }
+                    Opened::ByUs(flags) => reply.created(&TIMEOUT, &attr, generation, fh, flags),
+                }
+            }
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut buffer = vec![0; size as usize];
+        match self.server.tree.read(fh(handle), offset, &mut buffer) {
+            Ok(len) => reply.data(&buffer[..len]),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.server.tree.write(fh(handle), offset, data) {
+            // No more was written than there was, and that came in one request.
+            Ok(written) => reply.written(written as u32),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.reply_empty(self.server.tree.flush(fh(handle)), reply);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.server.tree.release(fh(handle));
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.reply_empty(self.server.tree.fsync(fh(handle), datasync), reply);
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.server.tree.opendir(node(ino)) {
+            Ok(fh) => reply.opened(FileHandle(fh.0), FopenFlags::empty()),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let done = self.server.do_readdir(fh(handle), offset, |entry, name| {
+            let kind = match (entry_type(entry.kind), name) {
+                (Some(kind), _) => kind,
+                (None, None) => FileType::Directory,
+                (None, Some(name)) => match self.server.tree.lookup(node(ino), name) {
+                    Ok(found) => {
+                        self.server.tree.forget(found.node, 1);
+                        file_type(found.stat.st_mode)
+                    }
+                    // It has gone since.
+                    Err(_) => return Room::Left,
+                },
+            };
+            let is_full = reply.add(INodeNo(entry.ino), entry.next, kind, entry.name);
+            if is_full { Room::None } else { Room::Left }
+        });
+        match done {
+            Ok(()) => reply.ok(),
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let tree = &self.server.tree;
+        let (mut given, mut failed) = (false, None);
+        let done = self.server.do_readdir(fh(handle), offset, |entry, name| {
+            let found = match name.map(|name| tree.lookup(node(ino), name)) {
+                None => None,
+                Some(Ok(found)) => Some(found),
+                // It has gone since, or is the source itself once more, which has no second place.
+                Some(Err(nix::errno::Errno::ENOENT | nix::errno::Errno::ELOOP)) => return Room::Left,
+                Some(Err(errno)) => {
+                    failed = Some(errno);
+                    return Room::None;
+                }
+            };
+            let (attr, generation) = match &found {
+                Some(found) => (attributes(&found.stat), generation(found)),
+                None => (bare(entry.ino, entry.kind), Generation(0)),
+            };
+            if reply.add(attr.ino, entry.next, entry.name, &TIMEOUT, &attr, generation) {
+                // The kernel has not got it, and counts nothing.
+                if let Some(found) = found {
+                    tree.forget(found.node, 1);
+                }
+                return Room::None;
+            }
+            given = true;
+            Room::Left
+        });
+        match (done, failed) {
+            (Err(failure), _) => reply.error(self.errno(failure)),
+            // What was given stands; the failure comes back with the next request.
+            (Ok(()), Some(errno)) if !given => reply.error(self.errno(errno)),
+            (Ok(()), _) => reply.ok(),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.server.tree.releasedir(fh(handle));
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.reply_empty(self.server.tree.fsyncdir(fh(handle), datasync), reply);
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.server.tree.statfs(node(ino)) {
+            Ok(stat) => reply.statfs(
+                stat.blocks(),
+                stat.blocks_free(),
+                stat.blocks_available(),
+                stat.files(),
+                stat.files_free(),
+                stat.block_size() as u32,
+                stat.name_max() as u32,
+                stat.fragment_size() as u32,
+            ),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let set = self.server.tree.setxattr(&caller(request, 0), node(ino), name, value, flags);
+        self.reply_empty(set, reply);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.reply_xattr(size, reply, |value| self.server.tree.getxattr(node(ino), name, value));
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.reply_xattr(size, reply, |names| self.server.tree.listxattr(node(ino), names));
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.reply_empty(self.server.tree.removexattr(node(ino), name), reply);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.reply_empty(self.server.tree.fallocate(fh(handle), mode, offset, length), reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.server.tree.lseek(fh(handle), offset, whence) {
+            Ok(offset) => reply.offset(offset),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        _: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let range =
+            CopyRange { from: fh(fh_in), from_offset: offset_in, to: fh(fh_out), to_offset: offset_out, len };
+        match self.server.tree.copy_file_range(&range) {
+            // The backing tree copies no more at once than fits.
+            Ok(copied) => reply.written(copied as u32),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        // None is carried yet, and ENOTTY is what programs expect to hear of one that a file does not know.
+        reply.error(Errno::ENOTTY);
+    }
+}

@@ -1,0 +1,48 @@
+//! Why a request was not served, and which errno says so.
+
+use nix::errno::Errno;
+
+use crate::gate::Refusal;
+
+/// Why a request was not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The gate did not let the name pass.
+    Refused(Refusal),
+    /// The backing tree said no.
+    Backing(Errno),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Backing(errno)
+    }
+}
+
+impl Failure {
+    /// The errno that the client gets; `for_violations` is what a name that breaks the policy gets.
+    ///
+    /// ```
+    /// use nix::errno::Errno;
+    /// use namegate::fuse::Failure;
+    /// use namegate::gate::Refusal;
+    ///
+    /// let too_long = Failure::Refused(Refusal::TooLong { bytes: 256, span: namegate::name::Span::new(255, 256) });
+    /// assert_eq!(too_long.errno(Errno::EILSEQ), Errno::ENAMETOOLONG);
+    /// ```
+    pub fn errno(&self, for_violations: Errno) -> Errno {
+        match self {
+            Self::Refused(Refusal::Violates(_) | Refusal::ReadsAsEscape { .. }) => for_violations,
+            Self::Refused(Refusal::TooLong { .. }) => Errno::ENAMETOOLONG,
+            // Nothing in the tree, as it is seen through the gate, has this name.
+            Self::Refused(Refusal::CannotExist(_) | Refusal::NotShown { .. }) => Errno::ENOENT,
+            Self::Backing(errno) => *errno,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The kernel's file system protocol, by `fuser`: an adapter over [`passthrough`](crate::passthrough) and nothing more.
+//!
+//! `adapter` decodes a request, calls one `do_*` of [`Server`], and replies. The `do_*` ask the gate, call the backing tree
+//! and return a `Result`; they are tested without a mount. What goes wrong becomes an errno in one place, [`Failure`].
+//!
+//! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
+
+mod adapter;
+mod backing;
+mod failure;
+mod mount;
+mod server;
+mod translate;
+
+pub use failure::Failure;
+pub use mount::{Error, Options, mount};
+pub use server::Server;

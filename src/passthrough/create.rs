@@ -1,0 +1,142 @@
+//! New entries: mkdir, mknod, symlink, link, create.
+
+use std::ffi::OsStr;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
+use nix::unistd::{linkat, symlinkat};
+
+use super::file::{OpenFile, opened_as};
+use super::lookup::hold;
+use super::{Caller, Entry, Fh, NodeId, Passthrough, Result};
+use crate::gate::Admitted;
+use crate::sys::open::{again, beneath, path_of};
+
+/// The permission bits of a mode, with set-id and sticky bits.
+fn permissions(mode: u32) -> Mode {
+    Mode::from_bits_truncate(mode & 0o7777)
+}
+
+/// Whether a new file's mode survives only with the caller's groups: the set-group-id bit (open(2), S_ISGID).
+fn groups_matter(mode: u32) -> bool {
+    mode & libc::S_ISGID != 0
+}
+
+impl Passthrough {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As mkdir(2) says.
+    pub fn mkdir(&self, caller: &Caller, parent: NodeId, name: &Admitted<'_>, mode: u32) -> Result<Entry> {
+        let dir = self.fd(parent)?;
+        self.as_caller(caller, groups_matter(mode), || mkdirat(&*dir, name.as_os_str(), permissions(mode)))?;
+        self.lookup_in(&*dir, name)
+    }
+
+    /// Makes a file of the type in `mode`: a FIFO, a socket, a device with the number `rdev`, or a regular file.
+    ///
+    /// # Errors
+    /// As mknod(2) says.
+    pub fn mknod(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Admitted<'_>,
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        let dir = self.fd(parent)?;
+        let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
+        self.as_caller(caller, groups_matter(mode), || {
+            mknodat(&*dir, name.as_os_str(), kind, permissions(mode), device(rdev))
+        })?;
+        self.lookup_in(&*dir, name)
+    }
+
+    /// Makes a symbolic link whose content is `target`, byte for byte.
+    ///
+    /// # Errors
+    /// As symlink(2) says.
+    pub fn symlink(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Admitted<'_>,
+        target: &OsStr,
+    ) -> Result<Entry> {
+        let dir = self.fd(parent)?;
+        self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
+        self.lookup_in(&*dir, name)
+    }
+
+    /// Gives `node` another name.
+    ///
+    /// # Errors
+    /// As link(2) says.
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+        let (file, dir) = (self.fd(node)?, self.fd(parent)?);
+        // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; this way is the manual page's other one.
+        let path = path_of(&*file);
+        linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        self.lookup_in(&*dir, name)
+    }
+
+    /// Makes a regular file and opens it; `flags` are those of open(2).
+    ///
+    /// When the name has come to exist since the kernel looked, the file is opened under the caller's ids, unless O_EXCL
+    /// was asked for.
+    ///
+    /// # Errors
+    /// As open(2) says. ESTALE when what has come to exist is no regular file: the kernel then looks again.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Admitted<'_>,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(Entry, Fh)> {
+        let dir = self.fd(parent)?;
+        let flags = OFlag::from_bits_truncate(flags);
+        let make = || {
+            let exclusive = opened_as(flags) | OFlag::O_CREAT | OFlag::O_EXCL;
+            beneath(&*dir, name.as_os_str(), exclusive, permissions(mode))
+        };
+        let (entry, file) = match self.as_caller(caller, groups_matter(mode), make) {
+            Ok(file) => {
+                // The descriptor that was made, not the name once more: another file may stand there by now.
+                let held = again(&file, OFlag::O_PATH)?;
+                (self.nodes.count(held)?, file)
+            }
+            Err(Errno::EEXIST) if !flags.contains(OFlag::O_EXCL) => {
+                let held = hold(&*dir, name)?;
+                let stat = nix::sys::stat::fstat(&held)?;
+                if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+                    return Err(Errno::ESTALE);
+                }
+                let truncation = flags & OFlag::O_TRUNC;
+                let file = self.as_caller(caller, false, || again(&held, opened_as(flags) | truncation))?;
+                (self.nodes.count(held)?, file)
+            }
+            Err(error) => return Err(error),
+        };
+        let opened = self.nodes.node(entry.node).and_then(|node| {
+            let fd = self.nodes.fd(&node)?;
+            Ok(OpenFile::opened(node, fd, flags, file))
+        });
+        match opened {
+            Ok(opened) => Ok((entry, self.files.add(opened))),
+            Err(error) => {
+                self.forget(entry.node, 1);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A device number as the kernel sends it (`new_encode_dev`, linux/kdev_t.h) as one of this C library.
+fn device(rdev: u32) -> libc::dev_t {
+    let (major, minor) = ((rdev & 0xFFF00) >> 8, (rdev & 0xFF) | ((rdev >> 12) & 0xFFF00));
+    libc::makedev(major, minor)
+}

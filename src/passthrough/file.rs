@@ -1,0 +1,221 @@
+//! Open files and their content.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, OFlag};
+use nix::sys::stat::SFlag;
+use nix::unistd::{Whence, dup, lseek};
+
+use super::inode::Node;
+use super::{Fh, NodeId, Passthrough, Result};
+use crate::sys::open::again;
+
+/// An open file.
+///
+/// Where the kernel reads and writes the backing file by itself, most opened files are never touched here: the descriptor
+/// is made when the first request needs it.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// Holds the inode, also when its last name goes.
+    held: Arc<OwnedFd>,
+    node: Arc<Node>,
+    flags: OFlag,
+    file: OnceLock<File>,
+}
+
+/// From where to where bytes are copied.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRange {
+    /// What is read.
+    pub from: Fh,
+    /// From which byte on.
+    pub from_offset: u64,
+    /// What is written.
+    pub to: Fh,
+    /// From which byte on.
+    pub to_offset: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+/// The flags with which the server opens a file that a client opened with `flags`.
+///
+/// O_DIRECT asks for aligned buffers that the server has no say in; what creates and truncates is done by then.
+pub(super) fn opened_as(flags: OFlag) -> OFlag {
+    flags & (OFlag::O_ACCMODE | OFlag::O_APPEND | OFlag::O_SYNC | OFlag::O_DSYNC | OFlag::O_NOATIME)
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
+
+fn signed(offset: u64) -> Result<i64> {
+    i64::try_from(offset).map_err(|_| Errno::EINVAL)
+}
+
+impl OpenFile {
+    fn new(node: Arc<Node>, held: Arc<OwnedFd>, flags: OFlag) -> Self {
+        Self { held, node, flags, file: OnceLock::new() }
+    }
+
+    pub(super) fn opened(node: Arc<Node>, held: Arc<OwnedFd>, flags: OFlag, file: OwnedFd) -> Self {
+        Self { held, node, flags, file: OnceLock::from(File::from(file)) }
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
+    }
+
+    pub(super) fn file(&self) -> Result<&File> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = File::from(again(&*self.held, opened_as(self.flags))?);
+        // Two requests may come here at once; the descriptor that comes second is closed again.
+        Ok(self.file.get_or_init(|| file))
+    }
+
+    /// Opens the backing file, unless it is open, so that what can be wrong with that shows now.
+    ///
+    /// # Errors
+    /// As open(2) says.
+    pub fn open_now(&self) -> Result<()> {
+        self.file().map(drop)
+    }
+
+    /// An `O_PATH` descriptor of the file.
+    pub fn held(&self) -> &OwnedFd {
+        &self.held
+    }
+
+    /// The node that is open.
+    pub fn node(&self) -> NodeId {
+        self.node.id
+    }
+}
+
+impl Passthrough {
+    /// Opens a regular file; `flags` are those of open(2). Where the kernel does not open the backing file for itself,
+    /// [`OpenFile::open_now`] comes next.
+    ///
+    /// # Errors
+    /// EINVAL for what is no regular file; no kernel asks for that.
+    pub fn open(&self, node: NodeId, flags: i32) -> Result<Fh> {
+        let node = self.nodes.node(node)?;
+        if node.kind != SFlag::S_IFREG {
+            return Err(Errno::EINVAL);
+        }
+        let held = self.nodes.fd(&node)?;
+        Ok(self.files.add(OpenFile::new(node, held, OFlag::from_bits_truncate(flags))))
+    }
+
+    /// The open file with that number.
+    ///
+    /// # Errors
+    /// EBADF when there is none.
+    pub fn open_file(&self, fh: Fh) -> Result<Arc<OpenFile>> {
+        self.files.get(fh)
+    }
+
+    /// Reads into `buffer` from `offset` on, and returns how many bytes; fewer than there is room for at the end alone.
+    ///
+    /// # Errors
+    /// As pread(2) says.
+    pub fn read(&self, fh: Fh, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let open = self.files.get(fh)?;
+        let file = open.file()?;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match file.read_at(&mut buffer[filled..], offset + filled as u64).map_err(errno) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::EINTR) => {}
+                // What was read before is worth more than the error, which comes back with the next request.
+                Err(_) if filled > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes `data` from `offset` on, and returns how much of it was written.
+    ///
+    /// # Errors
+    /// As pwrite(2) says.
+    pub fn write(&self, fh: Fh, offset: u64, data: &[u8]) -> Result<usize> {
+        self.files.get(fh)?.file()?.write_at(data, offset).map_err(errno)
+    }
+
+    /// Somebody closed a descriptor of the file: what its file system has to say about that.
+    ///
+    /// # Errors
+    /// As close(2) says.
+    pub fn flush(&self, fh: Fh) -> Result<()> {
+        let open = self.files.get(fh)?;
+        match open.file.get() {
+            Some(file) => nix::unistd::close(dup(file)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the file for good.
+    pub fn release(&self, fh: Fh) {
+        self.files.remove(fh);
+    }
+
+    /// Brings the file to the disk, or with `data_only` its content.
+    ///
+    /// # Errors
+    /// As fsync(2) says.
+    pub fn fsync(&self, fh: Fh, data_only: bool) -> Result<()> {
+        let open = self.files.get(fh)?;
+        let file = open.file()?;
+        if data_only { file.sync_data() } else { file.sync_all() }.map_err(errno)
+    }
+
+    /// Allocates, punches, collapses or zeroes a range, as `mode` says.
+    ///
+    /// # Errors
+    /// As fallocate(2) says.
+    pub fn fallocate(&self, fh: Fh, mode: i32, offset: u64, len: u64) -> Result<()> {
+        let mode = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        let open = self.files.get(fh)?;
+        nix::fcntl::fallocate(open.file()?, mode, signed(offset)?, signed(len)?)
+    }
+
+    /// The next data (SEEK_DATA) or hole (SEEK_HOLE) from `offset` on. Other places the kernel finds by itself.
+    ///
+    /// # Errors
+    /// ENXIO behind the end; EINVAL for another `whence`.
+    pub fn lseek(&self, fh: Fh, offset: i64, whence: i32) -> Result<i64> {
+        let whence = match whence {
+            libc::SEEK_DATA => Whence::SeekData,
+            libc::SEEK_HOLE => Whence::SeekHole,
+            _ => return Err(Errno::EINVAL),
+        };
+        lseek(self.files.get(fh)?.file()?, offset, whence)
+    }
+
+    /// Copies within the backing tree, and returns how many bytes.
+    ///
+    /// # Errors
+    /// As copy_file_range(2) says.
+    pub fn copy_file_range(&self, range: &CopyRange) -> Result<usize> {
+        // More than one reply can tell of; the caller comes back for the rest.
+        const MOST: usize = 1 << 30;
+        let (from, to) = (self.files.get(range.from)?, self.files.get(range.to)?);
+        let (mut from_offset, mut to_offset) = (signed(range.from_offset)?, signed(range.to_offset)?);
+        let len = usize::try_from(range.len).map_or(MOST, |len| len.min(MOST));
+        nix::fcntl::copy_file_range(
+            from.file()?,
+            Some(&mut from_offset),
+            to.file()?,
+            Some(&mut to_offset),
+            len,
+        )
+    }
+}

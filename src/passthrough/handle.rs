@@ -1,0 +1,42 @@
+//! Open files and directories by the numbers that stand for them in requests.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use nix::errno::Errno;
+
+use super::Result;
+
+/// The number of an open file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fh(pub u64);
+
+/// What is open, of one kind.
+#[derive(Debug)]
+pub(super) struct Handles<T> {
+    open: RwLock<HashMap<u64, Arc<T>>>,
+    next: AtomicU64,
+}
+
+impl<T> Handles<T> {
+    pub(super) fn new() -> Self {
+        Self { open: RwLock::default(), next: AtomicU64::new(1) }
+    }
+
+    pub(super) fn add(&self, value: T) -> Fh {
+        // 64 bits do not come round: a number is never given twice.
+        let fh = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(fh, Arc::new(value));
+        Fh(fh)
+    }
+
+    pub(super) fn get(&self, fh: Fh) -> Result<Arc<T>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&fh.0).cloned().ok_or(Errno::EBADF)
+    }
+
+    pub(super) fn remove(&self, fh: Fh) {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&fh.0);
+    }
+}

@@ -1,0 +1,310 @@
+//! The inodes that the kernel knows of, and how they are held.
+//!
+//! A node id is the inode number of the backing file wherever that is unique: on the source's own device. Inodes of other
+//! devices below it get numbers with the highest bit set. An inode is held by its kernel file handle, which costs memory
+//! only; where there are no handles to be had (some file systems, other mounts, servers without CAP_DAC_READ_SEARCH) by an
+//! `O_PATH` descriptor. Descriptors made from handles are kept in a bounded queue for the next request.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, SFlag, fstat};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
+
+use super::{Entry, Passthrough, Result};
+use crate::sys::handle::{self, Handle, MountId};
+use crate::sys::open::path_of;
+
+/// The number of a node in requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The source itself (`FUSE_ROOT_ID`, linux/fuse.h).
+    pub const ROOT: Self = Self(1);
+}
+
+/// Set in the numbers of inodes whose own number would not be unique. No file system in use counts that far.
+const FOREIGN: u64 = 1 << 63;
+
+/// What tells inodes apart as long as they exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    dev: u64,
+    ino: u64,
+}
+
+impl Place {
+    fn of(stat: &FileStat) -> Self {
+        Self { dev: stat.st_dev, ino: stat.st_ino }
+    }
+}
+
+#[derive(Debug)]
+enum Hold {
+    Handle(Handle),
+    Fd(Arc<OwnedFd>),
+}
+
+/// An inode that the kernel knows of.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    place: Place,
+    /// The file type, `S_IFMT` of the mode.
+    pub(super) kind: SFlag,
+    hold: Hold,
+    opened: Mutex<Opened>,
+}
+
+/// Descriptors of a node that is held by its handle.
+#[derive(Debug, Default)]
+struct Opened {
+    /// The last one made, if it still exists.
+    last: Weak<OwnedFd>,
+    /// Set when the last name has been removed: file systems do not find a removed file by its handle for long.
+    kept: Option<Arc<OwnedFd>>,
+}
+
+impl Node {
+    fn generation(&self) -> u32 {
+        match &self.hold {
+            Hold::Handle(handle) => handle.fingerprint(),
+            // A held inode exists, so that nothing else can have its number.
+            Hold::Fd(_) => 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Counted {
+    node: Arc<Node>,
+    lookups: u64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    nodes: HashMap<u64, Counted>,
+    foreign: HashMap<Place, u64>,
+    foreign_made: u64,
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(super) struct Table {
+    root: Arc<OwnedFd>,
+    root_place: Place,
+    /// The mount on which handles are opened, if they can be opened at all.
+    mount: Option<(OwnedFd, MountId)>,
+    known: Mutex<Known>,
+    recent: Mutex<VecDeque<Arc<OwnedFd>>>,
+    capacity: usize,
+}
+
+/// What is guarded by these locks is whole between any two statements, so that a panic elsewhere spoils nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn kind_of(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+impl Table {
+    pub(super) fn new(root: OwnedFd, capacity: usize) -> Result<Self> {
+        let stat = fstat(&root)?;
+        if kind_of(&stat) != SFlag::S_IFDIR {
+            return Err(Errno::ENOTDIR);
+        }
+        // All calls that take no O_PATH descriptor go through /proc: better to miss it now than in the middle.
+        nix::sys::stat::stat(path_of(&root).as_str())?;
+        let root = Arc::new(root);
+        let place = Place::of(&stat);
+        let node = Node {
+            id: NodeId::ROOT,
+            place,
+            kind: SFlag::S_IFDIR,
+            hold: Hold::Fd(root.clone()),
+            opened: Mutex::default(),
+        };
+        let mut known = Known::default();
+        known.nodes.insert(NodeId::ROOT.0, Counted { node: Arc::new(node), lookups: 1 });
+        let mount = mount_for_handles(&root).ok();
+        Ok(Self {
+            root,
+            root_place: place,
+            mount,
+            known: Mutex::new(known),
+            recent: Mutex::default(),
+            capacity,
+        })
+    }
+
+    pub(super) fn has_handles(&self) -> bool {
+        self.mount.is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.known).nodes.len()
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> Result<Arc<Node>> {
+        lock(&self.known).nodes.get(&id.0).map(|counted| counted.node.clone()).ok_or(Errno::ESTALE)
+    }
+
+    /// A descriptor of the node; `O_PATH`, but the root's.
+    pub(super) fn fd(&self, node: &Node) -> Result<Arc<OwnedFd>> {
+        let handle = match &node.hold {
+            Hold::Fd(fd) => return Ok(fd.clone()),
+            Hold::Handle(handle) => handle,
+        };
+        let mut opened = lock(&node.opened);
+        if let Some(fd) = opened.last.upgrade() {
+            return Ok(fd);
+        }
+        let (mount, _) = self.mount.as_ref().ok_or(Errno::ESTALE)?;
+        let fd = Arc::new(handle::open(mount, handle, OFlag::O_PATH | OFlag::O_NOFOLLOW)?);
+        opened.last = Arc::downgrade(&fd);
+        drop(opened);
+        self.keep_for_a_while(fd.clone());
+        Ok(fd)
+    }
+
+    fn keep_for_a_while(&self, fd: Arc<OwnedFd>) {
+        // Closed after the lock is free again: the last close of a file can take its time.
+        let _oldest = {
+            let mut recent = lock(&self.recent);
+            recent.push_back(fd);
+            if recent.len() > self.capacity { recent.pop_front() } else { None }
+        };
+    }
+
+    /// Keeps a removed node within reach until it is forgotten.
+    pub(super) fn keep_removed(&self, node: &Node, fd: Arc<OwnedFd>) {
+        if matches!(node.hold, Hold::Handle(_)) {
+            let mut opened = lock(&node.opened);
+            opened.last = Arc::downgrade(&fd);
+            opened.kept = Some(fd);
+        }
+    }
+
+    /// The known node of a file with these attributes.
+    pub(super) fn known(&self, stat: &FileStat) -> Option<Arc<Node>> {
+        let place = Place::of(stat);
+        let known = lock(&self.known);
+        let id = self.id_of(place, &known)?;
+        known.nodes.get(&id).map(|counted| counted.node.clone())
+    }
+
+    /// The number that a place has, unless it has to be given one.
+    fn id_of(&self, place: Place, known: &Known) -> Option<u64> {
+        let is_own =
+            place.dev == self.root_place.dev && place.ino > NodeId::ROOT.0 && place.ino & FOREIGN == 0;
+        if is_own { Some(place.ino) } else { known.foreign.get(&place).copied() }
+    }
+
+    /// Counts a lookup of the file that `fd`, an `O_PATH` descriptor, holds.
+    ///
+    /// # Errors
+    /// ELOOP for the source itself, which a bind mount can bring into itself: the kernel knows it as the root alone.
+    pub(super) fn count(&self, fd: OwnedFd) -> Result<Entry> {
+        let mut stat = fstat(&fd)?;
+        let place = Place::of(&stat);
+        if place == self.root_place {
+            return Err(Errno::ELOOP);
+        }
+        let handle = self.mount.as_ref().and_then(|(_, mount)| {
+            handle::of(&fd).ok().filter(|(_, its_mount)| its_mount == mount).map(|(handle, _)| handle)
+        });
+        let fd = Arc::new(fd);
+        let is_held_by_handle = handle.is_some();
+        let node = {
+            let mut known = lock(&self.known);
+            let id = match self.id_of(place, &known) {
+                Some(id) => id,
+                None => {
+                    known.foreign_made += 1;
+                    let id = FOREIGN | known.foreign_made;
+                    known.foreign.insert(place, id);
+                    id
+                }
+            };
+            let new = || {
+                let hold = match &handle {
+                    Some(handle) => Hold::Handle(handle.clone()),
+                    None => Hold::Fd(fd.clone()),
+                };
+                let (id, kind) = (NodeId(id), kind_of(&stat));
+                Arc::new(Node { id, place, kind, hold, opened: Mutex::default() })
+            };
+            let counted = known.nodes.entry(id).or_insert_with(|| Counted { node: new(), lookups: 0 });
+            // Its number has been given to another file since. The kernel tells the two by their generation, and what it
+            // takes back of both is counted together.
+            if matches!(&counted.node.hold, Hold::Handle(old) if handle.as_ref() != Some(old)) {
+                counted.node = new();
+            }
+            counted.lookups += 1;
+            counted.node.clone()
+        };
+        if is_held_by_handle {
+            let is_wanted = {
+                let mut opened = lock(&node.opened);
+                let is_first = opened.last.strong_count() == 0;
+                if is_first {
+                    opened.last = Arc::downgrade(&fd);
+                }
+                is_first
+            };
+            if is_wanted {
+                self.keep_for_a_while(fd);
+            }
+        }
+        stat.st_ino = node.id.0;
+        Ok(Entry { node: node.id, generation: node.generation(), stat })
+    }
+
+    /// Takes back `lookups`; whether the node is forgotten with that.
+    fn forget(&self, id: NodeId, lookups: u64) -> bool {
+        // Dropped behind the lock: its last descriptor may go with it.
+        let _forgotten = {
+            let mut known = lock(&self.known);
+            let Some(counted) = known.nodes.get_mut(&id.0) else { return false };
+            counted.lookups = counted.lookups.saturating_sub(lookups);
+            if counted.lookups > 0 || id == NodeId::ROOT {
+                return false;
+            }
+            let forgotten = known.nodes.remove(&id.0);
+            if let Some(Counted { node, .. }) = &forgotten {
+                known.foreign.remove(&node.place);
+            }
+            forgotten
+        };
+        true
+    }
+
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+}
+
+/// A descriptor on the root's mount, if files can be opened by handle there.
+fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
+    // A FUSE server that does not say otherwise forgets what a handle names as soon as nobody holds it (fuse_get_dentry).
+    if fstatfs(root)?.filesystem_type() == FUSE_SUPER_MAGIC {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let (handle, id) = handle::of(root)?;
+    let mount = crate::sys::open::again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+    handle::open(&mount, &handle, OFlag::O_PATH)?;
+    Ok((mount, id))
+}
+
+impl Passthrough {
+    /// Takes back `lookups` of the lookups of `node` that were counted, and says whether it is unknown now.
+    pub fn forget(&self, node: NodeId, lookups: u64) -> bool {
+        self.nodes.forget(node, lookups)
+    }
+}

@@ -1,0 +1,99 @@
+//! The backing tree: every operation of a file system, on a directory that is held open.
+//!
+//! It knows no wire protocol, no policy and no Unicode: numbers and bytes go in, plain values come out, and every name
+//! comes as an [`Admitted`](crate::gate::Admitted), so that no operation can forget the gate. Everything is done by
+//! descriptor; no path below the source is ever put together. FIFOs, sockets and devices are never opened, only held by
+//! `O_PATH`. Errors are the errno of the call that failed.
+//!
+//! It trusts its caller for permissions: on Linux the kernel checks them before a request is sent
+//! (`default_permissions`, fuse(4)). What is created belongs to the [`Caller`] all the same, and is created under the
+//! caller's ids, so that quotas, set-group-id directories, umask and default ACLs do what they do without us.
+
+mod attr;
+mod create;
+mod credentials;
+mod dir;
+mod file;
+mod handle;
+mod inode;
+mod lookup;
+mod remove;
+#[cfg(test)]
+mod tests;
+mod xattr;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::stat::FileStat;
+
+pub use attr::Changes;
+pub use credentials::Caller;
+pub use dir::{DirEntry, OpenDir, Room};
+pub use file::{CopyRange, OpenFile};
+pub use handle::Fh;
+pub use inode::NodeId;
+
+use handle::Handles;
+use inode::Table;
+
+/// What an operation gives, or the errno.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// An entry that was looked up or made. Its node has been counted once more; [`Passthrough::forget`] takes that back.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The node that the name leads to.
+    pub node: NodeId,
+    /// Differs between two files that had the same node id one after the other.
+    pub generation: u32,
+    /// Its attributes, with the node id as inode number.
+    pub stat: FileStat,
+}
+
+/// How a backing tree is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many `O_PATH` descriptors of inodes that are not in use are kept, at most.
+    pub cached_fds: usize,
+}
+
+/// A backing tree.
+#[derive(Debug)]
+pub struct Passthrough {
+    nodes: Table,
+    files: Handles<OpenFile>,
+    dirs: Handles<OpenDir>,
+    /// Whether this process may act for others (root).
+    acts_for_others: bool,
+}
+
+impl Passthrough {
+    /// The tree below `source`, a directory. The process's umask has to be 0.
+    ///
+    /// # Errors
+    /// ENOTDIR for anything else; ENOENT without /proc.
+    pub fn new(source: OwnedFd, settings: Settings) -> Result<Self> {
+        Ok(Self {
+            nodes: Table::new(source, settings.cached_fds)?,
+            files: Handles::new(),
+            dirs: Handles::new(),
+            acts_for_others: nix::unistd::geteuid().is_root(),
+        })
+    }
+
+    /// Whether inodes are held by kernel file handles, which cost no descriptor.
+    pub fn holds_by_handle(&self) -> bool {
+        self.nodes.has_handles()
+    }
+
+    /// How many nodes are known.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn fd(&self, node: NodeId) -> Result<Arc<OwnedFd>> {
+        self.nodes.fd(&*self.nodes.node(node)?)
+    }
+}

@@ -1,0 +1,369 @@
+//! Every method on a real directory, without a mount. As root these run as they are; for another user what needs root is
+//! SKIPPED.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use nix::sys::time::TimeSpec;
+use nix::unistd::{getegid, geteuid};
+use tempfile::TempDir;
+
+use super::*;
+use crate::gate::{Admitted, Gate, Intent, Mode};
+use crate::policy::{Policy, profile};
+
+struct Tree {
+    dir: TempDir,
+    tree: Passthrough,
+    gate: Gate,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = fs::File::open(dir.path()).unwrap();
+        let tree = Passthrough::new(source.into(), Settings { cached_fds: 4 }).unwrap();
+        let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+        Self { dir, tree, gate }
+    }
+
+    fn name<'n>(&self, name: &'n str) -> Admitted<'n> {
+        self.gate.admit(Intent::Address, OsStr::new(name)).unwrap()
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn lookup(&self, name: &str) -> Result<Entry> {
+        self.tree.lookup(NodeId::ROOT, &self.name(name))
+    }
+
+    fn create(&self, name: &str, flags: i32) -> Result<(Entry, Fh)> {
+        self.tree.create(&myself(), NodeId::ROOT, &self.name(name), 0o666, flags)
+    }
+
+    fn listed(&self, fh: Fh) -> Vec<String> {
+        let mut names = Vec::new();
+        self.tree
+            .readdir(fh, 0, |entry| {
+                names.push(entry.name.to_str().unwrap().to_owned());
+                Room::Left
+            })
+            .unwrap();
+        names.sort();
+        names
+    }
+}
+
+fn myself() -> Caller {
+    Caller { uid: geteuid().as_raw(), gid: getegid().as_raw(), pid: std::process::id(), umask: 0o022 }
+}
+
+fn ino(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
+}
+
+#[test]
+fn a_node_is_known_by_the_backing_inode_number_until_its_last_lookup_is_taken_back() {
+    let t = Tree::new();
+    fs::write(t.path("file"), "content").unwrap();
+    fs::hard_link(t.path("file"), t.path("other")).unwrap();
+    let (one, two) = (t.lookup("file").unwrap(), t.lookup("other").unwrap());
+    assert_eq!((one.node, one.generation), (two.node, two.generation));
+    assert_eq!(one.node.0, ino(&t.path("file")));
+    assert_eq!((two.stat.st_nlink, t.tree.nodes()), (2, 2));
+    assert!(!t.tree.forget(one.node, 1));
+    assert_eq!(t.tree.getattr(one.node).unwrap().st_size, 7);
+    assert!(t.tree.forget(one.node, 1));
+    assert_eq!(t.tree.getattr(one.node).unwrap_err(), Errno::ESTALE);
+    assert_eq!(t.tree.nodes(), 1);
+    assert!(!t.tree.forget(NodeId::ROOT, 1000), "the root stays");
+    assert_eq!(t.tree.getattr(NodeId::ROOT).unwrap().st_ino, ino(t.dir.path()));
+    assert_eq!(t.lookup("none").unwrap_err(), Errno::ENOENT);
+}
+
+#[test]
+fn more_nodes_than_descriptors_are_all_within_reach() {
+    let t = Tree::new();
+    if !t.tree.holds_by_handle() {
+        return println!("SKIPPED: no kernel file handles here");
+    }
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    let nodes: Vec<NodeId> = (0..300)
+        .map(|i| {
+            fs::write(t.path(&i.to_string()), vec![0; i]).unwrap();
+            t.lookup(&i.to_string()).unwrap().node
+        })
+        .collect();
+    // Other tests of this process open files meanwhile; 300 would show.
+    assert!(open() < before + 150, "{} descriptors, {before} before", open());
+    for (i, &node) in nodes.iter().enumerate() {
+        assert_eq!(t.tree.getattr(node).unwrap().st_size, i as i64);
+    }
+}
+
+#[test]
+fn what_is_made_is_there_and_counted() {
+    let t = Tree::new();
+    let me = myself();
+    let dir = t.tree.mkdir(&me, NodeId::ROOT, &t.name("dir"), 0o777).unwrap();
+    assert_eq!(dir.stat.st_mode & 0o7777, 0o755, "the umask is the caller's");
+    let fifo = t.tree.mknod(&me, dir.node, &t.name("fifo"), libc::S_IFIFO | 0o600, 0).unwrap();
+    assert_eq!(fifo.stat.st_mode, libc::S_IFIFO | 0o600);
+    let target = OsStr::new("any/where");
+    let link = t.tree.symlink(&me, dir.node, &t.name("link"), target).unwrap();
+    assert_eq!(t.tree.readlink(link.node).unwrap(), target);
+    assert_eq!(t.tree.readlink(dir.node), Err(Errno::EINVAL));
+    let again = t.tree.link(link.node, NodeId::ROOT, &t.name("again")).unwrap();
+    assert_eq!((again.node, again.stat.st_nlink), (link.node, 2), "the link itself, not what it names");
+    assert_eq!(t.tree.mkdir(&me, NodeId::ROOT, &t.name("dir"), 0o777).unwrap_err(), Errno::EEXIST);
+    for (node, count) in [(dir.node, 1), (fifo.node, 1), (link.node, 2)] {
+        assert!(t.tree.forget(node, count));
+    }
+    assert_eq!(t.tree.nodes(), 1);
+}
+
+#[test]
+fn create_opens_what_came_to_exist_meanwhile_and_nothing_that_is_no_file() {
+    let t = Tree::new();
+    let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
+    assert_eq!(entry.stat.st_mode, libc::S_IFREG | 0o644);
+    assert_eq!(t.tree.write(fh, 0, b"content"), Ok(7));
+    assert_eq!(t.create("file", libc::O_RDWR | libc::O_EXCL).unwrap_err(), Errno::EEXIST);
+    let (same, other) = t.create("file", libc::O_RDONLY).unwrap();
+    assert_eq!(same.node, entry.node);
+    let mut buffer = [0; 32];
+    assert_eq!(t.tree.read(other, 3, &mut buffer), Ok(4));
+    assert_eq!(&buffer[..4], b"tent");
+    t.create("file", libc::O_RDWR | libc::O_TRUNC).unwrap();
+    assert_eq!(fs::read(t.path("file")).unwrap(), b"");
+    nix::unistd::mkfifo(&t.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("file", t.path("link")).unwrap();
+    for name in ["fifo", "link"] {
+        assert_eq!(t.create(name, libc::O_RDWR).unwrap_err(), Errno::ESTALE, "{name}");
+    }
+    let fifo = t.lookup("fifo").unwrap().node;
+    assert_eq!(t.tree.open(fifo, libc::O_RDONLY), Err(Errno::EINVAL));
+}
+
+#[test]
+fn an_open_file_does_all_that_files_do() {
+    let t = Tree::new();
+    let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
+    t.tree.write(fh, 0, &[b'x'; 5000]).unwrap();
+    t.tree.fallocate(fh, 0, 0, 1 << 20).unwrap();
+    assert_eq!(t.tree.fallocate(fh, 1 << 30, 0, 1), Err(Errno::EOPNOTSUPP));
+    assert_eq!(t.tree.lseek(fh, 0, libc::SEEK_DATA), Ok(0));
+    assert_eq!(t.tree.lseek(fh, 1 << 21, libc::SEEK_HOLE), Err(Errno::ENXIO));
+    assert_eq!(t.tree.lseek(fh, 0, libc::SEEK_SET), Err(Errno::EINVAL));
+    let (_, copy) = t.create("copy", libc::O_RDWR).unwrap();
+    let range = CopyRange { from: fh, from_offset: 0, to: copy, to_offset: 1, len: 100 };
+    assert_eq!(t.tree.copy_file_range(&range), Ok(100));
+    assert_eq!(fs::metadata(t.path("copy")).unwrap().len(), 101);
+    t.tree.flush(fh).unwrap();
+    t.tree.fsync(fh, false).unwrap();
+    t.tree.fsync(fh, true).unwrap();
+    t.tree.release(fh);
+    assert_eq!(t.tree.flush(fh), Err(Errno::EBADF));
+    let reader = t.tree.open(entry.node, libc::O_RDONLY).unwrap();
+    t.tree.open_file(reader).unwrap().open_now().unwrap();
+    assert_eq!(t.tree.write(reader, 0, b"x"), Err(Errno::EBADF));
+    assert_eq!(t.tree.read(reader, u64::MAX, &mut [0]), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_removed_file_is_within_reach_while_the_kernel_knows_it() {
+    let t = Tree::new();
+    for name in ["unlinked", "replaced"] {
+        let node = {
+            let (entry, fh) = t.create(name, libc::O_RDWR).unwrap();
+            t.tree.write(fh, 0, b"content").unwrap();
+            t.tree.release(fh);
+            entry.node
+        };
+        // Pushed out of the cache of descriptors.
+        for i in 0..10 {
+            fs::write(t.path(&format!("{name}{i}")), "").unwrap();
+            t.lookup(&format!("{name}{i}")).unwrap();
+        }
+        match name {
+            "unlinked" => t.tree.unlink(NodeId::ROOT, &t.name(name)).unwrap(),
+            _ => {
+                let (from, to) = (t.name("replaced0"), t.name(name));
+                t.tree.rename(NodeId::ROOT, &from, NodeId::ROOT, &to, 0).unwrap();
+            }
+        }
+        for i in 1..10 {
+            t.lookup(&format!("{name}{i}")).unwrap();
+        }
+        let stat = t.tree.getattr(node).unwrap();
+        assert_eq!((stat.st_nlink, stat.st_size), (0, 7), "{name}");
+        assert!(t.tree.forget(node, 1));
+    }
+}
+
+#[test]
+fn a_number_that_was_given_to_another_file_is_another_generation() {
+    let t = Tree::new();
+    if !t.tree.holds_by_handle() {
+        return println!("SKIPPED: no kernel file handles here");
+    }
+    fs::write(t.path("file"), "").unwrap();
+    let old = t.lookup("file").unwrap();
+    // Out of the cache, so that nothing holds the inode.
+    for i in 0..10 {
+        fs::write(t.path(&i.to_string()), "").unwrap();
+        t.lookup(&i.to_string()).unwrap();
+    }
+    fs::remove_file(t.path("file")).unwrap();
+    // Under memory pressure ext4 was seen to answer ENOMEM for an inode that it was about to free.
+    let gone = t.tree.getattr(old.node).unwrap_err();
+    assert!(matches!(gone, Errno::ESTALE | Errno::ENOMEM), "{gone}");
+    fs::write(t.path("new"), "new").unwrap();
+    let new = t.lookup("new").unwrap();
+    if new.node != old.node {
+        return println!("SKIPPED: this file system did not give the number again at once");
+    }
+    assert_ne!(new.generation, old.generation);
+    assert_eq!(t.tree.getattr(new.node).unwrap().st_size, 3);
+    assert!(!t.tree.forget(old.node, 1), "what the kernel takes back of the old one leaves the new one");
+    assert!(t.tree.forget(new.node, 1));
+}
+
+#[test]
+fn names_go_and_change_places() {
+    let t = Tree::new();
+    let root = NodeId::ROOT;
+    fs::create_dir(t.path("dir")).unwrap();
+    fs::write(t.path("a"), "a").unwrap();
+    fs::write(t.path("b"), "b").unwrap();
+    assert_eq!(t.tree.unlink(root, &t.name("dir")), Err(Errno::EISDIR));
+    assert_eq!(t.tree.rmdir(root, &t.name("a")), Err(Errno::ENOTDIR));
+    let rename = |from, to, flags| t.tree.rename(root, &t.name(from), root, &t.name(to), flags);
+    assert_eq!(rename("a", "b", libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
+    assert_eq!(rename("a", "b", 1 << 20), Err(Errno::EINVAL));
+    rename("a", "b", libc::RENAME_EXCHANGE).unwrap();
+    assert_eq!(fs::read_to_string(t.path("a")).unwrap(), "b");
+    let dir = t.lookup("dir").unwrap().node;
+    t.tree.rename(root, &t.name("a"), dir, &t.name("c"), 0).unwrap();
+    assert_eq!(t.tree.rmdir(root, &t.name("dir")), Err(Errno::ENOTEMPTY));
+    t.tree.unlink(dir, &t.name("c")).unwrap();
+    t.tree.rmdir(root, &t.name("dir")).unwrap();
+    assert_eq!(t.tree.unlink(root, &t.name("dir")), Err(Errno::ENOENT));
+}
+
+#[test]
+fn attributes_change_and_are_told_as_they_are_then() {
+    let t = Tree::new();
+    let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
+    let time = |seconds| Some(TimeSpec::new(seconds, 5));
+    let changes = Changes {
+        mode: Some(0o4711),
+        size: Some(1 << 33),
+        atime: time(-2),
+        mtime: time(3),
+        ..Changes::default()
+    };
+    let stat = t.tree.setattr(entry.node, Some(fh), &changes).unwrap();
+    assert_eq!((stat.st_mode & 0o7777, stat.st_size, stat.st_ino), (0o4711, 1 << 33, entry.node.0));
+    assert_eq!((stat.st_atime, stat.st_atime_nsec, stat.st_mtime), (-2, 5, 3));
+    let shorter = Changes { size: Some(1), ..Changes::default() };
+    let stat = t.tree.setattr(entry.node, None, &shorter).unwrap();
+    assert_eq!((stat.st_size, stat.st_atime), (1, -2));
+    let endless = Changes { size: Some(u64::MAX), ..Changes::default() };
+    assert_eq!(t.tree.setattr(entry.node, None, &endless).unwrap_err(), Errno::EFBIG);
+    std::os::unix::fs::symlink("file", t.path("link")).unwrap();
+    let link = t.lookup("link").unwrap().node;
+    t.tree.setattr(link, None, &Changes { mtime: time(7), ..Changes::default() }).unwrap();
+    assert_eq!(fs::symlink_metadata(t.path("link")).unwrap().mtime(), 7);
+    assert_ne!(fs::metadata(t.path("file")).unwrap().mtime(), 7, "the link's target is not meant");
+    assert!(t.tree.statfs(entry.node).unwrap().blocks() > 0);
+    if !geteuid().is_root() {
+        return println!("SKIPPED: changing owners needs root");
+    }
+    let owner = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
+    let stat = t.tree.setattr(entry.node, None, &owner).unwrap();
+    assert_eq!((stat.st_uid, stat.st_gid), (12, 34));
+    let link = t.tree.setattr(link, None, &owner).unwrap();
+    assert_eq!((link.st_uid, link.st_mode & libc::S_IFMT), (12, libc::S_IFLNK));
+}
+
+#[test]
+fn a_directory_can_be_read_in_pieces_and_again() {
+    let t = Tree::new();
+    let mut expected = vec![".".to_owned(), "..".to_owned()];
+    for i in 0..1000 {
+        let name = format!("a-name-that-is-not-too-short-{i}");
+        fs::write(t.path(&name), "").unwrap();
+        expected.push(name);
+    }
+    expected.sort();
+    let fh = t.tree.opendir(NodeId::ROOT).unwrap();
+    assert_eq!(t.listed(fh), expected);
+    let (mut found, mut offset) = (Vec::new(), 0);
+    loop {
+        let (mut room, before) = (7, found.len());
+        t.tree
+            .readdir(fh, offset, |entry| {
+                if room == 0 {
+                    return Room::None;
+                }
+                room -= 1;
+                offset = entry.next;
+                found.push(entry.name.to_str().unwrap().to_owned());
+                Room::Left
+            })
+            .unwrap();
+        if found.len() == before {
+            break;
+        }
+    }
+    found.sort();
+    assert_eq!(found, expected);
+    fs::write(t.path("late"), "").unwrap();
+    assert!(t.listed(fh).contains(&"late".to_owned()), "read anew from the start");
+    t.tree.fsyncdir(fh, false).unwrap();
+    t.tree.releasedir(fh);
+    assert_eq!(t.tree.fsyncdir(fh, true), Err(Errno::EBADF));
+    fs::write(t.path("file"), "").unwrap();
+    assert_eq!(t.tree.opendir(t.lookup("file").unwrap().node), Err(Errno::ENOTDIR));
+}
+
+#[test]
+fn attributes_of_the_extended_kind_are_handed_on() {
+    let t = Tree::new();
+    fs::write(t.path("file"), "").unwrap();
+    let node = t.lookup("file").unwrap().node;
+    let name = OsStr::new("user.note");
+    match t.tree.setxattr(&myself(), node, name, b"value", 0) {
+        Err(Errno::EOPNOTSUPP) => return println!("SKIPPED: no user attributes in the temporary directory"),
+        result => result.unwrap(),
+    }
+    let mut buffer = [0; 64];
+    assert_eq!(t.tree.getxattr(node, name, &mut buffer), Ok(5));
+    assert!(t.tree.listxattr(node, &mut buffer).unwrap() >= 10);
+    t.tree.removexattr(node, name).unwrap();
+    assert_eq!(t.tree.getxattr(node, name, &mut buffer), Err(Errno::ENODATA));
+}
+
+#[test]
+fn acting_for_a_caller_ends_with_the_operation_also_when_that_fails() {
+    if !geteuid().is_root() {
+        return println!("SKIPPED: acting for others needs root");
+    }
+    let t = Tree::new();
+    fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let other = Caller { uid: 1234, gid: 2345, pid: 0, umask: 0o077 };
+    let dir = t.tree.mkdir(&other, NodeId::ROOT, &t.name("dir"), 0o777).unwrap();
+    assert_eq!((dir.stat.st_uid, dir.stat.st_gid, dir.stat.st_mode & 0o777), (1234, 2345, 0o700));
+    fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = t.tree.mkdir(&other, NodeId::ROOT, &t.name("more"), 0o777);
+    assert_eq!(refused.unwrap_err(), Errno::EACCES);
+    let mine = t.tree.mkdir(&Caller { umask: 0, ..myself() }, NodeId::ROOT, &t.name("mine"), 0o777).unwrap();
+    assert_eq!((mine.stat.st_uid, mine.stat.st_mode & 0o777), (0, 0o777));
+}

@@ -1,0 +1,12 @@
+//! The system calls that std and nix lack, or offer in a shape that does not fit: the only module with `unsafe` in it.
+//!
+//! One small wrapper per call: it checks what the call returned, names its manual page, and decides nothing. Errors are
+//! the errno, as [`Errno`](nix::errno::Errno). Linux only.
+
+#![allow(unsafe_code)]
+
+pub mod directory;
+pub mod handle;
+pub mod identity;
+pub mod open;
+pub mod xattr;

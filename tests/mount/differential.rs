@@ -1,0 +1,400 @@
+//! The same random operations on a plain directory and through a mount: results, errno, attributes and contents must agree.
+//!
+//! Names come from a tiny alphabet, so that operations meet. `NAMEGATE_SEED` repeats a run.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use namegate::sys::{open::again, xattr};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, FallocateFlags, OFlag, RenameFlags, copy_file_range, fallocate, renameat2};
+use nix::sys::signal::Signal;
+use nix::sys::stat::{Mode, SFlag, UtimensatFlags, mknod, utimensat};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{Whence, lseek, mkfifo};
+
+use crate::mounted::{Mounted, prepare};
+
+const OPERATIONS: usize = 6000;
+/// Operations between two comparisons of everything.
+const STRIDE: usize = 250;
+const NAMES: [&str; 4] = ["a", "b", "é", "日本"];
+const SLOTS: usize = 3;
+
+/// xorshift64*: a sequence that a seed repeats.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    fn path(&mut self) -> PathBuf {
+        let depth = self.of(&[1, 1, 2, 2, 3]);
+        (0..depth).map(|_| self.of(&NAMES)).collect()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Mkdir(PathBuf, u32),
+    Rmdir(PathBuf),
+    Unlink(PathBuf),
+    Open { path: PathBuf, flags: i32, mode: u32, slot: usize },
+    Close(usize),
+    Write { slot: usize, offset: u64, len: usize },
+    Read { slot: usize, offset: u64 },
+    SetLen { slot: usize, len: u64 },
+    Fallocate { slot: usize, mode: FallocateFlags, offset: i64, len: i64 },
+    Seek { slot: usize, offset: i64, whence: i32 },
+    Copy { from: usize, to: usize, offset: i64 },
+    Stat(usize),
+    Sync(usize),
+    Truncate(PathBuf, i64),
+    Rename(PathBuf, PathBuf, u32),
+    Link(PathBuf, PathBuf),
+    Symlink(PathBuf, PathBuf),
+    Readlink(PathBuf),
+    Mknod(PathBuf, SFlag, u64),
+    Mkfifo(PathBuf, u32),
+    Chmod(PathBuf, u32),
+    Chown(PathBuf, u32, u32),
+    Utimens(PathBuf, i64, i64),
+    List(PathBuf),
+    Metadata(PathBuf),
+    SetXattr(PathBuf, usize, i32),
+    GetXattr(PathBuf),
+    RemoveXattr(PathBuf),
+}
+
+impl Operation {
+    fn random(random: &mut Random) -> Self {
+        let slot = random.below(SLOTS);
+        let mode = random.of(&[0o644, 0o600, 0o4755, 0o2770, 0o1777, 0]);
+        let offset = random.of(&[0, 1, 4095, 4096, 10_000, 100_000]);
+        match random.below(34) {
+            0..=2 => Self::Mkdir(random.path(), mode),
+            3 => Self::Rmdir(random.path()),
+            4 | 5 => Self::Unlink(random.path()),
+            6..=9 => {
+                let access = random.of(&[libc::O_RDWR, libc::O_RDWR, libc::O_RDONLY, libc::O_WRONLY]);
+                let other =
+                    random.of(&[0, libc::O_TRUNC, libc::O_APPEND, libc::O_NOFOLLOW, libc::O_DIRECTORY]);
+                let create = random.of(&[libc::O_CREAT, libc::O_CREAT, libc::O_CREAT | libc::O_EXCL, 0]);
+                // Whatever is a FIFO by now must not block the test.
+                Self::Open {
+                    path: random.path(),
+                    flags: access | other | create | libc::O_NONBLOCK,
+                    mode,
+                    slot,
+                }
+            }
+            10 => Self::Close(slot),
+            11..=13 => Self::Write { slot, offset, len: random.of(&[1, 100, 5000]) },
+            14 => Self::Read { slot, offset },
+            15 => Self::SetLen { slot, len: offset },
+            16 => {
+                use FallocateFlags as F;
+                let punch = F::FALLOC_FL_PUNCH_HOLE | F::FALLOC_FL_KEEP_SIZE;
+                let mode = random.of(&[F::empty(), F::FALLOC_FL_KEEP_SIZE, F::FALLOC_FL_ZERO_RANGE, punch]);
+                Self::Fallocate { slot, mode, offset: offset as i64, len: random.of(&[0, 1, 8192]) }
+            }
+            17 => Self::Seek {
+                slot,
+                offset: offset as i64,
+                whence: random.of(&[libc::SEEK_DATA, libc::SEEK_HOLE, libc::SEEK_END]),
+            },
+            18 => Self::Copy { from: slot, to: random.below(SLOTS), offset: offset as i64 },
+            19 => Self::Stat(slot),
+            20 => Self::Sync(slot),
+            21 => Self::Truncate(random.path(), offset as i64),
+            22..=24 => {
+                let flags = [0, 0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE, libc::RENAME_WHITEOUT];
+                Self::Rename(random.path(), random.path(), random.of(&flags))
+            }
+            25 => Self::Link(random.path(), random.path()),
+            26 => Self::Symlink(random.path(), random.path()),
+            27 => match random.below(3) {
+                0 => Self::Readlink(random.path()),
+                1 => Self::Mkfifo(random.path(), mode),
+                _ => {
+                    let kind = random.of(&[SFlag::S_IFREG, SFlag::S_IFCHR, SFlag::S_IFSOCK, SFlag::S_IFBLK]);
+                    Self::Mknod(random.path(), kind, random.of(&[0, nix::sys::stat::makedev(60, 0x12345)]))
+                }
+            },
+            28 => Self::Chmod(random.path(), mode),
+            29 => Self::Chown(random.path(), random.of(&[0, 1000]), random.of(&[0, 1000])),
+            30 => Self::Utimens(
+                random.path(),
+                random.of(&[-5, 0, 1_000_000_000, 5_000_000_000]),
+                random.of(&[0, 999_999_999]),
+            ),
+            31 => Self::List(random.path()),
+            32 => Self::Metadata(random.path()),
+            _ => match random.below(3) {
+                0 => Self::SetXattr(
+                    random.path(),
+                    random.below(200),
+                    random.of(&[0, libc::XATTR_CREATE, libc::XATTR_REPLACE]),
+                ),
+                1 => Self::GetXattr(random.path()),
+                _ => Self::RemoveXattr(random.path()),
+            },
+        }
+    }
+}
+
+/// What an operation says, in words that can be compared.
+type Said = Result<String, Errno>;
+
+fn plain<T>(result: io::Result<T>) -> Result<T, Errno> {
+    result.map_err(|error| error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw))
+}
+
+fn done<T>(result: io::Result<T>) -> Said {
+    plain(result).map(|_| String::new())
+}
+
+/// A directory and what is open below it.
+struct Side {
+    root: PathBuf,
+    open: [Option<File>; SLOTS],
+}
+
+const ATTRIBUTE: &str = "user.test";
+
+impl Side {
+    fn new(root: PathBuf) -> Self {
+        Self { root, open: [None, None, None] }
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn slot(&self, slot: usize) -> Result<&File, Errno> {
+        self.open[slot].as_ref().ok_or(Errno::EBADF)
+    }
+
+    fn held(&self, path: &Path) -> Result<File, Errno> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        plain(OpenOptions::new().read(true).custom_flags(flags).open(self.at(path)))
+    }
+
+    fn perform(&mut self, operation: &Operation) -> Said {
+        use Operation as O;
+        let none = |()| String::new();
+        match operation {
+            O::Mkdir(path, mode) => {
+                nix::unistd::mkdir(&self.at(path), Mode::from_bits_truncate(*mode)).map(none)
+            }
+            O::Rmdir(path) => done(fs::remove_dir(self.at(path))),
+            O::Unlink(path) => done(fs::remove_file(self.at(path))),
+            O::Open { path, flags, mode, slot } => {
+                let mode = Mode::from_bits_truncate(*mode);
+                let path = self.at(path);
+                let fd = nix::fcntl::open(&path, OFlag::from_bits_truncate(*flags), mode);
+                // No driver stands behind these numbers (60: for local use, admin-guide/devices.txt), and a mount with nodev does not ask for one.
+                let is_device = || fs::metadata(&path).is_ok_and(|found| is_device(&found));
+                let fd =
+                    fd.map_err(
+                        |errno| if errno == Errno::ENXIO && is_device() { Errno::EACCES } else { errno },
+                    )?;
+                let file = File::from(fd);
+                let said = attributes(&plain(file.metadata())?);
+                self.open[*slot] = Some(file);
+                Ok(said)
+            }
+            O::Close(slot) => {
+                self.open[*slot] = None;
+                Ok(String::new())
+            }
+            O::Write { slot, offset, len } => {
+                let data: Vec<u8> = (0..*len).map(|i| (i * 7 + *offset as usize) as u8 | 1).collect();
+                plain(self.slot(*slot)?.write_at(&data, *offset)).map(|n| n.to_string())
+            }
+            O::Read { slot, offset } => {
+                let mut buffer = vec![0; 6000];
+                let len = plain(self.slot(*slot)?.read_at(&mut buffer, *offset))?;
+                Ok(format!("{:?}", &buffer[..len]))
+            }
+            O::SetLen { slot, len } => done(self.slot(*slot)?.set_len(*len)),
+            O::Fallocate { slot, mode, offset, len } => {
+                fallocate(self.slot(*slot)?, *mode, *offset, *len).map(none)
+            }
+            O::Seek { slot, offset, whence } => {
+                let whence = match *whence {
+                    libc::SEEK_DATA => Whence::SeekData,
+                    libc::SEEK_HOLE => Whence::SeekHole,
+                    _ => Whence::SeekEnd,
+                };
+                // Where data and holes are depends on what has been written back by now, and directories have their own
+                // opinion: that it is answered at all is compared, and the end of files.
+                let file = self.slot(*slot)?;
+                let found = lseek(file, *offset, whence);
+                let is_stable = matches!(whence, Whence::SeekEnd) && !plain(file.metadata())?.is_dir();
+                if is_stable { found.map(|at| at.to_string()) } else { Ok(String::new()) }
+            }
+            O::Copy { from, to, offset } => {
+                let (from, to) = (self.slot(*from)?, self.slot(*to)?);
+                let (mut start, mut end) = (0, *offset);
+                copy_file_range(from, Some(&mut start), to, Some(&mut end), 5000).map(|n| n.to_string())
+            }
+            O::Stat(slot) => Ok(attributes(&plain(self.slot(*slot)?.metadata())?)),
+            O::Sync(slot) => done(self.slot(*slot)?.sync_all()),
+            O::Truncate(path, len) => nix::unistd::truncate(&self.at(path), *len).map(none),
+            O::Rename(from, to, flags) => {
+                let flags = RenameFlags::from_bits_truncate(*flags);
+                renameat2(AT_FDCWD, &self.at(from), AT_FDCWD, &self.at(to), flags).map(none)
+            }
+            O::Link(from, to) => done(fs::hard_link(self.at(from), self.at(to))),
+            O::Symlink(target, path) => done(symlink(target, self.at(path))),
+            O::Readlink(path) => plain(fs::read_link(self.at(path))).map(|target| format!("{target:?}")),
+            O::Mknod(path, kind, device) => {
+                mknod(&self.at(path), *kind, Mode::from_bits_truncate(0o640), *device).map(none)
+            }
+            O::Mkfifo(path, mode) => mkfifo(&self.at(path), Mode::from_bits_truncate(*mode)).map(none),
+            O::Chmod(path, mode) => {
+                done(fs::set_permissions(self.at(path), fs::Permissions::from_mode(*mode)))
+            }
+            O::Chown(path, uid, gid) => done(lchown(self.at(path), Some(*uid), Some(*gid))),
+            O::Utimens(path, seconds, nanoseconds) => {
+                let (path, time) = (self.at(path), TimeSpec::new(*seconds, *nanoseconds));
+                utimensat(AT_FDCWD, &path, &time, &time, UtimensatFlags::NoFollowSymlink)?;
+                let found = plain(fs::symlink_metadata(path))?;
+                // A hard link to a symbolic link may have been followed since, which is an access.
+                Ok(format!("{}.{}", found.mtime(), found.mtime_nsec()))
+            }
+            O::List(path) => {
+                let mut names: Vec<_> = plain(fs::read_dir(self.at(path)))?
+                    .map(|entry| plain(entry).map(|entry| entry.file_name()))
+                    .collect::<Result<_, _>>()?;
+                names.sort();
+                Ok(format!("{names:?}"))
+            }
+            O::Metadata(path) => Ok(attributes(&plain(fs::symlink_metadata(self.at(path)))?)),
+            O::SetXattr(path, len, flags) => {
+                let value = vec![b'v'; *len];
+                xattr::set(&self.held(path)?, ATTRIBUTE.as_ref(), &value, *flags).map(none)
+            }
+            O::GetXattr(path) => {
+                let mut value = [0; 300];
+                let len = xattr::get(&self.held(path)?, ATTRIBUTE.as_ref(), &mut value)?;
+                let names = xattr::list(&self.held(path)?, &mut [])?;
+                Ok(format!("{len} of {names}"))
+            }
+            O::RemoveXattr(path) => xattr::remove(&self.held(path)?, ATTRIBUTE.as_ref()).map(none),
+        }
+    }
+
+    /// Everything below the root.
+    fn everything(&self) -> String {
+        let mut said = String::new();
+        let mut rest = vec![self.root.clone()];
+        while let Some(dir) = rest.pop() {
+            let mut entries: Vec<_> =
+                fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+            entries.sort();
+            for path in entries {
+                let metadata = fs::symlink_metadata(&path).unwrap();
+                let shown = path.strip_prefix(&self.root).unwrap();
+                write!(said, "{} {} ", shown.display(), attributes(&metadata)).unwrap();
+                if metadata.is_dir() {
+                    rest.push(path);
+                } else if metadata.is_symlink() {
+                    write!(said, "{:?}", fs::read_link(&path).unwrap()).unwrap();
+                } else if metadata.is_file() {
+                    let content = fs::read(&path).unwrap();
+                    let sum =
+                        content.iter().fold(0u64, |sum, &b| sum.wrapping_mul(31).wrapping_add(b.into()));
+                    write!(said, "{sum:x}").unwrap();
+                }
+                said.push('\n');
+            }
+        }
+        said
+    }
+}
+
+fn is_device(metadata: &fs::Metadata) -> bool {
+    metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
+}
+
+/// What two files that were made in the same way have in common.
+fn attributes(metadata: &fs::Metadata) -> String {
+    let kind = metadata.file_type();
+    let size = if kind.is_dir() { 0 } else { metadata.len() };
+    let device = if is_device(metadata) { metadata.rdev() } else { 0 };
+    format!(
+        "{:o} {}:{} links {} size {size} device {device:x}",
+        metadata.mode(),
+        metadata.uid(),
+        metadata.gid(),
+        metadata.nlink()
+    )
+}
+
+#[test]
+fn random_operations_do_the_same_as_on_a_plain_directory() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    compare(&mounted.plain(), &mounted.mnt(), &mounted.backing());
+}
+
+#[test]
+fn random_operations_do_the_same_where_contents_go_through_the_server() {
+    // The kernel takes no contents over from a file system that is stacked itself, as a mount of ours is.
+    let Some(below) = Mounted::new(&[]) else { return };
+    let mut above = Mounted::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
+    compare(&above.plain(), &above.mnt(), &below.backing());
+    above.signal(Signal::SIGTERM);
+    let (_, said) = above.ended();
+    assert_eq!(said.matches("file contents go through this process").count(), 1, "{said}");
+}
+
+/// Does the same on `plain` and on `mnt`, behind which `backing` lies.
+fn compare(plain: &Path, mnt: &Path, backing: &Path) {
+    let seed = match std::env::var("NAMEGATE_SEED") {
+        Ok(seed) => seed.parse().expect("NAMEGATE_SEED is a number"),
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1,
+    };
+    println!("NAMEGATE_SEED={seed}");
+    let mut random = Random(seed);
+    let (mut here, mut there) = (Side::new(plain.into()), Side::new(mnt.into()));
+    let (mut worked, mut last) = (0, Vec::new());
+    for count in 1..=OPERATIONS {
+        let operation = Operation::random(&mut random);
+        let (expected, found) = (here.perform(&operation), there.perform(&operation));
+        worked += usize::from(expected.is_ok());
+        last.push(format!(
+            "{operation:?}: {}",
+            expected.as_ref().map_or_else(|e| e.to_string(), |_| "done".into())
+        ));
+        let recent = || last[last.len().saturating_sub(12)..].join("\n");
+        assert_eq!(found, expected, "operation {count} of seed {seed}, the last of\n{}", recent());
+        if count % STRIDE == 0 {
+            let (expected, found) = (here.everything(), there.everything());
+            assert_eq!(found, expected, "after operation {count} of seed {seed}, the last of\n{}", recent());
+            let behind = Side::new(backing.into()).everything();
+            assert_eq!(behind, expected, "in the backing tree, after operation {count} of seed {seed}");
+        }
+    }
+    assert!(worked > OPERATIONS / 10, "only {worked} of {OPERATIONS} operations did anything");
+    // Held by O_PATH and opened again: what a file manager's portal does.
+    let file = mnt.join("last");
+    fs::write(&file, "x").unwrap();
+    let held = there.held(Path::new("last")).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(held.metadata().unwrap().nlink(), 0);
+    assert_eq!(io::read_to_string(File::from(again(&held, OFlag::O_RDONLY).unwrap())).unwrap(), "x");
+}

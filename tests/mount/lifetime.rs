@@ -1,0 +1,123 @@
+//! How mounts begin and end.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::mount::umount;
+use nix::sys::signal::Signal;
+use nix::sys::statfs::statfs;
+
+use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+
+#[test]
+fn a_signal_unmounts_and_ends_the_server_well() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let Some(mut mounted) = Mounted::new(&[]) else { return };
+        fs::write(mounted.mnt().join("file"), "content").unwrap();
+        mounted.signal(signal);
+        let (status, said) = mounted.ended();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{signal}");
+        assert!(!is_mounted(&mounted.mnt()), "{signal}");
+        assert_eq!(fs::read_to_string(mounted.backing().join("file")).unwrap(), "content");
+    }
+}
+
+#[test]
+fn umount_ends_the_server_well() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    umount(&mounted.mnt()).unwrap();
+    assert_eq!(mounted.ended().0.code(), Some(0));
+}
+
+#[test]
+fn a_signal_while_files_are_open_detaches_and_serves_them_to_the_end() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let path = mounted.mnt().join("file");
+    fs::write(&path, "content").unwrap();
+    let mut file = File::options().read(true).write(true).open(&path).unwrap();
+    mounted.signal(Signal::SIGTERM);
+    wait_until("the detaching", || !is_mounted(&mounted.mnt()));
+    let mut content = String::new();
+    file.read_to_string(&mut content).unwrap();
+    assert_eq!(content, "content");
+    file.write_all(b" and more").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let (status, said) = mounted.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(fs::read_to_string(mounted.backing().join("file")).unwrap(), "content and more");
+}
+
+#[test]
+fn a_mount_whose_server_was_killed_is_replaced_by_the_next() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let mnt = mounted.mnt();
+    fs::write(mnt.join("file"), "content").unwrap();
+    mounted.signal(Signal::SIGKILL);
+    mounted.ended();
+    assert_eq!(statfs(&mnt).unwrap_err(), Errno::ENOTCONN);
+    let again = Mounted::of(mounted.into_dir(), |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    assert_eq!(fs::read_to_string(again.mnt().join("file")).unwrap(), "content");
+}
+
+#[test]
+fn a_tree_can_be_mounted_over_itself() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    fs::create_dir(dir.path().join("backing/sub")).unwrap();
+    fs::write(dir.path().join("backing/sub/file"), "content").unwrap();
+    let inode = fs::metadata(dir.path().join("backing/sub/file")).unwrap().ino();
+    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("backing")), &[]);
+    let file = mounted.backing().join("sub/file");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
+    fs::create_dir(mounted.backing().join("caf\u{E9}")).unwrap();
+}
+
+#[test]
+fn the_mount_table_shows_source_and_options() {
+    let Some(mounted) = Mounted::new(&["-o", "ro,noexec"]) else { return };
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mnt = mounted.mnt();
+    let line = mounts.lines().find(|line| line.split(' ').nth(4) == mnt.to_str()).unwrap();
+    for word in
+        ["ro,nosuid,nodev,noexec", "default_permissions", "allow_other", mounted.backing().to_str().unwrap()]
+    {
+        assert!(line.contains(word), "{word} in {line}");
+    }
+    let refused = fs::write(mnt.join("file"), "").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::EROFS as i32));
+}
+
+#[test]
+fn many_files_need_no_more_descriptors_than_there_are() {
+    const FILES: usize = 5000;
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    for i in 0..FILES {
+        if i % 100 == 0 {
+            fs::create_dir(dir.path().join(format!("backing/{}", i / 100))).unwrap();
+        }
+        fs::write(dir.path().join(format!("backing/{}/{i}", i / 100)), "").unwrap();
+    }
+    let (source, target) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 128 && exec \"$0\" mount \"$1\" \"$2\"", env!("CARGO_BIN_EXE_namegate")]);
+    command.arg(source).arg(&target);
+    let mounted = Mounted::by(dir, &target, command);
+    let mut seen = 0;
+    for sub in fs::read_dir(mounted.mnt()).unwrap() {
+        for entry in fs::read_dir(sub.unwrap().path()).unwrap() {
+            assert!(entry.unwrap().metadata().unwrap().is_file());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, FILES);
+}

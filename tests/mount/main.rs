@@ -1,0 +1,10 @@
+//! Mounts, from outside: the built program serves a temporary directory, and system calls go through the mount. All of it
+//! needs root and /dev/fuse; a test that cannot run says SKIPPED.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+mod differential;
+mod lifetime;
+mod mounted;
+mod names;
+mod ownership;

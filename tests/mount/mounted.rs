@@ -1,0 +1,139 @@
+//! A mount that goes away with the test, however the test ends.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::statfs::statfs;
+use nix::unistd::{Pid, geteuid};
+use tempfile::TempDir;
+
+/// Long enough for a machine with other things to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A temporary directory with `backing`, `mnt` and `plain` in it, and a server between the first two.
+pub struct Mounted {
+    dir: TempDir,
+    server: Child,
+}
+
+/// Whether mounts can be tested here; if not, a line says so.
+pub fn can_mount() -> bool {
+    if !geteuid().is_root() {
+        println!("SKIPPED: mounting needs root");
+    } else if !Path::new("/dev/fuse").exists() {
+        println!("SKIPPED: mounting needs /dev/fuse");
+    } else {
+        return true;
+    }
+    false
+}
+
+/// The directories of a mount, without one.
+pub fn prepare() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["backing", "mnt", "plain"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    // Other users than root come through here.
+    open_to_all(dir.path());
+    ["backing", "plain"].iter().for_each(|name| open_to_all(&dir.path().join(name)));
+    dir
+}
+
+pub fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Waits until `holds`, and panics with `what` if it never does.
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "{what} did not happen");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+impl Mounted {
+    /// A mount with these arguments; `None` where there can be none.
+    pub fn new(args: &[&str]) -> Option<Self> {
+        can_mount().then(|| Self::of(prepare(), |dir| (dir.join("backing"), dir.join("mnt")), args))
+    }
+
+    /// A mount of what `places` says: source and mount point.
+    pub fn of(dir: TempDir, places: impl Fn(&Path) -> (PathBuf, PathBuf), args: &[&str]) -> Self {
+        let (source, target) = places(dir.path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        command.arg("mount").arg(source).arg(&target).args(args);
+        Self::by(dir, &target, command)
+    }
+
+    /// The mount on `target` that `command` makes.
+    pub fn by(dir: TempDir, target: &Path, mut command: Command) -> Self {
+        let server = command.env_remove("RUST_LOG").stderr(Stdio::piped()).spawn().unwrap();
+        let mounted = Self { dir, server };
+        // A dead mount that is there already is in the list too, and does not answer.
+        wait_until("the mount", || is_mounted(target) && statfs(target).is_ok());
+        mounted
+    }
+
+    pub fn backing(&self) -> PathBuf {
+        self.dir.path().join("backing")
+    }
+
+    pub fn mnt(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    pub fn plain(&self) -> PathBuf {
+        self.dir.path().join("plain")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.server.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Waits for the server to end, and returns how it did and what it had to say.
+    pub fn ended(&mut self) -> (ExitStatus, String) {
+        let begin = Instant::now();
+        let status = loop {
+            match self.server.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(begin.elapsed() < PATIENCE, "the server does not end"),
+            }
+            sleep(Duration::from_millis(5));
+        };
+        let mut said = String::new();
+        self.server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status, said)
+    }
+
+    /// Takes the directories out of a mount whose server has ended.
+    pub fn into_dir(mut self) -> TempDir {
+        assert!(self.server.try_wait().unwrap().is_some(), "the server still runs");
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // One of them is mounted, if any. Detached, because a failed test may have left something open.
+        for place in ["mnt", "backing"] {
+            let _ = umount2(&self.dir.path().join(place), MntFlags::MNT_DETACH);
+        }
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Whether something is mounted on `path`, by the kernel's own list (proc_pid_mountinfo(5)).
+pub fn is_mounted(path: &Path) -> bool {
+    let list = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    list.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+}
