@@ -118,8 +118,7 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     if suspects.peek().is_none() && !policy.finds_collisions() && !policy.judges_paths() {
         return Vec::new();
     }
-    let offsets: Vec<usize> = batch.names.iter().map(|(offset, _)| offset).collect();
-    let names: Vec<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
+    let (offsets, names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
     let mut found = Found::new();
     for (offset, check) in suspects {
         let at = offsets.binary_search(&offset).expect("the arena gave the offset");
