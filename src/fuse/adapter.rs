@@ -19,11 +19,9 @@ use fuser::{
 use super::Failure;
 use super::backing::Backing;
 use super::server::{Result, Server};
+use super::timeouts::Timeouts;
 use super::translate::{attributes, bare, entry_type, file_type, requested_time};
 use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenFile, Room};
-
-/// How long the kernel may answer by itself what it once asked.
-const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.
 const WANTED: &[InitFlags] = &[
@@ -44,6 +42,7 @@ const MAX_TRANSFER: u32 = 1 << 20;
 pub(super) struct Adapter {
     server: Server,
     backing: Backing,
+    timeouts: Timeouts,
 }
 
 /// How an opened file is answered.
@@ -53,8 +52,8 @@ enum Opened {
 }
 
 impl Adapter {
-    pub(super) fn new(server: Server) -> Self {
-        Self { server, backing: Backing::default() }
+    pub(super) fn new(server: Server, timeouts: Timeouts) -> Self {
+        Self { server, backing: Backing::default(), timeouts }
     }
 
     fn errno(&self, failure: impl Into<Failure>) -> Errno {
@@ -70,7 +69,10 @@ impl Adapter {
 
     fn reply_entry(&self, result: Result<Entry>, reply: ReplyEntry) {
         match result {
-            Ok(entry) => reply.entry(&TIMEOUT, &attributes(&entry.stat), generation(&entry)),
+            Ok(entry) => {
+                let (name, attr) = self.timeouts.of_entry(&entry);
+                reply.entry_with_ttls(&attr, &name, &attributes(&entry.stat), generation(&entry));
+            }
             Err(failure) => reply.error(self.errno(failure)),
         }
     }
@@ -144,7 +146,7 @@ impl Filesystem for Adapter {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.server.tree.getattr(node(ino)) {
-            Ok(stat) => reply.attr(&TIMEOUT, &attributes(&stat)),
+            Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
@@ -170,7 +172,7 @@ impl Filesystem for Adapter {
         let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
         match self.server.tree.setattr(node(ino), handle.map(fh), &changes) {
-            Ok(stat) => reply.attr(&TIMEOUT, &attributes(&stat)),
+            Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
@@ -276,11 +278,12 @@ impl Filesystem for Adapter {
         match opened {
             Ok((entry, fh, opened)) => {
                 let (attr, generation) = (attributes(&entry.stat), generation(&entry));
+                let timeout = self.timeouts.of_both(&entry);
                 match opened {
                     Opened::ByKernel(id) => {
-                        reply.created_passthrough(&TIMEOUT, &attr, generation, fh, FopenFlags::empty(), &id);
+                        reply.created_passthrough(&timeout, &attr, generation, fh, FopenFlags::empty(), &id);
                     }
-                    Opened::ByUs(flags) => reply.created(&TIMEOUT, &attr, generation, fh, flags),
+                    Opened::ByUs(flags) => reply.created(&timeout, &attr, generation, fh, flags),
                 }
             }
             Err(failure) => reply.error(self.errno(failure)),
@@ -397,11 +400,12 @@ impl Filesystem for Adapter {
                     return Room::None;
                 }
             };
-            let (attr, generation) = match &found {
-                Some(found) => (attributes(&found.stat), generation(found)),
-                None => (bare(entry.ino, entry.kind), Generation(0)),
+            let (attr, generation, timeout) = match &found {
+                Some(found) => (attributes(&found.stat), generation(found), self.timeouts.of_both(found)),
+                // The kernel keeps nothing of `.` and `..`.
+                None => (bare(entry.ino, entry.kind), Generation(0), Duration::ZERO),
             };
-            if reply.add(attr.ino, entry.next, entry.name, &TIMEOUT, &attr, generation) {
+            if reply.add(attr.ino, entry.next, entry.name, &timeout, &attr, generation) {
                 // The kernel has not got it, and counts nothing.
                 if let Some(found) = found {
                     tree.forget(found.node, 1);

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
+use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use nix::errno::Errno;
@@ -22,6 +23,7 @@ use nix::unistd::geteuid;
 
 use super::adapter::Adapter;
 use super::server::Server;
+use super::timeouts::Timeouts;
 use crate::gate::Gate;
 use crate::passthrough::{Passthrough, Settings};
 
@@ -38,6 +40,11 @@ pub struct Options {
     pub allow_other: bool,
     /// What the creation of a name that breaks the policy fails with.
     pub for_violations: Errno,
+    /// How long the kernel may take for granted that a name leads to a file; a change made directly in the source shows
+    /// by then.
+    pub entry_timeout: Duration,
+    /// The same for the attributes of a file.
+    pub attr_timeout: Duration,
 }
 
 impl Default for Options {
@@ -48,6 +55,8 @@ impl Default for Options {
             no_exec: false,
             allow_other: false,
             for_violations: Errno::EILSEQ,
+            entry_timeout: Duration::from_secs(1),
+            attr_timeout: Duration::from_secs(1),
         }
     }
 }
@@ -146,7 +155,8 @@ pub fn mount(source: &Path, mountpoint: &Path, gate: Gate, options: &Options) ->
     }
     let server = Server::new(tree, gate, options.for_violations);
     let config = config(&canonical_source, options);
-    let mut session = Session::new(Adapter::new(server), &target, &config)
+    let timeouts = Timeouts { entry: options.entry_timeout, attr: options.attr_timeout };
+    let mut session = Session::new(Adapter::new(server, timeouts), &target, &config)
         .map_err(|error| Error::Mount(mountpoint.into(), error))?;
     let unmounter = session.unmount_callable();
     let at = target.clone();
