@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::name::Span;
 use crate::name::display::display;
+use crate::name::place::Place;
 use crate::name::reading::Encoding;
 use crate::policy::rule::RuleId;
 use crate::policy::{Collision, NameCheck, Policy, Repair, Violation};
-use crate::report::{Objection, Place, Record, Report, Summary};
+use crate::report::{Objection, Record, Report, Summary};
 use crate::source::{Batch, Beside, Event, Source};
 
 /// How far a scan has come; another thread may look at it at any time.
@@ -115,14 +116,22 @@ impl Sink<'_> {
 /// The findings of one directory, in the order of their names.
 fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     let mut suspects = policy.check_arena(&batch.names).peekable();
-    if suspects.peek().is_none() && !policy.finds_collisions() && !policy.judges_paths() {
+    if suspects.peek().is_none()
+        && batch.holding_nul.is_empty()
+        && !policy.finds_collisions()
+        && !policy.judges_paths()
+    {
         return Vec::new();
     }
-    let (offsets, names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
+    let (offsets, mut names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
+    names.extend(batch.holding_nul.iter().map(Vec::as_slice));
     let mut found = Found::new();
     for (offset, check) in suspects {
         let at = offsets.binary_search(&offset).expect("the arena gave the offset");
         found.entry(at).or_default().extend(Record::of(policy, &check).objections);
+    }
+    for (at, name) in names.iter().enumerate().skip(offsets.len()) {
+        found.entry(at).or_default().extend(Record::of(policy, &policy.check(name)).objections);
     }
     for collision in policy.collisions(&names) {
         let twins = Twins::of(&collision, &names);
@@ -137,11 +146,20 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
         return Vec::new();
     }
     let mut repairs = repairs(batch, policy, settings, &names);
-    let place = Arc::new(Place { dir: batch.dir.as_os_str().as_bytes().to_vec(), inode: batch.inode() });
+    let place = Arc::new(Place {
+        holder: batch.holder.clone(),
+        dir: batch.dir.as_os_str().as_bytes().to_vec(),
+        inode: batch.inode(),
+    });
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-        let (place, name) = (Some(Arc::clone(&place)), names[at].to_vec());
-        Record { place, name, objections, repair: repairs[at].take() }
+        Record {
+            place: Some(Arc::clone(&place)),
+            mark: batch.marks.get(at).copied(),
+            name: names[at].to_vec(),
+            objections,
+            repair: repairs[at].take(),
+        }
     };
     let mut records: Vec<Record> = found.into_iter().map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));

@@ -4,7 +4,8 @@
 //! well-formed if and only if each name is; one SIMD pass decides, and after a bad name it resumes at the next. On names
 //! of 20 bytes this is far cheaper than one call per name (`cargo bench --bench names`).
 //!
-//! An arena cannot hold a name that contains NUL. Directory entries never do; other sources judge such names one by one.
+//! An arena cannot hold a name that contains NUL. Directory entries never do; names from elsewhere that do are
+//! judged one by one.
 
 use super::Span;
 

@@ -13,6 +13,7 @@ pub mod escape;
 pub mod legacy;
 pub mod mojibake;
 pub mod normalize;
+pub mod place;
 pub mod reading;
 pub mod scalar;
 pub mod script;

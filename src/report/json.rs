@@ -3,6 +3,7 @@
 //! Exact bytes are always there, in base64 and hex; `path` is only there when it is UTF-8, because JSON text has no other
 //! way to hold it. Everything that could act on a terminal is escaped, so that the output can be looked at.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -12,6 +13,7 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 
 use super::{Objection, Record, Report, Summary};
 use crate::name::display::acts_or_hides;
+use crate::name::place::{Holder, Mark};
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
 
@@ -51,12 +53,64 @@ struct RecordLine<'r> {
     name_hex: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_inode: Option<u64>,
+    #[serde(flatten)]
+    standing: Standing<'r>,
     verdict: &'static str,
     violations: Vec<ViolationLine<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repair_confidence: Option<&'static str>,
+}
+
+/// Where the name stands, when that is not a directory on disk.
+#[derive(Default, Serialize)]
+struct Standing<'r> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<Cow<'r, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_commit: Option<String>,
+}
+
+impl<'r> Standing<'r> {
+    fn of(record: &'r Record) -> Self {
+        let mut standing = Self::default();
+        if let Some(holder) = record.place.as_ref().and_then(|place| place.holder.as_deref()) {
+            let (source, container) = match holder {
+                Holder::List { file } => ("list", file),
+                Holder::Archive { file } => ("archive", file),
+                Holder::Git { repository, revision } => {
+                    standing.revision = Some(String::from_utf8_lossy(revision));
+                    ("git", repository)
+                }
+            };
+            standing.source = Some(source);
+            standing.container = std::str::from_utf8(container).ok();
+            standing.container_base64 = Some(BASE64.encode(container));
+        }
+        match record.mark {
+            None => {}
+            Some(Mark::Item(number)) => standing.item = Some(number),
+            Some(Mark::Member(number)) => standing.member = Some(number),
+            Some(Mark::Commits { first, last }) => {
+                standing.first_commit = Some(first.to_string());
+                standing.last_commit = Some(last.to_string());
+            }
+        }
+        standing
+    }
 }
 
 #[derive(Serialize)]
@@ -117,6 +171,7 @@ impl<W: Write + Send> Report for Json<W> {
             path_base64: path.as_deref().map(|path| BASE64.encode(path)),
             name_hex: HEXLOWER.encode(&record.name),
             parent_inode: record.place.as_ref().and_then(|place| place.inode),
+            standing: Standing::of(record),
             verdict: record.outcome().as_str(),
             violations: record.objections.iter().map(ViolationLine::from).collect(),
             repair: record.repair.as_ref().map(|repair| repair.name.as_str()),

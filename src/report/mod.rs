@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use crate::name::place::{Mark, Place};
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{NameCheck, Outcome, Policy, Repair, Violation};
 
@@ -18,21 +19,14 @@ use crate::policy::{NameCheck, Outcome, Policy, Repair, Violation};
 pub struct Record {
     /// Where the name stands, shared by the names of a directory; `None` for a name without a directory.
     pub place: Option<Arc<Place>>,
+    /// Where it is found there, if there is more to say of that than the directory.
+    pub mark: Option<Mark>,
     /// The name.
     pub name: Vec<u8>,
     /// The reasons against it.
     pub objections: Vec<Objection>,
     /// A better name.
     pub repair: Option<Repair>,
-}
-
-/// Where a name stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The directory, as a path from where the run began.
-    pub dir: Vec<u8>,
-    /// Its inode number, where it has one.
-    pub inode: Option<u64>,
 }
 
 /// A violation and its text.
@@ -50,6 +44,7 @@ impl Record {
         let objection = |v: &Violation| Objection { violation: *v, message: check.message(policy, v) };
         Self {
             place: None,
+            mark: None,
             name: check.name.to_vec(),
             objections: check.violations.iter().map(objection).collect(),
             repair: None,

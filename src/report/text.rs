@@ -8,9 +8,10 @@ use std::sync::Arc;
 use anstyle::Style;
 
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
-use super::{Objection, Place, Record, Report, Summary};
+use super::{Objection, Record, Report, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
+use crate::name::place::Place;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::rule::RuleId;
 use crate::policy::{Outcome, Policy};
@@ -43,12 +44,11 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
                 "        "
             }
             Some(place) => {
-                if self.place.as_ref().is_none_or(|last| last.dir != place.dir) {
+                if self.place.as_ref().is_none_or(|last| !last.is_same(place)) {
                     if self.place.is_some() {
                         writeln!(self.out)?;
                     }
-                    let dir = if place.dir.is_empty() { &b"."[..] } else { &place.dir };
-                    writeln!(self.out, "{}", styled(BOLD, display(dir), 0))?;
+                    writeln!(self.out, "{}", styled(BOLD, display(&place.heading()), 0))?;
                     self.place = Some(Arc::clone(place));
                 }
                 self.out.write_all(b"  ")?;
@@ -56,7 +56,11 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
             }
         };
         let (shown, rest) = record.objections.split_at(record.objections.len().min(SHOWN));
-        writeln!(self.out, "{}", marked(&record.name, shown))?;
+        write!(self.out, "{}", marked(&record.name, shown))?;
+        match record.mark {
+            Some(mark) => writeln!(self.out, "  {}", styled(DIM, mark, 0))?,
+            None => writeln!(self.out)?,
+        }
         let rule_width = shown.iter().map(|o| o.violation.rule.name().len()).max().unwrap_or(0);
         let place_width = shown.iter().map(|o| place_of(o.violation.span).len()).max().unwrap_or(0);
         for Objection { violation, message } in shown {

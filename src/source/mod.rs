@@ -10,8 +10,10 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::name::arena::{Arena, HoldsNul};
+use crate::name::arena::Arena;
+use crate::name::place::{Holder, Mark};
 
 /// Something that holds names.
 pub trait Source: Sync {
@@ -34,12 +36,18 @@ pub enum Event {
 /// The names of one directory.
 #[derive(Debug)]
 pub struct Batch {
+    /// What the directory is part of; `None` for the file system.
+    pub holder: Option<Arc<Holder>>,
     /// The directory.
     pub dir: PathBuf,
     /// How many bytes of `dir` lead to the root of what is read; what follows is the path that a migration keeps.
     pub root_len: usize,
-    /// Its entries' names.
+    /// Its entries' names, but for those that hold a NUL.
     pub names: Arena,
+    /// The names that hold a NUL: no directory on disk has any.
+    pub holding_nul: Vec<Vec<u8>>,
+    /// Where each name is found, those that hold a NUL last; empty if there is nothing to say of that.
+    pub marks: Vec<Mark>,
     /// How many names there are.
     pub count: usize,
     /// What else the directory holds.
@@ -60,7 +68,16 @@ pub enum Beside {
 impl Batch {
     /// An empty batch of a directory that is judged as a whole.
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
-        Self { dir, root_len, names: Arena::new(), count: 0, beside: Beside::Nothing }
+        Self {
+            holder: None,
+            dir,
+            root_len,
+            names: Arena::new(),
+            holding_nul: Vec::new(),
+            marks: Vec::new(),
+            count: 0,
+            beside: Beside::Nothing,
+        }
     }
 
     /// Whether these are all names of the directory.
@@ -69,18 +86,27 @@ impl Batch {
     }
 
     /// Adds a name.
-    ///
-    /// # Errors
-    /// [`HoldsNul`] if the name holds a NUL; the batch is unchanged.
-    pub fn push(&mut self, name: &[u8]) -> Result<(), HoldsNul> {
-        self.names.push(name)?;
+    pub fn push(&mut self, name: &[u8]) {
+        if self.names.push(name).is_err() {
+            self.holding_nul.push(name.to_vec());
+        }
         self.count += 1;
-        Ok(())
     }
 
-    /// The inode number of the directory; `None` if it cannot be told any more.
+    /// Adds a name that is found at `mark`; either all names of a batch have a mark or none.
+    pub fn push_marked(&mut self, name: &[u8], mark: Mark) {
+        let before_nul = self.count - self.holding_nul.len();
+        self.push(name);
+        let is_behind = self.count - self.holding_nul.len() == before_nul;
+        self.marks.insert(if is_behind { self.marks.len() } else { before_nul }, mark);
+    }
+
+    /// The inode number of the directory; `None` if it has none, or it cannot be told any more.
     pub fn inode(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
+        if self.holder.is_some() {
+            return None;
+        }
         // A root that is not a directory has its name in a batch of its own, below the directory that holds it.
         let dir = if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir };
         std::fs::metadata(dir).ok().map(|meta| meta.ino())
@@ -109,5 +135,24 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_stays_with_its_name_when_names_that_hold_nul_stand_between() {
+        let mut batch = Batch::new(PathBuf::new(), 0);
+        for (number, name) in (1..).zip([&b"a"[..], b"b\0c", b"d", b"\0", b"e"]) {
+            batch.push_marked(name, Mark::Item(number));
+        }
+        let names =
+            batch.names.iter().map(|(_, name)| name).chain(batch.holding_nul.iter().map(Vec::as_slice));
+        let marked: Vec<_> = names.zip(batch.marks.iter().copied()).collect();
+        let expected = [(&b"a"[..], 1), (b"d", 3), (b"e", 5), (b"b\0c", 2), (b"\0", 4)];
+        assert_eq!(marked, expected.map(|(name, number)| (name, Mark::Item(number))));
+        assert_eq!(batch.count, 5);
     }
 }

@@ -1,0 +1,145 @@
+//! Where names stand: a directory of a file system, of a git tree, of an archive or of a list, and where in it each name
+//! is found.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A directory, shared by the names in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What the directory is part of; `None` for the file system.
+    pub holder: Option<Arc<Holder>>,
+    /// The directory: on disk a path from where the run began, elsewhere from the top of what holds it.
+    pub dir: Vec<u8>,
+    /// Its inode number, where it has one.
+    pub inode: Option<u64>,
+}
+
+/// What holds names and is no directory of a file system. Files are paths from where the run began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A list of names or paths; `-` for standard input.
+    List {
+        /// The list.
+        file: Vec<u8>,
+    },
+    /// A git repository.
+    Git {
+        /// The repository.
+        repository: Vec<u8>,
+        /// Which of its trees: a revision as it was asked for, `index`, or `all` for every commit of every ref.
+        revision: Vec<u8>,
+    },
+    /// An archive.
+    Archive {
+        /// The archive.
+        file: Vec<u8>,
+    },
+}
+
+/// Where in its holder one name is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The number of the item in a list, from 1; with line feeds as separators that is the line.
+    Item(u64),
+    /// The number of the member of an archive, from 1.
+    Member(u64),
+    /// The commits with the earliest and the latest date that have the name.
+    Commits {
+        /// The earliest.
+        first: ObjectId,
+        /// The latest.
+        last: ObjectId,
+    },
+}
+
+/// The id of a git object: 20 bytes (SHA-1) or 32 (SHA-256). Shown in hex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    bytes: [u8; 32],
+    len: u8,
+}
+
+impl ObjectId {
+    /// The id of these bytes; `None` if they are more than 32.
+    pub fn new(id: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 32];
+        bytes.get_mut(..id.len())?.copy_from_slice(id);
+        Some(Self { bytes, len: u8::try_from(id.len()).ok()? })
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A precision cuts, as it does with text.
+        let digits = 2 * usize::from(self.len);
+        (0..f.precision().map_or(digits, |most| most.min(digits))).try_for_each(|at| {
+            let byte = self.bytes[at / 2];
+            write!(f, "{:x}", if at % 2 == 0 { byte >> 4 } else { byte & 0xF })
+        })
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Place {
+    /// Whether it is the same directory of the same holder.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.dir == other.dir && self.holder == other.holder
+    }
+
+    /// The place as people write it: the path of a directory, `archive.zip: dir`, `repo HEAD: dir`. The bytes are not
+    /// escaped.
+    pub fn heading(&self) -> Vec<u8> {
+        let dir = if self.dir.is_empty() { &b"."[..] } else { &self.dir };
+        let mut heading = match self.holder.as_deref() {
+            None => return dir.to_vec(),
+            Some(Holder::List { file } | Holder::Archive { file }) => file.clone(),
+            Some(Holder::Git { repository, revision }) => [&repository[..], b" ", revision].concat(),
+        };
+        heading.extend_from_slice(b": ");
+        heading.extend_from_slice(dir);
+        heading
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Item(number) => write!(f, "item {number}"),
+            Self::Member(number) => write!(f, "member {number}"),
+            Self::Commits { first, last } if first == last => write!(f, "in commit {first:.12}"),
+            Self::Commits { first, last } => write!(f, "in commits {first:.12} to {last:.12}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_as_people_write_it() {
+        let holder = Holder::Git { repository: b"repo.git".to_vec(), revision: b"HEAD".to_vec() };
+        let mut place = Place { holder: Some(Arc::new(holder)), dir: b"src".to_vec(), inode: None };
+        assert_eq!(place.heading(), b"repo.git HEAD: src");
+        place.holder = Some(Arc::new(Holder::Archive { file: b"a.zip".to_vec() }));
+        place.dir.clear();
+        assert_eq!(place.heading(), b"a.zip: .");
+        place.holder = None;
+        assert_eq!(place.heading(), b".");
+    }
+
+    #[test]
+    fn ids_of_both_lengths_are_kept_and_shown_in_hex() {
+        let (sha1, sha256) = (ObjectId::new(&[0xAB; 20]).unwrap(), ObjectId::new(&[1; 32]).unwrap());
+        assert_eq!((sha1.to_string(), sha256.to_string()), ("ab".repeat(20), "01".repeat(32)));
+        assert_eq!(ObjectId::new(&[0; 33]), None);
+        let mark = Mark::Commits { first: sha1, last: sha256 };
+        assert_eq!(mark.to_string(), "in commits abababababab to 010101010101");
+    }
+}
