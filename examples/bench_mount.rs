@@ -1,0 +1,483 @@
+//! What a mount costs: the same work in several places, in turn, and each place's time as a multiple of the first one's.
+//!
+//! `scripts/bench-mount` makes the places and runs this; by hand:
+//! `bench_mount SCRATCH ROUNDS ROW,... NAME=SEEN=BEHIND ...`, where SEEN is worked in and BEHIND is the backing directory.
+//! Every number is a median over the rounds; a multiple is the median of the multiples of each round, so that what
+//! disturbs a whole round disturbs no ratio.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use namegate::gate::{Gate, Intent, Mode};
+use namegate::policy::{Policy, profile};
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode as Permissions, fstatat};
+use nix::unistd::{UnlinkatFlags, close, unlinkat};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Files of one directory that operations on single files go through.
+const FILES: usize = 2000;
+/// Directories of the tree that is listed, and files in each.
+const TREE: (usize, usize) = (40, 100);
+/// Files of the archive and of the repository, in directories of 50.
+const ARCHIVE: usize = 2500;
+const MIB: usize = 1 << 20;
+/// Size of the file that is read and written.
+const LARGE: usize = 64 * MIB;
+const RANDOM_WRITES: usize = 2000;
+
+struct Place {
+    name: String,
+    seen: PathBuf,
+    behind: PathBuf,
+}
+
+/// One kind of work: what it is called in the table and on the command line, the goal, and how it is done once.
+struct Row {
+    key: &'static str,
+    title: &'static str,
+    unit: Unit,
+    goal: Option<f64>,
+    once: fn(&Place, &Path) -> Outcome<Cost>,
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Micro,
+    Milli,
+}
+
+/// How long so many operations took.
+struct Cost(Duration, usize);
+
+const ROWS: &[Row] = &[
+    Row { key: "create", title: "create", unit: Unit::Micro, goal: Some(7.0), once: create },
+    Row { key: "stat-cold", title: "stat, cold dentry", unit: Unit::Micro, goal: Some(4.5), once: stat_cold },
+    Row { key: "stat-warm", title: "stat, warm", unit: Unit::Micro, goal: Some(1.2), once: stat_warm },
+    Row { key: "open", title: "open + close", unit: Unit::Micro, goal: Some(7.0), once: open_close },
+    Row {
+        key: "readdir-cold",
+        title: "readdir, cold, an entry",
+        unit: Unit::Micro,
+        goal: None,
+        once: list_cold,
+    },
+    Row {
+        key: "readdir-large",
+        title: "readdir, cold, one large directory",
+        unit: Unit::Micro,
+        goal: None,
+        once: list_large,
+    },
+    Row {
+        key: "readdir-warm",
+        title: "readdir, warm, an entry",
+        unit: Unit::Micro,
+        goal: Some(0.7),
+        once: list_warm,
+    },
+    Row {
+        key: "readdir-stat",
+        title: "readdir + stat, cold, an entry",
+        unit: Unit::Micro,
+        goal: Some(2.2),
+        once: list_stat,
+    },
+    Row { key: "absent", title: "lookup of an absent name", unit: Unit::Micro, goal: None, once: absent },
+    Row { key: "rename", title: "rename", unit: Unit::Micro, goal: Some(3.5), once: rename },
+    Row { key: "unlink", title: "unlink", unit: Unit::Micro, goal: Some(3.5), once: unlink },
+    Row {
+        key: "write",
+        title: "sequential write, 64 × 1 MiB",
+        unit: Unit::Milli,
+        goal: Some(1.1),
+        once: write,
+    },
+    Row {
+        key: "read", title: "sequential read, 64 × 1 MiB", unit: Unit::Milli, goal: Some(1.1), once: read
+    },
+    Row {
+        key: "random",
+        title: "random write, 4 KiB",
+        unit: Unit::Micro,
+        goal: Some(1.1),
+        once: random_write,
+    },
+    Row { key: "mmap", title: "mmap read, 64 MiB", unit: Unit::Milli, goal: Some(1.1), once: mmap },
+    Row { key: "tar", title: "tar x, 2500 files", unit: Unit::Milli, goal: Some(5.0), once: tar },
+    Row { key: "cp", title: "cp -r", unit: Unit::Milli, goal: None, once: copy },
+    Row { key: "rm", title: "rm -rf", unit: Unit::Milli, goal: Some(3.5), once: remove },
+    Row { key: "checkout", title: "git checkout", unit: Unit::Milli, goal: Some(2.6), once: checkout },
+    Row { key: "find", title: "find, names alone, cold", unit: Unit::Milli, goal: None, once: find },
+    Row { key: "ls", title: "ls -lR, cold", unit: Unit::Milli, goal: None, once: ls },
+];
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [scratch, rounds, rows, places @ ..] = args.as_slice() else {
+        return Err("bench_mount SCRATCH ROUNDS ROW,...|all NAME=SEEN=BEHIND...".into());
+    };
+    let (scratch, rounds) = (Path::new(scratch), rounds.parse::<usize>()?.max(1));
+    let places: Vec<Place> = places
+        .iter()
+        .map(|place| match place.split('=').collect::<Vec<_>>()[..] {
+            [name, seen, behind] => Ok(Place { name: name.into(), seen: seen.into(), behind: behind.into() }),
+            _ => Err(format!("not NAME=SEEN=BEHIND: {place}")),
+        })
+        .collect::<Result<_, _>>()?;
+    prepare(scratch, &places)?;
+
+    let heads: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
+    println!("| work | {} | goal |", heads.join(" | "));
+    println!("|{}", "---|".repeat(heads.len() + 2));
+    let chosen = |key: &str| rows == "all" || rows.split(',').any(|row| row == key);
+    for row in ROWS.iter().filter(|row| chosen(row.key)) {
+        let mut times = vec![Vec::new(); places.len()];
+        for round in 0..=rounds {
+            for (place, times) in places.iter().zip(&mut times) {
+                let Cost(took, operations) = (row.once)(place, scratch)?;
+                // The first round finds everything as the row before has left it.
+                if round > 0 {
+                    times.push(took.as_secs_f64() / operations as f64);
+                }
+            }
+        }
+        println!("{}", line(row, &times));
+    }
+    if chosen("gate") {
+        gate();
+    }
+    Ok(())
+}
+
+fn line(row: &Row, times: &[Vec<f64>]) -> String {
+    let (factor, unit) = match row.unit {
+        Unit::Micro => (1e6, "µs"),
+        Unit::Milli => (1e3, "ms"),
+    };
+    let mut line = format!("| {} ", row.title);
+    for (i, own) in times.iter().enumerate() {
+        let shown = median(own) * factor;
+        let ratios: Vec<f64> = own.iter().zip(&times[0]).map(|(own, native)| own / native).collect();
+        line += &match i {
+            0 => format!("| {shown:.2} {unit} "),
+            _ => format!("| {shown:.2} ({:.2}) ", median(&ratios)),
+        };
+    }
+    line + &row.goal.map_or("| |".into(), |goal| format!("| {goal} |"))
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
+}
+
+/// What the gate asks of a creation by itself.
+fn gate() {
+    let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+    let names: Vec<String> =
+        (0..FILES).map(name).chain((0..FILES).map(|i| format!("отчёт-{i}-été.txt"))).collect();
+    let times: Vec<f64> = (0..101)
+        .map(|_| {
+            let begin = Instant::now();
+            for name in &names {
+                black_box(gate.admit(Intent::Create, OsStr::new(black_box(name))).is_ok());
+            }
+            begin.elapsed().as_secs_f64() * 1e9 / names.len() as f64
+        })
+        .collect();
+    println!("\ngate.admit, profile utf8, half of the names ASCII: {:.0} ns a name", median(&times));
+}
+
+// The data.
+
+fn name(i: usize) -> String {
+    format!("a file of some name {i:05}.txt")
+}
+
+fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
+    let source = scratch.join("archive");
+    for i in 0..ARCHIVE {
+        let dir = source.join(format!("directory {:02}", i / 50));
+        fs::create_dir_all(&dir)?;
+        // Sizes from nothing to 16 KiB, as source code has them.
+        fs::write(dir.join(name(i)), vec![b'x'; i * 7919 % 16384])?;
+    }
+    run(Command::new("tar").arg("-cf").arg(scratch.join("archive.tar")).arg("-C").arg(&source).arg("."))?;
+    let git = |args: &[&str]| run(Command::new("git").arg("-C").arg(&source).args(args));
+    git(&["init", "-q"])?;
+    git(&["add", "."])?;
+    git(&["-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-qm", "all"])?;
+
+    for place in places {
+        let files = place.behind.join("files");
+        fs::create_dir(&files)?;
+        for i in 0..FILES {
+            fs::write(files.join(name(i)), "")?;
+        }
+        for dir in 0..TREE.0 {
+            let dir = place.behind.join(format!("tree/{dir:02}"));
+            fs::create_dir_all(&dir)?;
+            for i in 0..TREE.1 {
+                fs::write(dir.join(name(i)), "")?;
+            }
+        }
+        fs::write(place.behind.join("large"), vec![b'x'; LARGE])?;
+    }
+    // Older than any rule about directories that have just changed.
+    sleep(Duration::from_secs(3));
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Outcome<()> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+}
+
+/// Drops all cached dentries and inodes of the machine, of every place alike, but no cached pages: directories and inodes
+/// are read again from the buffer cache.
+fn cool(place: &Place) -> Outcome<()> {
+    // What is dirty is not dropped.
+    nix::unistd::syncfs(directory(&place.behind)?)?;
+    fs::write("/proc/sys/vm/drop_caches", "2")?;
+    // What the kernel tells the servers to forget goes behind its back.
+    sleep(Duration::from_millis(100));
+    Ok(())
+}
+
+fn timed(operations: usize, mut work: impl FnMut() -> Outcome<()>) -> Outcome<Cost> {
+    let begin = Instant::now();
+    work()?;
+    Ok(Cost(begin.elapsed(), operations))
+}
+
+fn directory(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
+}
+
+// The work.
+
+/// A directory with files in it that the work may use up.
+fn fresh(place: &Path, filled: bool) -> Outcome<File> {
+    let dir = place.join("fresh");
+    match fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => fs::create_dir(&dir)?,
+    }
+    let dir = directory(&dir)?;
+    if filled {
+        make_files(&dir)?;
+    }
+    Ok(dir)
+}
+
+fn make_files(dir: &File) -> Outcome<()> {
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    for i in 0..FILES {
+        close(openat(dir, name(i).as_str(), flags, Permissions::from_bits_truncate(0o644))?)?;
+    }
+    Ok(())
+}
+
+fn create(place: &Place, _: &Path) -> Outcome<Cost> {
+    let dir = fresh(&place.seen, false)?;
+    timed(FILES, || make_files(&dir))
+}
+
+fn stat_all(dir: &File) -> Outcome<()> {
+    for i in 0..FILES {
+        fstatat(dir, name(i).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+fn stat_cold(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    let dir = directory(&place.seen.join("files"))?;
+    timed(FILES, || stat_all(&dir))
+}
+
+fn stat_warm(place: &Place, _: &Path) -> Outcome<Cost> {
+    let dir = directory(&place.seen.join("files"))?;
+    stat_all(&dir)?;
+    timed(5 * FILES, || (0..5).try_for_each(|_| stat_all(&dir)))
+}
+
+fn open_close(place: &Place, _: &Path) -> Outcome<Cost> {
+    let dir = directory(&place.seen.join("files"))?;
+    stat_all(&dir)?;
+    timed(FILES, || {
+        for i in 0..FILES {
+            close(openat(&dir, name(i).as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Permissions::empty())?)?;
+        }
+        Ok(())
+    })
+}
+
+fn list(path: &Path, stat: bool) -> Outcome<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            list(&entry.path(), stat)?;
+        } else if stat {
+            entry.metadata()?;
+        }
+    }
+    Ok(())
+}
+
+fn list_cold(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), false))
+}
+
+fn list_large(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    timed(FILES, || list(&place.seen.join("files"), false))
+}
+
+fn list_warm(place: &Place, _: &Path) -> Outcome<Cost> {
+    list(&place.seen.join("tree"), false)?;
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), false))
+}
+
+fn list_stat(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), true))
+}
+
+fn absent(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    let dir = directory(&place.seen.join("files"))?;
+    timed(FILES, || {
+        for i in 0..FILES {
+            let found = fstatat(&dir, format!("none {i}").as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+            assert_eq!(found.map(drop), Err(nix::errno::Errno::ENOENT));
+        }
+        Ok(())
+    })
+}
+
+fn rename(place: &Place, _: &Path) -> Outcome<Cost> {
+    let dir = fresh(&place.seen, true)?;
+    timed(FILES, || {
+        for i in 0..FILES {
+            renameat(&dir, name(i).as_str(), &dir, format!("renamed {i}").as_str())?;
+        }
+        Ok(())
+    })
+}
+
+fn unlink(place: &Place, _: &Path) -> Outcome<Cost> {
+    let dir = fresh(&place.seen, true)?;
+    timed(FILES, || {
+        for i in 0..FILES {
+            unlinkat(&dir, name(i).as_str(), UnlinkatFlags::NoRemoveDir)?;
+        }
+        Ok(())
+    })
+}
+
+fn write(place: &Place, _: &Path) -> Outcome<Cost> {
+    let dir = fresh(&place.seen, false)?;
+    let block = vec![b'x'; MIB];
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = File::from(openat(&dir, "written", flags, Permissions::from_bits_truncate(0o644))?);
+    timed(1, || {
+        (0..LARGE / MIB).try_for_each(|i| file.write_all_at(&block, (i * MIB) as u64))?;
+        Ok(())
+    })
+}
+
+fn read(place: &Place, _: &Path) -> Outcome<Cost> {
+    let file = File::open(place.seen.join("large"))?;
+    let mut block = vec![0; MIB];
+    timed(1, || {
+        (0..LARGE / MIB).try_for_each(|i| file.read_exact_at(&mut block, (i * MIB) as u64))?;
+        Ok(())
+    })
+}
+
+fn random_write(place: &Place, _: &Path) -> Outcome<Cost> {
+    let file = OpenOptions::new().write(true).open(place.seen.join("large"))?;
+    let block = [b'y'; 4096];
+    timed(RANDOM_WRITES, || {
+        for i in 0..RANDOM_WRITES {
+            // The same blocks in the same order everywhere: a multiple of an odd number, modulo a power of two.
+            let at = i * 7919 % (LARGE / block.len());
+            file.write_all_at(&block, (at * block.len()) as u64)?;
+        }
+        Ok(())
+    })
+}
+
+/// In Python: mapping memory is nothing that safe Rust can do, and the pages are touched in one call of the C part.
+fn mmap(place: &Place, _: &Path) -> Outcome<Cost> {
+    const SCRIPT: &str = "import mmap, sys, time
+file = open(sys.argv[1], 'rb')
+begin = time.perf_counter_ns()
+mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+assert len(mapped[::4096]) > 0
+print(time.perf_counter_ns() - begin)";
+    let output = Command::new("python3").args(["-c", SCRIPT]).arg(place.seen.join("large")).output()?;
+    Ok(Cost(Duration::from_nanos(String::from_utf8(output.stdout)?.trim().parse()?), 1))
+}
+
+fn extract(place: &Place, scratch: &Path) -> Outcome<()> {
+    fresh(&place.seen, false)?;
+    run(Command::new("tar")
+        .arg("-xf")
+        .arg(scratch.join("archive.tar"))
+        .arg("-C")
+        .arg(place.seen.join("fresh")))
+}
+
+fn tar(place: &Place, scratch: &Path) -> Outcome<Cost> {
+    fresh(&place.seen, false)?;
+    let mut command = Command::new("tar");
+    command.arg("-xf").arg(scratch.join("archive.tar")).arg("-C").arg(place.seen.join("fresh"));
+    timed(1, || run(&mut command))
+}
+
+fn copy(place: &Place, scratch: &Path) -> Outcome<Cost> {
+    extract(place, scratch)?;
+    let fresh = place.seen.join("fresh");
+    fs::create_dir(fresh.join("copy"))?;
+    let mut command = Command::new("cp");
+    command.arg("-r");
+    command.args((0..ARCHIVE / 50).map(|i| fresh.join(format!("directory {i:02}")))).arg(fresh.join("copy"));
+    timed(1, || run(&mut command))
+}
+
+fn remove(place: &Place, scratch: &Path) -> Outcome<Cost> {
+    extract(place, scratch)?;
+    timed(1, || run(Command::new("rm").arg("-rf").arg(place.seen.join("fresh"))))
+}
+
+fn checkout(place: &Place, scratch: &Path) -> Outcome<Cost> {
+    fresh(&place.seen, false)?;
+    let repository = place.seen.join("fresh/repository");
+    run(Command::new("git").args(["clone", "-qn"]).arg(scratch.join("archive")).arg(&repository))?;
+    timed(1, || run(Command::new("git").arg("-C").arg(&repository).args(["checkout", "-q", "HEAD"])))
+}
+
+fn find(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    timed(1, || run(Command::new("find").arg(place.seen.join("tree"))))
+}
+
+fn ls(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    timed(1, || run(Command::new("ls").arg("-lR").arg(place.seen.join("tree"))))
+}
