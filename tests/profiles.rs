@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use namegate::policy::profile::{self, Line, Test};
-use namegate::policy::rule::Severity;
+use namegate::policy::rule::{RuleId, Severity};
 use namegate::policy::{Policy, Violation};
 
 #[path = "profiles/cloud.rs"]
@@ -213,4 +213,26 @@ fn a_line_of_two_profiles_names_both() {
     assert_eq!(severity(&["gdrive"], b"aux"), "warn reserved-name");
     assert_eq!(severity(&["gdrive", "windows"], b"aux"), "error reserved-name");
     assert_eq!(severity(&["macos", "ext4-casefold"], "\u{378}".as_bytes()), "error unassigned");
+}
+
+#[test]
+fn who_refuses_a_name_is_told_from_who_only_warns() {
+    let [windows, sharepoint] = ["windows", "sharepoint"].map(|name| profile::by_name(name).unwrap());
+    let policy = Policy::of(&[windows, sharepoint]);
+    let of = |name: &[u8]| {
+        let v = policy.check(name).violations[0];
+        (v.severity, v.profiles.names().collect::<Vec<_>>(), v.refused_by.names().collect::<Vec<_>>())
+    };
+    // Microsoft does not say that SharePoint refuses a dot at the end; Windows does.
+    assert_eq!(of(b"a."), (Severity::Error, vec!["windows", "sharepoint"], vec!["windows"]));
+    assert_eq!(of(b"~a"), (Severity::Warn, vec!["sharepoint"], vec![]));
+    assert_eq!(of(b"\xFF"), (Severity::Error, vec!["windows", "sharepoint"], vec!["windows", "sharepoint"]));
+    let [group] = &policy.collisions(&[b"A", b"a"])[..] else { panic!("one group") };
+    assert_eq!(group.violations[0].refused_by.names().collect::<Vec<_>>(), ["windows"]);
+    let strict = Policy::builder().profiles(&[windows]).severity(RuleId::TrailingDot, Some(Severity::Warn));
+    let violation = strict.build().unwrap().check(b"a.").violations[0];
+    assert_eq!((violation.severity, violation.refused_by.names().count()), (Severity::Warn, 0));
+    assert!(
+        windows.stores_otherwise(RuleId::TrailingDot) && !sharepoint.stores_otherwise(RuleId::TrailingDot)
+    );
 }

@@ -147,8 +147,8 @@ fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
 
 /// The line without those who ask for it.
 fn as_line(active: &Active) -> Line {
-    let Active { test, severity, source, verified, .. } = active.clone();
-    Line { test, severity, source, verified }
+    let Active { test, severity, source, verified, stored_otherwise, .. } = active.clone();
+    Line { test, severity, source, verified, stored_otherwise }
 }
 
 fn json(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {

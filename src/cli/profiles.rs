@@ -69,6 +69,9 @@ fn text(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// What is said of a line whose target takes the name, and does not keep it.
+const STORED_OTHERWISE: &str = "taken, and stored or shown as another name";
+
 fn includes(profile: &Profile, shown: impl Fn(&str) -> String) -> String {
     profile.includes.iter().map(|p| shown(p.name)).collect::<Vec<_>>().join(", ")
 }
@@ -82,12 +85,13 @@ pub(super) fn write_row(out: &mut dyn Write, line: &Line, by: Option<&str>) -> i
     let rule = line.test.rule();
     write!(out, "{rule:RULE$}  {}  ", styled(severity_style(line.severity), line.severity, SEVERITY))?;
     let parameter = line.test.parameter().map(|parameter| (Style::new(), parameter));
+    let otherwise = line.stored_otherwise.then(|| (Style::new(), STORED_OTHERWISE.to_owned()));
     let by = by.map(|by| (Style::new(), format!("asked for by {by}")));
     let source = match line.verified {
         true => (DIM, line.source.to_owned()),
         false => (DOUBT, format!("not verified: {}", line.source)),
     };
-    for (at, (style, text)) in parameter.into_iter().chain(by).chain([source]).enumerate() {
+    for (at, (style, text)) in parameter.into_iter().chain(otherwise).chain(by).chain([source]).enumerate() {
         let indent = if at == 0 { 0 } else { DETAILS };
         write!(out, "{:indent$}", "")?;
         write_wrapped(out, DETAILS, style, &text)?;
@@ -111,6 +115,7 @@ pub(super) fn line_json(line: &Line) -> Value {
         "parameter": line.test.parameter(),
         "source": line.source,
         "verified": line.verified,
+        "stored_otherwise": line.stored_otherwise,
     })
 }
 
@@ -158,7 +163,9 @@ fn section(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "| rule | severity | parameter | source |\n|---|---|---|---|")?;
     for line in profile.lines {
-        let parameter = line.test.parameter().unwrap_or_default();
+        let otherwise = line.stored_otherwise.then(|| STORED_OTHERWISE.to_owned());
+        let parameter: Vec<String> = line.test.parameter().into_iter().chain(otherwise).collect();
+        let parameter = parameter.join("; ");
         let doubt = if line.verified { "" } else { "**not verified**: " };
         let (rule, severity) = (line.test.rule(), line.severity);
         writeln!(

@@ -35,10 +35,11 @@ fn text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     let severity = severity_style(rule.default);
     writeln!(
         out,
-        "{}  {:9}  {severity}{}{severity:#}",
+        "{}  {:9}  {severity}{:5}{severity:#}  {}",
         styled(BOLD, rule.name, 25),
         rule.kind.as_str(),
-        rule.default
+        rule.default,
+        rule.concern
     )?;
     write!(out, "{:INDENT$}", "")?;
     write_wrapped(out, INDENT, Style::new(), rule.summary)?;
@@ -51,6 +52,7 @@ fn json(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
         "rule": rule.name,
         "kind": rule.kind.as_str(),
         "severity": rule.default.as_str(),
+        "concern": rule.concern.as_str(),
         "description": rule.summary,
         "source": rule.source,
     });
@@ -76,15 +78,17 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "default; a [profile](PROFILES.md) or a [configuration file](CONFIG.md) may give another."
+        "default; a [profile](PROFILES.md) or a [configuration file](CONFIG.md) may give another. The concern"
     )?;
+    writeln!(out, "says what such a name endangers: reports keep `security` and `portability` apart.")?;
     for (kind, about) in KINDS {
         writeln!(out, "\n## {}\n\n{about}\n", kind.as_str())?;
-        writeln!(out, "| rule | severity | what it looks for | source |\n|---|---|---|---|")?;
+        writeln!(out, "| rule | severity | concern | what it looks for | source |\n|---|---|---|---|---|")?;
         for rule in RULES.iter().filter(|rule| rule.kind == kind) {
             // Summaries are written with code spans, as in Markdown; nothing else in them is special there.
             let summary = rule.summary.replace('|', "\\|");
-            writeln!(out, "| `{}` | {} | {summary} | {} |", rule.name, rule.default, markdown(rule.source))?;
+            let Rule { name, default, concern, .. } = rule;
+            writeln!(out, "| `{name}` | {default} | {concern} | {summary} | {} |", markdown(rule.source))?;
         }
     }
     Ok(())

@@ -54,7 +54,9 @@ pub(super) fn objections(name: &[u8]) -> Vec<Objection> {
     let objection = |((span, rule), by): ((Span, RuleId), Vec<(&'static Profile, Severity)>)| {
         let severity = by.iter().map(|&(_, severity)| severity).max().unwrap_or(Severity::Warn);
         let profiles: ProfileSet = by.iter().map(|&(profile, _)| ProfileSet::of(profile)).collect();
-        let violation = Violation { rule, severity, span, profiles };
+        let refuses = by.iter().filter(|&&(_, severity)| severity == Severity::Error);
+        let refused_by = refuses.map(|&(profile, _)| ProfileSet::of(profile)).collect();
+        let violation = Violation { rule, severity, span, profiles, refused_by };
         let warns = by.iter().filter(|&&(_, severity)| severity == Severity::Warn);
         Objection {
             rule: rule.name(),

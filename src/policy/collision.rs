@@ -56,10 +56,9 @@ impl Policy {
 }
 
 impl Collision {
-    fn new(members: Vec<usize>, rule: RuleId, Hit { severity, profiles }: Hit, names: &[&[u8]]) -> Self {
+    fn new(members: Vec<usize>, rule: RuleId, hit: Hit, names: &[&[u8]]) -> Self {
         let span = |&at: &usize| Span::new(0, names[at].len());
-        let violation = |span| Violation { rule, severity, span, profiles };
-        let violations = members.iter().map(span).map(violation).collect();
+        let violations = members.iter().map(|at| hit.violation(rule, span(at))).collect();
         Self { members, violations }
     }
 }

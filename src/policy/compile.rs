@@ -55,15 +55,19 @@ pub struct Active {
     pub severity: Severity,
     /// Who asks for it.
     pub profiles: ProfileSet,
+    /// Those of `profiles` to whom it is an error.
+    pub refused_by: ProfileSet,
     /// Where it comes from.
     pub source: &'static str,
     /// Whether that was checked.
     pub verified: bool,
+    /// Whether a target takes such a name and stores or shows another one instead.
+    pub stored_otherwise: bool,
 }
 
 impl Active {
     pub(super) fn hit(&self) -> Hit {
-        Hit { severity: self.severity, profiles: self.profiles }
+        Hit { severity: self.severity, profiles: self.profiles, refused_by: self.refused_by }
     }
 }
 
@@ -219,6 +223,7 @@ impl Builder {
 
 /// Puts a line in force, or joins it to the one with the same test.
 fn activate(lines: &mut Vec<Active>, line: &Line, by: ProfileSet) {
+    let refused_by = if line.severity == Severity::Error { by } else { ProfileSet::EMPTY };
     match lines.iter_mut().find(|active| active.test == line.test) {
         Some(active) => {
             if line.severity > active.severity {
@@ -226,13 +231,17 @@ fn activate(lines: &mut Vec<Active>, line: &Line, by: ProfileSet) {
                     (line.severity, line.source, line.verified);
             }
             active.profiles = active.profiles.union(by);
+            active.refused_by = active.refused_by.union(refused_by);
+            active.stored_otherwise |= line.stored_otherwise;
         }
         None => lines.push(Active {
             test: line.test.clone(),
             severity: line.severity,
             profiles: by,
+            refused_by,
             source: line.source,
             verified: line.verified,
+            stored_otherwise: line.stored_otherwise,
         }),
     }
 }
@@ -249,6 +258,7 @@ fn override_severity(
     let mut found = false;
     for line in lines.iter_mut().filter(|line| line.test.rule() == rule) {
         line.severity = severity;
+        line.refused_by = if severity == Severity::Error { line.profiles } else { ProfileSet::EMPTY };
         found = true;
     }
     if !found {
@@ -258,7 +268,8 @@ fn override_severity(
             _ => Test::Plain(rule),
         };
         let source = rule.rule().source;
-        lines.push(Active { test, severity, profiles: ProfileSet::CONFIG, source, verified: true });
+        let line = Line { test, severity, source, verified: true, stored_otherwise: false };
+        activate(lines, &line, ProfileSet::CONFIG);
     }
     Ok(())
 }

@@ -125,7 +125,13 @@ impl Config {
         let mut builder = Policy::builder().profiles(&self.profiles());
         for test in self.tests() {
             let severity = test.rule().rule().default;
-            builder = builder.line(Line { test, severity, source: SOURCE, verified: true });
+            builder = builder.line(Line {
+                test,
+                severity,
+                source: SOURCE,
+                verified: true,
+                stored_otherwise: false,
+            });
         }
         match self.normalization {
             Some(normalization) => builder.normalization(normalization),

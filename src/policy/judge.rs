@@ -153,7 +153,7 @@ impl Policy {
     }
 
     fn visit_encoding(&self, name: &[u8], is_utf8: bool, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        let hit = Hit { severity: Severity::Error, profiles: self.everyone };
+        let hit = Hit::error(self.everyone);
         let whole = Span::new(0, name.len());
         match name {
             b"" => report(RuleId::EmptyName, whole, hit, emit)?,
@@ -320,7 +320,7 @@ fn excesses(limits: &[(Limit, Hit)], name: &[u8]) -> impl Iterator<Item = (Span,
 }
 
 fn report(rule: RuleId, span: Span, hit: Hit, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-    emit(Violation { rule, severity: hit.severity, span, profiles: hit.profiles })
+    emit(hit.violation(rule, span))
 }
 
 /// Reports each span once, with everyone who objects to it. The few findings there are, are found again instead of being

@@ -26,7 +26,7 @@ pub(super) fn message(policy: &Policy, name: &[u8], violation: &Violation) -> St
 }
 
 fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
-    let Violation { rule, span, severity, profiles } = *violation;
+    let Violation { rule, span, severity, profiles, .. } = *violation;
     let bytes = span.of(name);
     match rule {
         RuleId::EmptyName => "the name is empty".into(),

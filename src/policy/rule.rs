@@ -63,6 +63,34 @@ impl Kind {
     }
 }
 
+/// What breaking a rule endangers. Reports keep the two apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Concern {
+    /// The name can deceive a reader, a terminal, a shell or a program that checks names.
+    Security,
+    /// The name does not survive everywhere as it is.
+    Portability,
+}
+
+impl Concern {
+    /// Both, in the order in which they are shown.
+    pub const ALL: [Self; 2] = [Self::Security, Self::Portability];
+
+    /// `security` or `portability`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Security => "security",
+            Self::Portability => "portability",
+        }
+    }
+}
+
+impl fmt::Display for Concern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// One line of the table.
 #[derive(Debug)]
 pub struct Rule {
@@ -74,6 +102,8 @@ pub struct Rule {
     pub kind: Kind,
     /// Its weight where a profile does not say another.
     pub default: Severity,
+    /// Whom such a name troubles.
+    pub concern: Concern,
     /// One line for people.
     pub summary: &'static str,
     /// The standard, annex, manual page or source that it rests on.
@@ -82,7 +112,7 @@ pub struct Rule {
 
 /// One table makes the enum, the ids and the documentation, so that they cannot differ.
 macro_rules! rules {
-    ($($variant:ident, $name:literal, $kind:ident, $default:ident, $summary:literal, $source:literal;)*) => {
+    ($($variant:ident, $name:literal, $kind:ident, $default:ident, $concern:ident, $summary:literal, $source:literal;)*) => {
         /// The stable identity of a rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
@@ -97,6 +127,7 @@ macro_rules! rules {
                 name: $name,
                 kind: Kind::$kind,
                 default: Severity::$default,
+                concern: Concern::$concern,
                 summary: $summary,
                 source: $source,
             },)*
@@ -105,138 +136,138 @@ macro_rules! rules {
 }
 
 rules! {
-    UnexpectedContinuation, "unexpected-continuation", Encoding, Error,
+    UnexpectedContinuation, "unexpected-continuation", Encoding, Error, Portability,
         "an octet 80..BF where a sequence should begin",
         "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 2";
-    Truncated, "truncated", Encoding, Error,
+    Truncated, "truncated", Encoding, Error, Portability,
         "a lead octet without enough continuation octets",
         "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 1";
-    Overlong, "overlong", Encoding, Error,
+    Overlong, "overlong", Encoding, Error, Security,
         "a longer encoding than the code point needs",
         "RFC 3629, sections 3 and 10";
-    NulSmuggling, "nul-smuggling", Encoding, Error,
+    NulSmuggling, "nul-smuggling", Encoding, Error, Security,
         "an overlong form of U+0000, or a raw NUL inside a name",
         "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
-    SeparatorSmuggling, "separator-smuggling", Encoding, Error,
+    SeparatorSmuggling, "separator-smuggling", Encoding, Error, Security,
         "an overlong form of `/` or `.`, or a raw `/` inside a name",
         "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
-    Surrogate, "surrogate", Encoding, Error,
+    Surrogate, "surrogate", Encoding, Error, Portability,
         "a surrogate code point, U+D800..DFFF, on its own",
         "RFC 3629, section 3";
-    SurrogatePair, "surrogate-pair", Encoding, Error,
+    SurrogatePair, "surrogate-pair", Encoding, Error, Portability,
         "two surrogates for one scalar value (CESU-8)",
         "RFC 3629, sections 3 and 10; Unicode Technical Report #26";
-    AboveMax, "above-max", Encoding, Error,
+    AboveMax, "above-max", Encoding, Error, Portability,
         "a code point above U+10FFFF in four octets",
         "RFC 3629, sections 3 and 4";
-    FiveOrSixOctets, "five-or-six-octets", Encoding, Error,
+    FiveOrSixOctets, "five-or-six-octets", Encoding, Error, Portability,
         "a sequence of five or six octets, legal in ISO/IEC 10646-1:1993 only",
         "RFC 3629, section 12; ISO/IEC 10646-1 Amd. 2, R.2";
-    InvalidOctet, "invalid-octet", Encoding, Error,
+    InvalidOctet, "invalid-octet", Encoding, Error, Portability,
         "FE or FF, which no encoding form of UTF-8 ever used",
         "ISO/IEC 10646-1 Amd. 2, R.7 class 3";
 
-    EmptyName, "empty-name", Encoding, Error,
+    EmptyName, "empty-name", Encoding, Error, Portability,
         "a name without bytes",
         "POSIX.1-2024, 3.141 Filename";
-    DotName, "dot-name", Encoding, Error,
+    DotName, "dot-name", Encoding, Error, Security,
         "`.` or `..`, which name the directory itself or its parent",
         "POSIX.1-2024, 3.141 Filename";
 
-    C0Control, "c0-control", Scalar, Error,
+    C0Control, "c0-control", Scalar, Error, Security,
         "a control character U+0001..001F (escape, line feed, tab, ...)",
         "ISO/IEC 6429; Unicode Standard, section 23.1";
-    Delete, "delete", Scalar, Error,
+    Delete, "delete", Scalar, Error, Security,
         "U+007F DELETE",
         "ISO/IEC 6429; Unicode Standard, section 23.1";
-    C1Control, "c1-control", Scalar, Error,
+    C1Control, "c1-control", Scalar, Error, Security,
         "a control character U+0080..009F",
         "ISO/IEC 6429; Unicode Standard, section 23.1";
-    Iso2022Escape, "iso-2022-escape", Scalar, Error,
+    Iso2022Escape, "iso-2022-escape", Scalar, Error, Security,
         "an escape sequence that announces UTF-8 or returns from it (ESC % G, ESC % @, ESC % / G..I)",
         "ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)";
-    LineSeparator, "line-separator", Scalar, Error,
+    LineSeparator, "line-separator", Scalar, Error, Security,
         "U+2028 LINE SEPARATOR or U+2029 PARAGRAPH SEPARATOR",
         "Unicode Standard, section 5.8";
-    Noncharacter, "noncharacter", Scalar, Error,
+    Noncharacter, "noncharacter", Scalar, Error, Portability,
         "one of the 66 noncharacters (U+FDD0..FDEF and the last two of every plane)",
         "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ";
-    ByteOrderMark, "byte-order-mark", Scalar, Warn,
+    ByteOrderMark, "byte-order-mark", Scalar, Warn, Security,
         "U+FEFF, leading or elsewhere: a name has no byte order to mark",
         "RFC 3629, section 6";
-    BidiControl, "bidi-control", Scalar, Error,
+    BidiControl, "bidi-control", Scalar, Error, Security,
         "a control of the bidirectional algorithm: it can show a name in another order",
         "Unicode Standard Annex #9, section 2; Unicode Technical Standard #55";
-    DefaultIgnorable, "default-ignorable", Scalar, Error,
+    DefaultIgnorable, "default-ignorable", Scalar, Error, Security,
         "a code point that is not shown (zero-width, soft hyphen, joiners and selectors that their text does not need)",
         "Unicode Standard Annex #44, Default_Ignorable_Code_Point; Unicode Standard Annex #31, section 2.3";
-    TagCharacter, "tag-character", Scalar, Error,
+    TagCharacter, "tag-character", Scalar, Error, Security,
         "U+E0000..E007F outside an emoji flag: invisible text",
         "Unicode Standard, section 23.9; Unicode Technical Standard #51, ED-14a";
-    PrivateUse, "private-use", Scalar, Warn,
+    PrivateUse, "private-use", Scalar, Warn, Portability,
         "a private-use code point: another machine shows something else",
         "Unicode Standard, section 23.5";
-    SmbPrivateUse, "smb-private-use", Scalar, Warn,
+    SmbPrivateUse, "smb-private-use", Scalar, Warn, Portability,
         "U+F001..F029, left behind by an SMB character mapping (SFM)",
         "Linux fs/smb/client/cifs_unicode.h";
-    ReplacementCharacter, "replacement-character", Scalar, Warn,
+    ReplacementCharacter, "replacement-character", Scalar, Warn, Portability,
         "U+FFFD: a conversion has already lost what stood here",
         "Unicode Standard, section 23.8";
-    Unassigned, "unassigned", Scalar, Warn,
+    Unassigned, "unassigned", Scalar, Warn, Portability,
         "a code point without a meaning in the stated version of Unicode",
         "Unicode Standard Annex #44, General_Category and Age";
-    NonAsciiSpace, "non-ascii-space", Scalar, Warn,
+    NonAsciiSpace, "non-ascii-space", Scalar, Warn, Security,
         "a space other than U+0020: it looks the same and is not",
         "Unicode Standard Annex #44, General_Category=Zs";
-    ReservedCharacter, "reserved-character", Scalar, Error,
+    ReservedCharacter, "reserved-character", Scalar, Error, Portability,
         "a character that the target does not take in names",
         "docs/PROFILES.md, by target";
 
-    LeadingSpace, "leading-space", Shape, Warn,
+    LeadingSpace, "leading-space", Shape, Warn, Portability,
         "the name begins with a space",
         "docs/PROFILES.md, by target";
-    TrailingSpace, "trailing-space", Shape, Warn,
+    TrailingSpace, "trailing-space", Shape, Warn, Portability,
         "the name ends with a space",
         "docs/PROFILES.md, by target";
-    LeadingDash, "leading-dash", Shape, Warn,
+    LeadingDash, "leading-dash", Shape, Warn, Security,
         "the name begins with `-`: commands read it as an option",
         "POSIX.1-2024, 3.265 Portable Filename";
-    LeadingTilde, "leading-tilde", Shape, Warn,
+    LeadingTilde, "leading-tilde", Shape, Warn, Portability,
         "the name begins with `~`: shells and office programs give it a meaning",
         "docs/PROFILES.md, by target; POSIX.1-2024, XCU 2.6.1";
-    TrailingDot, "trailing-dot", Shape, Warn,
+    TrailingDot, "trailing-dot", Shape, Warn, Portability,
         "the name ends with `.`",
         "docs/PROFILES.md, by target";
-    ReservedName, "reserved-name", Shape, Error,
+    ReservedName, "reserved-name", Shape, Error, Portability,
         "a name that the target keeps for itself (devices, its own files)",
         "docs/PROFILES.md, by target";
-    NameTooLong, "name-too-long", Shape, Error,
+    NameTooLong, "name-too-long", Shape, Error, Portability,
         "the name is longer than the target takes",
         "docs/PROFILES.md, by target";
-    NotInForm, "not-in-form", Shape, Warn,
+    NotInForm, "not-in-form", Shape, Warn, Portability,
         "the name is not in the normalization form asked for",
         "Unicode Standard Annex #15";
-    MixedScript, "mixed-script", Shape, Warn,
+    MixedScript, "mixed-script", Shape, Warn, Security,
         "one word mixes scripts, as in a Latin word with a Cyrillic letter",
         "Unicode Technical Standard #39, section 5";
-    DotGitLookalike, "dot-git-lookalike", Shape, Error,
+    DotGitLookalike, "dot-git-lookalike", Shape, Error, Security,
         "a name that Windows or macOS takes for `.git` or for a file that git obeys",
         "git path.c (is_ntfs_dotgit), utf8.c (next_hfs_char); CVE-2014-9390";
-    Mojibake, "mojibake", Shape, Warn,
+    Mojibake, "mojibake", Shape, Warn, Portability,
         "UTF-8 that was read as Windows-1252 and encoded once more",
         "WHATWG Encoding Standard, index windows-1252";
 
-    CollisionNormalization, "collision-normalization", Directory, Error,
+    CollisionNormalization, "collision-normalization", Directory, Error, Portability,
         "two names of one directory that are canonically equivalent",
         "Unicode Standard Annex #15; Unicode Standard, definition D70";
-    CollisionCase, "collision-case", Directory, Error,
+    CollisionCase, "collision-case", Directory, Error, Portability,
         "two names of one directory that differ in case alone",
         "Unicode Standard, definitions D144 and D145";
-    CollisionConfusable, "collision-confusable", Directory, Warn,
+    CollisionConfusable, "collision-confusable", Directory, Warn, Security,
         "two names of one directory that look the same",
         "Unicode Technical Standard #39, section 4";
 
-    PathTooLong, "path-too-long", Path, Error,
+    PathTooLong, "path-too-long", Path, Error, Portability,
         "the path is longer than the target takes",
         "docs/PROFILES.md, by target";
 }

@@ -1,9 +1,11 @@
 //! What the lines of a policy ask of a name, sorted by how it is asked: nothing has to be searched for among the lines
 //! while a name is judged. Made once, when a policy is compiled.
 
+use super::Violation;
 use super::compile::Active;
 use super::profile::{Chars, Limit, Part, ProfileSet, Test};
 use super::rule::{Kind, RuleId, Severity};
+use crate::name::Span;
 use crate::name::age::{self, Assigned};
 use crate::name::normalize::Form;
 
@@ -15,11 +17,26 @@ pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
 pub(super) struct Hit {
     pub(super) severity: Severity,
     pub(super) profiles: ProfileSet,
+    pub(super) refused_by: ProfileSet,
 }
 
 impl Hit {
+    /// An error by all of `profiles`.
+    pub(super) fn error(profiles: ProfileSet) -> Self {
+        Self { severity: Severity::Error, profiles, refused_by: profiles }
+    }
+
+    pub(super) fn violation(self, rule: RuleId, span: Span) -> Violation {
+        let Self { severity, profiles, refused_by } = self;
+        Violation { rule, severity, span, profiles, refused_by }
+    }
+
     pub(super) fn merge(self, other: Self) -> Self {
-        Self { severity: self.severity.max(other.severity), profiles: self.profiles.union(other.profiles) }
+        Self {
+            severity: self.severity.max(other.severity),
+            profiles: self.profiles.union(other.profiles),
+            refused_by: self.refused_by.union(other.refused_by),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Violation {
     pub span: Span,
     /// Which of the policy's profiles object.
     pub profiles: ProfileSet,
+    /// Those of `profiles` by which it is an error; the others warn.
+    pub refused_by: ProfileSet,
 }
 
 /// The decision about one name.

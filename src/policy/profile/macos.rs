@@ -23,7 +23,8 @@ pub static MACOS: Profile = Profile {
         Line::warn(
             Test::Reserved(Chars::one_of(":")),
             "shown as `/`: Finder and the POSIX layer swap the two",
-        ),
+        )
+        .stored_otherwise(),
         Line::error(
             Test::Length(Limit { max: 255, unit: Unit::Utf16In(Form::Nfd) }),
             "HFS+ by git utf8.c; openzfsonosx/openzfs#16 for APFS",

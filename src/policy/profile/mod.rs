@@ -43,6 +43,11 @@ impl Profile {
         let included = self.includes.iter().flat_map(|p| p.all_lines());
         included.chain(self.lines).collect()
     }
+
+    /// Whether the target takes names that break `rule`, and stores or shows others instead.
+    pub fn stores_otherwise(&'static self, rule: RuleId) -> bool {
+        self.all_lines().iter().any(|line| line.stored_otherwise && line.test.rule() == rule)
+    }
 }
 
 impl fmt::Display for Profile {
@@ -62,22 +67,30 @@ pub struct Line {
     pub source: &'static str,
     /// Whether the source was checked. An unverified line never weighs more than a warning.
     pub verified: bool,
+    /// Whether the target takes such a name and stores or shows another one instead.
+    pub stored_otherwise: bool,
 }
 
 impl Line {
     /// A line whose violation rejects the name.
     pub const fn error(test: Test, source: &'static str) -> Self {
-        Self { test, severity: Severity::Error, source, verified: true }
+        Self { test, severity: Severity::Error, source, verified: true, stored_otherwise: false }
     }
 
     /// A line whose violation is reported and lets the name pass.
     pub const fn warn(test: Test, source: &'static str) -> Self {
-        Self { test, severity: Severity::Warn, source, verified: true }
+        Self { test, severity: Severity::Warn, source, verified: true, stored_otherwise: false }
     }
 
     /// A line that rests on a source which could not be checked: it warns.
     pub const fn unverified(test: Test, source: &'static str) -> Self {
-        Self { test, severity: Severity::Warn, source, verified: false }
+        Self { test, severity: Severity::Warn, source, verified: false, stored_otherwise: false }
+    }
+
+    /// The same line, of a target that takes such a name and stores or shows another one instead.
+    pub const fn stored_otherwise(mut self) -> Self {
+        self.stored_otherwise = true;
+        self
     }
 }
 

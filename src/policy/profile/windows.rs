@@ -29,6 +29,9 @@ pub(super) const CASE: Test = Test::SameFold { fold: Fold::Upcase, form: None };
 const NAMING: &str =
     "Microsoft, Naming Files, Paths, and Namespaces; Linux fs/ntfs3/fsntfs.c; git compat/mingw.c";
 
+const TRIMMED: &str =
+    "Microsoft, Naming Files, Paths, and Namespaces; File path formats on Windows systems (trim characters)";
+
 /// Windows on NTFS.
 pub static WINDOWS: Profile = Profile {
     name: "windows",
@@ -37,8 +40,8 @@ pub static WINDOWS: Profile = Profile {
     lines: &[
         Line::error(Test::Plain(C0Control), NAMING),
         Line::error(CHARACTERS, NAMING),
-        Line::error(Test::Plain(TrailingSpace), NAMING),
-        Line::error(Test::Plain(TrailingDot), NAMING),
+        Line::error(Test::Plain(TrailingSpace), TRIMMED).stored_otherwise(),
+        Line::error(Test::Plain(TrailingDot), TRIMMED).stored_otherwise(),
         Line::error(
             DEVICES,
             "CPython Lib/ntpath.py (_reserved_names); Microsoft, Naming Files, Paths, and Namespaces",
@@ -79,7 +82,8 @@ pub static EXFAT: Profile = Profile {
         Line::error(
             Test::Plain(TrailingDot),
             "Linux fs/exfat/namei.c: stripped, or refused under the mount option `keep_last_dots`",
-        ),
+        )
+        .stored_otherwise(),
         Line::error(LENGTH, "Linux fs/exfat (MAX_NAME_LENGTH, else ENAMETOOLONG)"),
         Line::error(CASE, "Linux fs/exfat/nls.c, by the volume's up-case table"),
     ],
@@ -95,8 +99,8 @@ pub static SMB: Profile = Profile {
     title: "SMB shares: windows, and what character mappings leave behind",
     includes: &[&WINDOWS],
     lines: &[
-        Line::error(Test::Plain(TrailingSpace), EIGHT_DOT_THREE),
-        Line::error(Test::Plain(TrailingDot), EIGHT_DOT_THREE),
+        Line::error(Test::Plain(TrailingSpace), EIGHT_DOT_THREE).stored_otherwise(),
+        Line::error(Test::Plain(TrailingDot), EIGHT_DOT_THREE).stored_otherwise(),
         Line::warn(
             Test::Plain(SmbPrivateUse),
             "the SFM map: Linux fs/smb/client/cifs_unicode.h, commit 7e46f0900acd for U+F001..F01F",
