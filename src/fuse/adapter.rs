@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,12 +22,14 @@ use super::backing::Backing;
 use super::server::{Result, Server};
 use super::timeouts::Timeouts;
 use super::translate::{attributes, bare, entry_type, file_type, requested_time};
-use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenFile, Room};
+use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, Room, SetId};
 
 /// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.
 const WANTED: &[InitFlags] = &[
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_AUTO_INVAL_DATA,
+    // Set-id bits and capabilities go where content is changed, here, and the kernel need not ask before every write.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
     // The caller's umask is applied where the file is made, which knows of default ACLs.
@@ -45,10 +48,10 @@ pub(super) struct Adapter {
     timeouts: Timeouts,
 }
 
-/// How an opened file is answered.
-enum Opened {
-    ByKernel(Arc<BackingId>),
-    ByUs(FopenFlags),
+/// How an opened file is answered: with a backing file that the kernel reads and writes by itself, or without one.
+struct Opened {
+    backing: Option<Arc<BackingId>>,
+    flags: FopenFlags,
 }
 
 impl Adapter {
@@ -88,22 +91,28 @@ impl Adapter {
 
     fn opened(
         &self,
+        node: NodeId,
         fh: Fh,
         flags: i32,
-        register: impl FnOnce(&OpenFile) -> io::Result<BackingId>,
+        register: impl FnOnce(&OwnedFd) -> io::Result<BackingId>,
     ) -> nix::Result<Opened> {
-        let open = self.server.tree.open_file(fh)?;
-        if let Some(id) = self.backing.id(&open, register) {
-            return Ok(Opened::ByKernel(id));
+        let tree = &self.server.tree;
+        let mut answer = match tree.has_flush(node) {
+            true => FopenFlags::empty(),
+            // Spares a request at every close.
+            false => FopenFlags::FOPEN_NOFLUSH,
+        };
+        let backing = self.backing.id(node, || tree.lend(node, register));
+        if backing.is_none() {
+            if let Err(errno) = tree.open_now(fh) {
+                tree.release(fh);
+                return Err(errno);
+            }
+            if flags & libc::O_DIRECT != 0 {
+                answer |= FopenFlags::FOPEN_DIRECT_IO;
+            }
         }
-        if let Err(errno) = open.open_now() {
-            self.server.tree.release(fh);
-            return Err(errno);
-        }
-        Ok(Opened::ByUs(match flags & libc::O_DIRECT {
-            0 => FopenFlags::empty(),
-            _ => FopenFlags::FOPEN_DIRECT_IO,
-        }))
+        Ok(Opened { backing, flags: answer })
     }
 }
 
@@ -153,7 +162,7 @@ impl Filesystem for Adapter {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -171,7 +180,8 @@ impl Filesystem for Adapter {
     ) {
         let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
-        match self.server.tree.setattr(node(ino), handle.map(fh), &changes) {
+        let set_id = caller(request, 0).set_id();
+        match self.server.tree.setattr(node(ino), handle.map(fh), &changes, set_id) {
             Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
             Err(errno) => reply.error(self.errno(errno)),
         }
@@ -245,12 +255,12 @@ impl Filesystem for Adapter {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.server.tree.open(node(ino), flags.0).and_then(|fh| {
-            let opened = self.opened(fh, flags.0, |open| reply.open_backing(open.held()))?;
+            let opened = self.opened(node(ino), fh, flags.0, |fd| reply.open_backing(fd))?;
             Ok((FileHandle(fh.0), opened))
         });
         match opened {
-            Ok((fh, Opened::ByKernel(id))) => reply.opened_passthrough(fh, FopenFlags::empty(), &id),
-            Ok((fh, Opened::ByUs(flags))) => reply.opened(fh, flags),
+            Ok((fh, Opened { backing: Some(id), flags })) => reply.opened_passthrough(fh, flags, &id),
+            Ok((fh, Opened { backing: None, flags })) => reply.opened(fh, flags),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
@@ -267,7 +277,7 @@ impl Filesystem for Adapter {
     ) {
         let made = self.server.do_create(&caller(request, umask), node(parent), name, mode, flags);
         let opened = made.and_then(|(entry, fh)| {
-            match self.opened(fh, flags, |open| reply.open_backing(open.held())) {
+            match self.opened(entry.node, fh, flags, |fd| reply.open_backing(fd)) {
                 Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
                 Err(errno) => {
                     self.server.tree.forget(entry.node, 1);
@@ -279,11 +289,9 @@ impl Filesystem for Adapter {
             Ok((entry, fh, opened)) => {
                 let (attr, generation) = (attributes(&entry.stat), generation(&entry));
                 let timeout = self.timeouts.of_both(&entry);
-                match opened {
-                    Opened::ByKernel(id) => {
-                        reply.created_passthrough(&timeout, &attr, generation, fh, FopenFlags::empty(), &id);
-                    }
-                    Opened::ByUs(flags) => reply.created(&timeout, &attr, generation, fh, flags),
+                match opened.backing {
+                    Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
+                    None => reply.created(&timeout, &attr, generation, fh, opened.flags),
                 }
             }
             Err(failure) => reply.error(self.errno(failure)),
@@ -315,12 +323,16 @@ impl Filesystem for Adapter {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.server.tree.write(fh(handle), offset, data) {
+        let set_id = match flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            true => SetId::Cleared,
+            false => SetId::Kept,
+        };
+        match self.server.tree.write(fh(handle), offset, data, set_id) {
             // No more was written than there was, and that came in one request.
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(self.errno(errno)),
@@ -476,7 +488,7 @@ impl Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -484,7 +496,8 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.reply_empty(self.server.tree.fallocate(fh(handle), mode, offset, length), reply);
+        let set_id = caller(request, 0).set_id();
+        self.reply_empty(self.server.tree.fallocate(fh(handle), mode, offset, length, set_id), reply);
     }
 
     fn lseek(
@@ -504,7 +517,7 @@ impl Filesystem for Adapter {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -517,7 +530,7 @@ impl Filesystem for Adapter {
     ) {
         let range =
             CopyRange { from: fh(fh_in), from_offset: offset_in, to: fh(fh_out), to_offset: offset_out, len };
-        match self.server.tree.copy_file_range(&range) {
+        match self.server.tree.copy_file_range(&range, caller(request, 0).set_id()) {
             // The backing tree copies no more at once than fits.
             Ok(copied) => reply.written(copied as u32),
             Err(errno) => reply.error(self.errno(errno)),

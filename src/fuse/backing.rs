@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{BackingId, InitFlags, KernelConfig};
 
-use crate::passthrough::{NodeId, OpenFile};
+use crate::passthrough::NodeId;
+
+type Ids = HashMap<NodeId, Option<Arc<BackingId>>>;
 
 /// The backing files that the kernel reads and writes by itself.
 #[derive(Debug, Default)]
@@ -16,7 +18,7 @@ pub(super) struct Backing {
     is_offered: bool,
     /// By node, from its first open to its forgetting; `None` for one whose file cannot be had that way. An inode is open
     /// either way, never both: the kernel refuses to mix.
-    ids: Mutex<HashMap<NodeId, Option<Arc<BackingId>>>>,
+    ids: Mutex<Ids>,
     was_said: AtomicBool,
 }
 
@@ -31,35 +33,42 @@ impl Backing {
         }
     }
 
-    /// The backing file of what is opened, if the kernel can have it; `register` makes it known.
+    /// The backing file of a node that is opened, if the kernel can have it; `register` makes it known.
     pub(super) fn id(
         &self,
-        open: &OpenFile,
-        register: impl FnOnce(&OpenFile) -> io::Result<BackingId>,
+        node: NodeId,
+        register: impl FnOnce() -> io::Result<Option<BackingId>>,
     ) -> Option<Arc<BackingId>> {
         if !self.is_offered {
             return None;
         }
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.entry(open.node())
-            .or_insert_with(|| match register(open) {
-                Ok(id) => Some(Arc::new(id)),
-                Err(error) => {
-                    if !self.was_said.swap(true, Ordering::Relaxed) {
-                        log::warn!(
-                            "file contents go through this process: the kernel cannot take them over: {error}"
-                        );
-                    }
-                    None
-                }
-            })
-            .clone()
+        if let Some(id) = self.lock().get(&node) {
+            return id.clone();
+        }
+        // Not under the lock: others are served meanwhile. Of two that are made at once the first counts for both.
+        let made = register().unwrap_or_else(|error| {
+            if !self.was_said.swap(true, Ordering::Relaxed) {
+                log::warn!(
+                    "file contents go through this process: the kernel cannot take them over: {error}"
+                );
+            }
+            None
+        });
+        let made = made.map(Arc::new);
+        self.lock().entry(node).or_insert_with(|| made.clone()).clone()
     }
 
     /// Forgets the file of `node` if `is_forgotten` says that the node is. Under one lock, so that no file that is opened
     /// meanwhile loses what it has just been given.
     pub(super) fn forget(&self, node: NodeId, is_forgotten: impl FnOnce() -> bool) {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let _id = if is_forgotten() { ids.remove(&node) } else { None };
+        // Its end is a system call of its own, and waits until the lock is free.
+        let _id = {
+            let mut ids = self.lock();
+            if is_forgotten() { ids.remove(&node) } else { None }
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ids> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat, truncate};
 
-use super::{Fh, NodeId, Passthrough, Result};
+use super::{Fh, NodeId, Passthrough, Result, SetId};
 use crate::sys::open::path_of;
 
 /// What is to change; `None` stays as it is.
@@ -48,11 +48,17 @@ impl Passthrough {
     }
 
     /// Changes attributes of `node`, and returns them all as they are then. `fh` is the open file through which the
-    /// length is set, if there is one.
+    /// length is set, if there is one; `set_id` is for a new length alone.
     ///
     /// # Errors
     /// As chown(2), chmod(2), truncate(2) and utimensat(2) say.
-    pub fn setattr(&self, node: NodeId, fh: Option<Fh>, changes: &Changes) -> Result<FileStat> {
+    pub fn setattr(
+        &self,
+        node: NodeId,
+        fh: Option<Fh>,
+        changes: &Changes,
+        set_id: SetId,
+    ) -> Result<FileStat> {
         let fd = self.fd(node)?;
         let path = path_of(&*fd);
         // The owner first: a change of owner takes set-id bits away, and the kernel has already decided about those.
@@ -65,7 +71,7 @@ impl Passthrough {
             fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink)?;
         }
         if let Some(size) = changes.size {
-            self.set_size(fh, &path, size)?;
+            set_id.changing(|| self.set_size(fh, &path, size))?;
         }
         if changes.atime.is_some() || changes.mtime.is_some() {
             let or_keep = |time: Option<TimeSpec>| time.unwrap_or(TimeSpec::UTIME_OMIT);
@@ -78,7 +84,7 @@ impl Passthrough {
     fn set_size(&self, fh: Option<Fh>, path: &str, size: u64) -> Result<()> {
         let size = i64::try_from(size).map_err(|_| Errno::EFBIG)?;
         match fh.map(|fh| self.files.get(fh)).transpose()? {
-            Some(open) if open.is_writable() => nix::unistd::ftruncate(open.file()?, size),
+            Some(open) if open.is_writable() => nix::unistd::ftruncate(self.file(&open)?, size),
             _ => truncate(path, size),
         }
     }

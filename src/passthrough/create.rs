@@ -121,10 +121,7 @@ impl Passthrough {
             }
             Err(error) => return Err(error),
         };
-        let opened = self.nodes.node(entry.node).and_then(|node| {
-            let fd = self.nodes.fd(&node)?;
-            Ok(OpenFile::opened(node, fd, flags, file))
-        });
+        let opened = self.nodes.node(entry.node).map(|node| OpenFile::opened(node, flags, file));
         match opened {
             Ok(opened) => Ok((entry, self.files.add(opened))),
             Err(error) => {

@@ -1,6 +1,7 @@
-//! Acting for a caller: ids, groups and umask of one thread, by a guard that undoes itself.
+//! Acting for a caller: ids, groups and umask of one thread, and what it may keep of set-id bits, by guards that undo
+//! themselves.
 //!
-//! Sources: credentials(7), setfsuid(2), umask(2), unshare(2) for CLONE_FS.
+//! Sources: credentials(7), setfsuid(2), umask(2), unshare(2) for CLONE_FS, capabilities(7) for CAP_FSETID.
 
 use std::cell::Cell;
 use std::fs;
@@ -12,7 +13,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, getegid, setfsgid, setfsuid};
 
 use super::{Passthrough, Result};
-use crate::sys::identity::set_thread_groups;
+use crate::sys::identity::{set_fsetid, set_thread_groups};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,7 @@ struct Acting {
 impl Acting {
     /// For `caller`; with `groups` as supplementary groups, or with those that the thread has.
     fn new(caller: &Caller, acts_for_others: bool, groups: Option<&[Gid]>) -> Result<Self> {
-        own_umask()?;
-        umask(Mode::from_bits_truncate(caller.umask));
+        take_umask(caller.umask)?;
         let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
         let mut acting = Self { switched: false, regrouped: false, _not_send: PhantomData };
         if !acts_for_others || (uid.is_root() && gid == getegid()) {
@@ -73,18 +73,69 @@ impl Drop for Acting {
             // Without CAP_SETGID there would have been no way to here.
             unreachable!("a thread that could set its groups can clear them");
         }
-        umask(Mode::empty());
     }
 }
 
-/// Makes the umask this thread's own; threads share it at first.
-fn own_umask() -> Result<()> {
-    thread_local!(static IS_OWN: Cell<bool> = const { Cell::new(false) });
-    if !IS_OWN.get() {
+/// Gives this thread that umask, and it keeps it: nothing is created but for a caller, and callers hardly ever differ.
+fn take_umask(mask: u32) -> Result<()> {
+    // Threads share theirs at first.
+    thread_local!(static OWN: Cell<Option<u32>> = const { Cell::new(None) });
+    if OWN.get().is_none() {
         unshare(CloneFlags::CLONE_FS)?;
-        IS_OWN.set(true);
+    }
+    if OWN.get() != Some(mask) {
+        umask(Mode::from_bits_truncate(mask));
+        OWN.set(Some(mask));
     }
     Ok(())
+}
+
+/// As long as it lives, what this thread changes loses its set-id bits, as when a user without rights changes it.
+pub(super) struct ClearingSetId {
+    was_keeping: bool,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl ClearingSetId {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { was_keeping: set_fsetid(false)?, _not_send: PhantomData })
+    }
+}
+
+impl Drop for ClearingSetId {
+    fn drop(&mut self) {
+        if self.was_keeping && set_fsetid(true).is_err() {
+            unreachable!("what a thread is permitted it can let work again");
+        }
+    }
+}
+
+/// What becomes of the set-id bits of a file whose content is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetId {
+    /// They stay, as where root changes it.
+    Kept,
+    /// They go, as where anybody else does.
+    Cleared,
+}
+
+impl SetId {
+    /// Changes content accordingly.
+    pub(super) fn changing<T>(self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _clearing = match self {
+            Self::Kept => None,
+            Self::Cleared => Some(ClearingSetId::new()?),
+        };
+        change()
+    }
+}
+
+impl Caller {
+    /// What becomes of set-id bits when this caller changes content. CAP_FSETID decides; requests tell ids alone, and root
+    /// has it.
+    pub fn set_id(&self) -> SetId {
+        if self.uid == 0 { SetId::Kept } else { SetId::Cleared }
+    }
 }
 
 /// The supplementary groups of a thread, by proc_pid_status(5); none if it is gone or out of sight.

@@ -147,6 +147,11 @@ impl Table {
         self.mount.is_some()
     }
 
+    /// Whether a node lies on the source's own file system.
+    pub(super) fn is_own(&self, id: NodeId) -> bool {
+        id.0 & FOREIGN == 0
+    }
+
     pub(super) fn len(&self) -> usize {
         lock(&self.known).nodes.len()
     }

@@ -27,14 +27,16 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
+use nix::sys::statfs::fstatfs;
 
 pub use attr::Changes;
-pub use credentials::Caller;
+pub use credentials::{Caller, SetId};
 pub use dir::{DirEntry, OpenDir, Room};
-pub use file::{CopyRange, OpenFile};
+pub use file::CopyRange;
 pub use handle::Fh;
 pub use inode::NodeId;
 
+use file::OpenFile;
 use handle::Handles;
 use inode::Table;
 
@@ -67,6 +69,8 @@ pub struct Passthrough {
     dirs: Handles<OpenDir>,
     /// Whether this process may act for others (root).
     acts_for_others: bool,
+    /// Whether files of the source's own file system close without a word.
+    closes_silently: bool,
 }
 
 impl Passthrough {
@@ -75,7 +79,9 @@ impl Passthrough {
     /// # Errors
     /// ENOTDIR for anything else; ENOENT without /proc.
     pub fn new(source: OwnedFd, settings: Settings) -> Result<Self> {
+        let closes_silently = file::closes_silently(fstatfs(&source)?.filesystem_type());
         Ok(Self {
+            closes_silently,
             nodes: Table::new(source, settings.cached_fds)?,
             files: Handles::new(),
             dirs: Handles::new(),

@@ -133,7 +133,7 @@ fn create_opens_what_came_to_exist_meanwhile_and_nothing_that_is_no_file() {
     let t = Tree::new();
     let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
     assert_eq!(entry.stat.st_mode, libc::S_IFREG | 0o644);
-    assert_eq!(t.tree.write(fh, 0, b"content"), Ok(7));
+    assert_eq!(t.tree.write(fh, 0, b"content", SetId::Kept), Ok(7));
     assert_eq!(t.create("file", libc::O_RDWR | libc::O_EXCL).unwrap_err(), Errno::EEXIST);
     let (same, other) = t.create("file", libc::O_RDONLY).unwrap();
     assert_eq!(same.node, entry.node);
@@ -155,15 +155,15 @@ fn create_opens_what_came_to_exist_meanwhile_and_nothing_that_is_no_file() {
 fn an_open_file_does_all_that_files_do() {
     let t = Tree::new();
     let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
-    t.tree.write(fh, 0, &[b'x'; 5000]).unwrap();
-    t.tree.fallocate(fh, 0, 0, 1 << 20).unwrap();
-    assert_eq!(t.tree.fallocate(fh, 1 << 30, 0, 1), Err(Errno::EOPNOTSUPP));
+    t.tree.write(fh, 0, &[b'x'; 5000], SetId::Kept).unwrap();
+    t.tree.fallocate(fh, 0, 0, 1 << 20, SetId::Kept).unwrap();
+    assert_eq!(t.tree.fallocate(fh, 1 << 30, 0, 1, SetId::Kept), Err(Errno::EOPNOTSUPP));
     assert_eq!(t.tree.lseek(fh, 0, libc::SEEK_DATA), Ok(0));
     assert_eq!(t.tree.lseek(fh, 1 << 21, libc::SEEK_HOLE), Err(Errno::ENXIO));
     assert_eq!(t.tree.lseek(fh, 0, libc::SEEK_SET), Err(Errno::EINVAL));
     let (_, copy) = t.create("copy", libc::O_RDWR).unwrap();
     let range = CopyRange { from: fh, from_offset: 0, to: copy, to_offset: 1, len: 100 };
-    assert_eq!(t.tree.copy_file_range(&range), Ok(100));
+    assert_eq!(t.tree.copy_file_range(&range, SetId::Kept), Ok(100));
     assert_eq!(fs::metadata(t.path("copy")).unwrap().len(), 101);
     t.tree.flush(fh).unwrap();
     t.tree.fsync(fh, false).unwrap();
@@ -171,8 +171,8 @@ fn an_open_file_does_all_that_files_do() {
     t.tree.release(fh);
     assert_eq!(t.tree.flush(fh), Err(Errno::EBADF));
     let reader = t.tree.open(entry.node, libc::O_RDONLY).unwrap();
-    t.tree.open_file(reader).unwrap().open_now().unwrap();
-    assert_eq!(t.tree.write(reader, 0, b"x"), Err(Errno::EBADF));
+    t.tree.open_now(reader).unwrap();
+    assert_eq!(t.tree.write(reader, 0, b"x", SetId::Kept), Err(Errno::EBADF));
     assert_eq!(t.tree.read(reader, u64::MAX, &mut [0]), Err(Errno::EINVAL));
 }
 
@@ -182,7 +182,7 @@ fn a_removed_file_is_within_reach_while_the_kernel_knows_it() {
     for name in ["unlinked", "replaced"] {
         let node = {
             let (entry, fh) = t.create(name, libc::O_RDWR).unwrap();
-            t.tree.write(fh, 0, b"content").unwrap();
+            t.tree.write(fh, 0, b"content", SetId::Kept).unwrap();
             t.tree.release(fh);
             entry.node
         };
@@ -269,17 +269,17 @@ fn attributes_change_and_are_told_as_they_are_then() {
         mtime: time(3),
         ..Changes::default()
     };
-    let stat = t.tree.setattr(entry.node, Some(fh), &changes).unwrap();
+    let stat = t.tree.setattr(entry.node, Some(fh), &changes, SetId::Kept).unwrap();
     assert_eq!((stat.st_mode & 0o7777, stat.st_size, stat.st_ino), (0o4711, 1 << 33, entry.node.0));
     assert_eq!((stat.st_atime, stat.st_atime_nsec, stat.st_mtime), (-2, 5, 3));
     let shorter = Changes { size: Some(1), ..Changes::default() };
-    let stat = t.tree.setattr(entry.node, None, &shorter).unwrap();
+    let stat = t.tree.setattr(entry.node, None, &shorter, SetId::Kept).unwrap();
     assert_eq!((stat.st_size, stat.st_atime), (1, -2));
     let endless = Changes { size: Some(u64::MAX), ..Changes::default() };
-    assert_eq!(t.tree.setattr(entry.node, None, &endless).unwrap_err(), Errno::EFBIG);
+    assert_eq!(t.tree.setattr(entry.node, None, &endless, SetId::Kept).unwrap_err(), Errno::EFBIG);
     std::os::unix::fs::symlink("file", t.path("link")).unwrap();
     let link = t.lookup("link").unwrap().node;
-    t.tree.setattr(link, None, &Changes { mtime: time(7), ..Changes::default() }).unwrap();
+    t.tree.setattr(link, None, &Changes { mtime: time(7), ..Changes::default() }, SetId::Kept).unwrap();
     assert_eq!(fs::symlink_metadata(t.path("link")).unwrap().mtime(), 7);
     assert_ne!(fs::metadata(t.path("file")).unwrap().mtime(), 7, "the link's target is not meant");
     assert!(t.tree.statfs(entry.node).unwrap().blocks() > 0);
@@ -287,9 +287,9 @@ fn attributes_change_and_are_told_as_they_are_then() {
         return println!("SKIPPED: changing owners needs root");
     }
     let owner = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
-    let stat = t.tree.setattr(entry.node, None, &owner).unwrap();
+    let stat = t.tree.setattr(entry.node, None, &owner, SetId::Kept).unwrap();
     assert_eq!((stat.st_uid, stat.st_gid), (12, 34));
-    let link = t.tree.setattr(link, None, &owner).unwrap();
+    let link = t.tree.setattr(link, None, &owner, SetId::Kept).unwrap();
     assert_eq!((link.st_uid, link.st_mode & libc::S_IFMT), (12, libc::S_IFLNK));
 }
 

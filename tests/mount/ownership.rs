@@ -2,11 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::thread;
 
 use namegate::sys::identity::set_thread_groups;
+use namegate::sys::xattr;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, mkfifo, setfsgid, setfsuid};
@@ -87,18 +90,91 @@ fn a_supplementary_group_gives_its_right() {
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
 }
 
+/// Ways to change the content of an open file.
+const CHANGES: [(&str, fn(&File, &File)); 4] = [
+    ("write", |mut file, _| file.write_all(b"x").unwrap()),
+    ("truncate", |file, _| file.set_len(1).unwrap()),
+    ("fallocate", |file, _| fallocate(file, FallocateFlags::empty(), 0, 9999).unwrap()),
+    ("copy", |file, from| assert_eq!(copy_file_range(from, Some(&mut 0), file, Some(&mut 0), 7), Ok(7))),
+];
+
+/// Who changes what, with which bits, and when it was opened: before the bits came or after.
+/// The files are made `behind` and seen in `dir`.
+fn change_set_id_file(behind: &Path, dir: &Path, uid: u32, mode: u32, early: bool) -> Vec<(String, u32)> {
+    fs::write(dir.join("from"), "content").unwrap();
+    let from = File::open(dir.join("from")).unwrap();
+    CHANGES
+        .iter()
+        .map(|(how, change)| {
+            let name = format!("{how}-{uid}-{mode:o}-{early}");
+            let path = dir.join(&name);
+            fs::write(behind.join(&name), "content").unwrap();
+            open_to_all(&path);
+            let set = || fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let open = || act_as(uid, 2345, &[], 0, || OpenOptions::new().write(true).open(&path).unwrap());
+            let file = match early {
+                true => {
+                    let file = open();
+                    set();
+                    file
+                }
+                false => {
+                    set();
+                    open()
+                }
+            };
+            act_as(uid, 2345, &[], 0, || change(&file, &from));
+            ((*how).to_owned(), whose(&path).2)
+        })
+        .collect()
+}
+
 #[test]
 fn another_user_writing_to_a_set_id_file_takes_the_bits_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    for how in ["write", "truncate"] {
-        let file = mounted.mnt().join(how);
-        fs::write(&file, "content").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o6777)).unwrap();
-        act_as(1234, 2345, &[], 0, || match how {
-            "write" => OpenOptions::new().append(true).open(&file).unwrap().write_all(b"x").unwrap(),
-            _ => OpenOptions::new().write(true).open(&file).unwrap().set_len(1).unwrap(),
-        });
-        assert_eq!(whose(&mounted.backing().join(how)).2, 0o777, "{how}");
-        assert_eq!(whose(&file).2, 0o777, "{how}, through the mount");
+    for (mode, early) in [(0o6777, false), (0o6777, true), (0o4777, false), (0o2777, true)] {
+        let expected = change_set_id_file(&mounted.plain(), &mounted.plain(), 1234, mode, early);
+        let found = change_set_id_file(&mounted.backing(), &mounted.mnt(), 1234, mode, early);
+        assert_eq!(found, expected, "{mode:o}, opened before the bits came: {early}");
+        for (how, kept) in expected {
+            let there = mounted.backing().join(format!("{how}-1234-{mode:o}-{early}"));
+            assert_eq!(whose(&there).2, kept, "{how} of {mode:o}, in the backing tree");
+        }
+    }
+}
+
+#[test]
+fn root_writing_to_a_set_id_file_keeps_what_it_keeps_elsewhere() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    for mode in [0o6777, 0o4755, 0o2775] {
+        let expected = change_set_id_file(&mounted.plain(), &mounted.plain(), 0, mode, false);
+        assert_eq!(
+            change_set_id_file(&mounted.backing(), &mounted.mnt(), 0, mode, false),
+            expected,
+            "{mode:o}"
+        );
+    }
+}
+
+#[test]
+fn capabilities_of_a_file_go_when_it_is_written() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    // VFS_CAP_REVISION_2 of linux/capability.h, effective, with CAP_NET_RAW.
+    let capability = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let name = std::ffi::OsStr::new("security.capability");
+    for early in [false, true] {
+        let path = mounted.mnt().join(format!("file-{early}"));
+        fs::write(&path, "content").unwrap();
+        open_to_all(&path);
+        let open = || OpenOptions::new().write(true).open(&path).unwrap();
+        let before = early.then(open);
+        let held = OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(&path).unwrap();
+        xattr::set(&held, name, &capability, 0).unwrap();
+        assert_eq!(xattr::get(&held, name, &mut [0; 64]), Ok(capability.len()));
+        before.unwrap_or_else(open).write_all(b"x").unwrap();
+        let there =
+            OpenOptions::new().read(true).open(mounted.backing().join(format!("file-{early}"))).unwrap();
+        assert_eq!(xattr::get(&there, name, &mut [0; 64]), Err(Errno::ENODATA), "{early}");
+        assert_eq!(xattr::get(&held, name, &mut [0; 64]), Err(Errno::ENODATA), "{early}");
     }
 }
