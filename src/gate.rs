@@ -17,8 +17,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use crate::name::escape::{escape, escape_within, is_escaped, is_shortened, unescape};
-use crate::name::normalize::to_form;
-use crate::name::{Span, utf8};
+use crate::name::normalize::{Form, to_form};
+use crate::name::{Span, spelling, utf8};
 use crate::policy::rule::RuleId;
 use crate::policy::{OnMismatch, Policy, Verdict, Violation};
 
@@ -143,9 +143,9 @@ impl Gate {
     /// A name that comes in ([`Intent::Create`]) must satisfy the policy; it passes in another spelling if the policy
     /// converts. A name that is only addressed must be able to exist, and to be seen so: well-formed unless existing names
     /// are shown as they are, and the escape of an ill-formed one where they are seen escaped. What breaks any other rule
-    /// stays reachable, under exactly the name it has; a name too long to be stored passes as its key if that is short
-    /// enough, because a converting gate took it so when it came in. In [`Mode::Permissive`] a violation is noted and the
-    /// name passes as it is, as far as any file system could store it.
+    /// stays reachable, under exactly the name it has; a name too long to be stored passes all the same if it has other
+    /// spellings, as its key if that is short enough, because what is meant may have come in so. In [`Mode::Permissive`] a
+    /// violation is noted and the name passes as it is, as far as any file system could store it.
     ///
     /// # Errors
     /// [`Refusal`] says which violation, or how long the name is.
@@ -168,8 +168,9 @@ impl Gate {
             Intent::Address => self.admit_existing(name)?,
         };
         match admitted.name.len() {
-            bytes if bytes > NAME_MAX => Err(Refusal::TooLong { bytes, span: excess(name) }),
-            _ => Ok(admitted),
+            bytes if bytes <= NAME_MAX => Ok(admitted),
+            _ if intent == Intent::Address && self.has_other_spellings(name) => Ok(admitted),
+            bytes => Err(Refusal::TooLong { bytes, span: excess(name) }),
         }
     }
 
@@ -195,13 +196,41 @@ impl Gate {
         self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
+    /// Whether one entry has several spellings: the policy converts or matches.
+    pub fn knows_spellings(&self) -> bool {
+        self.equivalence().is_some()
+    }
+
+    /// Whether another name may have the [key](Self::key) of `name`; `false` is certain. Looks at the name alone.
+    ///
+    /// ```
+    /// use std::{ffi::OsStr, sync::Arc};
+    /// use namegate::gate::{Gate, Mode};
+    /// use namegate::name::normalize::Form;
+    /// use namegate::policy::{Normalization, OnMismatch, Policy};
+    ///
+    /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
+    /// let policy = Policy::builder().normalization(normalization).build()?;
+    /// let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
+    /// assert!(gate.has_other_spellings(OsStr::new("é")));
+    /// assert!(!gate.has_other_spellings(OsStr::new("e")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn has_other_spellings(&self, name: &OsStr) -> bool {
+        let spelt = |form| name.to_str().is_some_and(|name| spelling::has_others(name, form));
+        self.equivalence().is_some_and(spelt)
+    }
+
+    /// The form that equal names share, if names that differ can be equal.
+    fn equivalence(&self) -> Option<Form> {
+        let normalization = self.policy.normalization()?;
+        (normalization.on_mismatch != OnMismatch::Refuse).then_some(normalization.form)
+    }
+
     /// The key of `name`, if it is another spelling. Allocates nothing if it is not.
     fn other_key(&self, name: &OsStr) -> Option<OsString> {
-        let normalization = self.policy.normalization()?;
-        if normalization.on_mismatch == OnMismatch::Refuse {
-            return None;
-        }
-        match to_form(name.to_str()?, normalization.form) {
+        let form = self.equivalence()?;
+        match to_form(name.to_str()?, form) {
             Cow::Owned(key) => Some(OsString::from(key)).filter(|key| can_be_stored(key)),
             Cow::Borrowed(_) => None,
         }

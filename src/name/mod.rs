@@ -17,6 +17,7 @@ pub mod place;
 pub mod reading;
 pub mod scalar;
 pub mod script;
+pub mod spelling;
 pub mod utf8;
 
 /// A half-open range of bytes `start..end` within one name.
