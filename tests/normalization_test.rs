@@ -6,55 +6,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 use namegate::name::normalize::{Form, first_difference, is_in_form, to_form};
 
-const TEST: &str = "/usr/share/unicode/NormalizationTest.txt.bz2";
+use file::{rows, test_file};
+
+#[path = "normalization_test/file.rs"]
+mod file;
+
 const DATA: &str = "/usr/share/unicode/UnicodeData.txt";
-
-/// The text of the test file, or `None`, with a line that says why, when it cannot be had.
-fn test_file() -> Option<String> {
-    if !Path::new(TEST).exists() {
-        println!("SKIPPED: {TEST} is absent (Debian package unicode-data)");
-        return None;
-    }
-    let output = match Command::new("bzcat").arg(TEST).output() {
-        Ok(output) if output.status.success() => output,
-        Ok(output) => panic!("bzcat failed: {}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            println!("SKIPPED: bzcat does not run: {error} (Debian package bzip2)");
-            return None;
-        }
-    };
-    Some(String::from_utf8(output.stdout).unwrap())
-}
-
-fn scalars(field: &str) -> String {
-    field
-        .split_whitespace()
-        .map(|hex| char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap())
-        .collect()
-}
-
-fn rows(text: &str) -> impl Iterator<Item = (bool, [String; 5], &str)> {
-    let mut in_part_1 = false;
-    text.lines().filter_map(move |line| {
-        if line.starts_with('@') {
-            in_part_1 = line.starts_with("@Part1");
-        }
-        if line.is_empty() || line.starts_with(['#', '@']) {
-            return None;
-        }
-        let mut fields = line.split(';').map(scalars_before_comment);
-        Some((in_part_1, std::array::from_fn(|_| fields.next().unwrap()), line))
-    })
-}
-
-fn scalars_before_comment(field: &str) -> String {
-    scalars(field.split('#').next().unwrap_or_default())
-}
 
 /// The code points that are assigned in the version of the data file, without surrogates.
 fn assigned() -> Option<BTreeSet<char>> {

@@ -11,7 +11,7 @@ use super::policy_args::PolicyArgs;
 use super::{Status, Trouble};
 use crate::fuse::{self, Options};
 use crate::gate::{Existing, Gate, Mode};
-use crate::policy::{OnMismatch, Policy, profile};
+use crate::policy::profile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,7 +108,6 @@ impl FromStr for MountOption {
 /// Runs the command; it ends with the mount.
 pub(super) fn run(args: Args) -> Result<Status, Trouble> {
     let policy = args.policy.policy(&[&profile::UTF8])?;
-    check_normalization(&policy)?;
     let mode = match args.mode {
         ModeArg::Enforcing => Mode::Enforcing,
         ModeArg::Permissive => Mode::Permissive,
@@ -137,15 +136,4 @@ pub(super) fn run(args: Args) -> Result<Status, Trouble> {
     let gate = Gate::new(Arc::new(policy), mode).with_existing(existing);
     fuse::mount(&args.source, &args.mountpoint, gate, &options).map_err(Trouble::new)?;
     Ok(Status::Clean)
-}
-
-/// A mount that creates a name in another spelling has to find it under every spelling, and this one cannot yet.
-fn check_normalization(policy: &Policy) -> Result<(), Trouble> {
-    match policy.normalization() {
-        Some(normalization) if normalization.on_mismatch != OnMismatch::Refuse => Err(Trouble::new(format!(
-            "mount: --on-mismatch {} is not there yet for mounts; --on-mismatch refuse is",
-            normalization.on_mismatch.as_str()
-        ))),
-        _ => Ok(()),
-    }
 }

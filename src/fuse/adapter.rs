@@ -70,10 +70,11 @@ impl Adapter {
         }
     }
 
-    fn reply_entry(&self, result: Result<Entry>, reply: ReplyEntry) {
+    fn reply_entry(&self, parent: INodeNo, name: &OsStr, result: Result<Entry>, reply: ReplyEntry) {
         match result {
             Ok(entry) => {
-                let (name, attr) = self.timeouts.of_entry(&entry);
+                let may_be_kept = self.server.may_be_kept(node(parent), name);
+                let (name, attr) = self.timeouts.of_entry(&entry, may_be_kept);
                 reply.entry_with_ttls(&attr, &name, &attributes(&entry.stat), generation(&entry));
             }
             Err(failure) => reply.error(self.errno(failure)),
@@ -146,7 +147,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.reply_entry(self.server.do_lookup(node(parent), name), reply);
+        self.reply_entry(parent, name, self.server.do_lookup(node(parent), name), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -205,7 +206,7 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let made = self.server.do_mknod(&caller(request, umask), node(parent), name, mode, rdev);
-        self.reply_entry(made, reply);
+        self.reply_entry(parent, name, made, reply);
     }
 
     fn mkdir(
@@ -218,7 +219,7 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let made = self.server.do_mkdir(&caller(request, umask), node(parent), name, mode);
-        self.reply_entry(made, reply);
+        self.reply_entry(parent, name, made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -231,7 +232,7 @@ impl Filesystem for Adapter {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made = self.server.do_symlink(&caller(request, 0), node(parent), name, target.as_os_str());
-        self.reply_entry(made, reply);
+        self.reply_entry(parent, name, made, reply);
     }
 
     fn rename(
@@ -250,7 +251,7 @@ impl Filesystem for Adapter {
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let made = self.server.do_link(&caller(request, 0), node(ino), node(newparent), newname);
-        self.reply_entry(made, reply);
+        self.reply_entry(newparent, newname, made, reply);
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -288,7 +289,8 @@ impl Filesystem for Adapter {
         match opened {
             Ok((entry, fh, opened)) => {
                 let (attr, generation) = (attributes(&entry.stat), generation(&entry));
-                let timeout = self.timeouts.of_both(&entry);
+                let may_be_kept = self.server.may_be_kept(node(parent), name);
+                let timeout = self.timeouts.of_both(&entry, may_be_kept);
                 match opened.backing {
                     Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
                     None => reply.created(&timeout, &attr, generation, fh, opened.flags),
@@ -413,7 +415,10 @@ impl Filesystem for Adapter {
                 }
             };
             let (attr, generation, timeout) = match &found {
-                Some(found) => (attributes(&found.stat), generation(found), self.timeouts.of_both(found)),
+                Some(found) => {
+                    let may_be_kept = self.server.may_be_kept(node(ino), entry.name);
+                    (attributes(&found.stat), generation(found), self.timeouts.of_both(found, may_be_kept))
+                }
                 // The kernel keeps nothing of `.` and `..`.
                 None => (bare(entry.ino, entry.kind), Generation(0), Duration::ZERO),
             };

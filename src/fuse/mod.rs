@@ -10,6 +10,7 @@ mod backing;
 mod failure;
 mod mount;
 mod server;
+mod spelling;
 mod timeouts;
 mod translate;
 

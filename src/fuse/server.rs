@@ -7,10 +7,12 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use super::Failure;
+use super::spelling::Leaving;
 use crate::gate::{Admitted, Existing, Gate, Intent};
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Room};
 
@@ -23,12 +25,19 @@ pub struct Server {
     pub(super) tree: Passthrough,
     gate: Gate,
     for_violations: Errno,
+    leaving: Leaving,
 }
 
 impl Server {
     /// `tree` behind `gate`; a name that breaks the policy is refused with `for_violations`.
     pub fn new(tree: Passthrough, gate: Gate, for_violations: Errno) -> Self {
-        Self { tree, gate, for_violations }
+        let tree = if gate.knows_spellings() { tree.spelt_by(Arc::new(gate.clone())) } else { tree };
+        Self { tree, gate, for_violations, leaving: Leaving::default() }
+    }
+
+    /// Whether the kernel may take for granted for a while that `name` in `parent` is what it was told.
+    pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
+        !self.gate.has_other_spellings(name) && !self.leaving.contains(parent, name)
     }
 
     pub(super) fn errno(&self, failure: Failure) -> Errno {
@@ -88,12 +97,12 @@ impl Server {
     }
 
     pub(super) fn do_lookup(&self, parent: NodeId, name: &OsStr) -> Result<Entry> {
-        Ok(self.tree.lookup(parent, &self.present_name(parent, name)?)?)
+        Ok(self.tree.lookup_spelt(parent, &self.present_name(parent, name)?)?)
     }
 
     pub(super) fn do_mkdir(&self, caller: &Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Entry> {
         let name = self.new_name("mkdir", caller, name)?;
-        Ok(self.tree.mkdir(caller, parent, &name, mode)?)
+        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mkdir(caller, parent, name, mode))?)
     }
 
     pub(super) fn do_mknod(
@@ -105,7 +114,7 @@ impl Server {
         rdev: u32,
     ) -> Result<Entry> {
         let name = self.new_name("mknod", caller, name)?;
-        Ok(self.tree.mknod(caller, parent, &name, mode, rdev)?)
+        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mknod(caller, parent, name, mode, rdev))?)
     }
 
     /// The target is content, and is not judged.
@@ -117,7 +126,7 @@ impl Server {
         target: &OsStr,
     ) -> Result<Entry> {
         let name = self.new_name("symlink", caller, name)?;
-        Ok(self.tree.symlink(caller, parent, &name, target)?)
+        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.symlink(caller, parent, name, target))?)
     }
 
     pub(super) fn do_link(
@@ -128,7 +137,7 @@ impl Server {
         name: &OsStr,
     ) -> Result<Entry> {
         let name = self.new_name("link", caller, name)?;
-        Ok(self.tree.link(node, parent, &name)?)
+        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.link(node, parent, name))?)
     }
 
     pub(super) fn do_create(
@@ -140,15 +149,18 @@ impl Server {
         flags: i32,
     ) -> Result<(Entry, Fh)> {
         let name = self.new_name("create", caller, name)?;
-        Ok(self.tree.create(caller, parent, &name, mode, flags)?)
+        let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
+        Ok(self.tree.change_spelt(parent, &name, create)?)
     }
 
     pub(super) fn do_unlink(&self, parent: NodeId, name: &OsStr) -> Result<()> {
-        Ok(self.tree.unlink(parent, &self.present_name(parent, name)?)?)
+        let name = self.present_name(parent, name)?;
+        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.unlink(parent, name))?)
     }
 
     pub(super) fn do_rmdir(&self, parent: NodeId, name: &OsStr) -> Result<()> {
-        let result = self.tree.rmdir(parent, &self.present_name(parent, name)?);
+        let present = self.present_name(parent, name)?;
+        let result = self.tree.change_spelt(parent, &present, |name| self.tree.rmdir(parent, name));
         if result == Err(Errno::ENOTEMPTY) && self.gate.existing() == Existing::Hide {
             // Somebody who sees an empty directory and cannot remove it should find out why.
             let shown = name.as_bytes().escape_ascii();
@@ -165,12 +177,35 @@ impl Server {
         (new_parent, new_name): (NodeId, &OsStr),
         flags: u32,
     ) -> Result<()> {
+        if self.gate.knows_spellings() {
+            self.let_go((parent, name), (new_parent, new_name), flags)?;
+        }
         let name = self.present_name(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
             0 => self.new_name("rename", caller, new_name)?,
             _ => self.present_name(new_parent, new_name)?,
         };
-        Ok(self.tree.rename(parent, &name, new_parent, &new_name, flags)?)
+        Ok(self.tree.change_two_spelt((parent, &name), (new_parent, &new_name), |name, new_name| {
+            self.tree.rename(parent, name, new_parent, new_name, flags)
+        })?)
+    }
+
+    /// Before an entry moves from a name that the kernel may keep to one that it must not: see [`Leaving`].
+    ///
+    /// # Errors
+    /// ESTALE, upon which the kernel asks for the names anew and then for the rename once more.
+    fn let_go(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
+        let is_known = |(_, name): (NodeId, &OsStr)| self.gate.has_other_spellings(name);
+        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
+        let leaving = match (is_known(from), is_known(to)) {
+            (false, true) => from,
+            (true, false) if is_exchange => to,
+            _ => return Ok(()),
+        };
+        match self.leaving.let_go(leaving) {
+            true => Ok(()),
+            false => Err(Errno::ESTALE.into()),
+        }
     }
 
     /// Hands on the entries that are seen through the gate, with the names under which they are seen; `.` and `..` without

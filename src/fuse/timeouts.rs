@@ -26,14 +26,15 @@ impl Timeouts {
         }
     }
 
-    /// For an entry: first the name, then the attributes.
-    pub(super) fn of_entry(&self, entry: &Entry) -> (Duration, Duration) {
-        (self.entry, self.of_attributes(&entry.stat))
+    /// For an entry: first the name, unless it must not be kept, then the attributes.
+    pub(super) fn of_entry(&self, entry: &Entry, may_be_kept: bool) -> (Duration, Duration) {
+        let name = if may_be_kept { self.entry } else { Duration::ZERO };
+        (name, self.of_attributes(&entry.stat))
     }
 
     /// For an entry in a reply that has room for one time only: the shorter one.
-    pub(super) fn of_both(&self, entry: &Entry) -> Duration {
-        let (name, attributes) = self.of_entry(entry);
+    pub(super) fn of_both(&self, entry: &Entry, may_be_kept: bool) -> Duration {
+        let (name, attributes) = self.of_entry(entry, may_be_kept);
         name.min(attributes)
     }
 }

@@ -18,6 +18,7 @@ mod handle;
 mod inode;
 mod lookup;
 mod remove;
+mod spelling;
 #[cfg(test)]
 mod tests;
 mod xattr;
@@ -35,10 +36,12 @@ pub use dir::{DirEntry, OpenDir, Room};
 pub use file::CopyRange;
 pub use handle::Fh;
 pub use inode::NodeId;
+pub use spelling::Orthography;
 
 use file::OpenFile;
 use handle::Handles;
 use inode::Table;
+use spelling::Spellings;
 
 /// What an operation gives, or the errno.
 pub type Result<T> = std::result::Result<T, Errno>;
@@ -71,6 +74,8 @@ pub struct Passthrough {
     acts_for_others: bool,
     /// Whether files of the source's own file system close without a word.
     closes_silently: bool,
+    /// Only where an entry has more than one name in its directory.
+    spellings: Option<Spellings>,
 }
 
 impl Passthrough {
@@ -86,6 +91,7 @@ impl Passthrough {
             files: Handles::new(),
             dirs: Handles::new(),
             acts_for_others: nix::unistd::geteuid().is_root(),
+            spellings: None,
         })
     }
 

@@ -7,4 +7,7 @@ mod differential;
 mod lifetime;
 mod mounted;
 mod names;
+#[path = "../normalization_test/file.rs"]
+mod normalization_test;
+mod normalize;
 mod ownership;

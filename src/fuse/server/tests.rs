@@ -3,15 +3,25 @@ use std::sync::Arc;
 
 use super::*;
 use crate::gate::{Mode, Refusal};
+use crate::name::normalize::Form;
 use crate::passthrough::Settings;
-use crate::policy::{Policy, profile};
+use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
+    behind(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), mode))
+}
+
+fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
     let tree = Passthrough::new(source.into(), Settings { cached_fds: 16 }).unwrap();
-    let gate = Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), mode);
     (dir, Server::new(tree, gate, Errno::EILSEQ))
+}
+
+fn normalizing(on_mismatch: OnMismatch) -> (tempfile::TempDir, Server) {
+    let normalization = Normalization { form: Form::Nfc, on_mismatch };
+    let policy = Policy::builder().normalization(normalization).build().unwrap();
+    behind(Gate::new(Arc::new(policy), Mode::Enforcing))
 }
 
 fn caller() -> Caller {
@@ -92,4 +102,97 @@ fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     let long = "x".repeat(256);
     let too_long = server.do_mkdir(&caller(), ROOT, OsStr::new(&long), 0o700).unwrap_err();
     assert_eq!(server.errno(too_long), Errno::ENAMETOOLONG);
+}
+
+/// The names below `dir`.
+fn stored(dir: &tempfile::TempDir) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_operation_takes_every_spelling() {
+    let spellings = ["\u{C5}", "\u{212B}", "A\u{30A}"];
+    for on_mismatch in [OnMismatch::Convert, OnMismatch::Match] {
+        let (dir, server) = normalizing(on_mismatch);
+        let c = caller();
+        let errno = |failure: Failure| server.errno(failure);
+        for there in spellings {
+            for asked in spellings.map(OsStr::new) {
+                fs::write(dir.path().join(there), "").unwrap();
+                fs::write(dir.path().join("file"), "").unwrap();
+                let file = server.do_lookup(ROOT, OsStr::new("file")).unwrap().node;
+                let node = server.do_lookup(ROOT, OsStr::new(there)).unwrap().node;
+                assert_eq!(server.do_lookup(ROOT, asked).unwrap().node, node);
+                let exclusive = libc::O_RDWR | libc::O_EXCL;
+                for (operation, result) in [
+                    ("create", server.do_create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
+                    ("mkdir", server.do_mkdir(&c, ROOT, asked, 0o700).map(drop)),
+                    ("mknod", server.do_mknod(&c, ROOT, asked, libc::S_IFIFO, 0).map(drop)),
+                    ("symlink", server.do_symlink(&c, ROOT, asked, OsStr::new("x")).map(drop)),
+                    ("link", server.do_link(&c, file, ROOT, asked).map(drop)),
+                ] {
+                    assert_eq!(result.map_err(errno), Err(Errno::EEXIST), "{operation} {there:?} {asked:?}");
+                }
+                let (entry, fh) = server.do_create(&c, ROOT, asked, 0o600, libc::O_RDWR).unwrap();
+                assert_eq!(entry.node, node);
+                server.tree.release(fh);
+
+                let (from, to) = ((ROOT, OsStr::new("file")), (ROOT, asked));
+                let rename = |flags| server.do_rename(&c, from, to, flags).map_err(errno);
+                let _asks_again = rename(libc::RENAME_NOREPLACE);
+                assert_eq!(rename(libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
+                assert_eq!(rename(libc::RENAME_EXCHANGE), Ok(()));
+                assert_eq!(server.do_lookup(ROOT, asked).unwrap().node, file);
+                assert_eq!(rename(0), Ok(()));
+                assert_eq!(server.do_lookup(ROOT, asked).unwrap().node, node);
+                assert_eq!(stored(&dir), [there], "replaced under the name that was there");
+                server.do_rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
+                assert_eq!(server.do_lookup(ROOT, OsStr::new(there)).unwrap_err(), Errno::ENOENT.into());
+                server.do_unlink(ROOT, OsStr::new("away")).unwrap();
+                fs::create_dir(dir.path().join(there)).unwrap();
+                server.do_rmdir(ROOT, asked).unwrap();
+                assert_eq!(stored(&dir), [""; 0]);
+                let made = server.do_mkdir(&c, ROOT, asked, 0o700).unwrap();
+                assert_eq!(server.do_lookup(ROOT, OsStr::new(there)).unwrap().node, made.node);
+                let expected =
+                    if on_mismatch == OnMismatch::Convert { spellings[0] } else { asked.to_str().unwrap() };
+                assert_eq!(stored(&dir), [expected]);
+                server.do_rmdir(ROOT, OsStr::new(there)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_kernel_keeps_no_name_that_has_other_spellings() {
+    let (dir, server) = normalizing(OnMismatch::Match);
+    fs::write(dir.path().join("plain"), "").unwrap();
+    fs::write(dir.path().join("other"), "").unwrap();
+    let [plain, other] = ["plain", "other"].map(OsStr::new);
+    let [nfc, nfd] = ["é", "e\u{301}"].map(OsStr::new);
+    assert!(server.may_be_kept(ROOT, plain) && server.may_be_kept(ROOT, other));
+    assert!(!server.may_be_kept(ROOT, nfc) && !server.may_be_kept(ROOT, nfd));
+    let c = caller();
+    let rename = |from, to, flags| {
+        let renamed = server.do_rename(&c, (ROOT, from), (ROOT, to), flags);
+        renamed.map_err(|failure| server.errno(failure))
+    };
+    // What it keeps of `plain` would become what it keeps of `é`: it has to ask anew first.
+    assert_eq!(rename(plain, nfc, 0), Err(Errno::ESTALE));
+    assert_eq!(stored(&dir), ["other", "plain"]);
+    assert!(!server.may_be_kept(ROOT, plain));
+    assert_eq!(rename(plain, nfc, 0), Ok(()));
+    assert_eq!(rename(nfd, other, libc::RENAME_EXCHANGE), Err(Errno::ESTALE));
+    assert!(!server.may_be_kept(ROOT, other));
+    assert_eq!(rename(nfd, other, libc::RENAME_EXCHANGE), Ok(()));
+    assert_eq!(rename(nfd, OsStr::new("new"), 0), Ok(()), "from a name that is not kept");
+
+    for (_dir, server) in [normalizing(OnMismatch::Refuse), self::server(Mode::Enforcing)] {
+        assert!(server.may_be_kept(ROOT, nfc), "it has one spelling");
+    }
 }

@@ -1,0 +1,395 @@
+//! One entry under many spellings.
+//!
+//! What a spelling is, an [`Orthography`] knows; here bytes are compared. An entry is looked for under the name as given,
+//! under the key of the name, and then among the entries of the directory that are not stored under their own key. Of
+//! those a directory has few, or none, and an index holds them, so that a name that is nowhere need not cost the reading of
+//! the directory each time. A name without other spellings, and one that is there as given, never cost one.
+//!
+//! An index holds while the directory's times and size stand as they were *before* it was read. That alone is not enough:
+//! times go on in ticks, of milliseconds on most file systems and of 2 s on FAT, and a second change in one tick does not
+//! show. So an index is *settled* only if the directory had not changed for some time when its reading began. One that
+//! is not settled is read again, after a time that is a multiple of what the reading took: a directory that changes all
+//! the time costs a bounded share of that time, however large it is.
+//!
+//! What is changed through here is carried forward in the index, which then is no longer settled. Whoever changes an
+//! entry holds the lock of its directory from the search for the name to the end of the change. So two spellings never
+//! make two entries, whatever the transport lets through at once; Linux holds a lock of its own on the directory too.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::{fstat, fstatat};
+
+use super::{Entry, NodeId, Passthrough, Result};
+use crate::gate::Admitted;
+use crate::sys::directory;
+use crate::sys::open::again;
+
+/// Which names are spellings of one another.
+pub trait Orthography: fmt::Debug + Send + Sync {
+    /// What all spellings of `name` have in common.
+    fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr>;
+
+    /// Whether another name may have the same key; `false` is certain.
+    fn has_other_spellings(&self, name: &OsStr) -> bool;
+
+    /// The name of an entry that stands as `stored` in its directory; `None` if it must not be reached.
+    fn admitted(&self, stored: &OsStr) -> Option<Admitted<'static>>;
+}
+
+/// How long a directory must have been left alone for its times to tell of the next change: more than the tick of any
+/// file system (2 s on FAT).
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// How many times as long as its reading took an index holds that is not settled.
+const HOLDS: u32 = 16;
+
+/// How many directories are kept in mind, and how many entries of all of them: some 50 MB at worst.
+const MOST: Limits = Limits { directories: 1024, entries: 1 << 18 };
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    directories: usize,
+    entries: usize,
+}
+
+/// What is known of the directories.
+#[derive(Debug)]
+pub(super) struct Spellings {
+    orthography: Arc<dyn Orthography>,
+    limits: Limits,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    directories: HashMap<NodeId, Slot>,
+    /// Of all directories together.
+    entries: usize,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    index: Arc<Mutex<Option<Index>>>,
+    entries: usize,
+    last_use: u64,
+}
+
+/// What tells that a directory has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    place: (u64, u64),
+    changed: (i64, i64),
+    modified: (i64, i64),
+    size: i64,
+    links: u64,
+}
+
+/// The entries of a directory that are not stored under their own key.
+#[derive(Debug)]
+struct Index {
+    /// Key and name, in this order, so that of two spellings always the same one is found.
+    entries: BTreeSet<(OsString, OsString)>,
+    stamp: Stamp,
+    is_settled: bool,
+    read_at: Instant,
+    /// How long that took.
+    cost: Duration,
+}
+
+/// A directory whose lock is held.
+struct Directory<'l> {
+    spellings: &'l Spellings,
+    id: NodeId,
+    fd: Arc<OwnedFd>,
+    index: MutexGuard<'l, Option<Index>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether something stands under exactly this name.
+fn stands(dir: impl AsFd, name: &OsStr) -> Result<bool> {
+    match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(_) => Ok(true),
+        // A key may be too long to be stored, where the name itself is not.
+        Err(Errno::ENOENT | Errno::ENAMETOOLONG) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl Stamp {
+    fn of(dir: impl AsFd) -> Result<Self> {
+        let stat = fstat(dir)?;
+        Ok(Self {
+            place: (stat.st_dev, stat.st_ino),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            size: stat.st_size,
+            links: stat.st_nlink,
+        })
+    }
+
+    /// Whether the next change will show, as far as clocks tell.
+    fn is_settled(&self) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let since_epoch = Duration::new(
+            u64::try_from(seconds).unwrap_or_default(),
+            u32::try_from(nanoseconds).unwrap_or_default(),
+        );
+        let then = UNIX_EPOCH.checked_add(since_epoch);
+        then.and_then(|then| SystemTime::now().duration_since(then).ok()).is_some_and(|age| age > SETTLED)
+    }
+}
+
+impl Index {
+    fn holds(&self, now: Stamp) -> bool {
+        self.stamp == now && (self.is_settled || self.read_at.elapsed() < self.cost * HOLDS)
+    }
+
+    fn first(&self, key: &OsStr) -> Option<&OsStr> {
+        let (found, name) = self.entries.range((key.to_owned(), OsString::new())..).next()?;
+        (found == key).then_some(name)
+    }
+}
+
+impl Spellings {
+    /// The lock of a directory, and what it guards.
+    fn slot(&self, id: NodeId) -> Arc<Mutex<Option<Index>>> {
+        let mut kept = lock(&self.kept);
+        kept.uses += 1;
+        let last_use = kept.uses;
+        let slot = kept.directories.entry(id).or_insert_with(|| Slot {
+            index: Arc::default(),
+            entries: 0,
+            last_use,
+        });
+        slot.last_use = last_use;
+        let index = slot.index.clone();
+        self.make_room(&mut kept);
+        index
+    }
+
+    /// Counts what the index of a directory holds now.
+    fn weigh(&self, id: NodeId, entries: usize) {
+        let mut kept = lock(&self.kept);
+        let Kept { directories, entries: total, .. } = &mut *kept;
+        if let Some(slot) = directories.get_mut(&id) {
+            *total = *total - slot.entries + entries;
+            slot.entries = entries;
+            self.make_room(&mut kept);
+        }
+    }
+
+    /// Forgets what was not used for longest. Nothing that is in use: its lock must be the only one of that directory.
+    fn make_room(&self, kept: &mut Kept) {
+        while kept.directories.len() > self.limits.directories || kept.entries > self.limits.entries {
+            let unused = kept.directories.iter().filter(|(_, slot)| Arc::strong_count(&slot.index) == 1);
+            let Some((&oldest, _)) = unused.min_by_key(|(_, slot)| slot.last_use) else { return };
+            kept.entries -= kept.directories.remove(&oldest).map_or(0, |slot| slot.entries);
+        }
+    }
+}
+
+impl Directory<'_> {
+    /// Forgets what is known if somebody else has changed the directory since.
+    fn begin_change(&mut self) -> Result<()> {
+        if let Some(index) = &*self.index
+            && index.stamp != Stamp::of(&*self.fd)?
+        {
+            *self.index = None;
+        }
+        Ok(())
+    }
+
+    /// Carries a change of the entry `stored` forward, whatever came of it.
+    fn end_change(&mut self, stored: &OsStr) {
+        let Some(index) = &mut *self.index else { return };
+        let key = self.spellings.orthography.key(stored);
+        let seen = match key == stored {
+            true => Ok(false),
+            false => stands(&*self.fd, stored),
+        };
+        match (seen, Stamp::of(&*self.fd)) {
+            (Ok(is_there), Ok(stamp)) => {
+                let entry = (key.into_owned(), stored.to_owned());
+                if is_there {
+                    index.entries.insert(entry)
+                } else {
+                    index.entries.remove(&entry)
+                };
+                (index.stamp, index.is_settled) = (stamp, false);
+                let entries = index.entries.len();
+                self.spellings.weigh(self.id, entries);
+            }
+            _ => *self.index = None,
+        }
+    }
+
+    /// The name under which the entry stands that `name` means; `None` for `name` itself, there or not.
+    fn stored(&mut self, name: &Admitted<'_>) -> Result<Option<Admitted<'static>>> {
+        let (given, key) = (name.as_os_str(), name.key());
+        if !self.spellings.orthography.has_other_spellings(given) || stands(&*self.fd, given)? {
+            return Ok(None);
+        }
+        let stored = match key != given && stands(&*self.fd, key)? {
+            true => Some(key.to_owned()),
+            false => self.indexed(key)?,
+        };
+        Ok(stored.and_then(|stored| self.spellings.orthography.admitted(&stored)))
+    }
+
+    /// The entry with this key among those that are not stored under theirs.
+    fn indexed(&mut self, key: &OsStr) -> Result<Option<OsString>> {
+        let now = Stamp::of(&*self.fd)?;
+        if let Some(index) = self.index.as_ref().filter(|index| index.holds(now)) {
+            match index.first(key) {
+                None => return Ok(None),
+                Some(stored) if stands(&*self.fd, stored)? => return Ok(Some(stored.to_owned())),
+                // It went in the same tick in which something else did.
+                Some(_) => {}
+            }
+        }
+        let most = self.spellings.limits.entries;
+        let read_at = Instant::now();
+        let is_settled = now.is_settled();
+        let Some(entries) = self.read(key, most)? else { return Ok(None) };
+        let index = Index { entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
+        let found = index.first(key).map(OsStr::to_owned);
+        // What is too much to be kept was left out.
+        let kept = Some(index).filter(|index| index.entries.len() < most);
+        self.spellings.weigh(self.id, kept.as_ref().map_or(0, |index| index.entries.len()));
+        *self.index = kept;
+        Ok(found)
+    }
+
+    /// The entries that are not stored under their key, with their keys; beyond `most` only those whose key is `wanted`.
+    /// `None` if this process must not read the directory.
+    fn read(&self, wanted: &OsStr, most: usize) -> Result<Option<BTreeSet<(OsString, OsString)>>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
+        let dir = match again(&*self.fd, flags) {
+            Err(Errno::EACCES) => return Ok(None),
+            dir => dir?,
+        };
+        let mut entries = BTreeSet::new();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let filled = directory::read(&dir, &mut buffer)?;
+            if filled == 0 {
+                return Ok(Some(entries));
+            }
+            let mut rest = &buffer[..filled];
+            while let Some((entry, len)) = directory::first(rest) {
+                rest = &rest[len..];
+                // Most names are ASCII, and few of those have a key of their own.
+                let Cow::Owned(key) = self.spellings.orthography.key(entry.name) else { continue };
+                if key != entry.name && (entries.len() < most || key == wanted) {
+                    entries.insert((key, entry.name.to_owned()));
+                }
+            }
+        }
+    }
+}
+
+impl Passthrough {
+    /// The same tree, in which an entry is found by all spellings of its name.
+    #[must_use]
+    pub fn spelt_by(self, orthography: Arc<dyn Orthography>) -> Self {
+        let spellings = Spellings { orthography, limits: MOST, kept: Mutex::default() };
+        Self { spellings: Some(spellings), ..self }
+    }
+
+    /// Looks up in `parent` what `name` means in any spelling, and counts the lookup.
+    ///
+    /// # Errors
+    /// As [`Passthrough::lookup`].
+    pub fn lookup_spelt(&self, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+        match (self.lookup(parent, name), &self.spellings) {
+            (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(spellings))
+                if spellings.orthography.has_other_spellings(name.as_os_str()) =>
+            {
+                let slot = spellings.slot(parent);
+                let (fd, index) = (self.fd(parent)?, lock(&slot));
+                match (Directory { spellings, id: parent, fd, index }).stored(name)? {
+                    Some(stored) => self.lookup(parent, &stored),
+                    None => Err(absent),
+                }
+            }
+            (result, _) => result,
+        }
+    }
+
+    /// Makes or removes an entry of `parent` by `change`, which gets the name under which the entry stands that `name`
+    /// means in any spelling, or `name` if there is none.
+    ///
+    /// # Errors
+    /// Those of `change`, and those of reading a directory.
+    pub fn change_spelt<T>(
+        &self,
+        parent: NodeId,
+        name: &Admitted<'_>,
+        change: impl FnOnce(&Admitted<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(spellings) = &self.spellings else { return change(name) };
+        let slot = spellings.slot(parent);
+        let (fd, index) = (self.fd(parent)?, lock(&slot));
+        let mut directory = Directory { spellings, id: parent, fd, index };
+        directory.begin_change()?;
+        let stored = directory.stored(name)?;
+        let stored = stored.as_ref().unwrap_or(name);
+        let result = change(stored);
+        directory.end_change(stored.as_os_str());
+        result
+    }
+
+    /// The same for a change of two entries, of one directory or two.
+    ///
+    /// # Errors
+    /// As [`Passthrough::change_spelt`].
+    pub fn change_two_spelt<T>(
+        &self,
+        (parent, name): (NodeId, &Admitted<'_>),
+        (other_parent, other_name): (NodeId, &Admitted<'_>),
+        change: impl FnOnce(&Admitted<'_>, &Admitted<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(spellings) = &self.spellings else { return change(name, other_name) };
+        let (slot, other_slot) = (spellings.slot(parent), spellings.slot(other_parent));
+        let directory = |id, index| Ok(Directory { spellings, id, fd: self.fd(id)?, index });
+        // Always in the same order: two renames in opposite directions must not wait for each other.
+        let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {
+            Ordering::Equal => (directory(parent, lock(&slot))?, None),
+            Ordering::Less => {
+                let index = lock(&slot);
+                (directory(parent, index)?, Some(directory(other_parent, lock(&other_slot))?))
+            }
+            Ordering::Greater => {
+                let other = lock(&other_slot);
+                (directory(parent, lock(&slot))?, Some(directory(other_parent, other)?))
+            }
+        };
+        first.begin_change()?;
+        if let Some(second) = &mut second {
+            second.begin_change()?;
+        }
+        let stored = first.stored(name)?;
+        let other = second.as_mut().unwrap_or(&mut first).stored(other_name)?;
+        let (stored, other) = (stored.as_ref().unwrap_or(name), other.as_ref().unwrap_or(other_name));
+        let result = change(stored, other);
+        first.end_change(stored.as_os_str());
+        second.as_mut().unwrap_or(&mut first).end_change(other.as_os_str());
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

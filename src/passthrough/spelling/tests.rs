@@ -1,0 +1,235 @@
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::gate::{Gate, Intent, Mode};
+use crate::name::normalize::Form;
+use crate::passthrough::{Caller, Settings};
+use crate::policy::{Normalization, OnMismatch, Policy};
+
+/// A gate's, with a count of the keys that were asked for: one for each entry of a directory that is read.
+#[derive(Debug)]
+struct Counting {
+    gate: Gate,
+    keys: AtomicUsize,
+}
+
+impl Orthography for Counting {
+    fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr> {
+        self.keys.fetch_add(1, Atomic::Relaxed);
+        self.gate.key(name)
+    }
+
+    fn has_other_spellings(&self, name: &OsStr) -> bool {
+        self.gate.has_other_spellings(name)
+    }
+
+    fn admitted(&self, stored: &OsStr) -> Option<Admitted<'static>> {
+        Some(self.gate.show(stored)?.admitted.into_owned())
+    }
+}
+
+struct Tree {
+    dir: TempDir,
+    tree: Passthrough,
+    orthography: Arc<Counting>,
+}
+
+const ROOT: NodeId = NodeId::ROOT;
+
+impl Tree {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = fs::File::open(dir.path()).unwrap();
+        let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
+        let policy = Policy::builder().normalization(normalization).build().unwrap();
+        let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
+        let orthography = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
+        let tree = Passthrough::new(source.into(), Settings { cached_fds: 4 }).unwrap();
+        Self { dir, tree: tree.spelt_by(orthography.clone()), orthography }
+    }
+
+    fn write(&self, name: &str) {
+        fs::write(self.dir.path().join(name), "").unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.dir.path().join(name)).unwrap();
+    }
+
+    fn name<'n>(&self, name: &'n str) -> Admitted<'n> {
+        self.orthography.gate.admit(Intent::Address, OsStr::new(name)).unwrap()
+    }
+
+    fn finds(&self, name: &str) -> bool {
+        match self.tree.lookup_spelt(ROOT, &self.name(name)) {
+            Ok(entry) => {
+                self.tree.forget(entry.node, 1);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, Errno::ENOENT);
+                false
+            }
+        }
+    }
+
+    fn mkdir(&self, name: &str) -> Result<Entry> {
+        let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        let myself = Caller { uid, gid, pid: 0, umask: 0 };
+        let mkdir = |name: &Admitted<'_>| self.tree.mkdir(&myself, ROOT, name, 0o700);
+        self.tree.change_spelt(ROOT, &self.name(name), mkdir)
+    }
+
+    fn rmdir(&self, name: &str) -> Result<()> {
+        self.tree.change_spelt(ROOT, &self.name(name), |name| self.tree.rmdir(ROOT, name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.tree.change_two_spelt((ROOT, &self.name(from)), (ROOT, &self.name(to)), |from, to| {
+            self.tree.rename(ROOT, from, ROOT, to, 0)
+        })
+    }
+
+    /// How many keys `work` asks for.
+    fn keys(&self, work: impl FnOnce()) -> usize {
+        let before = self.orthography.keys.load(Atomic::Relaxed);
+        work();
+        self.orthography.keys.load(Atomic::Relaxed) - before
+    }
+
+    fn index(&self) -> Option<(Vec<String>, bool)> {
+        let slot = self.tree.spellings.as_ref().unwrap().slot(ROOT);
+        let index = lock(&slot);
+        let index = index.as_ref()?;
+        Some((
+            index.entries.iter().map(|(_, name)| name.to_str().unwrap().into()).collect(),
+            index.is_settled,
+        ))
+    }
+
+    /// Says of the index that it was read when the directory had long been as it is.
+    fn settle(&self) {
+        let slot = self.tree.spellings.as_ref().unwrap().slot(ROOT);
+        lock(&slot).as_mut().unwrap().is_settled = true;
+    }
+}
+
+#[test]
+fn a_directory_is_read_only_for_a_name_that_is_not_there_as_given_and_could_be_spelt_otherwise() {
+    let t = Tree::new();
+    for name in ["plain", "é", "日本", "u\u{308}"] {
+        t.write(name);
+    }
+    let cheap = t.keys(|| {
+        assert!(t.finds("plain") && t.finds("é") && t.finds("日本") && t.finds("u\u{308}"));
+        assert!(!t.finds("absent") && !t.finds("無"));
+        assert!(t.finds("e\u{301}"), "there under its key");
+        assert!(t.index().is_none());
+    });
+    assert_eq!(cheap, 0);
+    // `.` and `..` are among the entries.
+    assert_eq!(t.keys(|| assert!(t.finds("ü"))), 6);
+    assert_eq!(t.index().unwrap().0, ["u\u{308}"]);
+}
+
+#[test]
+fn a_settled_index_holds_until_the_directory_changes() {
+    let t = Tree::new();
+    t.write("u\u{308}");
+    assert!(t.finds("ü"));
+    assert_eq!(t.index(), Some((vec!["u\u{308}".into()], false)), "it has just been changed");
+    t.settle();
+    let none = t.keys(|| assert!(t.finds("ü") && !t.finds("ö") && !t.finds("o\u{308}")));
+    assert_eq!(none, 0);
+    t.write("o\u{308}");
+    assert!(t.finds("ö"));
+    t.settle();
+    t.remove("u\u{308}");
+    assert!(!t.finds("ü"));
+    t.settle();
+    // A change that does not show in the times of the directory: what was to be there and is not is looked for anew.
+    fs::rename(t.dir.path().join("o\u{308}"), t.dir.path().join("u\u{308}")).unwrap();
+    let slot = t.tree.spellings.as_ref().unwrap().slot(ROOT);
+    lock(&slot).as_mut().unwrap().stamp = Stamp::of(fs::File::open(t.dir.path()).unwrap()).unwrap();
+    drop(slot);
+    assert!(!t.finds("ö"));
+    assert!(t.finds("ü"));
+}
+
+#[test]
+fn an_index_that_is_not_settled_is_read_again_in_time() {
+    let t = Tree::new();
+    t.write("u\u{308}");
+    assert!(t.finds("ü"));
+    let slot = t.tree.spellings.as_ref().unwrap().slot(ROOT);
+    lock(&slot).as_mut().unwrap().cost = Duration::from_secs(3600);
+    assert_eq!(t.keys(|| assert!(!t.finds("ö"))), 0);
+    lock(&slot).as_mut().unwrap().cost = Duration::ZERO;
+    assert_eq!(t.keys(|| assert!(!t.finds("ö"))), 3);
+}
+
+#[test]
+fn a_directory_that_was_left_alone_is_settled_when_it_is_read() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let stamp = |seconds| Stamp { place: (0, 0), changed: (seconds, 0), modified: (0, 0), size: 0, links: 0 };
+    assert!(stamp(now - 10).is_settled() && stamp(0).is_settled() && stamp(-5).is_settled());
+    assert!(!stamp(now).is_settled() && !stamp(now - 2).is_settled());
+    assert!(!stamp(now + 3600).is_settled() && !stamp(i64::MAX).is_settled(), "of a clock that is ahead");
+}
+
+#[test]
+fn own_changes_are_carried_forward_without_reading_the_directory_again() {
+    let t = Tree::new();
+    t.write("u\u{308}");
+    assert!(t.finds("ü"));
+    let slot = t.tree.spellings.as_ref().unwrap().slot(ROOT);
+    // Or it would be read again in between.
+    lock(&slot).as_mut().unwrap().cost = Duration::from_secs(3600);
+    let keys = t.keys(|| {
+        t.mkdir("plain").unwrap();
+        t.mkdir("o\u{308}").unwrap();
+        assert_eq!(t.mkdir("ö").err(), Some(Errno::EEXIST));
+        t.mkdir("ä").unwrap();
+        assert!(t.finds("ö") && t.finds("ü") && t.finds("a\u{308}"));
+        t.rename("ö", "e\u{301}").unwrap();
+        assert!(!t.finds("ö") && t.finds("é"));
+        t.rmdir("é").unwrap();
+        assert!(!t.finds("é") && !t.finds("e\u{301}"));
+    });
+    // One for each entry that was changed, two for a rename.
+    assert_eq!(keys, 7);
+    assert_eq!(t.index(), Some((vec!["u\u{308}".into()], false)));
+    // Somebody else's are not.
+    t.write("o\u{308}");
+    t.mkdir("more").unwrap();
+    assert_eq!(t.index(), None);
+    assert!(t.finds("ö"));
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_what_is_too_much_is_found_all_the_same() {
+    let mut t = Tree::new();
+    t.tree.spellings.as_mut().unwrap().limits = Limits { directories: 3, entries: 10 };
+    let subdirs: Vec<_> = (0..6).map(|i| t.mkdir(&format!("{i}")).unwrap().node).collect();
+    let find = |t: &Tree, parent, name: &str| t.tree.lookup_spelt(parent, &t.name(name)).is_ok();
+    for (i, &node) in subdirs.iter().enumerate() {
+        for n in 0..4 {
+            t.write(&format!("{i}/{n}u\u{308}"));
+        }
+        assert!(find(&t, node, "3ü"));
+        let kept = lock(&t.tree.spellings.as_ref().unwrap().kept);
+        assert!(kept.directories.len() <= 3 && kept.entries <= 10, "{kept:?}");
+        assert!(kept.directories.contains_key(&node), "the last one is kept");
+        assert_eq!(kept.entries, kept.directories.values().map(|slot| slot.entries).sum::<usize>());
+    }
+    for n in 0..30 {
+        t.write(&format!("0/{n} o\u{308}"));
+    }
+    for n in 0..30 {
+        assert!(find(&t, subdirs[0], &format!("{n} ö")), "{n}");
+    }
+    assert!(!find(&t, subdirs[0], "30 ö"));
+}

@@ -1,0 +1,473 @@
+//! One entry under many spellings: `--on-mismatch convert` and `match`.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::thread;
+
+use namegate::name::normalize::{Form, to_form};
+use namegate::sys::xattr;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
+use nix::sys::stat::{Mode, SFlag, fstat, mknod};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::mounted::Mounted;
+use crate::names::{conformance, errno, listed};
+use crate::normalization_test::{rows, test_file};
+
+const NFC: &str = "\u{E9}";
+const NFD: &str = "e\u{301}";
+const NONE: Errno = Errno::UnknownErrno;
+
+fn mounted(form: &str, on_mismatch: &str) -> Option<Mounted> {
+    Mounted::new(&["--normalize", form, "--on-mismatch", on_mismatch])
+}
+
+fn ino(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
+}
+
+/// What renameat2 says of two paths.
+fn renamed(from: &Path, to: &Path, flags: RenameFlags) -> Errno {
+    renameat2(AT_FDCWD, from, AT_FDCWD, to, flags).err().unwrap_or(NONE)
+}
+
+#[test]
+fn every_row_of_the_normalization_test_holds_through_a_mount() {
+    let Some(text) = test_file() else { return };
+    for on_mismatch in ["convert", "match"] {
+        thread::scope(|scope| {
+            for form in [Form::Nfc, Form::Nfd] {
+                let text = &text;
+                scope.spawn(move || every_row(text, form, on_mismatch));
+            }
+        });
+    }
+}
+
+fn every_row(text: &str, form: Form, on_mismatch: &str) {
+    let Some(mounted) = mounted(form.as_str(), on_mismatch) else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    let other = mnt.join("other");
+    let number = |path: &Path| fs::symlink_metadata(path).map(|found| found.ino());
+    let mut count = 0;
+    for (_, [source, nfc, nfd, nfkc, nfkd], line) in rows(text) {
+        let can_be_named = |name: &str| !name.contains(['/', '\0']) && name != "." && name != "..";
+        let mut spellings = vec![&nfc, &source, &nfd];
+        spellings.dedup();
+        if !spellings.iter().all(|name| can_be_named(name)) {
+            continue;
+        }
+        let said = |name: &str, what: &str| format!("{form} {on_mismatch}, {what} {name:?}: {line}");
+        let given = mnt.join(&nfc);
+        let stored = if on_mismatch == "convert" { to_form(&nfc, form).into_owned() } else { nfc.clone() };
+        for (turn, name) in spellings.into_iter().enumerate() {
+            let path = mnt.join(name);
+            // That it is new also shows that the removal by the spelling before took it away.
+            File::create_new(&given).expect(line);
+            let made = fs::symlink_metadata(backing.join(&stored)).expect(line).ino();
+            let opened = File::open(&path).expect(line);
+            assert_eq!(opened.metadata().unwrap().ino(), made, "{}", said(name, "opened"));
+            drop(opened);
+            if turn == 0 {
+                let compatible = [&nfkc, &nfkd].into_iter().filter(|name| can_be_named(name));
+                for name in compatible.filter(|name| to_form(name, Form::Nfd) != nfd) {
+                    let found = errno(number(&mnt.join(name)));
+                    assert_eq!(found, Errno::ENOENT, "{}", said(name, "another name"));
+                }
+            }
+            fs::rename(&path, &other).expect(line);
+            fs::rename(&other, &path).expect(line);
+            assert_eq!(number(&given).ok(), Some(made), "{}", said(name, "looked up"));
+            fs::remove_file(&path).expect(line);
+        }
+        count += 1;
+    }
+    assert_eq!(listed(&backing), [b""; 0]);
+    assert!(count > 18_000, "{count} rows were tried");
+}
+
+#[test]
+fn the_conformance_names_pass_a_normalizing_mount() {
+    for (on_mismatch, expected) in [("convert", "convert"), ("refuse", "reject"), ("match", "preserve")] {
+        for form in ["nfc", "nfd"] {
+            let Some(mounted) = mounted(form, on_mismatch) else { return };
+            let args = ["--policy", "strict", "--norm", form, "--norm-policy", expected];
+            let Some(said) = conformance(&mounted, &args) else { return };
+            assert!(said.contains(" failed 0 "), "{form} {on_mismatch}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_second_spelling_meets_the_entry_that_is_there() {
+    for on_mismatch in ["convert", "match"] {
+        let Some(mounted) = mounted("nfc", on_mismatch) else { return };
+        let (mnt, backing) = (mounted.mnt(), mounted.backing());
+        fs::write(mnt.join("file"), "moved").unwrap();
+        // One that came in through the mount, and one that was there in the other form.
+        for (first, second) in [(NFC, NFD), (NFD, NFC)] {
+            fs::write(backing.join(first), "content").unwrap();
+            let new = mnt.join(second);
+            let mut both = [b"file", first.as_bytes()];
+            both.sort();
+            let node = |kind| mknod(&new, kind, Mode::S_IRUSR, 0).err().unwrap_or(NONE);
+            for (how, errno) in [
+                ("create exclusively", errno(File::create_new(&new))),
+                ("mkdir", errno(fs::create_dir(&new))),
+                ("mkfifo", node(SFlag::S_IFIFO)),
+                ("mknod", node(SFlag::S_IFREG)),
+                ("bind", errno(UnixListener::bind(&new))),
+                ("symlink", errno(symlink("target", &new))),
+                ("link", errno(fs::hard_link(mnt.join("file"), &new))),
+                ("rename", renamed(&mnt.join("file"), &new, RenameFlags::RENAME_NOREPLACE)),
+            ] {
+                let expected = if how == "bind" { Errno::EADDRINUSE } else { Errno::EEXIST };
+                assert_eq!(errno, expected, "{how}, {on_mismatch}, {first:?}");
+            }
+            let mut open = fs::OpenOptions::new().append(true).create(true).open(&new).unwrap();
+            open.write_all(b" and more").unwrap();
+            assert_eq!(fs::read_to_string(mnt.join(first)).unwrap(), "content and more");
+            assert_eq!(listed(&backing), both);
+            assert_eq!(listed(&mnt), listed(&backing), "stored names are listed");
+
+            // Replaced under the name that is there: under the new one it would not be one step.
+            fs::rename(mnt.join("file"), &new).unwrap();
+            assert_eq!(listed(&backing), [first.as_bytes()]);
+            assert_eq!(fs::read_to_string(mnt.join(first)).unwrap(), "moved");
+            assert_eq!(fs::read_to_string(&new).unwrap(), "moved");
+
+            fs::write(mnt.join("file"), "exchanged").unwrap();
+            assert_eq!(renamed(&mnt.join("file"), &new, RenameFlags::RENAME_EXCHANGE), NONE);
+            assert_eq!(fs::read_to_string(mnt.join(first)).unwrap(), "exchanged");
+            assert_eq!(listed(&backing), both);
+            fs::remove_file(&new).unwrap();
+        }
+    }
+}
+
+#[test]
+fn converting_stores_the_form_of_names_and_of_nothing_else() {
+    let Some(mounted) = mounted("nfc", "convert") else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    let name = |text: &str| format!("{NFD}{text}");
+    fs::write(mnt.join(name("file")), "").unwrap();
+    fs::create_dir(mnt.join(name("dir"))).unwrap();
+    symlink(name("target"), mnt.join(name("link"))).unwrap();
+    fs::hard_link(mnt.join(name("file")), mnt.join(name("linked"))).unwrap();
+    nix::unistd::mkfifo(&mnt.join(name("fifo")), Mode::S_IRUSR).unwrap();
+    fs::write(mnt.join("plain"), "").unwrap();
+    fs::rename(mnt.join("plain"), mnt.join(name("renamed"))).unwrap();
+    let stored = ["dir", "fifo", "file", "link", "linked", "renamed"];
+    assert_eq!(listed(&backing), stored.map(|text| format!("{NFC}{text}").into_bytes()));
+    assert_eq!(fs::read_link(mnt.join(name("link"))).unwrap(), Path::new(&name("target")));
+    let file = File::open(mnt.join(name("file"))).unwrap();
+    let attribute = name("user.");
+    let attribute = OsStr::new(attribute.strip_prefix(NFD).unwrap()).to_owned();
+    let attribute = [attribute.as_bytes(), NFD.as_bytes()].concat();
+    xattr::set(&file, OsStr::from_bytes(&attribute), NFD.as_bytes(), 0).unwrap();
+    let mut names = [0; 64];
+    let len = xattr::list(&File::open(backing.join(format!("{NFC}file"))).unwrap(), &mut names).unwrap();
+    assert_eq!(&names[..len - 1], attribute);
+}
+
+/// What the kernel would take for granted of each spelling is of the last moment only.
+#[test]
+fn two_spellings_of_one_entry_never_disagree_about_its_existence() {
+    for on_mismatch in ["convert", "match"] {
+        let Some(mounted) = mounted("nfc", on_mismatch) else { return };
+        let (mnt, backing) = (mounted.mnt(), mounted.backing());
+        let both = [mnt.join(NFC), mnt.join(NFD)];
+        let agree = |expected: bool, when: &str| {
+            for path in both.iter().chain(both.iter().rev()) {
+                let found = fs::symlink_metadata(path).map(drop);
+                assert_eq!(found.is_ok(), expected, "{when}, {on_mismatch}: {path:?}");
+            }
+        };
+        for is_dir in [false, true] {
+            let make =
+                |path: &Path| if is_dir { fs::create_dir(path) } else { File::create_new(path).map(drop) };
+            let remove = |path: &Path| if is_dir { fs::remove_dir(path) } else { fs::remove_file(path) };
+            let other = mnt.join("other");
+            for (one, two) in [(0, 1), (1, 0), (0, 0)].map(|(one, two)| (&both[one], &both[two])) {
+                agree(false, "at first");
+                make(one).unwrap();
+                agree(true, "made");
+                remove(two).unwrap();
+                agree(false, "removed");
+                // What went by one spelling comes back by the other (openzfs/zfs#13980).
+                make(two).unwrap();
+                agree(true, "made again");
+                fs::rename(one, &other).unwrap();
+                agree(false, "renamed away");
+                // `other` was looked up a moment ago, and the kernel may take that for granted, but not under its new name.
+                assert!(other.exists());
+                fs::rename(&other, two).unwrap();
+                assert_eq!(both.iter().filter(|path| path.exists()).count(), 2, "renamed back");
+                remove(one).unwrap();
+                agree(false, "removed after it was renamed");
+                for number in 0..2 {
+                    // Names that have not been renamed before.
+                    let fresh = mnt.join(format!("fresh {is_dir} {number} {}", one.as_os_str().len()));
+                    make(&fresh).unwrap();
+                    fs::rename(&fresh, one).unwrap();
+                    assert!(one.exists());
+                    remove(two).unwrap();
+                    agree(false, "renamed and removed");
+                }
+                // Exchanged with something that has one spelling only.
+                let fresh = mnt.join(format!("exchanged {is_dir} {}", one.as_os_str().len()));
+                make(one).unwrap();
+                make(&fresh).unwrap();
+                assert_eq!(renamed(one, &fresh, RenameFlags::RENAME_EXCHANGE), NONE);
+                assert!(one.exists());
+                remove(two).unwrap();
+                agree(false, "exchanged and removed");
+                make(two).unwrap();
+                assert_eq!(renamed(&fresh, two, RenameFlags::RENAME_EXCHANGE), NONE);
+                remove(one).unwrap();
+                agree(false, "exchanged the other way and removed");
+                remove(&fresh).unwrap();
+            }
+            // Changed directly.
+            for stored in [NFC, NFD] {
+                make(&backing.join(stored)).unwrap();
+                agree(true, "made directly");
+                fs::rename(backing.join(stored), backing.join("elsewhere")).unwrap();
+                agree(false, "renamed directly");
+                fs::rename(backing.join("elsewhere"), backing.join(stored)).unwrap();
+                agree(true, "renamed back directly");
+                remove(&backing.join(stored)).unwrap();
+                agree(false, "removed directly");
+            }
+        }
+        assert_eq!(listed(&backing), [b""; 0]);
+    }
+}
+
+#[test]
+fn a_change_made_directly_is_seen_under_every_spelling_at_once() {
+    let Some(mounted) = mounted("nfc", "match") else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    // Each round finds an index that was read a moment ago, and that its own changes have carried forward.
+    for round in 0..200 {
+        let (nfd, nfc) = (format!("{NFD}{round}"), format!("{NFC}{round}"));
+        assert!(!mnt.join(&nfc).exists());
+        File::create_new(mnt.join(format!("{NFD} by {round}"))).unwrap();
+        File::create_new(backing.join(&nfd)).unwrap();
+        assert_eq!(ino(&mnt.join(&nfc)), ino(&backing.join(&nfd)), "round {round}");
+        if round % 2 == 0 {
+            fs::remove_file(backing.join(&nfd)).unwrap();
+            assert!(!mnt.join(&nfc).exists(), "round {round}");
+        }
+    }
+}
+
+/// A shell that sits in `dir` until it is told to go on with `script`.
+fn sitting_in(dir: &Path, script: &str) -> impl FnOnce() -> String + use<> {
+    let script = format!("read _; {script}");
+    let mut shell = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    move || {
+        shell.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let output = shell.wait_with_output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+}
+
+#[test]
+fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
+    for on_mismatch in ["convert", "match"] {
+        let Some(mounted) = mounted("nfc", on_mismatch) else { return };
+        let (nfc, nfd) = (mounted.mnt().join(NFC), mounted.mnt().join(NFD));
+        let work = "echo 1 > made && cat made && ls && rm made && /bin/pwd";
+
+        // Looked up under another spelling: the kernel has one dentry for a directory, which gets the other name.
+        fs::create_dir_all(nfd.join("sub")).unwrap();
+        let (go_on, deeper) =
+            (sitting_in(&nfd, work), sitting_in(&nfd.join("sub"), "ls -d ../sub; /bin/pwd"));
+        let open = File::open(&nfd).unwrap();
+        assert_eq!(ino(&nfc), open.metadata().unwrap().ino());
+        assert!(nfc.join("sub").exists() && nfd.join("sub").exists());
+        assert_eq!(go_on(), format!("1\nmade\nsub\n{}\n", nfd.display()));
+        assert_eq!(deeper(), format!("../sub\n{}\n", nfd.join("sub").display()));
+
+        // Renamed under another spelling.
+        let (go_on, moved) = (sitting_in(&nfd, work), mounted.mnt().join("moved"));
+        fs::rename(&nfc, &moved).unwrap();
+        assert!(!nfd.exists() && !nfc.exists());
+        assert_eq!(go_on(), format!("1\nmade\nsub\n{}\n", moved.display()));
+        let inside = openat(&open, "sub", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        assert_eq!(fstat(&inside).unwrap().st_ino, ino(&moved.join("sub")));
+
+        // Removed under another spelling.
+        fs::rename(&moved, &nfd).unwrap();
+        unlinkat(&open, "sub", UnlinkatFlags::RemoveDir).unwrap();
+        let go_on = sitting_in(&nfd, "ls; echo 1 > made; cd ..; ls");
+        fs::remove_dir(&nfc).unwrap();
+        assert!(!nfd.exists() && !nfc.exists());
+        let said = go_on();
+        assert!(!said.contains("made\n"), "{said}");
+        let refused = openat(&open, "new", OFlag::O_CREAT | OFlag::O_RDWR, Mode::S_IRUSR);
+        assert_eq!(refused.err(), Some(Errno::ENOENT));
+        // Another one in its place is another one.
+        fs::create_dir(&nfc).unwrap();
+        fs::write(nfd.join("in the new one"), "").unwrap();
+        assert_eq!(listed(&nfc), [b"in the new one"]);
+    }
+}
+
+#[test]
+fn a_removed_file_stays_open_when_its_other_spelling_is_created() {
+    let Some(mounted) = mounted("nfc", "match") else { return };
+    let (nfc, nfd) = (mounted.mnt().join(NFC), mounted.mnt().join(NFD));
+    fs::write(&nfc, "old").unwrap();
+    let mut old = File::open(&nfd).unwrap();
+    fs::remove_file(&nfd).unwrap();
+    fs::write(&nfd, "new").unwrap();
+    assert_eq!(fs::read_to_string(&nfc).unwrap(), "new");
+    let mut said = String::new();
+    old.read_to_string(&mut said).unwrap();
+    assert_eq!((said.as_str(), old.metadata().unwrap().nlink()), ("old", 0));
+    // A second name that is not a spelling is a second name.
+    fs::hard_link(&nfc, mounted.mnt().join("x")).unwrap();
+    assert_eq!(fs::metadata(&nfc).unwrap().nlink(), 2);
+    fs::remove_file(&nfc).unwrap();
+    assert_eq!(fs::metadata(mounted.mnt().join("x")).unwrap().nlink(), 1);
+    assert!(!nfd.exists());
+}
+
+/// The kernel finds that both names lead to one inode, and does nothing.
+#[test]
+fn renaming_an_entry_to_its_own_other_spelling_changes_nothing() {
+    for on_mismatch in ["convert", "match"] {
+        let Some(mounted) = mounted("nfc", on_mismatch) else { return };
+        let (nfc, nfd) = (mounted.mnt().join(NFC), mounted.mnt().join(NFD));
+        for is_dir in [false, true] {
+            let backing = mounted.backing().join(NFD);
+            if is_dir {
+                fs::create_dir(&backing).unwrap()
+            } else {
+                fs::write(&backing, "").unwrap()
+            }
+            for (from, to) in [(&nfd, &nfc), (&nfc, &nfd)] {
+                assert_eq!(renamed(from, to, RenameFlags::empty()), NONE);
+                assert_eq!(renamed(from, to, RenameFlags::RENAME_NOREPLACE), Errno::EEXIST);
+                assert_eq!(renamed(from, to, RenameFlags::RENAME_EXCHANGE), NONE);
+                assert_eq!(listed(&mounted.backing()), [NFD.as_bytes()]);
+                assert!(nfc.exists() && nfd.exists());
+            }
+            // By way of another name it gets the new spelling.
+            let by = mounted.mnt().join("by");
+            fs::rename(&nfd, &by).unwrap();
+            fs::rename(&by, &nfc).unwrap();
+            assert_eq!(listed(&mounted.backing()), [NFC.as_bytes()]);
+            if is_dir { fs::remove_dir(&nfd).unwrap() } else { fs::remove_file(&nfd).unwrap() }
+        }
+    }
+}
+
+#[test]
+fn long_names_are_judged_as_they_are_stored_and_found_under_longer_ones() {
+    // 200 bytes that are 300 in the form (openzfs/zfs#9965).
+    let (short, long) = (NFC.repeat(100), NFD.repeat(100));
+    for (form, on_mismatch) in [("nfd", "match"), ("nfc", "match"), ("nfc", "convert")] {
+        let Some(mounted) = mounted(form, on_mismatch) else { return };
+        let (mnt, backing) = (mounted.mnt(), mounted.backing());
+        fs::write(mnt.join(&short), "content").unwrap();
+        assert_eq!(fs::read_to_string(mnt.join(&short)).unwrap(), "content");
+        assert_eq!(fs::read_to_string(mnt.join(&long)).unwrap(), "content", "{form} {on_mismatch}");
+        assert_eq!(listed(&backing), [short.as_bytes()]);
+        fs::rename(mnt.join(&long), mnt.join("short")).unwrap();
+        assert_eq!(errno(File::open(mnt.join(&short))), Errno::ENOENT);
+        let back = errno(fs::rename(mnt.join("short"), mnt.join(&long)));
+        // Stored as given it is too long.
+        let expected = if on_mismatch == "match" { Errno::ENAMETOOLONG } else { Errno::from_raw(0) };
+        assert_eq!(back, expected, "{form} {on_mismatch}");
+    }
+    let Some(mounted) = mounted("nfd", "convert") else { return };
+    assert_eq!(errno(File::create(mounted.mnt().join(&short))), Errno::ENAMETOOLONG, "its form does not fit");
+    let fits = format!("{}{}", NFC.repeat(85), "");
+    fs::write(mounted.mnt().join(&fits), "").unwrap();
+    assert_eq!(listed(&mounted.backing()), [NFD.repeat(85).as_bytes()]);
+    // It was there before the mount, and stays reachable.
+    fs::write(mounted.backing().join(&short), "old").unwrap();
+    assert_eq!(fs::read_to_string(mounted.mnt().join(&short)).unwrap(), "old");
+    assert_eq!(fs::read_to_string(mounted.mnt().join(&long)).unwrap(), "old");
+    fs::remove_file(mounted.mnt().join(&long)).unwrap();
+    assert!(!mounted.backing().join(&short).exists());
+}
+
+#[test]
+fn two_clients_that_create_two_spellings_at_once_make_one_entry() {
+    let Some(mounted) = mounted("nfc", "match") else { return };
+    let barrier = Barrier::new(2);
+    let made: Vec<Vec<PathBuf>> = thread::scope(|scope| {
+        let clients = [NFC, NFD].map(|spelling| {
+            let (mnt, barrier) = (mounted.mnt(), &barrier);
+            scope.spawn(move || {
+                let mut made = Vec::new();
+                for round in 0..300 {
+                    let path = mnt.join(format!("{spelling}{round}"));
+                    barrier.wait();
+                    let result = match round % 3 {
+                        0 => File::create_new(&path).map(drop),
+                        1 => fs::create_dir(&path),
+                        _ => symlink("target", &path),
+                    };
+                    match result {
+                        Ok(()) => made.push(path),
+                        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EEXIST), "{path:?}"),
+                    }
+                }
+                made
+            })
+        });
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(made.iter().map(Vec::len).sum::<usize>(), 300, "one of two comes first");
+    assert_eq!(listed(&mounted.backing()).len(), 300);
+}
+
+#[test]
+fn names_that_are_not_utf8_have_one_spelling_and_are_seen_as_ever() {
+    for existing in ["escape", "show", "hide"] {
+        let args = ["--normalize", "nfc", "--on-mismatch", "match", "--existing", existing];
+        let Some(mounted) = Mounted::new(&args) else { return };
+        let (mnt, backing) = (mounted.mnt(), mounted.backing());
+        let bad = OsStr::from_bytes(b"e\xCC\x81\xE9");
+        fs::write(backing.join(bad), "bad").unwrap();
+        fs::write(backing.join(NFD), "good").unwrap();
+        assert_eq!(fs::read_to_string(mnt.join(NFC)).unwrap(), "good");
+        let seen = match existing {
+            "escape" => Some(OsStr::new("e\u{301}\u{201b}E9")),
+            "show" => Some(bad),
+            _ => None,
+        };
+        let mut expected = vec![NFD.as_bytes().to_vec()];
+        expected.extend(seen.map(|name| name.as_bytes().to_vec()));
+        expected.sort();
+        assert_eq!(listed(&mnt), expected);
+        if let Some(name) = seen {
+            assert_eq!(fs::read_to_string(mnt.join(name)).unwrap(), "bad");
+            assert_eq!(errno(File::open(mnt.join("\u{E9}\u{201b}E9"))), Errno::ENOENT);
+            // A good name that is there in another spelling is replaced, as any other.
+            fs::rename(mnt.join(name), mnt.join(NFC)).unwrap();
+            assert_eq!(listed(&backing), [NFD.as_bytes()]);
+            assert_eq!(fs::read_to_string(mnt.join(NFC)).unwrap(), "bad");
+        }
+    }
+}
