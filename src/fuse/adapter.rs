@@ -22,7 +22,7 @@ use super::backing::Backing;
 use super::server::{Result, Server};
 use super::timeouts::Timeouts;
 use super::translate::{attributes, bare, entry_type, file_type, requested_time};
-use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, Room, SetId};
+use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenNode, Room, SetId};
 
 /// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.
 const WANTED: &[InitFlags] = &[
@@ -104,14 +104,16 @@ impl Adapter {
             false => FopenFlags::FOPEN_NOFLUSH,
         };
         let backing = self.backing.id(node, || tree.lend(node, register));
-        if backing.is_none() {
-            if let Err(errno) = tree.open_now(fh) {
-                tree.release(fh);
-                return Err(errno);
-            }
-            if flags & libc::O_DIRECT != 0 {
-                answer |= FopenFlags::FOPEN_DIRECT_IO;
-            }
+        // The kernel takes the file over as it is. Whether it may be written at all (chattr(1) +i and +a, a read-only mount, a
+        // running program) only open(2) tells.
+        if (backing.is_none() || flags & libc::O_ACCMODE != libc::O_RDONLY)
+            && let Err(errno) = tree.open_now(fh)
+        {
+            tree.release(fh);
+            return Err(errno);
+        }
+        if backing.is_none() && flags & libc::O_DIRECT != 0 {
+            answer |= FopenFlags::FOPEN_DIRECT_IO;
         }
         Ok(Opened { backing, flags: answer })
     }
@@ -544,16 +546,22 @@ impl Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
+        handle: FileHandle,
+        flags: IoctlFlags,
+        command: u32,
+        data: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        // None is carried yet, and ENOTTY is what programs expect to hear of one that a file does not know.
-        reply.error(Errno::ENOTTY);
+        let open = match flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
+            true => OpenNode::Dir(fh(handle)),
+            false => OpenNode::File(fh(handle)),
+        };
+        match self.server.tree.ioctl(&caller(request, 0), open, command, data) {
+            Ok(answer) => reply.ioctl(0, &answer),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
     }
 }

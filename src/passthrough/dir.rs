@@ -44,6 +44,12 @@ pub struct DirEntry<'d> {
     pub next: u64,
 }
 
+impl OpenDir {
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
 impl Passthrough {
     /// Opens a directory.
     ///

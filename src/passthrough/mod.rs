@@ -15,6 +15,7 @@ mod credentials;
 mod dir;
 mod file;
 mod handle;
+mod iflags;
 mod inode;
 mod lookup;
 mod remove;
@@ -35,6 +36,7 @@ pub use credentials::{Caller, SetId};
 pub use dir::{DirEntry, OpenDir, Room};
 pub use file::CopyRange;
 pub use handle::Fh;
+pub use iflags::OpenNode;
 pub use inode::NodeId;
 pub use spelling::Orthography;
 

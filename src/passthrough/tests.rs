@@ -352,6 +352,27 @@ fn attributes_of_the_extended_kind_are_handed_on() {
 }
 
 #[test]
+fn of_all_ioctl_requests_those_about_flags_are_known() {
+    let t = Tree::new();
+    let (_, fh) = t.create("file", libc::O_RDWR).unwrap();
+    let dir = t.tree.opendir(NodeId::ROOT).unwrap();
+    for open in [OpenNode::File(fh), OpenNode::Dir(dir)] {
+        let ask = |command: libc::Ioctl, data: &[u8]| t.tree.ioctl(&myself(), open, command as u32, data);
+        for command in [libc::FIONREAD, libc::FICLONE, libc::FS_IOC_GETVERSION, 0] {
+            assert_eq!(ask(command, &[0; 8]), Err(Errno::ENOTTY), "{command:x}");
+        }
+        assert_eq!(ask(libc::FS_IOC_SETFLAGS, &[0; 3]), Err(Errno::EINVAL));
+        match ask(libc::FS_IOC_GETFLAGS, &[]) {
+            Ok(flags) => assert_eq!(ask(libc::FS_IOC_SETFLAGS, &flags), Ok(Vec::new())),
+            Err(errno) => println!("SKIPPED: no inode flags in the temporary directory: {errno}"),
+        }
+    }
+    t.tree.release(fh);
+    let closed = t.tree.ioctl(&myself(), OpenNode::File(fh), libc::FS_IOC_GETFLAGS as u32, &[]);
+    assert_eq!(closed, Err(Errno::EBADF));
+}
+
+#[test]
 fn acting_for_a_caller_ends_with_the_operation_also_when_that_fails() {
     if !geteuid().is_root() {
         return println!("SKIPPED: acting for others needs root");

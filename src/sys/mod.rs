@@ -8,5 +8,6 @@
 pub mod directory;
 pub mod handle;
 pub mod identity;
+pub mod iflags;
 pub mod open;
 pub mod xattr;

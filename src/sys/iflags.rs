@@ -1,0 +1,93 @@
+//! Flags of an inode, which chattr(1) sets and lsattr(1) shows: ioctl_iflags(2) and, with the project and the extent size
+//! beside them, ioctl_xfs_fsgetxattr(2).
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::errno::Errno;
+
+/// `struct fsxattr` of linux/fs.h, as it is: nobody here looks into it.
+pub type Extended = [u8; 28];
+
+/// The number of FS_IOC_GETFLAGS.
+pub const GET: u32 = libc::FS_IOC_GETFLAGS as u32;
+
+/// The number of FS_IOC_SETFLAGS.
+pub const SET: u32 = libc::FS_IOC_SETFLAGS as u32;
+
+/// The number of FS_IOC_FSGETXATTR, which libc lacks: `_IOR('X', 31, struct fsxattr)`.
+pub const GET_EXTENDED: u32 = libc::_IOR::<Extended>(b'X' as u32, 31) as u32;
+
+/// The number of FS_IOC_FSSETXATTR, likewise: `_IOW('X', 32, struct fsxattr)`.
+pub const SET_EXTENDED: u32 = libc::_IOW::<Extended>(b'X' as u32, 32) as u32;
+
+/// The flags of the inode that `fd` has open.
+///
+/// # Errors
+/// ENOTTY or EOPNOTSUPP where the file system has none; EBADF for an `O_PATH` descriptor.
+pub fn get(fd: impl AsFd) -> Result<u32, Errno> {
+    // The number says `long`, the kernel writes an int (ioctl_iflags(2), "BUGS"): there is room for both.
+    let mut flags = [0u32; 2];
+    // SAFETY: the kernel writes at most one long to `flags`, which holds as much.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::FS_IOC_GETFLAGS, flags.as_mut_ptr()) };
+    Errno::result(result).map(|_| flags[0])
+}
+
+/// Sets the flags of the inode that `fd` has open.
+///
+/// # Errors
+/// EPERM for whoever does not own the file or lacks a capability that a flag needs; otherwise as [`get`].
+pub fn set(fd: impl AsFd, flags: u32) -> Result<(), Errno> {
+    let flags = [flags, 0];
+    // SAFETY: the kernel reads at most one long of `flags`, which holds as much.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::FS_IOC_SETFLAGS, flags.as_ptr()) };
+    Errno::result(result).map(drop)
+}
+
+/// The extended flags of the inode that `fd` has open.
+///
+/// # Errors
+/// As [`get`].
+pub fn get_extended(fd: impl AsFd) -> Result<Extended, Errno> {
+    let mut attributes: Extended = [0; 28];
+    // SAFETY: the kernel writes one `struct fsxattr` to `attributes`, which is as long.
+    let result =
+        unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), GET_EXTENDED as libc::Ioctl, attributes.as_mut_ptr()) };
+    Errno::result(result).map(|_| attributes)
+}
+
+/// Sets the extended flags of the inode that `fd` has open.
+///
+/// # Errors
+/// As [`set`].
+pub fn set_extended(fd: impl AsFd, attributes: &Extended) -> Result<(), Errno> {
+    // SAFETY: the kernel reads one `struct fsxattr` of `attributes`, which is as long.
+    let result =
+        unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), SET_EXTENDED as libc::Ioctl, attributes.as_ptr()) };
+    Errno::result(result).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `FS_NODUMP_FL` of linux/fs.h; what it does is of no matter to anybody.
+    const NODUMP: u32 = 0x40;
+
+    #[test]
+    fn flags_are_set_and_seen_both_ways() {
+        let file = tempfile::tempfile_in(tempfile::tempdir().unwrap()).unwrap();
+        let before = match get(&file) {
+            Ok(flags) => flags,
+            Err(error) => return println!("SKIPPED: no inode flags in the temporary directory: {error}"),
+        };
+        set(&file, before | NODUMP).unwrap();
+        assert_eq!(get(&file), Ok(before | NODUMP));
+        let extended = get_extended(&file).unwrap();
+        assert_eq!(extended[0] & 0x80, 0x80, "FS_XFLAG_NODUMP");
+        set(&file, before).unwrap();
+        set_extended(&file, &extended).unwrap();
+        assert_eq!(get(&file), Ok(before | NODUMP));
+        let held = crate::sys::open::again(&file, nix::fcntl::OFlag::O_PATH).unwrap();
+        assert_eq!(get(&held), Err(Errno::EBADF));
+    }
+}
