@@ -93,14 +93,15 @@ fn device(rdev: libc::dev_t) -> u32 {
 /// `fuser` 0.18 takes the nanoseconds of a time before the epoch for a part of what is subtracted, though they are to be
 /// added; both numbers are still there to be read.
 pub(super) fn requested_time(time: TimeOrNow) -> TimeSpec {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time {
         TimeOrNow::Now => TimeSpec::UTIME_NOW,
         TimeOrNow::SpecificTime(time) => match time.duration_since(UNIX_EPOCH) {
-            Ok(after) => TimeSpec::new(seconds(after), after.subsec_nanos().into()),
+            Ok(after) => {
+                TimeSpec::new(0i64.saturating_add_unsigned(after.as_secs()), after.subsec_nanos().into())
+            }
             Err(error) => {
                 let before = error.duration();
-                TimeSpec::new(-seconds(before), before.subsec_nanos().into())
+                TimeSpec::new(0i64.saturating_sub_unsigned(before.as_secs()), before.subsec_nanos().into())
             }
         },
     }
@@ -125,6 +126,8 @@ mod tests {
         let as_fuser_makes_it = UNIX_EPOCH - Duration::new(2, 800_000_000);
         let spec = requested_time(TimeOrNow::SpecificTime(as_fuser_makes_it));
         assert_eq!((spec.tv_sec(), spec.tv_nsec()), (-2, 800_000_000));
+        let lowest = UNIX_EPOCH - Duration::from_secs(1 << 63);
+        assert_eq!(requested_time(TimeOrNow::SpecificTime(lowest)).tv_sec(), i64::MIN);
         assert_eq!(time(i64::MIN, 0), UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 63)).unwrap());
     }
 }
