@@ -3,11 +3,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
+mod acls;
+mod content;
 mod differential;
+mod iflags;
 mod lifetime;
+mod links;
+mod locks;
+mod metadata;
 mod mounted;
+mod nameless;
 mod names;
 #[path = "../normalization_test/file.rs"]
 mod normalization_test;
 mod normalize;
 mod ownership;
+mod special;
+mod submounts;

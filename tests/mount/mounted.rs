@@ -1,5 +1,6 @@
 //! A mount that goes away with the test, however the test ends.
 
+use std::fmt::Debug;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nix::mount::{MntFlags, umount2};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::statfs::statfs;
 use nix::unistd::{Pid, geteuid};
@@ -81,6 +82,48 @@ impl Mounted {
         // A dead mount that is there already is in the list too, and does not answer.
         wait_until("the mount", || is_mounted(target) && statfs(target).is_ok());
         mounted
+    }
+
+    /// A mount of an overlay. The kernel does not take files of such a file system over, and it has no file handles: file
+    /// contents go through the server, and nodes are held by descriptors.
+    pub fn of_overlay() -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let dir = prepare();
+        for name in ["lower", "upper", "work"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        open_to_all(&dir.path().join("upper"));
+        let layer = |option: &str, name: &str| format!("{option}={}", dir.path().join(name).display());
+        let layers =
+            [layer("lowerdir", "lower"), layer("upperdir", "upper"), layer("workdir", "work")].join(",");
+        let (target, kind) = (dir.path().join("backing"), Some("overlay"));
+        match mount(kind, &target, kind, MsFlags::empty(), Some(layers.as_str())) {
+            Ok(()) => Some(Self::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[])),
+            Err(errno) => {
+                println!("SKIPPED: no overlay can be mounted: {errno}");
+                None
+            }
+        }
+    }
+
+    /// The mounts on which file contents are tried: one where the kernel reads and writes the backing files by itself, if
+    /// it can, and one where it cannot.
+    pub fn both_ways() -> impl Iterator<Item = Self> {
+        Self::new(&[]).into_iter().chain(std::iter::once_with(Self::of_overlay).flatten())
+    }
+
+    /// What `work` gives through the mount, which has to be what it gives in a plain directory.
+    #[track_caller]
+    pub fn same<T: PartialEq + Debug>(&self, work: impl Fn(&Path) -> T) -> T {
+        let (expected, found) = (work(&self.plain()), work(&self.mnt()));
+        assert_eq!(found, expected, "through the mount, and in a plain directory");
+        found
+    }
+
+    pub fn server(&self) -> u32 {
+        self.server.id()
     }
 
     pub fn backing(&self) -> PathBuf {

@@ -17,7 +17,7 @@ use nix::unistd::{Gid, Uid, mkfifo, setfsgid, setfsuid};
 use crate::mounted::{Mounted, open_to_all};
 
 /// Runs `work` in a thread that is this user to the file system.
-fn act_as<T: Send>(uid: u32, gid: u32, groups: &[u32], mask: u32, work: impl FnOnce() -> T + Send) -> T {
+pub fn act_as<T: Send>(uid: u32, gid: u32, groups: &[u32], mask: u32, work: impl FnOnce() -> T + Send) -> T {
     let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
     thread::scope(|scope| {
         let acting = scope.spawn(move || {

@@ -1,0 +1,211 @@
+//! What is in files: on a mount where the kernel reads and writes the backing files by itself, and on one where all of it
+//! goes through the server.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::sys::sendfile::sendfile;
+use nix::unistd::{Whence, lseek};
+
+use crate::mounted::Mounted;
+
+const GIB: u64 = 1 << 30;
+
+fn open(path: impl AsRef<Path>) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Where `file` has data, by SEEK_DATA and SEEK_HOLE.
+fn data(file: &File) -> Vec<(i64, i64)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Ok(begin) = lseek(file, at, Whence::SeekData) {
+        at = lseek(file, begin, Whence::SeekHole).unwrap();
+        found.push((begin, at));
+    }
+    assert_eq!(lseek(file, at, Whence::SeekData), Err(Errno::ENXIO));
+    found
+}
+
+#[test]
+fn appending_writers_never_overwrite_each_other() {
+    const EACH: usize = 300;
+    for mounted in Mounted::both_ways() {
+        let path = mounted.mnt().join("log");
+        thread::scope(|scope| {
+            for (letter, len) in [(b'a', 37), (b'b', 4101), (b'c', 1)] {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut log = OpenOptions::new().append(true).create(true).open(path).unwrap();
+                    (0..EACH).for_each(|_| log.write_all(&vec![letter; len]).unwrap());
+                });
+            }
+        });
+        let log = fs::read(mounted.backing().join("log")).unwrap();
+        for (letter, len) in [(b'a', 37), (b'b', 4101), (b'c', 1)] {
+            assert_eq!(log.iter().filter(|&&byte| byte == letter).count(), EACH * len);
+        }
+    }
+}
+
+#[test]
+fn direct_reads_and_writes_are_carried() {
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+    for mounted in Mounted::both_ways() {
+        let path = mounted.mnt().join("direct");
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(&path)
+            .unwrap();
+        let (page, mut read) = (Page([b'd'; 4096]), Page([0; 4096]));
+        for at in [0, 3, 1] {
+            file.write_all_at(&page.0, at * 4096).unwrap();
+        }
+        // Cached reads and direct writes of one file see each other.
+        assert_eq!(
+            fs::read(&path).unwrap()[4096..],
+            fs::read(mounted.backing().join("direct")).unwrap()[4096..]
+        );
+        open(&path).write_all_at(b"cached", 4096).unwrap();
+        file.read_exact_at(&mut read.0, 4096).unwrap();
+        assert_eq!(&read.0[..8], b"cacheddd");
+        assert_eq!(file.read_at(&mut read.0, 4 * 4096).unwrap(), 0);
+    }
+}
+
+#[test]
+fn what_is_written_on_one_side_is_read_on_the_other() {
+    for mounted in Mounted::both_ways() {
+        let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
+        let file = open(&here);
+        for i in 0..50u64 {
+            file.write_all_at(&[b'x'; 5000], i * 4999).unwrap();
+            file.write_all_at(&i.to_ne_bytes(), i * 7).unwrap();
+        }
+        assert_eq!(fs::read(&here).unwrap(), fs::read(&there).unwrap());
+        file.set_len(100).unwrap();
+        assert_eq!(fs::read(&there).unwrap().len(), 100);
+        file.set_len(9000).unwrap();
+        assert_eq!(fs::read(&here).unwrap(), fs::read(&there).unwrap());
+        // Behind the mount, and longer than what was cached.
+        fs::write(&there, vec![b'y'; 20_000]).unwrap();
+        assert_eq!(fs::read(&here).unwrap(), vec![b'y'; 20_000]);
+    }
+}
+
+#[test]
+fn holes_are_where_the_backing_file_has_them() {
+    for mounted in Mounted::both_ways() {
+        let file = open(mounted.mnt().join("sparse"));
+        for at in [0, 1 << 20, 5 * GIB, (5 * GIB) + (1 << 16), 3 << 40] {
+            file.write_all_at(&[b'd'; 5000], at).unwrap();
+        }
+        let there = open(mounted.backing().join("sparse"));
+        assert_eq!(data(&file), data(&there));
+        let (here, there) = (file.metadata().unwrap(), there.metadata().unwrap());
+        assert_eq!((here.size(), here.blocks()), (there.size(), there.blocks()));
+        assert!(here.blocks() < 1000, "{} blocks", here.blocks());
+    }
+}
+
+#[test]
+fn space_is_allocated_punched_and_zeroed_as_in_a_plain_directory() {
+    for mounted in Mounted::both_ways() {
+        let keep = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let (punch, zero) = (FallocateFlags::FALLOC_FL_PUNCH_HOLE, FallocateFlags::FALLOC_FL_ZERO_RANGE);
+        let _ = mounted.same(|dir| {
+            let path = dir.join("allocated");
+            let file = open(&path);
+            file.write_all_at(&[b'x'; 100_000], 0).unwrap();
+            [
+                (FallocateFlags::empty(), 90_000, 50_000),
+                (keep, 200_000, 50_000),
+                (punch | keep, 8192, 8192),
+                (punch, 8192, 8192),
+                (zero, 20_001, 3),
+                (zero, 190_000, 20_000),
+                (zero | keep, 300_000, 10),
+                (FallocateFlags::empty(), 0, 0),
+                (FallocateFlags::empty(), i64::MAX - 10, 10),
+            ]
+            .map(|(mode, offset, len)| {
+                let result = fallocate(&file, mode, offset, len);
+                (result, file.metadata().unwrap().size(), data(&file), fs::read(&path).unwrap())
+            })
+        });
+        // The kernel's FUSE client carries no other mode.
+        let file = open(mounted.mnt().join("allocated"));
+        for mode in [FallocateFlags::FALLOC_FL_COLLAPSE_RANGE, FallocateFlags::FALLOC_FL_INSERT_RANGE] {
+            assert_eq!(fallocate(&file, mode, 0, 4096), Err(Errno::EOPNOTSUPP));
+        }
+    }
+}
+
+#[test]
+fn files_beyond_four_gibibytes_are_copied_and_cut_as_in_a_plain_directory() {
+    for mounted in Mounted::both_ways() {
+        let sizes = mounted.same(|dir| {
+            let (from, to) = (open(dir.join("from")), open(dir.join("to")));
+            from.write_all_at(b"at five", 5 * GIB).unwrap();
+            let (mut at, mut target) = (5 * GIB as i64, 7 * GIB as i64);
+            let copied = copy_file_range(&from, Some(&mut at), &to, Some(&mut target), 100).unwrap();
+            let mut read = [0; 7];
+            to.read_exact_at(&mut read, 7 * GIB).unwrap();
+            assert_eq!(&read, b"at five");
+            let overlapping = copy_file_range(&from, Some(&mut 0), &from, Some(&mut 1), 10);
+            let read_only = File::open(dir.join("to")).unwrap();
+            let refused = copy_file_range(&from, Some(&mut 0), &read_only, Some(&mut 0), 10);
+            let mut copy = open(dir.join("copy"));
+            let whole = std::io::copy(&mut (&from).take(1 << 20), &mut copy).unwrap();
+            copy.seek(SeekFrom::Start(6 * GIB)).unwrap();
+            let sent = sendfile(&copy, &from, Some(&mut { 5 * GIB as i64 }), 1000);
+            to.set_len(4 * GIB + 1).unwrap();
+            let sizes = [&from, &to, &copy].map(|file| file.metadata().unwrap().size());
+            (copied, at, target, overlapping, refused, whole, sent, sizes)
+        });
+        assert_eq!(sizes.7, [5 * GIB + 7, 4 * GIB + 1, 6 * GIB + 7]);
+    }
+}
+
+#[test]
+fn programs_run_from_a_mount_and_are_busy_while_they_do() {
+    for mounted in Mounted::both_ways() {
+        let program = mounted.mnt().join("program");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut running = Command::new(&program).arg("60").spawn().unwrap();
+        let busy = OpenOptions::new().write(true).open(&program).unwrap_err();
+        let cut = nix::unistd::truncate(&program, 0);
+        running.kill().unwrap();
+        running.wait().unwrap();
+        assert_eq!((busy.raw_os_error(), cut), (Some(Errno::ETXTBSY as i32), Err(Errno::ETXTBSY)));
+        let writer = open(&program);
+        let busy = Command::new(&program).arg("0").status().unwrap_err();
+        assert_eq!(busy.raw_os_error(), Some(Errno::ETXTBSY as i32));
+        drop(writer);
+        assert!(Command::new(&program).arg("0").status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_program_that_runs_behind_the_mount_is_busy_through_it() {
+    for mounted in Mounted::both_ways() {
+        let there = mounted.backing().join("program");
+        fs::copy("/bin/sleep", &there).unwrap();
+        let mut running = Command::new(&there).arg("60").spawn().unwrap();
+        let busy = OpenOptions::new().write(true).open(mounted.mnt().join("program")).unwrap_err();
+        running.kill().unwrap();
+        running.wait().unwrap();
+        assert_eq!(busy.raw_os_error(), Some(Errno::ETXTBSY as i32));
+    }
+}

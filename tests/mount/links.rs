@@ -1,0 +1,102 @@
+//! Names: of hard links, exchanged, put over each other, in directories where not everybody may remove them.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
+use crate::mounted::{Mounted, open_to_all};
+use crate::ownership::act_as;
+
+#[test]
+fn every_name_of_a_file_tells_the_same_of_it() {
+    for mounted in Mounted::both_ways() {
+        let (one, two) = (mounted.mnt().join("one"), mounted.mnt().join("two"));
+        fs::write(&one, "content").unwrap();
+        let first = fs::metadata(&one).unwrap();
+        assert_eq!(first.ino(), fs::metadata(mounted.backing().join("one")).unwrap().ino());
+        fs::hard_link(&one, &two).unwrap();
+        let all = |path: &Path| {
+            let metadata = fs::metadata(path).unwrap();
+            let (mode, ctime) = (metadata.mode() & 0o777, (metadata.ctime(), metadata.ctime_nsec()));
+            (metadata.ino(), metadata.nlink(), mode, metadata.size(), ctime)
+        };
+        assert_eq!((all(&one).0, all(&one).1), (first.ino(), 2));
+        // What changes under one name is seen under the other at once, though the kernel keeps attributes for a while.
+        fs::set_permissions(&two, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(all(&one), all(&two));
+        fs::write(&two, "longer content").unwrap();
+        assert_eq!((all(&one), all(&one).3), (all(&two), 14));
+        fs::remove_file(&two).unwrap();
+        assert_eq!((all(&one).1, all(&one).2), (1, 0o640));
+    }
+}
+
+#[test]
+fn the_flags_of_renameat2_do_what_they_do_in_a_plain_directory() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let _ = mounted.same(|dir| {
+        let rename = |from: &str, to: &str, flags| {
+            renameat2(AT_FDCWD, &dir.join(from), AT_FDCWD, &dir.join(to), flags)
+        };
+        for name in ["a", "b"] {
+            fs::write(dir.join(name), name).unwrap();
+        }
+        fs::create_dir(dir.join("dir")).unwrap();
+        let (no_replace, exchange) = (RenameFlags::RENAME_NOREPLACE, RenameFlags::RENAME_EXCHANGE);
+        let whiteout = RenameFlags::RENAME_WHITEOUT;
+        let results = [
+            rename("a", "b", no_replace),
+            rename("a", "c", no_replace),
+            rename("b", "c", exchange),
+            rename("b", "dir", exchange),
+            rename("b", "none", exchange),
+            rename("none", "new", no_replace),
+            rename("c", "w", whiteout),
+            rename("w", "x", whiteout | no_replace),
+            rename("w", "x", whiteout | exchange),
+            rename("dir", "dir/inside", RenameFlags::empty()),
+        ];
+        let left = fs::symlink_metadata(dir.join("c")).unwrap();
+        let mut entries: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                (entry.file_name(), entry.file_type().unwrap().is_dir(), fs::read(entry.path()).ok())
+            })
+            .collect();
+        entries.sort();
+        (results, left.file_type().is_char_device(), left.rdev(), entries)
+    });
+}
+
+#[test]
+fn in_a_sticky_directory_nobody_removes_what_is_not_theirs() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let results = mounted.same(|dir| {
+        let sticky = dir.join("sticky");
+        fs::create_dir(&sticky).unwrap();
+        fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+        act_as(1001, 1001, &[], 0, || {
+            fs::write(sticky.join("file"), "").unwrap();
+            fs::create_dir(sticky.join("dir")).unwrap();
+            open_to_all(&sticky.join("dir"));
+        });
+        act_as(1002, 1002, &[1001], 0, || {
+            fs::write(sticky.join("mine"), "").unwrap();
+            let errno = |result: std::io::Result<()>| result.map_err(|error| error.raw_os_error());
+            [
+                errno(fs::remove_file(sticky.join("file"))),
+                errno(fs::remove_dir(sticky.join("dir"))),
+                errno(fs::rename(sticky.join("file"), sticky.join("other"))),
+                errno(fs::rename(sticky.join("mine"), sticky.join("file"))),
+                errno(fs::rename(sticky.join("mine"), sticky.join("other"))),
+                errno(fs::hard_link(sticky.join("other"), sticky.join("again"))),
+                errno(fs::remove_file(sticky.join("other"))),
+            ]
+        })
+    });
+    assert_eq!(results[0], Err(Some(Errno::EPERM as i32)));
+}

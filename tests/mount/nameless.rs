@@ -1,0 +1,110 @@
+//! What is used after its name has gone, and what no path leads to.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat};
+use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
+use nix::unistd::linkat;
+
+use crate::mounted::Mounted;
+
+/// The path by which a process reaches a file that it has open.
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[test]
+fn a_file_without_a_name_is_used_as_in_a_plain_directory() {
+    for mounted in Mounted::both_ways() {
+        let _ = mounted.same(|dir| {
+            let path = dir.join("removed");
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+            file.write_all_at(b"content", 0).unwrap();
+            fs::remove_file(&path).unwrap();
+            file.write_all_at(b"CON", 0).unwrap();
+            file.set_len(5).unwrap();
+            file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            file.sync_all().unwrap();
+            let read = fs::read(by_descriptor(&file)).unwrap();
+            OpenOptions::new().write(true).open(by_descriptor(&file)).unwrap().write_all_at(b"x", 9).unwrap();
+            let old = by_descriptor(&file);
+            let linked = linkat(AT_FDCWD, &old, AT_FDCWD, &dir.join("again"), AtFlags::AT_SYMLINK_FOLLOW);
+            let metadata = file.metadata().unwrap();
+            (read, linked, metadata.nlink(), metadata.mode(), metadata.size(), path.exists())
+        });
+    }
+}
+
+#[test]
+fn a_file_that_was_replaced_stays_what_it_was_for_whoever_has_it_open() {
+    for mounted in Mounted::both_ways() {
+        let _ = mounted.same(|dir| {
+            let path = dir.join("file");
+            fs::write(&path, "old").unwrap();
+            let mut old = File::open(&path).unwrap();
+            fs::write(dir.join("next"), "new").unwrap();
+            fs::rename(dir.join("next"), &path).unwrap();
+            let mut content = String::new();
+            old.read_to_string(&mut content).unwrap();
+            let replaced =
+                File::open(&path).unwrap().metadata().unwrap().ino() != old.metadata().unwrap().ino();
+            (content, old.metadata().unwrap().nlink(), fs::read_to_string(&path).unwrap(), replaced)
+        });
+    }
+}
+
+#[test]
+fn a_removed_directory_is_empty_and_takes_nothing_in() {
+    for mounted in Mounted::both_ways() {
+        let results = mounted.same(|dir| {
+            let path = dir.join("removed");
+            fs::create_dir(&path).unwrap();
+            let held = open(&path, OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).unwrap();
+            fs::remove_dir(&path).unwrap();
+            let created = openat(&held, "x", OFlag::O_CREAT | OFlag::O_WRONLY, Mode::S_IRWXU).map(drop);
+            let looked = fstatat(&held, "x", AtFlags::empty()).map(drop);
+            let made = mkdirat(&held, "x", Mode::S_IRWXU);
+            let listed = fs::read_dir(by_descriptor(&File::from(held))).unwrap().count();
+            (created, looked, made, listed)
+        });
+        assert_eq!(results, (Err(Errno::ENOENT), Err(Errno::ENOENT), Err(Errno::ENOENT), 0));
+    }
+}
+
+#[test]
+fn entries_deeper_than_path_max_are_reached_by_descriptor() {
+    const LEVELS: usize = 40;
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let name = "d".repeat(200);
+    let mut at = open(&mounted.mnt(), OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).unwrap();
+    for _ in 0..LEVELS {
+        mkdirat(&at, name.as_str(), Mode::S_IRWXU).unwrap();
+        at = openat(&at, name.as_str(), OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).unwrap();
+    }
+    let leaf = openat(&at, "leaf", OFlag::O_CREAT | OFlag::O_RDWR, Mode::S_IRWXU).unwrap();
+    nix::unistd::write(&leaf, b"deep").unwrap();
+    nix::fcntl::renameat(&at, "leaf", &at, "other").unwrap();
+    assert_eq!(fstatat(&at, "other", AtFlags::empty()).unwrap().st_size, 4);
+    // No path of this file system is long enough for what is down there, and rm does not need one.
+    let removed = Command::new("rm").arg("-r").arg(mounted.mnt().join(&name)).status().unwrap();
+    assert!(removed.success());
+    assert_eq!(fstat(&leaf).unwrap().st_nlink, 0);
+    assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_temporary_file_without_a_name_is_refused_in_the_way_that_programs_expect() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let nameless = |dir: &Path| open(dir, OFlag::O_TMPFILE | OFlag::O_RDWR, Mode::S_IRWXU).map(drop);
+    // open(2): programs that hear this make a file and remove its name, as tempfile(3) does.
+    assert_eq!(nameless(&mounted.mnt()), Err(Errno::EOPNOTSUPP));
+    tempfile::tempfile_in(mounted.mnt()).unwrap();
+    assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 0);
+}
