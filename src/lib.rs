@@ -12,6 +12,7 @@
 //! ```
 
 pub mod cli;
+pub mod daemon;
 pub mod explain;
 pub mod fuse;
 pub mod gate;

@@ -24,8 +24,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("explain", &["policy", "report", "name"]),
     ("scan", &["policy", "source", "report", "name"]),
     ("fix", &["policy", "source", "sys", "name"]),
+    ("daemon", &["report", "policy", "name", "sys"]),
     ("passthrough", &["sys", "gate::Admitted"]),
-    ("fuse", &["passthrough", "gate", "daemon::audit"]),
+    ("fuse", &["passthrough", "gate", "daemon::audit", "name::Span"]),
     (
         "cli",
         &[

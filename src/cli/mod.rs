@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::daemon;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::report::Summary;
 
@@ -56,6 +57,8 @@ pub enum Trouble {
     Message(String),
     /// The reader of our output has gone: no trouble, but nothing more to do.
     OutputClosed,
+    /// Another process has said it already.
+    Told,
 }
 
 impl Trouble {
@@ -123,6 +126,9 @@ enum Command {
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|program| mount::is_helper(&program)) {
+        return help_mount();
+    }
     let done = match Cli::try_parse() {
         Ok(cli) => go(cli),
         Err(usage) => usage.print().map_err(Trouble::from).map(|()| match usage.use_stderr() {
@@ -133,12 +139,44 @@ pub fn main() -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status as u8),
         Err(Trouble::OutputClosed) => ExitCode::SUCCESS,
-        Err(Trouble::Message(message)) => {
+        Err(trouble) => told("namegate", &trouble, Status::Trouble as u8),
+    }
+}
+
+/// Runs the program as a helper of mount(8).
+fn help_mount() -> ExitCode {
+    match mount::Helper::try_parse() {
+        Ok(helper) => {
+            log_to_terminal(helper.is_verbose());
+            match helper.run() {
+                Ok(status) => ExitCode::from(status as u8),
+                Err((status, trouble)) => told("mount.namegate", &trouble, status),
+            }
+        }
+        Err(usage) => {
             // Where even this cannot be written, the status has to do.
-            let _ = writeln!(anstream::stderr(), "namegate: {message}");
-            ExitCode::from(Status::Trouble as u8)
+            let _ = usage.print();
+            ExitCode::from(mount::Helper::usage(&usage))
         }
     }
+}
+
+/// Says what the trouble is, and ends with `status`.
+fn told(program: &str, trouble: &Trouble, status: u8) -> ExitCode {
+    if let Trouble::Message(message) = trouble {
+        // Where even this cannot be written, the status has to do.
+        let _ = writeln!(anstream::stderr(), "{program}: {message}");
+    }
+    ExitCode::from(status)
+}
+
+fn log_to_terminal(is_verbose: bool) {
+    let level = if is_verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
+    // fuser takes each reply whose request the kernel has given up meanwhile, as at every unmounting, for an error.
+    let of_fuser = if is_verbose { level } else { log::LevelFilter::Off };
+    let mut logger = env_logger::Builder::new();
+    logger.filter_level(level).filter_module("fuser", of_fuser).parse_default_env();
+    daemon::log::install(logger.build());
 }
 
 fn go(cli: Cli) -> Result<Status, Trouble> {
@@ -147,14 +185,7 @@ fn go(cli: Cli) -> Result<Status, Trouble> {
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-    let level = if cli.verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
-    // fuser takes each reply whose request the kernel has given up meanwhile, as at every unmounting, for an error.
-    let of_fuser = if cli.verbose { level } else { log::LevelFilter::Off };
-    env_logger::Builder::new()
-        .filter_level(level)
-        .filter_module("fuser", of_fuser)
-        .parse_default_env()
-        .init();
+    log_to_terminal(cli.verbose || matches!(&cli.command, Some(Command::Mount(args)) if args.is_verbose()));
     // Stripping colours cuts the output into small pieces, so there is a buffer before it and one behind it.
     let color = anstream::AutoStream::choice(&io::stdout());
     let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));

@@ -28,7 +28,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "FORM", value_parser = forms())]
     normalize: Option<Form>,
     /// What happens to a name in another form [default: refuse].
-    #[arg(long, value_name = "REACTION", value_parser = reactions(), requires = "normalize")]
+    #[arg(long, value_name = "REACTION", value_parser = reactions())]
     on_mismatch: Option<OnMismatch>,
 }
 
@@ -44,13 +44,26 @@ fn reactions() -> impl TypedValueParser<Value = OnMismatch> {
 }
 
 impl PolicyArgs {
+    /// These, and what they leave unsaid as in `other`. The profiles of both count.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            profiles: [other.profiles, self.profiles].concat(),
+            config: self.config.or(other.config),
+            normalize: self.normalize.or(other.normalize),
+            on_mismatch: self.on_mismatch.or(other.on_mismatch),
+        }
+    }
+
     /// The policy that the options ask for: the file as changed by the other options, or without a file the given
     /// profiles, or without those `default_profiles`.
     ///
     /// # Errors
-    /// A file that cannot be read, all mistakes in it, and rules that the file switches on and that lack a parameter once
+    /// A reaction without a form, a file that cannot be read, all mistakes in it, and rules that the file switches on and that lack a parameter once
     /// its profiles are replaced.
     pub fn policy(&self, default_profiles: &[&'static Profile]) -> Result<Policy, Trouble> {
+        if self.on_mismatch.is_some() && self.normalize.is_none() {
+            return Err(Trouble::new("--on-mismatch says nothing without a form: --normalize <FORM>"));
+        }
         let mut config = match &self.config {
             Some(file) => load(file).map_err(Trouble::new)?,
             None => Config::based_on(default_profiles),

@@ -7,13 +7,18 @@
 
 mod adapter;
 mod backing;
+mod error;
 mod failure;
 mod mount;
+mod mountpoint;
+mod options;
 mod server;
 mod spelling;
 mod timeouts;
 mod translate;
 
+pub use error::Error;
 pub use failure::Failure;
-pub use mount::{Error, Options, mount};
+pub use mount::{Mounted, mount};
+pub use options::Options;
 pub use server::Server;

@@ -4,16 +4,17 @@
 //! adapter calls the backing tree for them.
 
 use std::ffi::OsStr;
-use std::fmt;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 
 use super::Failure;
 use super::spelling::Leaving;
+use crate::daemon::audit::{Asker, Audit, Outcome, Record};
 use crate::gate::{Admitted, Existing, Gate, Intent};
+use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Room};
 
 /// What an operation gives, or why not.
@@ -26,13 +27,26 @@ pub struct Server {
     gate: Gate,
     for_violations: Errno,
     leaving: Leaving,
+    audit: Option<Audit>,
+    checks_targets: bool,
+}
+
+/// A name that is to come into being.
+struct Attempt<'a> {
+    operation: &'static str,
+    caller: &'a Caller,
+    parent: NodeId,
+    name: &'a OsStr,
+    /// Where a symbolic link with that name leads, if it is this that is judged.
+    target: Option<&'a OsStr>,
 }
 
 impl Server {
     /// `tree` behind `gate`; a name that breaks the policy is refused with `for_violations`.
     pub fn new(tree: Passthrough, gate: Gate, for_violations: Errno) -> Self {
         let tree = if gate.knows_spellings() { tree.spelt_by(Arc::new(gate.clone())) } else { tree };
-        Self { tree, gate, for_violations, leaving: Leaving::default() }
+        let leaving = Leaving::default();
+        Self { tree, gate, for_violations, leaving, audit: None, checks_targets: false }
     }
 
     /// Whether the kernel may take for granted for a while that `name` in `parent` is what it was told.
@@ -40,36 +54,76 @@ impl Server {
         !self.gate.has_other_spellings(name) && !self.leaving.contains(parent, name)
     }
 
+    /// The same, with a record for every name that is refused, or let through against the policy.
+    #[must_use]
+    pub fn with_audit(self, audit: Audit) -> Self {
+        Self { audit: Some(audit), ..self }
+    }
+
+    /// The same; the components of the targets of new symbolic links have to pass the gate too if `checks_targets`.
+    #[must_use]
+    pub fn with_target_checks(self, checks_targets: bool) -> Self {
+        Self { checks_targets, ..self }
+    }
+
     pub(super) fn errno(&self, failure: Failure) -> Errno {
         failure.errno(self.for_violations)
     }
 
-    /// A name that is to come into being by `operation`.
-    fn new_name<'n>(&self, operation: &str, caller: &Caller, name: &'n OsStr) -> Result<Admitted<'n>> {
-        let say = |what: &str, why: &dyn fmt::Display, span: Range<usize>| {
-            // Names are an attacker's: nothing of them but printable ASCII reaches a log.
-            let (Caller { uid, pid, .. }, shown) = (caller, name.as_bytes().escape_ascii());
-            let Range { start, end } = span;
-            log::info!(
-                "{what}: {operation} of `{shown}` by uid {uid}, pid {pid}: {why} at bytes {start}..{end}"
-            );
+    /// A name that is to come into being by `operation` in `parent`.
+    fn new_name<'n>(
+        &self,
+        operation: &'static str,
+        caller: &Caller,
+        parent: NodeId,
+        name: &'n OsStr,
+    ) -> Result<Admitted<'n>> {
+        self.admit(&Attempt { operation, caller, parent, name, target: None }, name, 0)
+    }
+
+    /// Lets `part` come in, which begins at byte `at` of what is attempted.
+    fn admit<'n>(&self, attempt: &Attempt<'_>, part: &'n OsStr, at: usize) -> Result<Admitted<'n>> {
+        let admitted = self.gate.admit(Intent::Create, part);
+        let (outcome, rule, span) = match (&admitted, admitted.as_ref().ok().and_then(Admitted::noted)) {
+            (Err(refusal), _) => (Outcome::Refused, refusal.rule(), refusal.span()),
+            (Ok(_), Some(violation)) => (Outcome::LetThrough, Some(violation.rule), violation.span),
+            (Ok(_), None) => return Ok(admitted?),
         };
-        match self.gate.admit(Intent::Create, name) {
-            Ok(admitted) => {
-                if let Some(violation) = admitted.noted() {
-                    say("let through", &violation.rule, violation.span.start..violation.span.end);
-                }
-                Ok(admitted)
-            }
-            Err(refusal) => {
-                let span = refusal.span();
-                match refusal.rule() {
-                    Some(rule) => say("refused", &rule, span.start..span.end),
-                    None => say("refused", &"the escape of another name", span.start..span.end),
-                }
-                Err(refusal.into())
-            }
+        if let Some(audit) = &self.audit {
+            let Attempt { operation, caller, parent, name, target } = *attempt;
+            audit.record(|| Record {
+                time: SystemTime::now(),
+                outcome,
+                operation,
+                name: name.into(),
+                target: target.map(OsStr::to_os_string),
+                parent: self.tree.path(parent).ok(),
+                rule,
+                span: Span::new(at + span.start, at + span.end),
+                asker: Asker::new(caller.uid, caller.gid, caller.pid),
+            });
         }
+        Ok(admitted?)
+    }
+
+    /// A target is content, and passes as it is; its components are judged like new names where that was asked for.
+    fn check_target(&self, caller: &Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<()> {
+        if !self.checks_targets {
+            return Ok(());
+        }
+        let attempt = Attempt { operation: "symlink", caller, parent, name, target: Some(target) };
+        let mut at = 0;
+        for part in target.as_bytes().split(|&byte| byte == b'/') {
+            if !matches!(part, b"" | b"." | b"..") {
+                let admitted = self.admit(&attempt, OsStr::from_bytes(part), at)?;
+                if admitted.noted().is_some() {
+                    // One record is enough for one link.
+                    break;
+                }
+            }
+            at += part.len() + 1;
+        }
+        Ok(())
     }
 
     /// A name that is only named.
@@ -101,7 +155,7 @@ impl Server {
     }
 
     pub(super) fn do_mkdir(&self, caller: &Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Entry> {
-        let name = self.new_name("mkdir", caller, name)?;
+        let name = self.new_name("mkdir", caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mkdir(caller, parent, name, mode))?)
     }
 
@@ -113,11 +167,10 @@ impl Server {
         mode: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        let name = self.new_name("mknod", caller, name)?;
+        let name = self.new_name("mknod", caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mknod(caller, parent, name, mode, rdev))?)
     }
 
-    /// The target is content, and is not judged.
     pub(super) fn do_symlink(
         &self,
         caller: &Caller,
@@ -125,7 +178,8 @@ impl Server {
         name: &OsStr,
         target: &OsStr,
     ) -> Result<Entry> {
-        let name = self.new_name("symlink", caller, name)?;
+        self.check_target(caller, parent, name, target)?;
+        let name = self.new_name("symlink", caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.symlink(caller, parent, name, target))?)
     }
 
@@ -136,7 +190,7 @@ impl Server {
         parent: NodeId,
         name: &OsStr,
     ) -> Result<Entry> {
-        let name = self.new_name("link", caller, name)?;
+        let name = self.new_name("link", caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.link(node, parent, name))?)
     }
 
@@ -148,7 +202,7 @@ impl Server {
         mode: u32,
         flags: i32,
     ) -> Result<(Entry, Fh)> {
-        let name = self.new_name("create", caller, name)?;
+        let name = self.new_name("create", caller, parent, name)?;
         let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
         Ok(self.tree.change_spelt(parent, &name, create)?)
     }
@@ -182,7 +236,7 @@ impl Server {
         }
         let name = self.present_name(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name("rename", caller, new_name)?,
+            0 => self.new_name("rename", caller, new_parent, new_name)?,
             _ => self.present_name(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_spelt((parent, &name), (new_parent, &new_name), |name, new_name| {

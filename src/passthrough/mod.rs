@@ -18,6 +18,7 @@ mod handle;
 mod iflags;
 mod inode;
 mod lookup;
+mod path;
 mod remove;
 mod spelling;
 #[cfg(test)]

@@ -364,7 +364,7 @@ impl Passthrough {
     ) -> Result<T> {
         let Some(spellings) = &self.spellings else { return change(name, other_name) };
         let (slot, other_slot) = (spellings.slot(parent), spellings.slot(other_parent));
-        let directory = |id, index| Ok(Directory { spellings, id, fd: self.fd(id)?, index });
+        let directory = |id, index| Ok::<_, Errno>(Directory { spellings, id, fd: self.fd(id)?, index });
         // Always in the same order: two renames in opposite directions must not wait for each other.
         let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {
             Ordering::Equal => (directory(parent, lock(&slot))?, None),

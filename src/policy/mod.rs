@@ -20,7 +20,7 @@ mod dotgit;
 mod judge;
 mod length;
 mod message;
-mod nearest;
+pub mod nearest;
 pub mod profile;
 mod quick;
 mod repair;

@@ -10,4 +10,5 @@ pub mod handle;
 pub mod identity;
 pub mod iflags;
 pub mod open;
+pub mod process;
 pub mod xattr;

@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod acls;
+mod audit;
+mod background;
 mod content;
 mod differential;
+mod helper;
 mod iflags;
 mod lifetime;
 mod links;
@@ -20,3 +23,4 @@ mod normalize;
 mod ownership;
 mod special;
 mod submounts;
+mod user;

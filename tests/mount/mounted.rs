@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
+use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Mounted {
     dir: TempDir,
     server: Child,
+    /// Reads what the server says, so that it never waits for a reader.
+    said: Option<JoinHandle<String>>,
 }
 
 /// Whether mounts can be tested here; if not, a line says so.
@@ -77,8 +79,14 @@ impl Mounted {
 
     /// The mount on `target` that `command` makes.
     pub fn by(dir: TempDir, target: &Path, mut command: Command) -> Self {
-        let server = command.env_remove("RUST_LOG").stderr(Stdio::piped()).spawn().unwrap();
-        let mounted = Self { dir, server };
+        let mut server = command.env_remove("RUST_LOG").stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = server.stderr.take().unwrap();
+        let said = spawn(move || {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            said
+        });
+        let mounted = Self { dir, server, said: Some(said) };
         // A dead mount that is there already is in the list too, and does not answer.
         wait_until("the mount", || is_mounted(target) && statfs(target).is_ok());
         mounted
@@ -152,9 +160,7 @@ impl Mounted {
             }
             sleep(Duration::from_millis(5));
         };
-        let mut said = String::new();
-        self.server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (status, said)
+        (status, self.said.take().unwrap().join().unwrap())
     }
 
     /// Takes the directories out of a mount whose server has ended.

@@ -1,0 +1,172 @@
+//! `namegate mount`: a tree behind the gate.
+
+mod helper;
+mod settings;
+mod words;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{self, Path, PathBuf};
+use std::sync::Arc;
+
+use clap::builder::TypedValueParser;
+
+use self::settings::Settings;
+use self::words::{Strictness, Words};
+use super::policy_args::shown;
+use super::{Status, Trouble};
+use crate::daemon::audit::{self, Trail};
+use crate::daemon::detach::{Division, Ready, divide};
+use crate::fuse::{self, Options};
+use crate::gate::{Gate, Mode};
+use crate::policy::profile;
+
+pub(super) use helper::{Helper, is_called as is_helper};
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate mount /srv/share /mnt/share
+  namegate mount /srv/share /srv/share --daemon        over itself: users see the mount alone
+  namegate mount /srv/share /mnt/share -o ro,profile=strict:windows
+  namegate mount /srv/share /mnt/share --mode permissive --audit /var/log/namegate.jsonl
+  mount -t namegate /srv/share /mnt/share -o profile=strict
+
+The mount lasts until `umount MOUNTPOINT`, for other users than root `fusermount3 -u MOUNTPOINT`, or until the process gets
+SIGINT (Ctrl-C) or SIGTERM. -o takes all options above, with _ for - and : between profiles; ro, noexec, nosuid, nodev (both
+always on unless root says suid, dev), noatime, sync, dirsync; allow_other, fsname=NAME, verbose; what is meant for fstab is
+passed over. Of two that contradict each other the long option holds, then the later word.
+
+Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount ended by an error.";
+
+/// Mount a tree so that no name that breaks the policy can be created in it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The directory that is served.
+    source: PathBuf,
+    /// Where it is mounted.
+    mountpoint: PathBuf,
+    /// Mount options as mount(8) takes them.
+    #[arg(short = 'o', long = "options", value_name = "OPTION,...", value_parser = lists())]
+    options: Vec<OsString>,
+    /// Serve in the background: end when the mount is live, with an exit status that says whether it is. The log then goes
+    /// to the system's log.
+    #[arg(long)]
+    daemon: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Judges a list by itself, so that a mistake in it is one of usage.
+fn lists() -> impl TypedValueParser<Value = OsString> {
+    clap::builder::OsStringValueParser::new()
+        .try_map(|list| Words::default().add(&list, Strictness::Strict).map(|_| list))
+}
+
+/// What all options together come to.
+#[derive(Debug)]
+struct Plan {
+    words: Words,
+    settings: Settings,
+}
+
+impl Plan {
+    /// # Errors
+    /// A sentence about a word that means nothing.
+    fn new(lists: &[OsString], settings: Settings, strictness: Strictness) -> Result<Self, String> {
+        let words = lists.iter().try_fold(Words::default(), |words, list| words.add(list, strictness))?;
+        let settings = settings.or(words.settings.clone());
+        Ok(Self { words, settings })
+    }
+
+    fn options(&self) -> Options {
+        let default = Options::default();
+        Options {
+            fsname: self.words.fsname.clone(),
+            flags: self.words.flags,
+            allow_other: self.words.allow_other,
+            for_violations: self.settings.errno.unwrap_or_default().into(),
+            checks_targets: self.settings.check_targets,
+            entry_timeout: self.settings.entry_timeout.unwrap_or(default.entry_timeout),
+            attr_timeout: self.settings.attr_timeout.unwrap_or(default.attr_timeout),
+        }
+    }
+
+    /// Opens what it names.
+    fn gate(&self) -> Result<Gate, Trouble> {
+        let policy = self.settings.policy.policy(&[&profile::UTF8])?;
+        let mode = Mode::from(self.settings.mode.unwrap_or_default());
+        Ok(Gate::new(Arc::new(policy), mode).with_existing(self.settings.existing.unwrap_or_default().into()))
+    }
+
+    fn audit(&self) -> Result<audit::Settings, Trouble> {
+        let trail = match self.settings.audit.as_deref() {
+            None => None,
+            Some(file) if file == Path::new("-") => Some(Trail::to(io::stdout())),
+            Some(file) => {
+                let unusable =
+                    |error| Trouble::new(format!("cannot write the audit trail {}: {error}", shown(file)));
+                Some(path::absolute(file).and_then(|file| Trail::append(&file)).map_err(unusable)?)
+            }
+        };
+        let default = audit::Settings::default();
+        Ok(audit::Settings { trail, per_second: self.settings.audit_rate.unwrap_or(default.per_second) })
+    }
+}
+
+impl Args {
+    /// Whether `-o` says so.
+    pub(super) fn is_verbose(&self) -> bool {
+        Plan::new(&self.options, Settings::default(), Strictness::Strict).is_ok_and(|plan| plan.words.verbose)
+    }
+}
+
+/// Runs the command; it ends with the mount, or when the mount is live.
+pub(super) fn run(args: Args) -> Result<Status, Trouble> {
+    let plan = Plan::new(&args.options, args.settings, Strictness::Strict).map_err(Trouble::new)?;
+    if args.daemon {
+        in_background(&args.source, &args.mountpoint, &plan)
+    } else {
+        serve(&args.source, &args.mountpoint, &plan, None)
+    }
+}
+
+/// Mounts and serves; when the mount is live, `ready` is told.
+fn serve(source: &Path, mountpoint: &Path, plan: &Plan, ready: Option<Ready>) -> Result<Status, Trouble> {
+    let mounted = fuse::mount(source, mountpoint, plan.gate()?, plan.audit()?, &plan.options())
+        .map_err(Trouble::new)?;
+    let is_detached = ready.is_some();
+    if let Some(ready) = ready {
+        ready.detach().map_err(|error| Trouble::new(format!("cannot go into the background: {error}")))?;
+    }
+    mounted.serve().map(|()| Status::Clean).map_err(|error| match is_detached {
+        true => {
+            log::error!("{error}");
+            Trouble::Told
+        }
+        false => Trouble::new(error),
+    })
+}
+
+/// The same in a process of its own; this one waits until the mount is live.
+fn in_background(source: &Path, mountpoint: &Path, plan: &Plan) -> Result<Status, Trouble> {
+    if plan.settings.audit.as_deref() == Some(Path::new("-")) {
+        return Err(Trouble::new(
+            "--audit - writes to standard output, which a mount in the background has not",
+        ));
+    }
+    let impossible = |error| Trouble::new(format!("cannot go into the background: {error}"));
+    match divide().map_err(impossible)? {
+        Division::Server(ready) => serve(source, mountpoint, plan, Some(ready)),
+        Division::Starter(waiting) => match waiting.wait().map_err(impossible)? {
+            true => Ok(Status::Clean),
+            // It has said why.
+            false => Err(Trouble::Told),
+        },
+    }
+}
+
+/// Whether `name` is the last part of `path`.
+fn is_named(path: &OsStr, name: &str) -> bool {
+    Path::new(path).file_name() == Some(OsStr::new(name))
+}

@@ -1,0 +1,5 @@
+//! Running in the background, and what is written down there.
+
+pub mod audit;
+pub mod detach;
+pub mod log;

@@ -1,0 +1,22 @@
+//! Where a directory stands, for people to read. Nothing is ever opened by such a path.
+
+use std::path::PathBuf;
+
+use nix::fcntl::readlink;
+
+use super::{NodeId, Passthrough, Result};
+use crate::sys::open::path_of;
+
+impl Passthrough {
+    /// The path of a directory below the source, as it is at the moment; empty for the source itself, and from the top for
+    /// one that has been moved out of it.
+    ///
+    /// # Errors
+    /// ESTALE or ENOENT for one that is gone; ENAMETOOLONG for a path longer than the kernel can tell.
+    pub fn path(&self, node: NodeId) -> Result<PathBuf> {
+        let dir = self.fd(node)?;
+        let [top, path] = [path_of(self.nodes.root()), path_of(&*dir)].map(|fd| readlink(fd.as_str()));
+        let path = PathBuf::from(path?);
+        Ok(path.strip_prefix(top?).map(PathBuf::from).unwrap_or(path))
+    }
+}

@@ -1,0 +1,157 @@
+//! What is recorded of names that are refused or let through.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::Value;
+
+use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+
+fn with_trail(args: &[&str]) -> Option<Mounted> {
+    if !can_mount() {
+        return None;
+    }
+    let dir = prepare();
+    let trail = dir.path().join("trail").to_str().unwrap().to_owned();
+    let args: Vec<&str> = [args, &["--audit", &trail]].concat();
+    Some(Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args))
+}
+
+fn records(mounted: &Mounted) -> Vec<Value> {
+    let text = fs::read_to_string(mounted.mnt().with_file_name("trail")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn bad() -> &'static OsStr {
+    OsStr::from_bytes(b"caf\xE9")
+}
+
+/// One of each operation; all of them name [`bad`] in `dir`.
+fn attempts(dir: &Path) -> Vec<(&'static str, Option<i32>)> {
+    let (old, new) = (dir.join("old"), dir.join(bad()));
+    fs::write(&old, "").unwrap();
+    let errno = |result: std::io::Result<()>| result.err().and_then(|error| error.raw_os_error());
+    let fifo = mkfifo(&new, Mode::S_IRWXU).map_err(Into::into);
+    vec![
+        ("create", errno(File::create(&new).map(drop))),
+        ("mkdir", errno(fs::create_dir(&new))),
+        ("mknod", errno(fifo)),
+        ("symlink", errno(symlink("target", &new))),
+        ("link", errno(fs::hard_link(&old, &new))),
+        ("rename", errno(fs::rename(&old, &new))),
+    ]
+}
+
+#[test]
+fn every_operation_that_is_refused_leaves_one_record() {
+    let Some(mounted) = with_trail(&[]) else { return };
+    let sub = mounted.mnt().join("März").join("sub");
+    fs::create_dir_all(&sub).unwrap();
+    let done = attempts(&sub);
+    assert!(done.iter().all(|(_, errno)| *errno == Some(Errno::EILSEQ as i32)), "{done:?}");
+    wait_until("the last record", || records(&mounted).len() >= done.len());
+    // mkfifo came first: it is done while the list is put together.
+    let mut operations: Vec<String> =
+        records(&mounted).iter().map(|record| record["operation"].as_str().unwrap().into()).collect();
+    operations.sort();
+    assert_eq!(operations, ["create", "link", "mkdir", "mknod", "rename", "symlink"]);
+    let comm = fs::read_to_string("/proc/thread-self/comm").unwrap();
+    for record in records(&mounted) {
+        let strings = ["type", "outcome", "name", "name_hex", "rule", "parent", "command"]
+            .map(|field| record[field].as_str().unwrap_or_default().to_owned());
+        assert_eq!(
+            strings,
+            ["refusal", "refused", r"caf\xE9", "636166e9", "truncated", "März/sub", comm.trim_end()]
+        );
+        let numbers = ["start", "end", "uid", "gid"].map(|field| record[field].as_u64().unwrap());
+        assert_eq!(numbers, [3, 4, 0, 0]);
+        assert!(record["pid"].as_i64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn what_is_let_through_is_recorded_as_that() {
+    let Some(mounted) = with_trail(&["--mode", "permissive"]) else { return };
+    for dir in ["a", "b"] {
+        fs::create_dir(mounted.mnt().join(dir)).unwrap();
+    }
+    File::create(mounted.mnt().join("a").join(bad())).unwrap();
+    symlink("target", mounted.mnt().join("b").join(bad())).unwrap();
+    wait_until("the last record", || records(&mounted).len() >= 2);
+    for (record, (operation, parent)) in records(&mounted).iter().zip([("create", "a"), ("symlink", "b")]) {
+        assert_eq!(record["outcome"], "let-through");
+        assert_eq!((&record["operation"], &record["parent"]), (&operation.into(), &parent.into()));
+    }
+}
+
+#[test]
+fn hostile_names_stay_on_their_line_in_log_and_trail() {
+    let Some(mut mounted) = with_trail(&["--profile", "strict"]) else { return };
+    let hostile = OsStr::from_bytes(b"x\"; uid 0\nrefused: \x1b[2J\xFF");
+    fs::create_dir(mounted.backing().join(hostile)).unwrap();
+    let seen = fs::read_dir(mounted.mnt()).unwrap().next().unwrap().unwrap().path();
+    assert!(File::create(seen.join(hostile)).is_err());
+    wait_until("the record", || !records(&mounted).is_empty());
+    let record = &records(&mounted)[0];
+    let shown = r#"x"; uid 0\nrefused: \u{1B}[2J\xFF"#;
+    assert_eq!(record["name"], shown);
+    assert_eq!(record.get("parent"), None, "it is not UTF-8");
+    mounted.signal(Signal::SIGTERM);
+    let (_, said) = mounted.ended();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("refused")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(
+        lines[0].contains(&format!("create of \"{0}\" in \"{0}\":", shown.replace('"', "\\\""))),
+        "{said}"
+    );
+    assert!(!said.contains('\x1b'));
+}
+
+#[test]
+fn of_many_refusals_some_are_recorded_and_the_others_counted() {
+    const MANY: u64 = 300;
+    let Some(mut mounted) = with_trail(&["--audit-rate", "10"]) else { return };
+    for _ in 0..MANY {
+        assert!(File::create(mounted.mnt().join(bad())).is_err());
+    }
+    mounted.signal(Signal::SIGTERM);
+    let (status, said) = mounted.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    let records = records(&mounted);
+    let written = records.iter().filter(|record| record["type"] == "refusal").count() as u64;
+    let dropped: u64 = records.iter().filter_map(|record| record["count"].as_u64()).sum();
+    assert!(written >= 10 && dropped > 0 && written + dropped == MANY, "{written} {dropped}");
+    assert!(said.contains("more were refused or let through, and not recorded"), "{said}");
+}
+
+#[test]
+fn targets_of_links_are_judged_where_that_is_asked_for() {
+    let Some(mounted) = with_trail(&["--check-targets"]) else { return };
+    let link = |target: &[u8]| {
+        let result = symlink(OsStr::from_bytes(target), mounted.mnt().join("link"));
+        result.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap()))
+    };
+    for (target, errno) in [
+        (&b"caf\xE9"[..], Errno::EILSEQ),
+        (b"../sub//\xFF/x", Errno::EILSEQ),
+        (b"/caf\xC3\xA9/\x80", Errno::EILSEQ),
+        (&[b'x'; 256], Errno::ENAMETOOLONG),
+    ] {
+        assert_eq!(link(target), Err(errno), "{}", target.escape_ascii());
+    }
+    let target = "/../a//./caf\u{E9}/".as_bytes();
+    assert_eq!(link(target), Ok(()));
+    assert_eq!(fs::read_link(mounted.mnt().join("link")).unwrap().as_os_str().as_bytes(), target);
+    wait_until("the last record", || records(&mounted).len() >= 4);
+    let second = &records(&mounted)[1];
+    let numbers = ["start", "end"].map(|field| second[field].as_u64().unwrap());
+    assert_eq!((&second["operation"], &second["name"], numbers), (&"symlink".into(), &"link".into(), [8, 9]));
+    assert_eq!(second["target_base64"], "Li4vc3ViLy//L3g=");
+}

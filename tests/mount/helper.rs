@@ -1,0 +1,143 @@
+//! `mount -t namegate`, fstab, and the helper by itself. A link in /sbin is made in a mount namespace of its own.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::background::Unmounted;
+use crate::mounted::{can_mount, is_mounted, prepare};
+
+/// Runs `script` where /sbin/mount.namegate is the program; `$1` is a directory with `backing` and `mnt` in it. `None` where
+/// this cannot be.
+fn with_helper(dir: &Path, script: &str) -> Option<Output> {
+    // A writable copy of /sbin stands over it: links that lead on, so that nothing of the system is touched.
+    let prelude = r#"
+        set -eu
+        sbin=$(readlink -f /sbin)
+        mkdir "$1/sbin" && mount -t tmpfs none "$1/sbin" && mkdir "$1/sbin/before" "$1/sbin/after"
+        mount --bind "$sbin" "$1/sbin/before"
+        for program in "$1/sbin/before"/*; do ln -s "$program" "$1/sbin/after/"; done
+        ln -sf "$0" "$1/sbin/after/mount.namegate"
+        mount --bind "$1/sbin/after" "$sbin"
+        export LC_ALL=C
+        "#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("{prelude}{script}"), env!("CARGO_BIN_EXE_namegate")]);
+    match command.arg(dir).env_remove("RUST_LOG").output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            println!("SKIPPED: no unshare");
+            None
+        }
+        output => Some(output.unwrap()),
+    }
+}
+
+fn text(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout);
+    format!("{out}{}", String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn mount_knows_the_type_and_shows_the_source() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let script = r#"
+        mount -t namegate "$1/backing" "$1/mnt" -o ro,noexec,profile=strict:windows,x-ignored=1
+        findmnt -n -o SOURCE,FSTYPE,OPTIONS "$1/mnt"
+        umount "$1/mnt"
+        mount -t namegate "$1/backing" "$1/mnt" -o profile=windows
+        mkdir "$1/mnt/con" && exit 9
+        mkdir "$1/mnt/good"
+        umount "$1/mnt""#;
+    let Some(output) = with_helper(dir.path(), script) else { return };
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let backing = dir.path().join("backing");
+    let expected = format!("{} fuse.namegate ro,nosuid,nodev,noexec,", backing.to_str().unwrap());
+    assert!(said.starts_with(&expected), "{said}");
+    assert!(said.contains("Invalid or incomplete multibyte or wide character"), "{said}");
+    assert!(backing.join("good").exists() && !backing.join("con").exists());
+}
+
+#[test]
+fn a_line_of_fstab_is_enough() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let line = format!(
+        "{0}/backing {0}/mnt namegate defaults,nofail,_netdev,noauto,x-systemd.automount,errno=EACCES,existing=hide 0 0\n",
+        dir.path().to_str().unwrap()
+    );
+    fs::write(dir.path().join("fstab"), line).unwrap();
+    let script = r#"
+        mount -T "$1/fstab" "$1/mnt"
+        mkdir "$1/mnt/$(printf '\200')" && exit 9
+        findmnt -n -o FSTYPE "$1/mnt"
+        umount "$1/mnt""#;
+    let Some(output) = with_helper(dir.path(), script) else { return };
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Permission denied") && said.contains("fuse.namegate"), "{said}");
+}
+
+#[test]
+fn what_mount_is_told_of_a_failure_says_why() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let script = r#"
+        mount -t namegate "$1/backing" "$1/mnt" -o ro,profil=strict || echo "status $?"
+        mount -t namegate "$1/missing" "$1/mnt" || echo "status $?""#;
+    let Some(output) = with_helper(dir.path(), script) else { return };
+    let said = text(&output);
+    for expected in [
+        "unknown mount option `profil`; did you mean `profile`?",
+        "status 1\n",
+        "cannot serve",
+        "status 32\n",
+    ] {
+        assert!(said.contains(expected), "{expected} in {said}");
+    }
+}
+
+#[test]
+fn the_helper_keeps_to_the_protocol() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let program = dir.path().join("mount.namegate");
+    symlink(env!("CARGO_BIN_EXE_namegate"), &program).unwrap();
+    let (source, mnt) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let _unmounted = Unmounted(&mnt);
+    let helper = |args: &[&str]| {
+        let output = Command::new(&program).args([&source, &mnt]).args(args).output().unwrap();
+        (output.status.code().unwrap(), text(&output))
+    };
+    for (args, expected, status) in [
+        (&["-o", "nonsense"][..], "unknown mount option `nonsense`", 1),
+        (&["-o", "mode=nonsense", "-s"], "invalid value 'nonsense'", 1),
+        (&["--nonsense"], "unexpected argument", 1),
+        (&["-f", "-o", "config=/nonexistent"], "cannot be read", 32),
+        (&["-o", "config=/nonexistent"], "cannot be read", 32),
+        (&["-N", "/nonexistent"], "cannot enter the mount namespace", 32),
+        (&["-f"], "", 0),
+    ] {
+        let (actual, said) = helper(args);
+        assert!(actual == status && said.contains(expected), "{args:?}: {actual} {said}");
+        assert!(!is_mounted(&mnt), "{args:?}");
+    }
+    let this = std::process::id().to_string();
+    let all = ["-s", "-n", "-v", "-t", "namegate", "-N", &this, "-o", "rw,unheard_of,ro"];
+    let (status, said) = helper(&all);
+    assert_eq!(status, 0, "{said}");
+    assert!(is_mounted(&mnt) && fs::write(mnt.join("file"), "").is_err());
+    let (status, said) = helper(&[]);
+    assert!(status == 32 && said.contains("namegate is mounted there already"), "{said}");
+}
