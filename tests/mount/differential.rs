@@ -1,6 +1,9 @@
 //! The same random operations on a plain directory and through a mount: results, errno, attributes and contents must agree.
 //!
 //! Names come from a tiny alphabet, so that operations meet. `NAMEGATE_SEED` repeats a run.
+//!
+//! Where one name has several spellings, the plain directory is a model: it has all of them under their NFC, and names are
+//! compared by that.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -9,6 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, Permi
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use namegate::name::normalize::{Form, to_form};
 use namegate::sys::{open::again, xattr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, FallocateFlags, OFlag, RenameFlags, copy_file_range, fallocate, renameat2};
@@ -22,18 +26,24 @@ use crate::mounted::{Mounted, prepare};
 const OPERATIONS: usize = 6000;
 /// Operations between two comparisons of everything.
 const STRIDE: usize = 250;
-const NAMES: [&str; 4] = ["a", "b", "é", "日本"];
+const NAMES: &[&str] = &["a", "b", "\u{E9}", "日本"];
+/// Three names: composed and decomposed, two orders of marks, two code points of one ideograph.
+const SPELLINGS: &[&str] =
+    &["a", "\u{E9}", "e\u{301}", "x\u{301}\u{323}", "x\u{323}\u{301}", "\u{8C48}", "\u{F900}"];
 const SLOTS: usize = 3;
 
-/// xorshift64*: a sequence that a seed repeats.
-struct Random(u64);
+/// xorshift64*: a sequence that a seed repeats. Names are taken from `names`.
+struct Random {
+    state: u64,
+    names: &'static [&'static str],
+}
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        (self.state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
     }
 
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -42,7 +52,7 @@ impl Random {
 
     fn path(&mut self) -> PathBuf {
         let depth = self.of(&[1, 1, 2, 2, 3]);
-        (0..depth).map(|_| self.of(&NAMES)).collect()
+        (0..depth).map(|_| self.of(self.names)).collect()
     }
 }
 
@@ -166,21 +176,27 @@ fn done<T>(result: io::Result<T>) -> Said {
     plain(result).map(|_| String::new())
 }
 
+/// A path in the spelling in which the model has it.
+fn canonical(path: &Path) -> PathBuf {
+    to_form(path.to_str().unwrap(), Form::Nfc).into_owned().into()
+}
+
 /// A directory and what is open below it.
 struct Side {
     root: PathBuf,
+    is_model: bool,
     open: [Option<File>; SLOTS],
 }
 
 const ATTRIBUTE: &str = "user.test";
 
 impl Side {
-    fn new(root: PathBuf) -> Self {
-        Self { root, open: [None, None, None] }
+    fn new(root: PathBuf, is_model: bool) -> Self {
+        Self { root, is_model, open: [None, None, None] }
     }
 
     fn at(&self, path: &Path) -> PathBuf {
-        self.root.join(path)
+        if self.is_model { self.root.join(canonical(path)) } else { self.root.join(path) }
     }
 
     fn slot(&self, slot: usize) -> Result<&File, Errno> {
@@ -259,7 +275,8 @@ impl Side {
                 renameat2(AT_FDCWD, &self.at(from), AT_FDCWD, &self.at(to), flags).map(none)
             }
             O::Link(from, to) => done(fs::hard_link(self.at(from), self.at(to))),
-            O::Symlink(target, path) => done(symlink(target, self.at(path))),
+            // Content, which the model has to have in its own spelling.
+            O::Symlink(target, path) => done(symlink(canonical(target), self.at(path))),
             O::Readlink(path) => plain(fs::read_link(self.at(path))).map(|target| format!("{target:?}")),
             O::Mknod(path, kind, device) => {
                 mknod(&self.at(path), *kind, Mode::from_bits_truncate(0o640), *device).map(none)
@@ -278,7 +295,7 @@ impl Side {
             }
             O::List(path) => {
                 let mut names: Vec<_> = plain(fs::read_dir(self.at(path)))?
-                    .map(|entry| plain(entry).map(|entry| entry.file_name()))
+                    .map(|entry| plain(entry).map(|entry| canonical(entry.file_name().as_ref())))
                     .collect::<Result<_, _>>()?;
                 names.sort();
                 Ok(format!("{names:?}"))
@@ -305,10 +322,10 @@ impl Side {
         while let Some(dir) = rest.pop() {
             let mut entries: Vec<_> =
                 fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-            entries.sort();
+            entries.sort_by_key(|path| canonical(path));
             for path in entries {
                 let metadata = fs::symlink_metadata(&path).unwrap();
-                let shown = path.strip_prefix(&self.root).unwrap();
+                let shown = canonical(path.strip_prefix(&self.root).unwrap());
                 write!(said, "{} {} ", shown.display(), attributes(&metadata)).unwrap();
                 if metadata.is_dir() {
                     rest.push(path);
@@ -348,7 +365,17 @@ fn attributes(metadata: &fs::Metadata) -> String {
 #[test]
 fn random_operations_do_the_same_as_on_a_plain_directory() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    compare(&mounted.plain(), &mounted.mnt(), &mounted.backing());
+    compare(&mounted.plain(), &mounted.mnt(), &mounted.backing(), NAMES);
+}
+
+#[test]
+fn random_operations_do_the_same_whatever_spelling_they_take() {
+    for on_mismatch in ["match", "convert"] {
+        let Some(mounted) = Mounted::new(&["--normalize", "nfc", "--on-mismatch", on_mismatch]) else {
+            return;
+        };
+        compare(&mounted.plain(), &mounted.mnt(), &mounted.backing(), SPELLINGS);
+    }
 }
 
 #[test]
@@ -356,21 +383,21 @@ fn random_operations_do_the_same_where_contents_go_through_the_server() {
     // The kernel takes no contents over from a file system that is stacked itself, as a mount of ours is.
     let Some(below) = Mounted::new(&[]) else { return };
     let mut above = Mounted::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
-    compare(&above.plain(), &above.mnt(), &below.backing());
+    compare(&above.plain(), &above.mnt(), &below.backing(), NAMES);
     above.signal(Signal::SIGTERM);
     let (_, said) = above.ended();
     assert_eq!(said.matches("file contents go through this process").count(), 1, "{said}");
 }
 
-/// Does the same on `plain` and on `mnt`, behind which `backing` lies.
-fn compare(plain: &Path, mnt: &Path, backing: &Path) {
+/// Does the same on `plain`, in the spelling of the model, and on `mnt`, behind which `backing` lies.
+fn compare(plain: &Path, mnt: &Path, backing: &Path, names: &'static [&'static str]) {
     let seed = match std::env::var("NAMEGATE_SEED") {
         Ok(seed) => seed.parse().expect("NAMEGATE_SEED is a number"),
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1,
     };
     println!("NAMEGATE_SEED={seed}");
-    let mut random = Random(seed);
-    let (mut here, mut there) = (Side::new(plain.into()), Side::new(mnt.into()));
+    let mut random = Random { state: seed, names };
+    let (mut here, mut there) = (Side::new(plain.into(), true), Side::new(mnt.into(), false));
     let (mut worked, mut last) = (0, Vec::new());
     for count in 1..=OPERATIONS {
         let operation = Operation::random(&mut random);
@@ -385,7 +412,7 @@ fn compare(plain: &Path, mnt: &Path, backing: &Path) {
         if count % STRIDE == 0 {
             let (expected, found) = (here.everything(), there.everything());
             assert_eq!(found, expected, "after operation {count} of seed {seed}, the last of\n{}", recent());
-            let behind = Side::new(backing.into()).everything();
+            let behind = Side::new(backing.into(), false).everything();
             assert_eq!(behind, expected, "in the backing tree, after operation {count} of seed {seed}");
         }
     }
