@@ -7,15 +7,23 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use super::policy_args::shown;
 use super::{Status, Trouble};
 
+const EXAMPLES: &str = "\
+Examples:
+  namegate man | man -l -
+  namegate man pages
+  install -Dm644 -t /usr/local/share/man/man1 pages/*.1
+  install -Dm644 -t /usr/local/share/man/man8 pages/*.8";
+
 /// Print the manual page, or write one for each command into a directory.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  namegate man | man -l -\n  namegate man /usr/local/share/man/man1")]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Where to write the pages; made if it does not exist.
     dir: Option<PathBuf>,
@@ -24,31 +32,50 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     let mut command = super::command().disable_help_subcommand(true);
     command.build();
+    let mut helper = super::mount::Helper::command();
+    helper.build();
     match &args.dir {
-        None => write_page(&command, out)?,
+        None => write_page(&command, &USER_COMMANDS, out)?,
         Some(dir) => fs::create_dir_all(dir)
             .and_then(|()| write_pages(&command, dir))
+            .and_then(|()| write_to(dir, &helper, &ADMINISTRATION))
             .map_err(|error| Trouble::new(format!("cannot write manual pages to {}: {error}", shown(dir))))?,
     }
     Ok(Status::Clean)
 }
+
+/// A section of the manual (man-pages(7)).
+struct Section {
+    number: &'static str,
+    title: &'static str,
+}
+
+const USER_COMMANDS: Section = Section { number: "1", title: "User Commands" };
+const ADMINISTRATION: Section = Section { number: "8", title: "System Administration" };
 
 /// Writes the pages of the command and of all commands below it.
 fn write_pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
     for below in command.get_subcommands() {
         write_pages(below, dir)?;
     }
-    let mut page = Vec::new();
-    write_page(command, &mut page)?;
-    fs::write(dir.join(Man::new(command.clone()).get_filename()), page)
+    write_to(dir, command, &USER_COMMANDS)
 }
 
-fn write_page(command: &clap::Command, out: &mut dyn Write) -> io::Result<()> {
-    let man = Man::new(command.clone());
+/// Writes one page into its file.
+fn write_to(dir: &Path, command: &clap::Command, section: &Section) -> io::Result<()> {
+    let mut page = Vec::new();
+    write_page(command, section, &mut page)?;
+    let man = Man::new(command.clone()).section(section.number);
+    fs::write(dir.join(man.get_filename()), page)
+}
+
+fn write_page(command: &clap::Command, section: &Section, out: &mut dyn Write) -> io::Result<()> {
+    let Section { number, title } = section;
+    let man = Man::new(command.clone()).section(*number);
     let name = man.get_filename();
-    let name = name.trim_end_matches(".1");
+    let name = name.trim_end_matches(number).trim_end_matches('.');
     // A date would make the page depend on the day, and without one the library leaves out the field, not its value.
-    writeln!(out, ".TH {name} 1 \"\" \"namegate {}\" \"User Commands\"", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, ".TH {name} {number} \"\" \"namegate {}\" \"{title}\"", env!("CARGO_PKG_VERSION"))?;
     man.render_name_section(out)?;
     man.render_synopsis_section(out)?;
     man.render_description_section(out)?;
@@ -115,7 +142,7 @@ mod tests {
         command.build();
         let scan = command.find_subcommand("scan").expect("there is one");
         let mut page = Vec::new();
-        write_page(scan, &mut page).expect("memory does not fail");
+        write_page(scan, &USER_COMMANDS, &mut page).expect("memory does not fail");
         let page = String::from_utf8(page).expect("pages are text");
         let title = page.lines().next().expect("a page has lines");
         assert!(

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::name::display::display;
+
 /// Why a tree could not be mounted, or the mount ended.
 #[derive(Debug)]
 pub enum Error {
@@ -40,7 +42,7 @@ pub enum Error {
 }
 
 fn shown(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
+    display(bytes).to_string()
 }
 
 fn path(path: &Path) -> String {

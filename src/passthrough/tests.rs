@@ -388,3 +388,15 @@ fn acting_for_a_caller_ends_with_the_operation_also_when_that_fails() {
     let mine = t.tree.mkdir(&Caller { umask: 0, ..myself() }, NodeId::ROOT, &t.name("mine"), 0o777).unwrap();
     assert_eq!((mine.stat.st_uid, mine.stat.st_mode & 0o777), (0, 0o777));
 }
+
+#[test]
+fn a_directory_knows_its_path_below_the_source() {
+    let t = Tree::new();
+    assert_eq!(t.tree.path(NodeId::ROOT).unwrap(), Path::new(""));
+    fs::create_dir_all(t.path("a/b c")).unwrap();
+    let a = t.lookup("a").unwrap().node;
+    let b = t.tree.lookup(a, &t.name("b c")).unwrap().node;
+    assert_eq!(t.tree.path(b).unwrap(), Path::new("a/b c"));
+    fs::rename(t.path("a"), t.path("moved")).unwrap();
+    assert_eq!(t.tree.path(b).unwrap(), Path::new("moved/b c"));
+}

@@ -5,6 +5,7 @@
 mod check;
 mod explain;
 mod hostile;
+mod mount;
 mod policy;
 mod readme;
 mod run;

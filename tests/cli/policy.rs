@@ -265,6 +265,10 @@ fn there_is_a_manual_page_for_every_command() {
         assert!(page(&format!("namegate-{command}.1")).contains(".SH SYNOPSIS"));
     }
     assert_eq!(page("namegate.1"), main);
+    let helper = page("mount.namegate.8");
+    for part in [".TH mount.namegate 8 ", "System Administration", ".SH EXAMPLES", "32 not mounted"] {
+        assert!(helper.contains(part), "{part} in {helper}");
+    }
     fs::write(dir.path().join("file"), "").expect("a file");
     let run = run_in(dir.path(), &["man", "file/x"]);
     assert!(

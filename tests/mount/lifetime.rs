@@ -80,6 +80,54 @@ fn a_tree_can_be_mounted_over_itself() {
 }
 
 #[test]
+fn a_mount_over_a_mount_of_namegate_is_refused() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    for source in [mounted.plain(), mounted.mnt()] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        let output = command.arg("mount").args([&source, &mounted.mnt()]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected = format!(
+            "namegate: cannot mount on {}: namegate is mounted there already, with the source {}; unmount it first\n",
+            mounted.mnt().to_str().unwrap(),
+            mounted.backing().to_str().unwrap()
+        );
+        assert_eq!((output.status.code(), said), (Some(2), expected));
+    }
+    fs::write(mounted.mnt().join("file"), "still there").unwrap();
+}
+
+#[test]
+fn a_system_without_the_device_is_told_what_to_do() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    fs::create_dir(dir.path().join("dev")).unwrap();
+    // A /dev of its own with nothing in it but what every program needs.
+    let script = r#"
+        : >"$1/dev/null" && mount --bind /dev/null "$1/dev/null" && mount --rbind "$1/dev" /dev || exit
+        exec "$0" mount "$1/backing" "$1/mnt""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_namegate")]).arg(dir.path());
+    let Ok(output) = command.output() else { return println!("SKIPPED: no unshare") };
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = "namegate: cannot open /dev/fuse: No such file or directory; load the kernel's module";
+    assert!(output.status.code() == Some(2) && said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn nothing_is_taken_for_granted_where_the_timeouts_are_zero() {
+    let Some(mounted) = Mounted::new(&["-o", "entry_timeout=0,attr_timeout=0"]) else { return };
+    let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
+    for round in 0..5 {
+        fs::write(&there, "x".repeat(round)).unwrap();
+        assert_eq!(fs::metadata(&here).unwrap().len(), round as u64);
+        fs::remove_file(&there).unwrap();
+        assert!(!here.exists());
+    }
+}
+
+#[test]
 fn the_mount_table_shows_source_and_options() {
     let Some(mounted) = Mounted::new(&["-o", "ro,noexec"]) else { return };
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

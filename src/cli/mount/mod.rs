@@ -31,10 +31,11 @@ Examples:
   namegate mount /srv/share /mnt/share --mode permissive --audit /var/log/namegate.jsonl
   mount -t namegate /srv/share /mnt/share -o profile=strict
 
-The mount lasts until `umount MOUNTPOINT`, for other users than root `fusermount3 -u MOUNTPOINT`, or until the process gets
-SIGINT (Ctrl-C) or SIGTERM. -o takes all options above, with _ for - and : between profiles; ro, noexec, nosuid, nodev (both
-always on unless root says suid, dev), noatime, sync, dirsync; allow_other, fsname=NAME, verbose; what is meant for fstab is
-passed over. Of two that contradict each other the long option holds, then the later word.
+The mount lasts until `umount MOUNTPOINT`, for other users than root `fusermount3 -u MOUNTPOINT`, or until \
+SIGINT (Ctrl-C) or SIGTERM. -o takes all options above but --daemon, with _ for - and : between profiles, and also: ro, \
+noexec, noatime, sync, dirsync; suid and dev, for root alone, without which nosuid and nodev hold; allow_other; \
+fsname=NAME; verbose. What is meant for fstab is passed over. Of two options that contradict each other the long option \
+holds, then the later word.
 
 Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount ended by an error.";
 

@@ -196,3 +196,19 @@ fn the_kernel_keeps_no_name_that_has_other_spellings() {
         assert!(server.may_be_kept(ROOT, nfc), "it has one spelling");
     }
 }
+
+#[test]
+fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for() {
+    let target = OsStr::from_bytes(b"/srv/../caf\xE9/x");
+    let (dir, plain) = server(Mode::Enforcing);
+    let c = caller();
+    assert!(plain.do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok());
+    assert_eq!(fs::read_link(dir.path().join("link")).unwrap().as_os_str(), target);
+    for (mode, passes) in [(Mode::Enforcing, false), (Mode::Permissive, true)] {
+        let (dir, strict) = server(mode);
+        let strict = strict.with_target_checks(true);
+        assert_eq!(strict.do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok(), passes);
+        assert_eq!(fs::symlink_metadata(dir.path().join("link")).is_ok(), passes);
+        assert!(strict.do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
+    }
+}
