@@ -65,8 +65,22 @@ pub(super) struct Node {
 struct Opened {
     /// The last one made, if it still exists.
     last: Weak<OwnedFd>,
-    /// Set when the last name has been removed: file systems do not find a removed file by its handle for long.
+    /// The same, kept open for the next request. It goes with the node: a removed file gives its space back when the last
+    /// descriptor of it is closed.
     kept: Option<Arc<OwnedFd>>,
+    /// Set when a name has been removed: file systems do not find a file without a name by its handle for long.
+    for_good: bool,
+}
+
+impl Opened {
+    fn keep(&mut self, fd: Arc<OwnedFd>) {
+        self.last = Arc::downgrade(&fd);
+        self.kept = Some(fd);
+    }
+
+    fn give_up(&mut self) -> Option<Arc<OwnedFd>> {
+        if self.for_good { None } else { self.kept.take() }
+    }
 }
 
 impl Node {
@@ -100,7 +114,8 @@ pub(super) struct Table {
     /// The mount on which handles are opened, if they can be opened at all.
     mount: Option<(OwnedFd, MountId)>,
     known: Mutex<Known>,
-    recent: Mutex<VecDeque<Arc<OwnedFd>>>,
+    /// Nodes whose descriptors are kept, those that were made first in front.
+    recent: Mutex<VecDeque<Weak<Node>>>,
     capacity: usize,
 }
 
@@ -161,7 +176,7 @@ impl Table {
     }
 
     /// A descriptor of the node; `O_PATH`, but the root's.
-    pub(super) fn fd(&self, node: &Node) -> Result<Arc<OwnedFd>> {
+    pub(super) fn fd(&self, node: &Arc<Node>) -> Result<Arc<OwnedFd>> {
         let handle = match &node.hold {
             Hold::Fd(fd) => return Ok(fd.clone()),
             Hold::Handle(handle) => handle,
@@ -172,27 +187,31 @@ impl Table {
         }
         let (mount, _) = self.mount.as_ref().ok_or(Errno::ESTALE)?;
         let fd = Arc::new(handle::open(mount, handle, OFlag::O_PATH | OFlag::O_NOFOLLOW)?);
-        opened.last = Arc::downgrade(&fd);
+        opened.keep(fd.clone());
         drop(opened);
-        self.keep_for_a_while(fd.clone());
+        self.keep_for_a_while(node);
         Ok(fd)
     }
 
-    fn keep_for_a_while(&self, fd: Arc<OwnedFd>) {
-        // Closed after the lock is free again: the last close of a file can take its time.
-        let _oldest = {
+    /// Makes room for the descriptor that `node` has got.
+    fn keep_for_a_while(&self, node: &Arc<Node>) {
+        let oldest = {
             let mut recent = lock(&self.recent);
-            recent.push_back(fd);
+            recent.push_back(Arc::downgrade(node));
             if recent.len() > self.capacity { recent.pop_front() } else { None }
         };
+        if let Some(oldest) = oldest.and_then(|node| node.upgrade()) {
+            // Closed when no lock is held: the last close of a file can take its time.
+            let _closed = lock(&oldest.opened).give_up();
+        }
     }
 
     /// Keeps a removed node within reach until it is forgotten.
     pub(super) fn keep_removed(&self, node: &Node, fd: Arc<OwnedFd>) {
         if matches!(node.hold, Hold::Handle(_)) {
             let mut opened = lock(&node.opened);
-            opened.last = Arc::downgrade(&fd);
-            opened.kept = Some(fd);
+            opened.keep(fd);
+            opened.for_good = true;
         }
     }
 
@@ -259,12 +278,12 @@ impl Table {
                 let mut opened = lock(&node.opened);
                 let is_first = opened.last.strong_count() == 0;
                 if is_first {
-                    opened.last = Arc::downgrade(&fd);
+                    opened.keep(fd);
                 }
                 is_first
             };
             if is_wanted {
-                self.keep_for_a_while(fd);
+                self.keep_for_a_while(&node);
             }
         }
         stat.st_ino = node.id.0;

@@ -109,6 +109,6 @@ impl Passthrough {
     }
 
     fn fd(&self, node: NodeId) -> Result<Arc<OwnedFd>> {
-        self.nodes.fd(&*self.nodes.node(node)?)
+        self.nodes.fd(&self.nodes.node(node)?)
     }
 }

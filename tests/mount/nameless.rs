@@ -12,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, wait_until};
 
 /// The path by which a process reaches a file that it has open.
 fn by_descriptor(file: &File) -> PathBuf {
@@ -107,4 +107,27 @@ fn a_temporary_file_without_a_name_is_refused_in_the_way_that_programs_expect() 
     assert_eq!(nameless(&mounted.mnt()), Err(Errno::EOPNOTSUPP));
     tempfile::tempfile_in(mounted.mnt()).unwrap();
     assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_removed_gives_its_space_back() {
+    for mounted in Mounted::both_ways() {
+        let at = |name: &str| mounted.mnt().join(name);
+        fs::write(at("file"), vec![b'x'; 1 << 20]).unwrap();
+        fs::write(at("replaced"), "").unwrap();
+        fs::write(at("other"), "").unwrap();
+        fs::create_dir(at("dir")).unwrap();
+        std::os::unix::fs::symlink("x", at("link")).unwrap();
+        fs::rename(at("other"), at("replaced")).unwrap();
+        fs::remove_dir(at("dir")).unwrap();
+        ["file", "replaced", "link"].iter().for_each(|name| fs::remove_file(at(name)).unwrap());
+        // The file system frees a file when nobody has it open, by O_PATH either.
+        let held = || {
+            fs::read_dir(format!("/proc/{}/fd", mounted.server())).unwrap().filter_map(|fd| {
+                let target = fs::read_link(fd.unwrap().path()).ok()?;
+                target.as_os_str().as_encoded_bytes().ends_with(b" (deleted)").then_some(target)
+            })
+        };
+        wait_until("the closing of what was removed", || held().count() == 0);
+    }
 }
