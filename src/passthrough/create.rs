@@ -104,11 +104,8 @@ impl Passthrough {
             beneath(&*dir, name.as_os_str(), exclusive, permissions(mode))
         };
         let (entry, file) = match self.as_caller(caller, groups_matter(mode), make) {
-            Ok(file) => {
-                // The descriptor that was made, not the name once more: another file may stand there by now.
-                let held = again(&file, OFlag::O_PATH)?;
-                (self.nodes.count(held)?, file)
-            }
+            // The descriptor that was made, not the name once more: another file may stand there by now.
+            Ok(file) => (self.nodes.count_opened(&file)?, file),
             Err(Errno::EEXIST) if !flags.contains(OFlag::O_EXCL) => {
                 let held = hold(&*dir, name)?;
                 let stat = nix::sys::stat::fstat(&held)?;

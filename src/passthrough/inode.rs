@@ -5,18 +5,20 @@
 //! only; where there are no handles to be had (some file systems, other mounts, servers without CAP_DAC_READ_SEARCH) by an
 //! `O_PATH` descriptor. Descriptors made from handles are kept in a bounded queue for the next request.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::stat::{FileStat, SFlag, fstat};
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 
 use super::{Entry, Passthrough, Result};
 use crate::sys::handle::{self, Handle, MountId};
-use crate::sys::open::path_of;
+use crate::sys::open::{again, path_of};
 
 /// The number of a node in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +49,12 @@ impl Place {
 enum Hold {
     Handle(Handle),
     Fd(Arc<OwnedFd>),
+}
+
+impl Hold {
+    fn is_handle(&self, other: &Handle) -> bool {
+        matches!(self, Self::Handle(handle) if handle == other)
+    }
 }
 
 /// An inode that the kernel knows of.
@@ -230,22 +238,57 @@ impl Table {
         if is_own { Some(place.ino) } else { known.foreign.get(&place).copied() }
     }
 
+    /// Counts a lookup of `name` in `dir`, if two calls by its name tell all that is to be known: what it is held by, and
+    /// its attributes. A descriptor of its own would cost more than both.
+    ///
+    /// Neither call follows a symbolic link, and one component leads nowhere but across a mount, which the first call tells.
+    /// The name may change hands between the two: then the handle is of another number. Should the number have changed hands
+    /// too, the attributes of the new file are told for the old one, which is gone: the next request for it is ESTALE, and the
+    /// kernel looks again.
+    pub(super) fn count_named(&self, dir: impl AsFd, name: &OsStr) -> Result<Option<Entry>> {
+        let Some((_, mount)) = &self.mount else { return Ok(None) };
+        let handle = match handle::at(&dir, name) {
+            Ok((handle, its_mount)) if its_mount == *mount => handle,
+            Err(Errno::ENOENT) => return Err(Errno::ENOENT),
+            Ok(_) | Err(_) => return Ok(None),
+        };
+        let stat = fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let is_certain = stat.st_dev == self.root_place.dev && handle.is_certainly_of(stat.st_ino);
+        if is_certain { self.enter(stat, Hold::Handle(handle)).map(Some) } else { Ok(None) }
+    }
+
     /// Counts a lookup of the file that `fd`, an `O_PATH` descriptor, holds.
     ///
     /// # Errors
     /// ELOOP for the source itself, which a bind mount can bring into itself: the kernel knows it as the root alone.
     pub(super) fn count(&self, fd: OwnedFd) -> Result<Entry> {
-        let mut stat = fstat(&fd)?;
+        let stat = fstat(&fd)?;
+        match self.handle_of(&fd) {
+            Some(handle) => self.enter(stat, Hold::Handle(handle)),
+            None => self.enter(stat, Hold::Fd(Arc::new(fd))),
+        }
+    }
+
+    /// The same for an open file. It is not kept itself: that would keep the file open for whoever asks.
+    pub(super) fn count_opened(&self, file: &OwnedFd) -> Result<Entry> {
+        match self.handle_of(file) {
+            Some(handle) => self.enter(fstat(file)?, Hold::Handle(handle)),
+            None => self.count(again(file, OFlag::O_PATH)?),
+        }
+    }
+
+    /// The handle by which a file can be opened here.
+    fn handle_of(&self, fd: &OwnedFd) -> Option<Handle> {
+        let (_, mount) = self.mount.as_ref()?;
+        handle::of(fd).ok().filter(|(_, its_mount)| its_mount == mount).map(|(handle, _)| handle)
+    }
+
+    fn enter(&self, mut stat: FileStat, hold: Hold) -> Result<Entry> {
         let place = Place::of(&stat);
         if place == self.root_place {
             return Err(Errno::ELOOP);
         }
-        let handle = self.mount.as_ref().and_then(|(_, mount)| {
-            handle::of(&fd).ok().filter(|(_, its_mount)| its_mount == mount).map(|(handle, _)| handle)
-        });
-        let fd = Arc::new(fd);
-        let is_held_by_handle = handle.is_some();
-        let node = {
+        let (id, generation) = {
             let mut known = lock(&self.known);
             let id = match self.id_of(place, &known) {
                 Some(id) => id,
@@ -256,38 +299,25 @@ impl Table {
                     id
                 }
             };
-            let new = || {
-                let hold = match &handle {
-                    Some(handle) => Hold::Handle(handle.clone()),
-                    None => Hold::Fd(fd.clone()),
-                };
-                let (id, kind) = (NodeId(id), kind_of(&stat));
-                Arc::new(Node { id, place, kind, hold, opened: Mutex::default() })
-            };
-            let counted = known.nodes.entry(id).or_insert_with(|| Counted { node: new(), lookups: 0 });
-            // Its number has been given to another file since. The kernel tells the two by their generation, and what it
-            // takes back of both is counted together.
-            if matches!(&counted.node.hold, Hold::Handle(old) if handle.as_ref() != Some(old)) {
-                counted.node = new();
-            }
-            counted.lookups += 1;
-            counted.node.clone()
-        };
-        if is_held_by_handle {
-            let is_wanted = {
-                let mut opened = lock(&node.opened);
-                let is_first = opened.last.strong_count() == 0;
-                if is_first {
-                    opened.keep(fd);
+            let kind = kind_of(&stat);
+            let new = |hold| Arc::new(Node { id: NodeId(id), place, kind, hold, opened: Mutex::default() });
+            let counted = match known.nodes.entry(id) {
+                MapEntry::Vacant(vacant) => vacant.insert(Counted { node: new(hold), lookups: 0 }),
+                MapEntry::Occupied(occupied) => {
+                    let counted = occupied.into_mut();
+                    // Its number has been given to another file since. The kernel tells the two by their generation, and
+                    // what it takes back of both is counted together.
+                    if matches!(&counted.node.hold, Hold::Handle(old) if !hold.is_handle(old)) {
+                        counted.node = new(hold);
+                    }
+                    counted
                 }
-                is_first
             };
-            if is_wanted {
-                self.keep_for_a_while(&node);
-            }
-        }
-        stat.st_ino = node.id.0;
-        Ok(Entry { node: node.id, generation: node.generation(), stat })
+            counted.lookups += 1;
+            (counted.node.id, counted.node.generation())
+        };
+        stat.st_ino = id.0;
+        Ok(Entry { node: id, generation, stat })
     }
 
     /// Takes back `lookups`; whether the node is forgotten with that.
@@ -321,7 +351,7 @@ fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
         return Err(Errno::EOPNOTSUPP);
     }
     let (handle, id) = handle::of(root)?;
-    let mount = crate::sys::open::again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+    let mount = again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     handle::open(&mount, &handle, OFlag::O_PATH)?;
     Ok((mount, id))
 }

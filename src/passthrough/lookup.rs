@@ -19,7 +19,10 @@ impl Passthrough {
     }
 
     pub(super) fn lookup_in(&self, parent: impl AsFd, name: &Admitted<'_>) -> Result<Entry> {
-        self.nodes.count(hold(parent, name)?)
+        match self.nodes.count_named(&parent, name.as_os_str())? {
+            Some(entry) => Ok(entry),
+            None => self.nodes.count(hold(parent, name)?),
+        }
     }
 }
 
