@@ -3,7 +3,7 @@
 //! Threads of the source judge the directories that they read; only what is found gets a path and passes the one lock in
 //! front of the report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -15,9 +15,12 @@ use crate::name::Span;
 use crate::name::display::display;
 use crate::name::place::Place;
 use crate::name::reading::Encoding;
+use crate::policy::profile::Profile;
 use crate::policy::rule::RuleId;
 use crate::policy::{Collision, NameCheck, Policy, Repair, Violation};
-use crate::report::{Objection, Record, Report, Summary};
+use crate::report::baseline::Baseline;
+use crate::report::summary::Accepted;
+use crate::report::{Group, Objection, Record, Report, Summary};
 use crate::source::{Batch, Beside, Event, Source};
 
 /// How far a scan has come; another thread may look at it at any time.
@@ -34,10 +37,16 @@ pub struct Progress {
 }
 
 /// What is not the policy's business.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The encoding in which names that are not UTF-8 are read for repairs; guessed per directory if `None`.
     pub encoding: Option<Encoding>,
+    /// The targets whose readiness is told; the profiles of the policy if there are none.
+    pub targets: Vec<&'static Profile>,
+    /// What stands before each path on the target, without a separator at its end. Lengths of paths count it.
+    pub prefix: Vec<u8>,
+    /// Findings that are known: they are not reported.
+    pub baseline: Option<Baseline>,
 }
 
 /// Judges all names of `source`.
@@ -49,25 +58,28 @@ pub struct Settings {
 pub fn scan(
     source: &dyn Source,
     policy: &Policy,
-    settings: Settings,
+    settings: &Settings,
     report: &mut dyn Report,
     progress: &Progress,
 ) -> io::Result<Summary> {
-    let sink = Mutex::new(Sink { report, summary: Summary::default(), failure: None });
+    let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
+    let mut summary = Summary::for_targets(targets);
+    summary.baseline = settings.baseline.as_ref().map(|known| Accepted { accepted: 0, stale: known.len() });
+    let sink = Mutex::new(Sink { report, summary, failure: None });
     source.read(&|event| {
-        let records = match &event {
+        let found = match &event {
             Event::Directory(batch) => {
-                let records = judge(batch, policy, settings);
+                let found = judge(batch, policy, settings);
                 progress.directories.fetch_add(1, Relaxed);
                 progress.names.fetch_add(batch.count as u64, Relaxed);
-                progress.findings.fetch_add(records.len() as u64, Relaxed);
+                progress.findings.fetch_add(found.records.len() as u64, Relaxed);
                 progress.current.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&batch.dir);
-                records
+                found
             }
-            Event::Fault(_) | Event::Vanished => Vec::new(),
+            Event::Fault(_) | Event::Vanished => Findings::default(),
         };
         let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-        match sink.take(&event, &records) {
+        match sink.take(&event, &found) {
             Ok(()) if sink.failure.is_none() => ControlFlow::Continue(()),
             Ok(()) => ControlFlow::Break(()),
             Err(error) => {
@@ -90,16 +102,24 @@ struct Sink<'r> {
 }
 
 impl Sink<'_> {
-    fn take(&mut self, event: &Event, records: &[Record]) -> io::Result<()> {
+    fn take(&mut self, event: &Event, found: &Findings) -> io::Result<()> {
         match event {
             Event::Directory(batch) => {
                 self.summary.directories += u64::from(batch.is_whole());
                 self.summary.names += batch.count as u64;
-                for record in records {
+                if let Some(Accepted { accepted, stale }) = &mut self.summary.baseline {
+                    *accepted += found.accepted;
+                    *stale = stale.saturating_sub(found.accepted);
+                }
+                for group in &found.groups {
+                    self.summary.collisions += 1;
+                    self.report.collision(group)?;
+                }
+                for record in &found.records {
                     self.summary.count(record);
                     self.report.record(record)?;
                 }
-                if !records.is_empty() {
+                if !found.records.is_empty() {
                     self.report.pause()?;
                 }
             }
@@ -113,15 +133,26 @@ impl Sink<'_> {
     }
 }
 
-/// The findings of one directory, in the order of their names.
-fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
+/// What is found in one directory.
+#[derive(Default)]
+struct Findings {
+    /// Names that become one.
+    groups: Vec<Arc<Group>>,
+    /// The findings, in the order of their names.
+    records: Vec<Record>,
+    /// How many pairs of a name and a rule the baseline accepts.
+    accepted: u64,
+}
+
+/// The findings of one directory.
+fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
     let mut suspects = policy.check_arena(&batch.names).peekable();
     if suspects.peek().is_none()
         && batch.holding_nul.is_empty()
         && !policy.finds_collisions()
         && !policy.judges_paths()
     {
-        return Vec::new();
+        return Findings::default();
     }
     let (offsets, mut names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
     names.extend(batch.holding_nul.iter().map(Vec::as_slice));
@@ -133,24 +164,38 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     for (at, name) in names.iter().enumerate().skip(offsets.len()) {
         found.entry(at).or_default().extend(Record::of(policy, &policy.check(name)).objections);
     }
-    for collision in policy.collisions(&names) {
-        let twins = Twins::of(&collision, &names);
-        for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
-            found.entry(at).or_default().push(Objection { violation, message: twins.message(at) });
-        }
-    }
+    let collisions = policy.collisions(&names);
     if policy.judges_paths() {
-        judge_paths(batch, policy, &names, &mut found);
+        judge_paths(batch, policy, &settings.prefix, &names, &mut found);
     }
-    if found.is_empty() {
-        return Vec::new();
+    if found.is_empty() && collisions.is_empty() {
+        return Findings::default();
     }
-    let mut repairs = repairs(batch, policy, settings, &names);
     let place = Arc::new(Place {
         holder: batch.holder.clone(),
         dir: batch.dir.as_os_str().as_bytes().to_vec(),
         inode: batch.inode(),
     });
+    let mut groups = Vec::with_capacity(collisions.len());
+    for collision in &collisions {
+        let twins = Twins::of(collision, &names);
+        let group = Arc::new(group_of(collision, &names, &place));
+        for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
+            let group = Some(Arc::clone(&group));
+            found.entry(at).or_default().push(Objection { violation, message: twins.message(at), group });
+        }
+        groups.push(group);
+    }
+    let accepted = settings.baseline.as_ref().map_or(0, |known| accept(known, &place, &names, &mut found));
+    if accepted > 0 {
+        let told: HashSet<*const Group> =
+            found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
+        groups.retain(|group| told.contains(&Arc::as_ptr(group)));
+    }
+    if found.is_empty() {
+        return Findings { accepted, ..Findings::default() };
+    }
+    let mut repairs = repairs(batch, policy, settings.encoding, &names);
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
         Record {
@@ -163,17 +208,43 @@ fn judge(batch: &Batch, policy: &Policy, settings: Settings) -> Vec<Record> {
     };
     let mut records: Vec<Record> = found.into_iter().map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
-    records
+    Findings { groups, records, accepted }
+}
+
+/// Takes out what is known; how many pairs of a name and a rule that is.
+fn accept(known: &Baseline, place: &Place, names: &[&[u8]], found: &mut Found) -> u64 {
+    let mut accepted = 0;
+    found.retain(|&at, objections| {
+        let path = place.path_of(names[at]);
+        let (old, new): (Vec<_>, Vec<_>) =
+            std::mem::take(objections).into_iter().partition(|o| known.accepts(&path, o.violation.rule));
+        let mut rules: Vec<RuleId> = old.iter().map(|o| o.violation.rule).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        accepted += rules.len() as u64;
+        *objections = new;
+        !objections.is_empty()
+    });
+    accepted
+}
+
+fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<Place>) -> Group {
+    let members = collision.members.iter().map(|&at| names[at].to_vec()).collect();
+    Group::new(Arc::clone(place), collision.violations[0], members)
 }
 
 /// Objections by the place of the name in its directory.
 type Found = BTreeMap<usize, Vec<Objection>>;
 
-/// Judges the paths that lead to `names`, from the root of the scan.
-fn judge_paths(batch: &Batch, policy: &Policy, names: &[&[u8]], found: &mut Found) {
-    let mut path = batch.dir.as_os_str().as_bytes().get(batch.root_len..).unwrap_or_default().to_vec();
-    if !path.is_empty() {
-        path.push(b'/');
+/// Judges the paths that lead to `names`, from the root of the scan, behind `prefix`.
+fn judge_paths(batch: &Batch, policy: &Policy, prefix: &[u8], names: &[&[u8]], found: &mut Found) {
+    let below_root = batch.dir.as_os_str().as_bytes().get(batch.root_len..).unwrap_or_default();
+    let mut path = prefix.to_vec();
+    for part in [below_root, b""] {
+        if !path.is_empty() && path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(part.strip_prefix(b"/").unwrap_or(part));
     }
     let dir_len = path.len();
     for (at, name) in names.iter().enumerate() {
@@ -188,12 +259,17 @@ fn judge_paths(batch: &Batch, policy: &Policy, names: &[&[u8]], found: &mut Foun
 }
 
 /// Proposals for `names`, none of which may be the name of anything else in their directory.
-fn repairs(batch: &Batch, policy: &Policy, settings: Settings, names: &[&[u8]]) -> Vec<Option<Repair>> {
+fn repairs(
+    batch: &Batch,
+    policy: &Policy,
+    encoding: Option<Encoding>,
+    names: &[&[u8]],
+) -> Vec<Option<Repair>> {
     match &batch.beside {
-        Beside::Nothing => policy.repair_all(names, settings.encoding),
+        Beside::Nothing => policy.repair_all(names, encoding),
         Beside::Names(others) => {
             let all: Vec<&[u8]> = names.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
-            policy.repair_all(&all, settings.encoding)
+            policy.repair_all(&all, encoding)
         }
         Beside::Unknown => vec![None; names.len()],
     }
@@ -251,5 +327,5 @@ fn spelt(rule: RuleId, name: &[u8]) -> String {
 /// The objection to a path, laid on the name at its end: that is what a reader of the record sees.
 fn path_objection(policy: &Policy, path: &[u8], violation: &Violation, name: &[u8]) -> Objection {
     let message = NameCheck { name: path, violations: Vec::new() }.message(policy, violation);
-    Objection { violation: Violation { span: Span::new(0, name.len()), ..*violation }, message }
+    Objection { violation: Violation { span: Span::new(0, name.len()), ..*violation }, message, group: None }
 }

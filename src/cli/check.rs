@@ -9,6 +9,7 @@ use super::policy_args::PolicyArgs;
 use super::{Status, Trouble};
 use crate::name::reading::{Encoding, Evidence};
 use crate::policy::{Outcome, Policy, profile};
+use crate::report::text::Layout;
 use crate::report::{Record, Report, Summary};
 use crate::source::list::{Item, MAX_NAME, Names};
 
@@ -49,8 +50,8 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let policy = args.policy.policy(&[&profile::STRICT])?;
     let mut faults = anstream::stderr();
     let is_single = args.names.len() == 1;
-    let report = (!args.quiet).then(|| args.report.format.report(out, &mut faults));
-    let mut check = Check { policy: &policy, report, summary: Summary::default() };
+    let report = (!args.quiet).then(|| args.report.report(out, &mut faults, Layout::default()));
+    let mut check = Check { policy: &policy, report, summary: Summary::of(&policy) };
     if args.names.is_empty() {
         let stdin = io::stdin();
         if stdin.is_terminal() {
@@ -66,10 +67,10 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         names.iter().try_for_each(|name| check.name(name, || encoding))?;
     }
     let Check { report, summary, .. } = check;
-    if let Some(mut report) = report.filter(|_| !is_single || args.report.format == Format::Json) {
+    if let Some(mut report) = report.filter(|_| !is_single || args.report.format != Format::Text) {
         report.finish(&policy, &summary)?;
     }
-    Ok(Status::of(&summary))
+    Ok(Status::of(&summary, args.report.fail_on()))
 }
 
 fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {

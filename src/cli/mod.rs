@@ -8,9 +8,11 @@ mod check;
 mod completions;
 mod explain;
 mod format;
+mod judging;
 mod lists;
 mod man;
 mod mount;
+mod output;
 mod policy;
 mod policy_args;
 mod profiles;
@@ -26,7 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::daemon;
 use crate::name::scalar::UNICODE_VERSION;
-use crate::report::Summary;
+use crate::report::{FailOn, Summary};
 
 /// What a run ended with; its number is the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,10 +43,10 @@ pub enum Status {
 
 impl Status {
     /// What a run that found this ends with.
-    pub fn of(summary: &Summary) -> Self {
-        match (summary.unreadable, summary.findings()) {
-            (0, 0) => Self::Clean,
-            (0, _) => Self::Findings,
+    pub fn of(summary: &Summary, fail_on: FailOn) -> Self {
+        match summary.unreadable {
+            0 if !fail_on.is_met(summary) => Self::Clean,
+            0 => Self::Findings,
             _ => Self::Trouble,
         }
     }

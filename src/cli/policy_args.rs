@@ -58,9 +58,21 @@ impl PolicyArgs {
     /// profiles, or without those `default_profiles`.
     ///
     /// # Errors
-    /// A reaction without a form, a file that cannot be read, all mistakes in it, and rules that the file switches on and that lack a parameter once
-    /// its profiles are replaced.
+    /// A reaction without a form, a file that cannot be read, all mistakes in it, and rules that the file switches on and that
+    /// lack a parameter once its profiles are replaced.
     pub fn policy(&self, default_profiles: &[&'static Profile]) -> Result<Policy, Trouble> {
+        self.policy_for(default_profiles, &[])
+    }
+
+    /// The same, and `targets` beside the profiles.
+    ///
+    /// # Errors
+    /// As of [`policy`](Self::policy).
+    pub fn policy_for(
+        &self,
+        default_profiles: &[&'static Profile],
+        targets: &[&'static Profile],
+    ) -> Result<Policy, Trouble> {
         if self.on_mismatch.is_some() && self.normalize.is_none() {
             return Err(Trouble::new("--on-mismatch says nothing without a form: --normalize <FORM>"));
         }
@@ -70,6 +82,9 @@ impl PolicyArgs {
         };
         if !self.profiles.is_empty() {
             config.profiles = Some(self.profiles.clone());
+        }
+        if !targets.is_empty() {
+            config.profiles.get_or_insert_default().extend(targets);
         }
         if let Some(form) = self.normalize {
             let on_mismatch = self.on_mismatch.unwrap_or(OnMismatch::Refuse);

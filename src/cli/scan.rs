@@ -5,11 +5,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use super::format::ReportArgs;
+use super::judging::JudgingArgs;
+use super::output::OutputArgs;
 use super::policy_args::PolicyArgs;
 use super::progress::Line;
 use super::{Status, Trouble};
-use crate::policy::profile;
-use crate::scan::{self, Progress, Settings};
+use crate::report::fan::{Fan, Faults};
+use crate::report::text::Layout;
+use crate::scan::{self, Progress};
 use crate::source::walk::Walk;
 
 const EXAMPLES: &str = "\
@@ -18,10 +21,13 @@ Examples:
   namegate scan . --profile windows,macos          before a move to both
   namegate scan /data --format json > names.jsonl  for other programs
   namegate scan /old --encoding koi8-r             repairs as if its bad names were KOI8-R
+  namegate scan /srv --target windows,sharepoint --prefix 'C:\\Data' -o report.html
+  namegate scan . -q -o names.sarif -o junit.xml --fail-on error
+  namegate scan . --write-baseline known.jsonl; namegate scan . --baseline known.jsonl
 
 The names of symbolic links are judged; links are not followed, except a PATH that is one.
 What cannot be read is reported and does not end the scan.
-Exit status: 0 no finding, 1 findings, 2 something could not be read.";
+Exit status: 0 no finding of the severity of --fail-on, 1 findings, 2 something could not be read.";
 
 /// Judge every name of directory trees.
 #[derive(Debug, clap::Args)]
@@ -36,6 +42,10 @@ pub struct Args {
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    judging: JudgingArgs,
+    #[command(flatten)]
     policy: PolicyArgs,
 }
 
@@ -44,7 +54,8 @@ pub struct Args {
 /// # Errors
 /// The policy cannot be read or the output cannot be written.
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
-    let policy = args.policy.policy(&[&profile::STRICT])?;
+    let policy = args.judging.policy(&args.policy)?;
+    let settings = args.judging.settings(args.report.encoding)?;
     let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = args.jobs.map_or_else(available, usize::from);
     log::info!(
@@ -52,7 +63,6 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         policy.asked_by().names().collect::<Vec<_>>().join(", ")
     );
     let source = Walk::new(args.paths, jobs);
-    let settings = Settings { encoding: args.report.encoding };
     let progress = Progress::default();
     let line = Line::new();
     let mut above: Box<dyn Write + Send> = match line.is_drawn() && io::stdout().is_terminal() {
@@ -60,8 +70,18 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         false => Box::new(out),
     };
     let mut faults = line.above(anstream::stderr());
-    let mut report = args.report.format.report(&mut above, &mut faults);
+    let layout = args.output.layout(args.judging.asks_for_targets());
+    let fail_on = args.report.fail_on();
+    let mut files = args.output.begin()?;
+    let mut reports = files.reports(fail_on, Layout { faults: true, ..layout });
+    reports.push(match args.output.quiet {
+        true => Box::new(Faults::new(&mut faults)),
+        false => args.report.report(&mut above, &mut faults, layout),
+    });
+    let mut report = Fan::new(reports);
     let summary =
-        line.shown(&progress, || scan::scan(&source, &policy, settings, &mut *report, &progress))?;
-    Ok(Status::of(&summary))
+        line.shown(&progress, || scan::scan(&source, &policy, &settings, &mut report, &progress))?;
+    drop(report);
+    files.finish()?;
+    Ok(Status::of(&summary, fail_on))
 }

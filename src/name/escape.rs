@@ -198,7 +198,7 @@ pub fn escape_within(name: &[u8], max_bytes: usize) -> Cow<'_, str> {
         }
         end += unit;
     }
-    Cow::Owned(format!("{}\u{201b}~{:016X}", &escaped[..end], hash(name)))
+    Cow::Owned(format!("{}\u{201b}~{:016X}", &escaped[..end], stable_hash(name)))
 }
 
 /// Whether `name` ends like a name that [`escape_within`] shortened. [`escape`] never returns such a name.
@@ -216,7 +216,7 @@ pub fn is_shortened(name: &str) -> bool {
 
 /// SipHash-2-4 with the key of its authors' test vectors. Not `DefaultHasher`, whose function may change with any release
 /// of Rust: names on disk or in scripts would no longer be found.
-fn hash(bytes: &[u8]) -> u64 {
+pub fn stable_hash(bytes: &[u8]) -> u64 {
     #[expect(
         deprecated,
         reason = "its successor does not promise a function that stays; this one is SipHash-2-4"
@@ -357,8 +357,8 @@ mod tests {
     fn the_hash_is_siphash_2_4_as_published() {
         // From the authors' reference implementation: key 00 01 … 0F, input the first n of 00 01 02 …
         let bytes: Vec<u8> = (0..15).collect();
-        assert_eq!(hash(&[]), 0x726F_DB47_DD0E_0E31);
-        assert_eq!(hash(&bytes[..1]), 0x74F8_39C5_93DC_67FD);
-        assert_eq!(hash(&bytes), 0xA129_CA61_49BE_45E5);
+        assert_eq!(stable_hash(&[]), 0x726F_DB47_DD0E_0E31);
+        assert_eq!(stable_hash(&bytes[..1]), 0x74F8_39C5_93DC_67FD);
+        assert_eq!(stable_hash(&bytes), 0xA129_CA61_49BE_45E5);
     }
 }

@@ -92,6 +92,16 @@ impl Place {
         self.dir == other.dir && self.holder == other.holder
     }
 
+    /// The path of a name that stands here.
+    pub fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        let mut path = self.dir.clone();
+        if !path.is_empty() && path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        path
+    }
+
     /// The place as people write it: the path of a directory, `archive.zip: dir`, `repo HEAD: dir`. The bytes are not
     /// escaped.
     pub fn heading(&self) -> Vec<u8> {

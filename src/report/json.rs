@@ -11,7 +11,8 @@ use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 
-use super::{Objection, Record, Report, Summary};
+use super::readiness::Readiness;
+use super::{Group, Objection, Record, Report, Summary};
 use crate::name::display::acts_or_hides;
 use crate::name::place::{Holder, Mark};
 use crate::name::scalar::UNICODE_VERSION;
@@ -38,9 +39,20 @@ impl<W: Write + Send> Json<W> {
 /// # Errors
 /// Whatever writing meets.
 pub fn line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Careful);
-    object.serialize(&mut serializer)?;
+    write(out, object)?;
     out.write_all(b"\n")
+}
+
+/// Writes one object, likewise.
+pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    object.serialize(&mut serde_json::Serializer::with_formatter(out, Careful { in_markup: false }))?;
+    Ok(())
+}
+
+/// Writes one object for a place inside HTML: nothing in it is markup.
+pub(super) fn write_in_markup(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    object.serialize(&mut serde_json::Serializer::with_formatter(out, Careful { in_markup: true }))?;
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -120,7 +132,11 @@ struct ViolationLine<'r> {
     start: usize,
     end: usize,
     message: &'r str,
+    concern: &'static str,
     profiles: Vec<&'static str>,
+    refused_by: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'r str>,
 }
 
 impl<'r> From<&'r Objection> for ViolationLine<'r> {
@@ -132,7 +148,10 @@ impl<'r> From<&'r Objection> for ViolationLine<'r> {
             start: violation.span.start,
             end: violation.span.end,
             message: &objection.message,
+            concern: violation.rule.rule().concern.as_str(),
             profiles: violation.profiles.names().collect(),
+            refused_by: violation.refused_by.names().collect(),
+            group: objection.group.as_ref().map(|group| group.id.as_str()),
         }
     }
 }
@@ -147,7 +166,29 @@ struct FaultLine<'r> {
 }
 
 #[derive(Serialize)]
-struct SummaryLine {
+struct CollisionLine<'r> {
+    r#type: &'static str,
+    group: &'r str,
+    rule: &'static str,
+    severity: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<&'r str>,
+    dir_base64: String,
+    profiles: Vec<&'static str>,
+    refused_by: Vec<&'static str>,
+    members: Vec<Member<'r>>,
+}
+
+#[derive(Serialize)]
+struct Member<'r> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'r str>,
+    name_hex: String,
+}
+
+/// The last line, which other formats hold too.
+#[derive(Serialize)]
+pub(super) struct SummaryLine {
     r#type: &'static str,
     namegate: &'static str,
     unicode: String,
@@ -159,10 +200,87 @@ struct SummaryLine {
     warned: u64,
     unreadable: u64,
     vanished: u64,
+    insecure: u64,
+    collisions: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_accepted: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_stale: Option<u64>,
+    rules: BTreeMap<&'static str, u64>,
+    targets: Vec<TargetLine>,
+}
+
+#[derive(Serialize)]
+struct TargetLine {
+    target: &'static str,
+    verdict: &'static str,
+    refused: u64,
+    changed: u64,
+    merged: u64,
+    path_too_long: u64,
+    rejected: u64,
+    warned: u64,
     rules: BTreeMap<&'static str, u64>,
 }
 
+/// What a run found.
+pub(super) fn summary_line(policy: &Policy, summary: &Summary) -> SummaryLine {
+    let (major, minor, patch) = UNICODE_VERSION;
+    SummaryLine {
+        r#type: "summary",
+        namegate: env!("CARGO_PKG_VERSION"),
+        unicode: format!("{major}.{minor}.{patch}"),
+        profiles: policy.asked_by().names().collect(),
+        directories: summary.directories,
+        names: summary.names,
+        findings: summary.findings(),
+        rejected: summary.rejected,
+        warned: summary.warned,
+        unreadable: summary.unreadable,
+        vanished: summary.vanished,
+        insecure: summary.insecure,
+        collisions: summary.collisions,
+        baseline_accepted: summary.baseline.map(|b| b.accepted),
+        baseline_stale: summary.baseline.map(|b| b.stale),
+        rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name(), *count)).collect(),
+        targets: summary.targets.iter().map(target_line).collect(),
+    }
+}
+
+fn target_line(of: &Readiness) -> TargetLine {
+    TargetLine {
+        target: of.target.name,
+        verdict: of.verdict().as_str(),
+        refused: of.refused,
+        changed: of.changed,
+        merged: of.merged,
+        path_too_long: of.too_long,
+        rejected: of.rejected,
+        warned: of.warned,
+        rules: of.rules.iter().map(|(rule, count)| (rule.name(), *count)).collect(),
+    }
+}
+
 impl<W: Write + Send> Report for Json<W> {
+    fn collision(&mut self, group: &Group) -> io::Result<()> {
+        let violation = &group.violation;
+        let member = |name: &'_ Vec<u8>| HEXLOWER.encode(name);
+        let dir = &group.place.dir;
+        self.line(&CollisionLine {
+            r#type: "collision",
+            group: &group.id,
+            rule: violation.rule.name(),
+            severity: violation.severity.as_str(),
+            dir: std::str::from_utf8(dir).ok(),
+            dir_base64: BASE64.encode(dir),
+            profiles: violation.profiles.names().collect(),
+            refused_by: violation.refused_by.names().collect(),
+            members: (group.members.iter())
+                .map(|name| Member { name: std::str::from_utf8(name).ok(), name_hex: member(name) })
+                .collect(),
+        })
+    }
+
     fn record(&mut self, record: &Record) -> io::Result<()> {
         let path = record.place.as_ref().map(|_| record.path());
         self.line(&RecordLine {
@@ -193,32 +311,27 @@ impl<W: Write + Send> Report for Json<W> {
     }
 
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
-        let (major, minor, patch) = UNICODE_VERSION;
-        self.line(&SummaryLine {
-            r#type: "summary",
-            namegate: env!("CARGO_PKG_VERSION"),
-            unicode: format!("{major}.{minor}.{patch}"),
-            profiles: policy.asked_by().names().collect(),
-            directories: summary.directories,
-            names: summary.names,
-            findings: summary.findings(),
-            rejected: summary.rejected,
-            warned: summary.warned,
-            unreadable: summary.unreadable,
-            vanished: summary.vanished,
-            rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name(), *count)).collect(),
-        })?;
+        self.line(&summary_line(policy, summary))?;
         self.out.flush()
     }
 }
 
 /// Compact JSON that can be printed to a terminal: C1 controls, bidi controls and what is not shown are escaped too.
-struct Careful;
+struct Careful {
+    /// Whether it stands inside HTML.
+    in_markup: bool,
+}
+
+impl Careful {
+    fn escapes(&self, c: char) -> bool {
+        acts_or_hides(c) || self.in_markup && matches!(c, '<' | '>' | '&')
+    }
+}
 
 impl Formatter for Careful {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| acts_or_hides(c)) {
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| self.escapes(c)) {
             CompactFormatter.write_string_fragment(writer, &rest[..at])?;
             for unit in c.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;

@@ -2,14 +2,24 @@
 //!
 //! A [`Report`] writes records in one format. It gets exact bytes and says nothing about a name that it was not given.
 
+pub mod baseline;
+pub mod csv;
+pub mod fan;
+pub mod html;
 pub mod json;
+pub mod junit;
 pub mod layout;
+pub mod readiness;
+pub mod sarif;
+pub mod summary;
 pub mod text;
+mod uri;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+pub use self::summary::Summary;
+use crate::name::escape::stable_hash;
 use crate::name::place::{Mark, Place};
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{NameCheck, Outcome, Policy, Repair, Violation};
@@ -36,12 +46,45 @@ pub struct Objection {
     pub violation: Violation,
     /// Why, in one line.
     pub message: String,
+    /// The names that become one with this one, if that is what is wrong.
+    pub group: Option<Arc<Group>>,
+}
+
+/// Names of one directory that become one on a target.
+#[derive(Debug)]
+pub struct Group {
+    /// What stands for the same names in the same directory in every run and every format.
+    pub id: String,
+    /// Where they stand.
+    pub place: Arc<Place>,
+    /// The rule that each of them breaks, with its weight and who objects; the span is that of the first.
+    pub violation: Violation,
+    /// All of them, in the order of their bytes.
+    pub members: Vec<Vec<u8>>,
+}
+
+impl Group {
+    /// The names `members` of one directory.
+    pub fn new(place: Arc<Place>, violation: Violation, mut members: Vec<Vec<u8>>) -> Self {
+        members.sort_unstable();
+        let parts = [place.dir.as_slice(), violation.rule.name().as_bytes()].into_iter();
+        let id = fingerprint(parts.chain(members.iter().map(Vec::as_slice)));
+        Self { id, place, violation, members }
+    }
+}
+
+/// 16 hexadecimal digits that stand for these byte strings, none of which holds a NUL, in this order; the same in every
+/// run and release.
+fn fingerprint<'p>(parts: impl Iterator<Item = &'p [u8]>) -> String {
+    let joined: Vec<&[u8]> = parts.collect();
+    format!("{:016x}", stable_hash(&joined.join(&0)))
 }
 
 impl Record {
     /// The record of a name by itself.
     pub fn of(policy: &Policy, check: &NameCheck<'_>) -> Self {
-        let objection = |v: &Violation| Objection { violation: *v, message: check.message(policy, v) };
+        let objection =
+            |v: &Violation| Objection { violation: *v, message: check.message(policy, v), group: None };
         Self {
             place: None,
             mark: None,
@@ -58,62 +101,25 @@ impl Record {
 
     /// The path: directory, separator, name; the name alone where it has no directory.
     pub fn path(&self) -> Vec<u8> {
-        let mut path = self.place.as_ref().map(|place| place.dir.clone()).unwrap_or_default();
-        if !path.is_empty() && path.last() != Some(&b'/') {
-            path.push(b'/');
-        }
-        path.extend_from_slice(&self.name);
-        path
-    }
-}
-
-/// What a whole run found.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// Directories read.
-    pub directories: u64,
-    /// Names judged.
-    pub names: u64,
-    /// Names with at least one error.
-    pub rejected: u64,
-    /// Names with warnings only.
-    pub warned: u64,
-    /// Things that could not be read.
-    pub unreadable: u64,
-    /// Entries that were gone when their turn came.
-    pub vanished: u64,
-    /// Per rule: how many violations, and the greatest severity among them.
-    pub rules: BTreeMap<RuleId, (u64, Option<Severity>)>,
-}
-
-impl Summary {
-    /// Counts a record that is reported.
-    pub fn count(&mut self, record: &Record) {
-        self.count_as(record.outcome());
-        for Objection { violation, .. } in &record.objections {
-            let (count, severity) = self.rules.entry(violation.rule).or_default();
-            *count += 1;
-            *severity = (*severity).max(Some(violation.severity));
-        }
+        self.place.as_ref().map_or_else(|| self.name.clone(), |place| place.path_of(&self.name))
     }
 
-    /// Counts a name of which only the outcome is asked for.
-    pub fn count_as(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Accept => {}
-            Outcome::Warn => self.warned += 1,
-            Outcome::Reject => self.rejected += 1,
-        }
-    }
-
-    /// Names with any violation.
-    pub fn findings(&self) -> u64 {
-        self.rejected + self.warned
+    /// What stands for the finding that this name breaks `rule`, in every run: path and rule, and not the wording.
+    pub fn fingerprint(&self, rule: RuleId) -> String {
+        fingerprint([self.path().as_slice(), rule.name().as_bytes()].into_iter())
     }
 }
 
 /// Writes records in one format.
 pub trait Report: Send {
+    /// Writes names that become one; their records follow, each by itself.
+    ///
+    /// # Errors
+    /// Whatever writing meets.
+    fn collision(&mut self, _group: &Group) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes a name.
     ///
     /// # Errors
@@ -137,4 +143,27 @@ pub trait Report: Send {
     /// # Errors
     /// Whatever writing meets.
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()>;
+}
+
+/// The levels at which findings make a run fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailOn {
+    /// Any finding.
+    #[default]
+    Warn,
+    /// Findings that are errors.
+    Error,
+    /// No finding.
+    Never,
+}
+
+impl FailOn {
+    /// Whether what a run found makes it fail.
+    pub fn is_met(self, summary: &Summary) -> bool {
+        match self {
+            Self::Warn => summary.findings() > 0,
+            Self::Error => summary.worst() == Some(Severity::Error),
+            Self::Never => false,
+        }
+    }
 }

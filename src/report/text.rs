@@ -1,4 +1,4 @@
-//! Text for people: grouped by directory, the offending bytes marked, nothing of a name acts on the terminal.
+//! Text for people: grouped by directory or by rule, the offending bytes marked, nothing of a name acts on the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,35 +8,89 @@ use std::sync::Arc;
 use anstyle::Style;
 
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
+use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Objection, Record, Report, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
 use crate::name::place::Place;
 use crate::name::scalar::UNICODE_VERSION;
-use crate::policy::rule::RuleId;
+use crate::policy::rule::{Concern, RuleId};
 use crate::policy::{Outcome, Policy};
 
 /// So many violations of one name are told one by one. A name with more is noise, and a screen full of it says no more
 /// than a count.
 const SHOWN: usize = 12;
 
-/// Writes records as text. Colours are escape sequences; the writer below strips them where they are not wanted.
-pub struct Text<W, E> {
-    out: W,
-    faults: E,
-    /// The directory whose heading was written last.
-    place: Option<Arc<Place>>,
+/// How findings are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupBy {
+    /// By directory, as they come.
+    #[default]
+    Directory,
+    /// By rule, what concerns security first. All findings are held until the end.
+    Rule,
 }
 
-impl<W: Write + Send, E: Write + Send> Text<W, E> {
-    /// Writes to `out`, and what could not be read to `faults`: among findings it would be taken for one.
-    pub fn new(out: W, faults: E) -> Self {
-        Self { out, faults, place: None }
+/// What is written beside the findings, and in which order these are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Layout {
+    /// The order.
+    pub group_by: GroupBy,
+    /// Whether to say how ready the names are for each target.
+    pub readiness: bool,
+    /// Whether to say what could not be read, for want of another place.
+    pub faults: bool,
+}
+
+/// Writes records as text. Colours are escape sequences; the writer below strips them where they are not wanted.
+pub struct Text<W> {
+    out: W,
+    layout: Layout,
+    /// The directory whose heading was written last.
+    place: Option<Arc<Place>>,
+    by_rule: BTreeMap<(Concern, RuleId), Vec<String>>,
+}
+
+impl<W: Write + Send> Text<W> {
+    /// Writes to `out`.
+    pub fn new(out: W, layout: Layout) -> Self {
+        Self { out, layout, place: None, by_rule: BTreeMap::new() }
+    }
+
+    fn keep(&mut self, record: &Record) {
+        let path = record.path();
+        let name_at = path.len() - record.name.len();
+        let dir = display_part(&path, Span::new(0, name_at));
+        for objection in &record.objections {
+            let violation = &objection.violation;
+            let severity = styled(severity_style(violation.severity), violation.severity, 5);
+            let name = marked(&record.name, std::slice::from_ref(objection));
+            let line = format!("  {severity}  {dir}{name}\n         {DIM}{}{DIM:#}", objection.message);
+            let rule = violation.rule;
+            self.by_rule.entry((rule.rule().concern, rule)).or_default().push(line);
+        }
+    }
+
+    fn write_by_rule(&mut self) -> io::Result<()> {
+        for ((concern, rule), mut lines) in std::mem::take(&mut self.by_rule) {
+            let count = counted(lines.len() as u64, "finding", "findings");
+            writeln!(self.out, "{}  {concern}, {count}", styled(BOLD, rule, 0))?;
+            lines.sort_unstable();
+            for line in lines {
+                writeln!(self.out, "{line}")?;
+            }
+            writeln!(self.out)?;
+        }
+        Ok(())
     }
 }
 
-impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
+impl<W: Write + Send> Report for Text<W> {
     fn record(&mut self, record: &Record) -> io::Result<()> {
+        if self.layout.group_by == GroupBy::Rule {
+            self.keep(record);
+            return Ok(());
+        }
         let indent = match &record.place {
             None => {
                 let outcome = record.outcome();
@@ -63,7 +117,7 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
         }
         let rule_width = shown.iter().map(|o| o.violation.rule.name().len()).max().unwrap_or(0);
         let place_width = shown.iter().map(|o| place_of(o.violation.span).len()).max().unwrap_or(0);
-        for Objection { violation, message } in shown {
+        for Objection { violation, message, .. } in shown {
             let severity = styled(severity_style(violation.severity), violation.severity, 5);
             let rule = styled(PLAIN, violation.rule, rule_width);
             let place = styled(DIM, place_of(violation.span), place_width);
@@ -82,8 +136,10 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
     }
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
-        writeln!(self.faults, "namegate: {message}")?;
-        self.faults.flush()
+        if self.layout.faults {
+            writeln!(self.out, "{}  {message}", styled(ERROR, "trouble", 0))?;
+        }
+        Ok(())
     }
 
     fn pause(&mut self) -> io::Result<()> {
@@ -94,7 +150,11 @@ impl<W: Write + Send, E: Write + Send> Report for Text<W, E> {
         if self.place.is_some() {
             writeln!(self.out)?;
         }
+        self.write_by_rule()?;
         self.out.write_all(summary_text(policy, summary).as_bytes())?;
+        if self.layout.readiness {
+            self.out.write_all(readiness_text(summary).as_bytes())?;
+        }
         self.out.flush()
     }
 }
@@ -176,12 +236,26 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
             )
         }
     };
-    let mut rules: Vec<_> = summary.rules.iter().collect();
-    rules.sort_by_key(|(rule, (count, _))| (std::cmp::Reverse(*count), **rule));
-    for (rule, (count, severity)) in rules {
-        let style = severity.map_or(DIM, severity_style);
-        let name = styled(style, rule, 24);
-        let _ = writeln!(text, "{:>11}  {name} {}", grouped(*count), rule.rule().summary);
+    let rules = summary.rules_by_count();
+    let concerns = Concern::ALL.map(|concern| {
+        let of: Vec<_> = rules.iter().filter(|(rule, _, _)| rule.rule().concern == concern).collect();
+        (concern, of)
+    });
+    for (concern, rules) in concerns.into_iter().filter(|(_, rules)| !rules.is_empty()) {
+        let _ = writeln!(text, "{}", styled(BOLD, concern, 0));
+        for (rule, count, severity) in rules {
+            let name = styled(severity.map_or(DIM, severity_style), rule, 24);
+            let _ = writeln!(text, "{:>11}  {name} {}", grouped(*count), rule.rule().summary);
+        }
+    }
+    write_directories(&mut text, summary);
+    if let Some(baseline) = summary.baseline {
+        let accepted = counted(baseline.accepted, "known finding is", "known findings are");
+        let _ = writeln!(text, "{accepted} accepted by the baseline");
+        if baseline.stale > 0 {
+            let stale = counted(baseline.stale, "entry of the baseline is", "entries of the baseline are");
+            let _ = writeln!(text, "{stale} no longer found");
+        }
     }
     if summary.unreadable > 0 {
         let unread = format!("{} could not be read", counted(summary.unreadable, "entry", "entries"));
@@ -193,4 +267,90 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
         let _ = writeln!(text, "{vanished} vanished while the scan ran");
     }
     text
+}
+
+/// The directories with most findings, where there are more than a screen shows at a glance.
+fn write_directories(text: &mut String, summary: &Summary) {
+    const MANY: usize = 10;
+    const SHOWN: usize = 5;
+    let directories = summary.worst_directories();
+    if directories.len() < MANY {
+        return;
+    }
+    let _ = writeln!(text, "{}", styled(BOLD, "most findings in", 0));
+    for (dir, count) in &directories[..SHOWN] {
+        let _ = writeln!(text, "{:>11}  {}", grouped(*count), display(dir));
+    }
+}
+
+const fn verdict_style(verdict: ReadinessVerdict) -> Style {
+    match verdict {
+        ReadinessVerdict::Ready => GOOD,
+        ReadinessVerdict::Doubtful => WARN,
+        ReadinessVerdict::NotReady => ERROR,
+    }
+}
+
+/// What each target makes of the names, and one verdict.
+fn readiness_text(summary: &Summary) -> String {
+    const COLUMN: usize = 9;
+    let mut text = String::new();
+    let targets = &summary.targets;
+    let Some(worst) = targets.iter().map(Readiness::verdict).max() else { return text };
+    let width = targets.iter().map(|of| of.target.name.len()).max().unwrap_or(0);
+    let heads = ["refused", "changed", "merged", "too long", "warned"];
+    let _ = write!(text, "\n{}", styled(BOLD, "target", width));
+    for head in heads {
+        let _ = write!(text, "  {head:>COLUMN$}");
+    }
+    let _ = writeln!(text, "  verdict");
+    for of in targets {
+        let _ = write!(text, "{:width$}", of.target.name);
+        for count in [of.refused, of.changed, of.merged, of.too_long, of.warned] {
+            let style = if count == 0 { DIM } else { PLAIN };
+            let count = grouped(count);
+            let _ = write!(text, "  {style}{count:>COLUMN$}{style:#}");
+        }
+        let verdict = of.verdict();
+        let _ = writeln!(text, "  {}", styled(verdict_style(verdict), verdict, 0));
+    }
+    write_rules_by_target(&mut text, targets);
+    let verdict = styled(verdict_style(worst), worst, 0);
+    let of = |wanted: ReadinessVerdict| {
+        let names: Vec<&str> =
+            targets.iter().filter(|of| of.verdict() == wanted).map(|of| of.target.name).collect();
+        names.join(", ")
+    };
+    let _ = match worst {
+        ReadinessVerdict::Ready => writeln!(text, "\nverdict: {verdict} for {}", of(worst)),
+        ReadinessVerdict::Doubtful => writeln!(text, "\nverdict: {verdict} of {}", of(worst)),
+        ReadinessVerdict::NotReady => writeln!(
+            text,
+            "\nverdict: {verdict} for {}: {} would not arrive as they are",
+            of(worst),
+            counted(summary.rejected, "name", "names"),
+        ),
+    };
+    text
+}
+
+/// How many names break each rule, in the opinion of each target.
+fn write_rules_by_target(text: &mut String, targets: &[Readiness]) {
+    let rules: std::collections::BTreeSet<RuleId> =
+        targets.iter().flat_map(|of| of.rules.keys().copied()).collect();
+    let Some(width) = rules.iter().map(|rule| rule.name().len()).max() else { return };
+    let columns: Vec<usize> = targets.iter().map(|of| of.target.name.len().max(7)).collect();
+    let _ = write!(text, "\n{}", styled(BOLD, "names by rule", width));
+    for (of, &column) in targets.iter().zip(&columns) {
+        let _ = write!(text, "  {:>column$}", of.target.name);
+    }
+    text.push('\n');
+    for rule in rules {
+        let _ = write!(text, "{rule:width$}");
+        for (of, &column) in targets.iter().zip(&columns) {
+            let count = of.rules.get(&rule).map_or_else(|| "-".to_owned(), |count| grouped(*count));
+            let _ = write!(text, "  {count:>column$}");
+        }
+        text.push('\n');
+    }
 }

@@ -1,0 +1,202 @@
+//! The options that say where findings go besides standard output, and the files that they name.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use tempfile::NamedTempFile;
+
+use super::Trouble;
+use super::format::Format;
+use super::policy_args::shown;
+use crate::report::baseline::BaselineWriter;
+use crate::report::text::{GroupBy, Layout};
+use crate::report::{FailOn, Report};
+
+/// Where findings go, and in which order.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Write the findings to FILE too; the format is told by its ending (.txt .jsonl .csv .sarif .xml .html) or in front of
+    /// it, as in junit:result. Can be given several times.
+    #[arg(short, long, value_name = "[FORMAT:]FILE")]
+    output: Vec<Target>,
+    /// How text is put together.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Order::Dir)]
+    group_by: Order,
+    /// Print no finding: the exit status and the files tell.
+    #[arg(short, long, conflicts_with = "format")]
+    pub quiet: bool,
+    /// Write the findings to FILE as known ones, for --baseline.
+    #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+    write_baseline: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Order {
+    /// By directory.
+    #[default]
+    Dir,
+    /// By rule, what concerns security first.
+    Rule,
+}
+
+/// A file and its format.
+#[derive(Clone, Debug)]
+struct Target {
+    format: Format,
+    file: PathBuf,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((format, file)) = text.split_once(':')
+            && let Ok(format) = Format::from_str(format, true)
+            && !file.is_empty()
+        {
+            return Ok(Self { format, file: file.into() });
+        }
+        let format = Format::of(Path::new(text))
+            .ok_or("its ending tells no format; say it in front, as in `html:FILE`")?;
+        Ok(Self { format, file: text.into() })
+    }
+}
+
+impl OutputArgs {
+    /// How text is laid out on standard output.
+    pub fn layout(&self, readiness: bool) -> Layout {
+        let group_by = match self.group_by {
+            Order::Dir => GroupBy::Directory,
+            Order::Rule => GroupBy::Rule,
+        };
+        Layout { group_by, readiness, faults: false }
+    }
+
+    /// Begins all files.
+    ///
+    /// # Errors
+    /// One that cannot be written, or that is named twice.
+    pub fn begin(&self) -> Result<Files, Trouble> {
+        let named = self.output.iter().map(|target| (Some(target.format), target.file.as_path()));
+        let baseline = self.write_baseline.iter().map(|file| (None, file.as_path()));
+        let mut files: Vec<(Option<Format>, OutputFile)> = Vec::new();
+        for (format, path) in named.chain(baseline) {
+            let file = OutputFile::create(path).map_err(|error| cannot_write(path, &error))?;
+            if files.iter().any(|(_, other)| other.path == file.path) {
+                return Err(Trouble::new(format!("{}: named for two outputs", shown(path))));
+            }
+            files.push((format, file));
+        }
+        Ok(Files(files))
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Trouble {
+    Trouble::new(format!("{}: cannot be written: {error}", shown(path)))
+}
+
+/// The files of a run.
+pub struct Files(Vec<(Option<Format>, OutputFile)>);
+
+impl Files {
+    /// The reports that write them.
+    pub fn reports(&mut self, fail_on: FailOn, layout: Layout) -> Vec<Box<dyn Report + '_>> {
+        let mut reports: Vec<Box<dyn Report + '_>> = Vec::with_capacity(self.0.len());
+        for (format, file) in &mut self.0 {
+            reports.push(match format {
+                Some(format) => format.report(file, fail_on, layout),
+                None => Box::new(BaselineWriter::new(file)),
+            });
+        }
+        reports
+    }
+
+    /// Puts all of them in their places, once they are whole.
+    ///
+    /// # Errors
+    /// One that cannot be written or put there.
+    pub fn finish(self) -> Result<(), Trouble> {
+        for (_, file) in self.0 {
+            let path = file.path.clone();
+            file.finish().map_err(|error| cannot_write(&path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// A file that appears under its name when it is whole, and not before: readers see the old content or the new.
+struct OutputFile {
+    path: PathBuf,
+    sink: Sink,
+}
+
+enum Sink {
+    /// A file beside the one that it will replace.
+    New(BufWriter<NamedTempFile>),
+    /// A pipe or a device, which nothing can replace.
+    There(BufWriter<File>),
+}
+
+impl OutputFile {
+    fn create(path: &Path) -> io::Result<Self> {
+        // A symbolic link stays one: the file that it leads to is replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
+            let sink = Sink::There(BufWriter::new(OpenOptions::new().write(true).open(&path)?));
+            return Ok(Self { path, sink });
+        }
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new()
+            .prefix(".namegate-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(dir)?;
+        Ok(Self { path, sink: Sink::New(BufWriter::new(file)) })
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self.sink {
+            Sink::There(mut file) => file.flush(),
+            Sink::New(file) => {
+                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.persist(&self.path).map(drop).map_err(|failed| failed.error)
+            }
+        }
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.sink {
+            Sink::New(file) => file.write(bytes),
+            Sink::There(file) => file.write(bytes),
+        }
+    }
+
+    /// Nobody reads what is not there yet, so it is not hurried.
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::New(_) => Ok(()),
+            Sink::There(file) => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_told_by_a_word_in_front_or_by_the_ending() {
+        let format = |text: &str| text.parse::<Target>().map(|t| (t.format, t.file.display().to_string()));
+        assert_eq!(format("a.html"), Ok((Format::Html, "a.html".into())));
+        assert_eq!(format("junit:a"), Ok((Format::Junit, "a".into())));
+        assert_eq!(format("csv:a.html"), Ok((Format::Csv, "a.html".into())));
+        assert_eq!(format("a:b.sarif.json"), Ok((Format::Sarif, "a:b.sarif.json".into())));
+        assert!(format("a").unwrap_err().contains("html:FILE"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Baselines: findings that are known and accepted, so that only new ones are told.
+//!
+//! JSON Lines, a path and a rule each, sorted by them: a change of one finding is a change of one line. Nothing else of a
+//! finding stands in it, so that no change of wording, profiles or severities makes a known finding a new one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::io::{self, Write};
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::{Record, Report, Summary, json};
+use crate::policy::Policy;
+use crate::policy::rule::RuleId;
+
+/// Known findings.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
+    rules_by_path: HashMap<Vec<u8>, Vec<RuleId>>,
+    len: u64,
+}
+
+/// Why a file is no baseline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// A line; fields that are not known here are a reader's own, such as a reason.
+#[derive(Serialize, Deserialize)]
+struct Entry<'e> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    rule: std::borrow::Cow<'e, str>,
+}
+
+impl Baseline {
+    /// Reads the text of a baseline.
+    ///
+    /// # Errors
+    /// The first line that is not an object with a path and a known rule.
+    ///
+    /// ```
+    /// use namegate::{policy::rule::RuleId, report::baseline::Baseline};
+    /// let known = Baseline::parse(b"{\"path\":\"a/b?\",\"rule\":\"reserved-character\"}\n").unwrap();
+    /// assert!(known.accepts(b"a/b?", RuleId::ReservedCharacter));
+    /// assert!(!known.accepts(b"a/b?", RuleId::TrailingDot));
+    /// ```
+    pub fn parse(text: &[u8]) -> Result<Self, Mistake> {
+        let mut baseline = Self::default();
+        for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            if !line.trim_ascii().is_empty() {
+                let (path, rule) = entry(line).map_err(|what| Mistake { line: at + 1, what })?;
+                let rules = baseline.rules_by_path.entry(path).or_default();
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                    baseline.len += 1;
+                }
+            }
+        }
+        Ok(baseline)
+    }
+
+    /// Whether it is known that the name at `path` breaks `rule`.
+    pub fn accepts(&self, path: &[u8], rule: RuleId) -> bool {
+        self.rules_by_path.get(path).is_some_and(|rules| rules.contains(&rule))
+    }
+
+    /// How many findings are known.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
+    let entry: Entry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let rule = entry.rule.parse().map_err(|error: crate::policy::Unknown| error.to_string())?;
+    let path = match (entry.path, entry.path_base64) {
+        (_, Some(path)) => {
+            BASE64.decode(path.as_bytes()).map_err(|error| format!("`path_base64`: {error}"))?
+        }
+        (Some(path), None) => path.into_bytes(),
+        (None, None) => return Err("neither `path` nor `path_base64`".into()),
+    };
+    Ok((path, rule))
+}
+
+/// Gathers findings and writes them as a baseline. It holds all of them, because they are sorted.
+pub struct BaselineWriter<W> {
+    out: W,
+    found: BTreeSet<(Vec<u8>, &'static str)>,
+}
+
+impl<W: Write + Send> BaselineWriter<W> {
+    /// Writes to `out`, at the end.
+    pub fn new(out: W) -> Self {
+        Self { out, found: BTreeSet::new() }
+    }
+}
+
+impl<W: Write + Send> Report for BaselineWriter<W> {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        let path = record.path();
+        self.found.extend(record.objections.iter().map(|o| (path.clone(), o.violation.rule.name())));
+        Ok(())
+    }
+
+    fn fault(&mut self, _path: &[u8], _message: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
+        for (path, rule) in std::mem::take(&mut self.found) {
+            let (path, path_base64) = match String::from_utf8(path) {
+                Ok(path) => (Some(path), None),
+                Err(error) => (None, Some(BASE64.encode(error.as_bytes()))),
+            };
+            json::line(&mut self.out, &Entry { path, path_base64, rule: rule.into() })?;
+        }
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_entry_is_told_with_its_number() {
+        let mistake = |text: &str| Baseline::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(mistake("\n{}\n").line, 2);
+        assert!(mistake("{\"rule\":\"truncated\"}").what.contains("neither"));
+        let unknown = mistake("{\"path\":\"a\",\"rule\":\"truncate\"}");
+        assert!(unknown.to_string().contains("line 1: unknown rule `truncate`; did you mean `truncated`?"));
+        assert!(mistake("{\"path_base64\":\"?\",\"rule\":\"truncated\"}").what.contains("path_base64"));
+    }
+
+    #[test]
+    fn blank_lines_doubles_and_further_fields_change_nothing() {
+        let line = "{\"path_base64\":\"/w==\",\"rule\":\"invalid-octet\",\"reason\":\"old\"}\n";
+        let baseline = Baseline::parse(format!("{line}\n\r\n{line}").as_bytes()).unwrap();
+        assert_eq!(baseline.len(), 1);
+        assert!(baseline.accepts(b"\xFF", RuleId::InvalidOctet) && !baseline.is_empty());
+    }
+}

@@ -1,0 +1,137 @@
+//! CSV (RFC 4180) with a heading: one row for each violation.
+//!
+//! A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, and a name can begin so. Such a cell gets
+//! an apostrophe in front, which spreadsheets take as "this is text". The bytes are never lost by that: `path_encoded` has
+//! them all, percent-encoded, and begins with none of these.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use super::uri::encoded;
+use super::{Record, Report, Summary};
+use crate::name::display::display;
+use crate::policy::Policy;
+
+/// The columns; new ones are added at the end.
+const COLUMNS: [&str; 17] = [
+    "path",
+    "path_encoded",
+    "name",
+    "verdict",
+    "rule",
+    "concern",
+    "severity",
+    "start",
+    "end",
+    "message",
+    "profiles",
+    "refused_by",
+    "group",
+    "repair",
+    "repair_confidence",
+    "directory",
+    "mark",
+];
+
+/// Writes records as CSV.
+pub struct Csv<W: Write> {
+    out: csv::Writer<W>,
+    has_heading: bool,
+}
+
+impl<W: Write + Send> Csv<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        let out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
+        Self { out, has_heading: false }
+    }
+
+    fn row(&mut self, cells: &[&str]) -> io::Result<()> {
+        if !self.has_heading {
+            self.has_heading = true;
+            self.out.write_record(COLUMNS)?;
+        }
+        for cell in cells {
+            self.out.write_field(inert(cell).as_bytes())?;
+        }
+        self.out.write_record(None::<&[u8]>)?;
+        Ok(())
+    }
+}
+
+/// The cell as no spreadsheet runs it.
+fn inert(cell: &str) -> Cow<'_, str> {
+    // Full-width forms too: some spreadsheets fold them first. Controls cannot occur, displayed text has none.
+    let runs = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
+    if runs { format!("'{cell}").into() } else { cell.into() }
+}
+
+impl<W: Write + Send> Report for Csv<W> {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        let path = record.path();
+        let (shown, name) = (display(&path).to_string(), display(&record.name).to_string());
+        let repair = record.repair.as_ref();
+        let fix = repair.map(|repair| display(repair.name.as_bytes()).to_string()).unwrap_or_default();
+        let confidence = repair.map_or("", |repair| repair.confidence.as_str());
+        let dir = record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
+        let mark = record.mark.map(|mark| mark.to_string()).unwrap_or_default();
+        let (path, verdict) = (encoded(&path), record.outcome().as_str());
+        for objection in &record.objections {
+            let violation = &objection.violation;
+            let rule = violation.rule.rule();
+            let [profiles, refused_by] = [violation.profiles, violation.refused_by]
+                .map(|set| set.names().collect::<Vec<_>>().join(" "));
+            self.row(&[
+                &shown,
+                &path,
+                &name,
+                verdict,
+                rule.name,
+                rule.concern.as_str(),
+                violation.severity.as_str(),
+                &violation.span.start.to_string(),
+                &violation.span.end.to_string(),
+                &objection.message,
+                &profiles,
+                &refused_by,
+                objection.group.as_ref().map_or("", |group| &group.id),
+                &fix,
+                confidence,
+                &dir,
+                &mark,
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, _path: &[u8], _message: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
+        if !self.has_heading {
+            self.has_heading = true;
+            self.out.write_record(COLUMNS)?;
+        }
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for cell in ["=1+1", "+1", "-1", "@SUM(A1)", "＝1"] {
+            assert_eq!(inert(cell), format!("'{cell}"));
+        }
+        for cell in ["", "a=1", "'=1", "1"] {
+            assert_eq!(inert(cell), cell);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Several reports of one run.
+
+use std::io::{self, ErrorKind, Write};
+
+use super::{Group, Record, Report, Summary};
+use crate::policy::Policy;
+
+/// Hands everything to each of several reports.
+///
+/// A reader that goes away ends its own report and none of the others; when it was the only one, there is nothing more
+/// to do and the error is handed on.
+pub struct Fan<'o> {
+    reports: Vec<Box<dyn Report + 'o>>,
+}
+
+impl<'o> Fan<'o> {
+    /// All of `reports`.
+    pub fn new(reports: Vec<Box<dyn Report + 'o>>) -> Self {
+        Self { reports }
+    }
+
+    fn each(&mut self, mut write: impl FnMut(&mut dyn Report) -> io::Result<()>) -> io::Result<()> {
+        let mut at = 0;
+        while let Some(report) = self.reports.get_mut(at) {
+            match write(&mut **report) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe && self.reports.len() > 1 => {
+                    self.reports.remove(at);
+                }
+                result => {
+                    result?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Report for Fan<'_> {
+    fn collision(&mut self, group: &Group) -> io::Result<()> {
+        self.each(|report| report.collision(group))
+    }
+
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        self.each(|report| report.record(record))
+    }
+
+    fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
+        self.each(|report| report.fault(path, message))
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.each(|report| report.pause())
+    }
+
+    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+        self.each(|report| report.finish(policy, summary))
+    }
+}
+
+/// Writes nothing but what could not be read: for a person, beside a report that is made for programs.
+pub struct Faults<W> {
+    out: W,
+}
+
+impl<W: Write + Send> Faults<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        Self { out }
+    }
+}
+
+impl<W: Write + Send> Report for Faults<W> {
+    fn record(&mut self, _record: &Record) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
+        writeln!(self.out, "namegate: {message}")?;
+        self.out.flush()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
+        Ok(())
+    }
+}

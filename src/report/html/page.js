@@ -1,0 +1,469 @@
+"use strict";
+/* Draws the page from its two blocks of data. Names come onto the page as text only, never as markup. */
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const run = JSON.parse(byId("run").textContent);
+  const elements = JSON.parse(byId("findings").textContent);
+  byId("findings").textContent = "";
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const number = new Intl.NumberFormat("en-US");
+  const fill = (node, attributes, children) => {
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (key === "text") node.textContent = value;
+      else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+      else node.setAttribute(key, value);
+    }
+    for (const child of children) if (child !== null && child !== undefined) node.append(child);
+    return node;
+  };
+  const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+  const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+  const plural = (n, one, many) => `${number.format(n)} ${n === 1 ? one : many}`;
+  const share = (n, all) => (all > 0 ? n / all : 0);
+
+  /* ---- the data ---- */
+
+  const { summary, rules, sets } = run;
+  const groups = [];
+  const rows = [];
+  let directory = "";
+  for (const element of elements) {
+    if (typeof element === "string") directory = element;
+    else if (!Array.isArray(element)) groups.push(element);
+    else {
+      const [name, hex, reasons, fix, confidence, mark] = element;
+      rows.push({ name, hex, dir: directory, reasons, fix: fix || "", confidence, mark, error: reasons.some((r) => r[1] === 1), find: "" });
+    }
+  }
+  elements.length = 0;
+  const ruleNames = (row) => [...new Set(row.reasons.map((reason) => rules[reason[0]].name))];
+  for (const row of rows) {
+    row.rules = ruleNames(row);
+    row.find = `${row.dir}/${row.name}\n${row.rules.join(" ")}\n${row.reasons.map((r) => r[5]).join("\n")}\n${row.fix}`.toLowerCase();
+  }
+
+  /* ---- colours ---- */
+
+  const theme = byId("theme");
+  const dark = (on) => {
+    document.documentElement.classList.toggle("dark", on);
+    theme.setAttribute("aria-pressed", String(on));
+  };
+  const prefers = matchMedia("(prefers-color-scheme: dark)");
+  dark(prefers.matches);
+  let chosen = false;
+  prefers.addEventListener("change", (event) => { if (!chosen) dark(event.matches); });
+  theme.addEventListener("click", () => {
+    chosen = true;
+    dark(!document.documentElement.classList.contains("dark"));
+  });
+
+  /* ---- what was found ---- */
+
+  byId("scope").textContent = `${plural(summary.names, "name", "names")}` +
+    (summary.directories ? ` in ${plural(summary.directories, "directory", "directories")}` : "") +
+    `, judged by ${summary.profiles.join(", ")}`;
+  const ruleCount = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.count, 0);
+  const verdict = byId("verdict");
+  const tell = () => {
+    const unread = summary.unreadable ? ` ${plural(summary.unreadable, "entry", "entries")} could not be read.` : "";
+    if (summary.rejected) {
+      return ["error", `${plural(summary.rejected, "name has", "names have")} to change`,
+        `${(share(summary.rejected, summary.names) * 100).toFixed(summary.rejected * 20 < summary.names ? 2 : 1)} % of all names break a rule that refuses them.${unread}`];
+    }
+    if (summary.warned) return ["warn", "Nothing is refused", `${plural(summary.warned, "name carries", "names carry")} warnings to read.${unread}`];
+    if (summary.unreadable) return ["warn", "Not everything was read", `What was read is clean.${unread}`];
+    return ["good", "All names are fine", "No name breaks a rule."];
+  };
+  const [tone, say, why] = tell();
+  const figure = (key, value, colour) =>
+    el("div", { class: value && colour ? `t-${colour}` : "" },
+      el("div", { class: `n ${value ? (colour ? "toned" : "") : "zero"}`, text: number.format(value) }), el("div", { class: "k", text: key }));
+  verdict.append(
+    el("div", { class: `t-${tone}` }, el("div", { class: "say", text: say }), el("p", { class: "why", text: why })),
+    figure("rejected", summary.rejected, "error"),
+    figure("with warnings", summary.warned, "warn"),
+    figure("of security concern", summary.insecure, "security"),
+    figure("collisions", summary.collisions),
+    figure("names judged", summary.names));
+
+  /* ---- readiness ---- */
+
+  const FATES = [["refused", "refused", "s1"], ["changed", "stored as another name", "s2"], ["merged", "merged with another", "s3"], ["path_too_long", "path too long", "s4"], ["warned", "warnings only", "s5"]];
+  const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "not-ready": ["p-error", "not ready"] };
+  for (const target of summary.targets) {
+    const [pill, words] = PILLS[target.verdict];
+    const total = FATES.reduce((sum, [key]) => sum + target[key], 0);
+    let x = 0;
+    const bar = svg("svg", { class: "bar", viewBox: "0 0 1000 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+    if (!total) bar.append(svg("rect", { width: 1000, height: 10, fill: "var(--good)" }));
+    for (const [key, , colour] of FATES) {
+      const width = share(target[key], total) * 1000;
+      if (width > 0) bar.append(svg("rect", { x, width, height: 10, class: colour }));
+      x += width;
+    }
+    byId("readiness").append(el("article", { class: "card" },
+      el("h3", {}, target.target, el("span", { class: `pill ${pill}`, text: words })),
+      el("p", { class: "title", text: run.titles[target.target] || "" }),
+      bar,
+      el("ul", { class: "fates" }, ...FATES.map(([key, label, colour]) =>
+        el("li", { class: target[key] ? "" : "zero" }, el("span", { class: `dot ${colour}` }), label, el("b", { text: number.format(target[key]) }))))));
+  }
+
+  /* ---- charts ---- */
+
+  const filters = { search: byId("search"), concern: byId("concern"), severity: byId("severity"), rule: byId("rule"), profile: byId("profile") };
+  const toFindings = () => { byId("list").scrollIntoView(); byId("view").focus({ preventScroll: true }); };
+  const chart = (title, entries, choose) => {
+    const card = el("article", { class: "card chart" }, el("h3", { text: title }));
+    byId("charts").append(card);
+    if (!entries.length) {
+      card.append(el("p", { class: "none", text: "nothing found" }));
+      return;
+    }
+    const STEP = 36, WIDTH = 540;
+    const most = Math.max(...entries.map((e) => e.count));
+    const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${entries.length * STEP}`, role: "list", "aria-label": title });
+    entries.forEach((entry, at) => {
+      const y = at * STEP;
+      const label = entry.label.length > 62 ? `…${entry.label.slice(-61)}` : entry.label;
+      const go = () => { choose(entry); toFindings(); };
+      const group = svg("g", {
+        class: "entry", role: choose ? "button" : "listitem", tabindex: choose ? 0 : null,
+        "aria-label": `${entry.label}: ${number.format(entry.count)}`,
+        onclick: choose && go,
+        onkeydown: choose && ((event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } }),
+      },
+      svg("title", { text: `${entry.label}: ${number.format(entry.count)}` }),
+      svg("rect", { class: "hit", x: -8, y, width: WIDTH + 16, height: STEP - 2, rx: 6 }),
+      svg("text", { class: "label", x: 0, y: y + 17, text: label, direction: "ltr", "unicode-bidi": "isolate" }),
+      svg("text", { class: "count", x: WIDTH, y: y + 17, text: number.format(entry.count) }),
+      svg("rect", { class: "track", x: 0, y: y + 24, width: WIDTH, height: 5, rx: 2.5 }),
+      svg("rect", { class: entry.colour, x: 0, y: y + 24, width: Math.max(4, share(entry.count, most) * WIDTH), height: 5, rx: 2.5 }));
+      drawing.append(group);
+    });
+    card.append(drawing);
+  };
+  const TOP = 10;
+  const broken = rules.filter((r) => r.count).sort((a, b) => b.count - a.count);
+  const ruleEntries = (concern) => broken.filter((r) => r.concern === concern).slice(0, TOP)
+    .map((r) => ({ label: r.name, count: r.count, colour: concern === "security" ? "f-security" : r.error ? "f-error" : "f-warn" }));
+  const chooseRule = (entry) => { reset(); filters.rule.value = entry.label; apply(); };
+  chart(`Security rules, ${plural(ruleCount("security"), "violation", "violations")}`, ruleEntries("security"), chooseRule);
+  chart(`Portability rules, ${plural(ruleCount("portability"), "violation", "violations")}`, ruleEntries("portability"), chooseRule);
+  chart("Directories with most findings", run.directories.slice(0, TOP).map(([label, count]) => ({ label, count, colour: "f-accent" })),
+    (entry) => { reset(); only = entry.label; apply(); });
+  chart("Findings by script of the name", Object.entries(run.scripts).map(([label, count]) => ({ label: label.replaceAll("_", " "), count, colour: "f-accent" }))
+    .sort((a, b) => b.count - a.count).slice(0, TOP), null);
+
+  /* ---- the table: only the rows that are seen are on the page ---- */
+
+  const view = byId("view"), tall = byId("tall"), table = byId("table");
+  const ROW = 40;
+  /* Browsers stop drawing far below the top of a very tall element; what is taller is scrolled in proportion. */
+  const MAX_HEIGHT = 8000000;
+  let only = null;
+  let order = [];
+  let sort = { key: "", down: false };
+  let selected = -1;
+  const drawn = new Map();
+
+  for (const rule of broken) filters.rule.append(el("option", { value: rule.name, text: `${rule.name} (${number.format(rule.count)})` }));
+  for (const profile of [...new Set(sets.flatMap(([all]) => all))].sort()) filters.profile.append(el("option", { value: profile, text: profile }));
+
+  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  const keys = { name: (row) => row.name, dir: (row) => row.dir, rules: (row) => row.rules.join(" "), fix: (row) => row.fix };
+  const apply = () => {
+    const words = filters.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const { concern: { value: concern }, severity: { value: severity }, rule: { value: rule }, profile: { value: profile } } = filters;
+    const concerned = rules.map((r) => r.concern === concern);
+    const objecting = sets.map(([all]) => all.includes(profile));
+    order = [];
+    for (let at = 0; at < rows.length; at++) {
+      const row = rows[at];
+      if (only !== null && row.dir !== only) continue;
+      if (severity !== "" && row.error !== (severity === "1")) continue;
+      if (rule && !row.rules.includes(rule)) continue;
+      if (concern && !row.reasons.some((r) => concerned[r[0]])) continue;
+      if (profile && !row.reasons.some((r) => objecting[r[4]])) continue;
+      if (words.every((word) => row.find.includes(word))) order.push(at);
+    }
+    if (sort.key) {
+      const key = keys[sort.key];
+      const keyed = order.map((at) => [key(rows[at]), at]);
+      keyed.sort((a, b) => (sort.down ? compare(b[0], a[0]) : compare(a[0], b[0])) || a[1] - b[1]);
+      order = keyed.map((pair) => pair[1]);
+    }
+    const filtered = words.length || concern || severity || rule || profile || only !== null;
+    byId("clear").hidden = !filtered;
+    byId("shown").textContent = (filtered ? `${number.format(order.length)} of ${number.format(rows.length)}` : number.format(rows.length)) +
+      (only !== null ? ` in ${only}` : "");
+    table.setAttribute("aria-rowcount", String(order.length + 1));
+    selected = order.length ? Math.min(Math.max(selected, 0), order.length - 1) : -1;
+    tall.style.height = `${Math.min(order.length * ROW, MAX_HEIGHT)}px`;
+    view.style.height = `${Math.min(560, Math.max(order.length * ROW, 120))}px`;
+    view.scrollTop = 0;
+    selected = order.length ? 0 : -1;
+    draw(true);
+  };
+  const reset = () => {
+    for (const control of Object.values(filters)) control.value = "";
+    only = null;
+  };
+
+  const pill = (name) => {
+    const rule = rules.find((r) => r.name === name);
+    return el("span", { class: `pill ${rule.concern === "security" ? "p-security" : "p-plain"}`, text: name });
+  };
+  const cells = (row) => [
+    el("div", { class: "c-name", role: "gridcell", title: row.name }, el("span", { class: row.error ? "sign e" : "sign", role: "img", "aria-label": row.error ? "error" : "warning" }), el("bdi", { class: "name", text: row.name })),
+    el("div", { class: "c-dir", role: "gridcell", title: row.dir }, el("bdi", { class: "name", text: row.dir })),
+    el("div", { class: "c-rules", role: "gridcell", title: row.rules.join(", ") }, ...row.rules.map(pill)),
+    el("div", { class: "c-fix", role: "gridcell", title: row.fix }, el("bdi", { class: "name", text: row.fix })),
+  ];
+  /* Where the list is scrolled to, in pixels of a list that were as tall as it should be. */
+  const scale = () => {
+    const full = order.length * ROW, height = Math.min(full, MAX_HEIGHT), seen = view.clientHeight;
+    return full > height ? (full - seen) / (height - seen) : 1;
+  };
+  const draw = (anew) => {
+    if (anew) {
+      drawn.clear();
+      tall.replaceChildren();
+    }
+    if (!order.length) {
+      tall.replaceChildren(el("p", { class: "empty", text: rows.length ? "No finding matches." : "No finding." }));
+      return;
+    }
+    const factor = scale(), offset = view.scrollTop * factor;
+    const first = Math.max(0, Math.floor(offset / ROW) - 8);
+    const last = Math.min(order.length, Math.ceil((offset + view.clientHeight) / ROW) + 8);
+    for (const [at, node] of drawn) {
+      if (at < first || at >= last) {
+        node.remove();
+        drawn.delete(at);
+      }
+    }
+    for (let at = first; at < last; at++) {
+      let node = drawn.get(at);
+      if (!node) {
+        node = el("div", { class: "row", role: "row", id: `r${at}`, "aria-rowindex": at + 2 }, ...cells(rows[order[at]]));
+        drawn.set(at, node);
+        tall.append(node);
+      }
+      node.style.top = `${at * ROW - offset + view.scrollTop}px`;
+      node.setAttribute("aria-selected", String(at === selected));
+    }
+    view.setAttribute("aria-activedescendant", drawn.has(selected) ? `r${selected}` : "");
+  };
+  const select = (at) => {
+    selected = Math.min(Math.max(at, 0), order.length - 1);
+    const top = selected * ROW, factor = scale(), offset = view.scrollTop * factor;
+    if (top < offset) view.scrollTop = top / factor;
+    else if (top + ROW > offset + view.clientHeight) view.scrollTop = (top + ROW - view.clientHeight) / factor;
+    draw(false);
+  };
+  let waiting = false;
+  view.addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; draw(false); });
+  });
+  tall.addEventListener("click", (event) => {
+    const node = event.target.closest(".row");
+    if (!node) return;
+    selected = Number(node.id.slice(1));
+    draw(false);
+    explain(rows[order[selected]]);
+  });
+  view.addEventListener("keydown", (event) => {
+    const page = Math.floor(view.clientHeight / ROW) - 1;
+    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length };
+    if (event.key in moves) {
+      event.preventDefault();
+      select(selected + moves[event.key]);
+    } else if ((event.key === "Enter" || event.key === " ") && selected >= 0) {
+      event.preventDefault();
+      explain(rows[order[selected]]);
+    }
+  });
+  for (const button of document.querySelectorAll("[data-sort]")) {
+    button.addEventListener("click", () => {
+      const key = button.dataset.sort;
+      sort = sort.key !== key ? { key, down: false } : sort.down ? { key: "", down: false } : { key, down: true };
+      for (const other of document.querySelectorAll("[data-sort]")) {
+        const heading = other.parentElement;
+        if (other.dataset.sort === sort.key) heading.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
+        else heading.removeAttribute("aria-sort");
+      }
+      apply();
+    });
+  }
+  let typing = 0;
+  filters.search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(apply, rows.length > 20000 ? 120 : 0);
+  });
+  filters.search.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "Enter") { event.preventDefault(); view.focus(); }
+  });
+  for (const key of ["concern", "severity", "rule", "profile"]) filters[key].addEventListener("change", apply);
+  byId("clear").addEventListener("click", () => { reset(); apply(); filters.search.focus(); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !event.ctrlKey && !event.metaKey && !/^(INPUT|SELECT)$/.test(document.activeElement.tagName) && !detail.open) {
+      event.preventDefault();
+      filters.search.focus();
+    }
+  });
+
+  /* ---- a name, octet by octet (ISO/IEC 10646-1 Annex R for the structure, RFC 3629 for the verdict) ---- */
+
+  const detail = byId("detail");
+  const hex2 = (n) => n.toString(16).toUpperCase().padStart(2, "0");
+  const bytesOf = (row) => {
+    if (row.hex === null) return new TextEncoder().encode(row.name);
+    const bytes = new Uint8Array(row.hex.length / 2);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = parseInt(row.hex.slice(2 * at, 2 * at + 2), 16);
+    return bytes;
+  };
+  const announced = (byte) => (byte < 0x80 ? 1 : byte < 0xC0 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF8 ? 4 : byte < 0xFC ? 5 : byte < 0xFE ? 6 : 0);
+  const LEAST = [0, 0, 0x80, 0x800, 0x10000, 0x200000, 0x4000000];
+  /* The sequences that the octets are made of: where, which value, and whether RFC 3629 takes it. */
+  const sequences = (bytes) => {
+    const found = [];
+    for (let at = 0; at < bytes.length;) {
+      const length = announced(bytes[at]);
+      let end = at + 1;
+      while (end < at + length && end < bytes.length && (bytes[end] & 0xC0) === 0x80) end++;
+      const whole = length > 0 && end - at === length;
+      let value = null;
+      if (whole) {
+        value = length === 1 ? bytes[at] : bytes[at] & (0x7F >> length);
+        for (let next = at + 1; next < end; next++) value = value * 64 + (bytes[next] & 0x3F);
+      }
+      const wrong = length === 0 ? (bytes[at] >= 0xFE ? "never used" : "continues nothing")
+        : !whole ? "truncated"
+          : value < LEAST[length] ? "overlong"
+            : value >= 0xD800 && value <= 0xDFFF ? "surrogate"
+              : value > 0x10FFFF ? (length > 4 ? "five or six octets" : "above U+10FFFF") : null;
+      found.push({ start: at, end, length, value, wrong });
+      at = end;
+    }
+    return found;
+  };
+  const HIDES = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD\u2800\\]/u;
+  const shown = (sequence, bytes, text) => {
+    if (sequence.wrong) return [...bytes.slice(sequence.start, sequence.end)].map((b) => `\\x${hex2(b)}`).join("");
+    const c = String.fromCodePoint(sequence.value);
+    const atEdge = sequence.start === 0 || sequence.end === bytes.length;
+    if (c === " " && !atEdge) return c;
+    if (c === "\\") return "\\\\";
+    const loose = /\p{M}/u.test(c) && (text === "" || text.endsWith("}"));
+    return HIDES.test(c) || loose ? `\\u{${sequence.value.toString(16).toUpperCase()}}` : c;
+  };
+  const heading = (row, bytes, found) => {
+    const title = el("h2", { class: "name", id: "detail-title", dir: "ltr" });
+    const weight = (at) => row.reasons.reduce((most, [, error, start, end]) =>
+      start <= at.start && at.end <= end && end - start < bytes.length ? Math.max(most, error + 1) : most, 0);
+    let text = "", open = null, level = 0;
+    for (const sequence of found) {
+      const piece = shown(sequence, bytes, text);
+      text += piece;
+      const now = weight(sequence);
+      if (open === null || now !== level) {
+        open = now ? el("mark", { class: now === 1 ? "w" : "" }) : el("span");
+        level = now;
+        title.append(open);
+      }
+      open.append(piece);
+    }
+    if (!bytes.length) title.append("(empty)");
+    return title;
+  };
+  const spanWords = (start, end) => (end - start === 1 ? `byte ${start}` : `bytes ${start}..${end}`);
+  const reason = ([ruleAt, error, start, end, set, message, group]) => {
+    const rule = rules[ruleAt];
+    const [all, refuse] = sets[set];
+    const warn = all.filter((name) => !refuse.includes(name));
+    const by = [refuse.length ? `refused by ${refuse.join(", ")}` : "", warn.length ? `${refuse.length ? "warned of" : "doubted"} by ${warn.join(", ")}` : ""];
+    const node = el("article", { class: "reason" },
+      el("div", { class: "first" }, el("b", { text: rule.name }), el("span", { class: `pill ${error ? "p-error" : "p-warn"}`, text: error ? "error" : "warning" }),
+        el("span", { class: `pill ${rule.concern === "security" ? "p-security" : "p-plain"}`, text: rule.concern }), el("span", { class: "where", text: spanWords(start, end) })),
+      el("p", {}, el("bdi", { dir: "ltr", text: message })),
+      el("p", { class: "small", text: `${by.filter(Boolean).join("; ")}. Source: ${rule.source}` }));
+    if (group !== null) {
+      const { count, members } = groups[group];
+      node.append(el("ul", { "aria-label": "names that become one" }, ...members.map((name) => el("li", {}, el("bdi", { class: "name", text: name })))));
+      if (count > members.length) node.append(el("p", { class: "small", text: `and ${number.format(count - members.length)} more` }));
+    }
+    return node;
+  };
+  const EXPLAINED = 1024;
+  const octetTable = (row, bytes, found) => {
+    const body = el("tbody");
+    for (const { start, end, length, value, wrong } of found) {
+      if (start >= EXPLAINED) break;
+      const glyph = value === null ? undefined : run.glyphs[value.toString(16).toUpperCase()];
+      for (let at = start; at < end; at++) {
+        const byte = bytes[at], first = at === start;
+        const bits = byte.toString(2).padStart(8, "0");
+        const cut = first ? (length === 1 ? 1 : length === 0 ? (byte >= 0xFE ? 8 : 2) : length + 1) : 2;
+        const role = !first ? `continuation ${at - start} of ${length - 1}` : length === 1 ? "single" : length === 0 ? (byte >= 0xFE ? "invalid" : "unexpected continuation") : `lead of ${length}`;
+        const worst = row.reasons.reduce((most, [, error, from, to]) => (from <= at && at < to && to - from < bytes.length ? Math.max(most, error + 1) : most), 0);
+        const last = el("td");
+        if (first) {
+          if (wrong) last.append(el("span", { class: "bad", text: wrong }), glyph || value !== null ? el("div", { class: "small", text: `would be ${glyph ? glyph[0] : value.toString(16).toUpperCase()}` }) : null);
+          else last.append(el("span", { text: glyph ? glyph[0] : "" }), glyph ? el("div", { class: "small", text: `${glyph[1].replaceAll("_", " ")}, ${glyph[2].replaceAll("_", " ")}` }) : null);
+        }
+        body.append(el("tr", { class: `${first ? "first" : ""} ${worst === 2 ? "e" : worst === 1 ? "w" : ""}` },
+          el("td", { class: "at", text: at }), el("td", { text: hex2(byte) }),
+          el("td", {}, el("span", { class: "m", text: bits.slice(0, cut) }), cut < 8 ? `·${bits.slice(cut)}` : ""),
+          el("td", { text: role }),
+          el("td", { text: first && value !== null ? (value > 0x10FFFF ? value.toString(16).toUpperCase().padStart(8, "0") : `U+${value.toString(16).toUpperCase().padStart(4, "0")}`) : "" }),
+          last));
+      }
+    }
+    return el("table", { class: "octets" },
+      el("thead", {}, el("tr", {}, ...["at", "hex", "bits", "role", "value", "code point"].map((text) => el("th", { scope: "col", text })))), body);
+  };
+  const explain = (row) => {
+    const bytes = bytesOf(row), found = sequences(bytes);
+    const bad = found.filter((s) => s.wrong).length;
+    const sheet = el("div", { class: "sheet" },
+      el("button", { type: "button", class: "close", "aria-label": "Close", text: "×", onclick: () => detail.close() }),
+      heading(row, bytes, found),
+      el("p", { class: "at" }, el("bdi", { dir: "ltr", text: [row.dir && `in ${row.dir}`, row.mark].filter(Boolean).join(", ") })),
+      ...row.reasons.slice(0, 40).map(reason),
+      row.reasons.length > 40 ? el("p", { class: "note", text: `and ${number.format(row.reasons.length - 40)} more violations` }) : null);
+    if (row.fix) sheet.append(el("h3", { text: "A better name" }), el("p", { class: "fix" }, el("bdi", { class: "name", text: row.fix })), el("p", { class: "small", text: `${row.confidence}; free in its directory` }));
+    sheet.append(el("h3", { text: `Octets: ${number.format(bytes.length)}, ${bad ? plural(bad, "ill-formed sequence", "ill-formed sequences") : "well-formed UTF-8"}` }), octetTable(row, bytes, found));
+    if (bytes.length > EXPLAINED) sheet.append(el("p", { class: "note", text: `the octets behind the first ${EXPLAINED} are not shown` }));
+    sheet.append(el("h3", { text: "Exact bytes" }), el("p", { class: "hex", text: [...bytes].map(hex2).join(" ") }));
+    detail.replaceChildren(sheet);
+    detail.showModal();
+    detail.scrollTop = 0;
+  };
+  detail.addEventListener("click", (event) => { if (event.target === detail) detail.close(); });
+  detail.addEventListener("close", () => view.focus({ preventScroll: true }));
+
+  /* ---- the rest ---- */
+
+  if (summary.findings > rows.length) {
+    byId("truncated").hidden = false;
+    byId("truncated").textContent = `The table holds the first ${number.format(rows.length)} of ${number.format(summary.findings)} findings; the numbers above count all of them.`;
+  }
+  if (run.faults.length) {
+    byId("faults").hidden = false;
+    byId("faults").querySelector("ul").append(...run.faults.slice(0, 1000).map(({ message }) => el("li", {}, el("bdi", { dir: "ltr", text: message }))));
+  }
+  const PRINTED = 2000;
+  addEventListener("beforeprint", () => {
+    byId("printed").replaceChildren(...order.slice(0, PRINTED).map((at) => el("div", { class: "row" }, ...cells(rows[at]))),
+      order.length > PRINTED ? el("p", { text: `and ${number.format(order.length - PRINTED)} more` }) : "");
+  });
+  addEventListener("afterprint", () => byId("printed").replaceChildren());
+  byId("about").textContent = `namegate ${summary.namegate}, Unicode ${summary.unicode}. Names are shown escaped: \\x for bytes that are not UTF-8, \\u for what would not be seen or would act.`;
+  apply();
+})();
