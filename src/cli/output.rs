@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use anstream::adapter::StripBytes;
 use clap::ValueEnum;
 use tempfile::NamedTempFile;
 
@@ -133,6 +134,8 @@ impl Files {
 struct OutputFile {
     path: PathBuf,
     sink: Sink,
+    /// Takes out colours, which only text has.
+    colours: StripBytes,
 }
 
 enum Sink {
@@ -148,14 +151,14 @@ impl OutputFile {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
             let sink = Sink::There(BufWriter::new(OpenOptions::new().write(true).open(&path)?));
-            return Ok(Self { path, sink });
+            return Ok(Self { path, sink, colours: StripBytes::new() });
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new()
             .prefix(".namegate-")
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(dir)?;
-        Ok(Self { path, sink: Sink::New(BufWriter::new(file)) })
+        Ok(Self { path, sink: Sink::New(BufWriter::new(file)), colours: StripBytes::new() })
     }
 
     fn finish(self) -> io::Result<()> {
@@ -171,10 +174,13 @@ impl OutputFile {
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.sink {
-            Sink::New(file) => file.write(bytes),
-            Sink::There(file) => file.write(bytes),
+        for part in self.colours.strip_next(bytes) {
+            match &mut self.sink {
+                Sink::New(file) => file.write_all(part)?,
+                Sink::There(file) => file.write_all(part)?,
+            }
         }
+        Ok(bytes.len())
     }
 
     /// Nobody reads what is not there yet, so it is not hurried.

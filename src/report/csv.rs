@@ -73,7 +73,8 @@ impl<W: Write + Send> Report for Csv<W> {
         let repair = record.repair.as_ref();
         let fix = repair.map(|repair| display(repair.name.as_bytes()).to_string()).unwrap_or_default();
         let confidence = repair.map_or("", |repair| repair.confidence.as_str());
-        let dir = record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
+        let dir =
+            record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
         let mark = record.mark.map(|mark| mark.to_string()).unwrap_or_default();
         let (path, verdict) = (encoded(&path), record.outcome().as_str());
         for objection in &record.objections {

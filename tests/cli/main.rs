@@ -8,5 +8,6 @@ mod hostile;
 mod mount;
 mod policy;
 mod readme;
+mod report;
 mod run;
 mod scan;

@@ -91,7 +91,10 @@
 
   /* ---- readiness ---- */
 
-  const FATES = [["refused", "refused", "s1"], ["changed", "stored as another name", "s2"], ["merged", "merged with another", "s3"], ["path_too_long", "path too long", "s4"], ["warned", "warnings only", "s5"]];
+  const FATES = [
+    ["refused", "refused", "s1", "names that the target does not take"], ["changed", "changed", "s2", "names that the target takes and stores or shows as others"],
+    ["merged", "merged", "s3", "names that become one with another of their directory"], ["path_too_long", "path too long", "s4", "names whose path is longer than the target takes"],
+    ["warned", "warnings only", "s5", "names that the target takes, with something to be said against them"]];
   const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
@@ -108,8 +111,8 @@
       el("h3", {}, target.target, el("span", { class: `pill ${pill}`, text: words })),
       el("p", { class: "title", text: run.titles[target.target] || "" }),
       bar,
-      el("ul", { class: "fates" }, ...FATES.map(([key, label, colour]) =>
-        el("li", { class: target[key] ? "" : "zero" }, el("span", { class: `dot ${colour}` }), label, el("b", { text: number.format(target[key]) }))))));
+      el("ul", { class: "fates" }, ...FATES.map(([key, label, colour, title]) =>
+        el("li", { class: target[key] ? "" : "zero", title }, el("span", { class: `dot ${colour}` }), label, el("b", { text: number.format(target[key]) }))))));
   }
 
   /* ---- charts ---- */
@@ -354,23 +357,25 @@
     return found;
   };
   const HIDES = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD\u2800\\]/u;
-  const shown = (sequence, bytes, text) => {
-    if (sequence.wrong) return [...bytes.slice(sequence.start, sequence.end)].map((b) => `\\x${hex2(b)}`).join("");
+  const SHORT = { "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" };
+  /* A sequence as it is shown, and whether that is the character itself, which marks can then combine with. */
+  const shown = (sequence, inner, hasBase) => {
     const c = String.fromCodePoint(sequence.value);
-    const atEdge = sequence.start === 0 || sequence.end === bytes.length;
-    if (c === " " && !atEdge) return c;
-    if (c === "\\") return "\\\\";
-    const loose = /\p{M}/u.test(c) && (text === "" || text.endsWith("}"));
-    return HIDES.test(c) || loose ? `\\u{${sequence.value.toString(16).toUpperCase()}}` : c;
+    if (c === " " ? inner : !HIDES.test(c) && (hasBase || !/\p{M}/u.test(c))) return [c, true];
+    return [SHORT[c] || `\\u{${sequence.value.toString(16).toUpperCase()}}`, false];
   };
   const heading = (row, bytes, found) => {
     const title = el("h2", { class: "name", id: "detail-title", dir: "ltr" });
     const weight = (at) => row.reasons.reduce((most, [, error, start, end]) =>
       start <= at.start && at.end <= end && end - start < bytes.length ? Math.max(most, error + 1) : most, 0);
-    let text = "", open = null, level = 0;
+    const [first, last] = [bytes.findIndex((b) => b !== 32), bytes.findLastIndex((b) => b !== 32)];
+    let hasBase = false, open = null, level = 0;
     for (const sequence of found) {
-      const piece = shown(sequence, bytes, text);
-      text += piece;
+      let piece = "";
+      if (sequence.wrong) {
+        hasBase = false;
+        for (const byte of bytes.slice(sequence.start, sequence.end)) piece += `\\x${hex2(byte)}`;
+      } else [piece, hasBase] = shown(sequence, first < sequence.start && sequence.start < last, hasBase);
       const now = weight(sequence);
       if (open === null || now !== level) {
         open = now ? el("mark", { class: now === 1 ? "w" : "" }) : el("span");

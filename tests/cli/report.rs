@@ -1,0 +1,343 @@
+//! Reports for programs, files, targets and baselines.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::run::{namegate, status, stderr, stdout};
+use data_encoding::{BASE64, HEXLOWER};
+use serde_json::Value;
+
+const NAMES: &[&[u8]] = &[
+    b"plain.txt",
+    b"caf\xE9 100%.txt",
+    b"=cmd|calc",
+    b"+1?",
+    b"@a?",
+    b"-1?",
+    b"[link](http:x) {0}?",
+    b"<failure>&amp;",
+    b"\xC0\xAF]]>",
+    "gnp.\u{202E}exe".as_bytes(),
+    b"dot.",
+    b"Same",
+    b"same",
+    b"SAME",
+    b"a:b",
+    "\u{FFFE}?".as_bytes(),
+    b"line\nfeed\x1B[31m",
+];
+
+fn tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for sub in ["", "=sub"] {
+        let sub = dir.path().join("tree").join(sub);
+        fs::create_dir_all(&sub).unwrap();
+        for name in NAMES {
+            File::create(sub.join(OsStr::from_bytes(name))).unwrap();
+        }
+    }
+    dir
+}
+
+/// Runs `namegate scan tree` with these arguments in the directory that holds the tree.
+fn scan(dir: &Path, args: &[&str]) -> std::process::Output {
+    namegate().args(["scan", "tree"]).args(args).current_dir(dir).output().unwrap()
+}
+
+fn lines(output: &std::process::Output) -> Vec<Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// All violations as JSON Lines tell them: path, rule, first byte.
+fn violations(dir: &Path, args: &[&str]) -> BTreeSet<(Vec<u8>, String, u64)> {
+    let output = scan(dir, &[args, &["--format", "json"]].concat());
+    let mut all = BTreeSet::new();
+    for finding in lines(&output).iter().filter(|line| line["type"] == "finding") {
+        let path = BASE64.decode(finding["path_base64"].as_str().unwrap().as_bytes()).unwrap();
+        for violation in finding["violations"].as_array().unwrap() {
+            let rule = violation["rule"].as_str().unwrap().to_owned();
+            all.insert((path.clone(), rule, violation["start"].as_u64().unwrap()));
+        }
+    }
+    all
+}
+
+const POLICY: &[&str] = &["--profile", "security,windows"];
+
+fn decoded(text: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(text).collect()
+}
+
+#[test]
+fn csv_holds_every_violation_with_its_bytes_and_no_formula() {
+    let dir = tree();
+    let output = scan(dir.path(), &[POLICY, &["--format", "csv"]].concat());
+    let mut reader = csv::Reader::from_reader(output.stdout.as_slice());
+    let heads = reader.headers().unwrap().clone();
+    let mut found = BTreeSet::new();
+    for row in reader.records() {
+        let row = row.unwrap();
+        let cell = |name: &str| &row[heads.iter().position(|head| head == name).unwrap()];
+        for value in &row {
+            assert!(!value.starts_with(['=', '+', '-', '@', '\t', '\r']), "{value:?} is a formula");
+            assert!(!value.contains(|c: char| c.is_control()), "{value:?}");
+        }
+        assert!(["security", "portability"].contains(&cell("concern")));
+        found.insert((
+            decoded(cell("path_encoded")),
+            cell("rule").to_owned(),
+            cell("start").parse().unwrap(),
+        ));
+    }
+    assert_eq!(found, violations(dir.path(), POLICY));
+}
+
+#[test]
+fn sarif_satisfies_the_schema_and_holds_every_violation() {
+    let dir = tree();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report/sarif-schema-2.1.0.json");
+    // The pattern of languages has a bracket too many, at which the validator stops; no report states a language.
+    let schema = fs::read_to_string(file).unwrap().replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}$");
+    let schema = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
+    let missing = ["missing"];
+    for more in [&[][..], &missing] {
+        let mut command = namegate();
+        let output = command.args(["scan", "tree"]).args(more).args(POLICY).args(["--format", "sarif"]);
+        let log: Value =
+            serde_json::from_str(stdout(&output.current_dir(dir.path()).output().unwrap())).unwrap();
+        let errors: Vec<String> =
+            schema.iter_errors(&log).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        let run = &log["runs"][0];
+        assert_eq!(run["invocations"][0]["executionSuccessful"], more.is_empty());
+        let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+        let (mut found, mut fingerprints) = (BTreeSet::new(), BTreeSet::new());
+        for result in run["results"].as_array().unwrap() {
+            let rule = result["ruleId"].as_str().unwrap();
+            let described = &rules[result["ruleIndex"].as_u64().unwrap() as usize];
+            assert_eq!(described["id"], rule);
+            assert_eq!(described["properties"]["tags"][0], result["properties"]["concern"]);
+            let uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
+            assert!(uri.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._~-%".contains(&b)), "{uri}");
+            let path = decoded(uri);
+            let text = result["message"]["text"].as_str().unwrap();
+            let bare = text.replace("\\[", "").replace("\\]", "").replace("{{", "").replace("}}", "");
+            assert!(!bare.contains(['[', ']', '{', '}']), "{text} has a link or a placeholder");
+            fingerprints.insert((
+                path.clone(),
+                rule.to_owned(),
+                result["partialFingerprints"]["pathAndRule/v1"].to_string(),
+            ));
+            found.insert((path, rule.to_owned(), result["properties"]["startByte"].as_u64().unwrap()));
+        }
+        assert_eq!(found, violations(dir.path(), POLICY));
+        let distinct: BTreeSet<&String> = fingerprints.iter().map(|(_, _, print)| print).collect();
+        assert_eq!(distinct.len(), fingerprints.len(), "one fingerprint for each path and rule");
+    }
+}
+
+#[test]
+fn junit_is_xml_with_a_failed_test_for_each_finding_that_counts() {
+    use quick_xml::events::Event;
+    let dir = tree();
+    for (fail_on, expected) in [("warn", 32), ("error", 30), ("never", 0)] {
+        let args = [POLICY, &["--format", "junit", "--fail-on", fail_on]].concat();
+        let output = scan(dir.path(), &args);
+        let mut reader = quick_xml::Reader::from_str(stdout(&output));
+        let (mut depth, mut cases, mut failures, mut claimed) = (0, 0, 0, 0);
+        loop {
+            let event = reader.read_event().unwrap();
+            match &event {
+                Event::Eof => break,
+                Event::Start(start) | Event::Empty(start) => {
+                    depth += i32::from(matches!(event, Event::Start(_)));
+                    match start.name().as_ref() {
+                        "testcase" => cases += 1,
+                        "failure" => failures += 1,
+                        "testsuite" => {
+                            let failures = start.try_get_attribute("failures").unwrap().unwrap();
+                            claimed += failures.value.parse::<i32>().unwrap();
+                        }
+                        "testsuites" | "system-out" => {}
+                        other => panic!("{other}"),
+                    }
+                }
+                Event::End(_) => depth -= 1,
+                _ => {}
+            }
+        }
+        assert_eq!((depth, cases, failures, claimed), (0, 32, expected, expected), "{fail_on}");
+        assert_eq!(status(&output), i32::from(expected > 0));
+    }
+    let clean = namegate().args(["check", "fine.txt", "--format", "junit"]).output().unwrap();
+    assert!(stdout(&clean).contains("tests=\"1\" failures=\"0\""), "{}", stdout(&clean));
+}
+
+#[test]
+fn groups_of_names_that_become_one_are_told_whole() {
+    let dir = tree();
+    let output = scan(dir.path(), &["--profile", "windows", "--format", "json"]);
+    let all = lines(&output);
+    let groups: Vec<&Value> = all.iter().filter(|line| line["type"] == "collision").collect();
+    assert_eq!(groups.len(), 2);
+    for group in groups {
+        let members: Vec<&str> =
+            group["members"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
+        assert_eq!(members, ["SAME", "Same", "same"]);
+        assert_eq!(group["members"][0]["name_hex"], HEXLOWER.encode(b"SAME"));
+        let named = all.iter().filter(|line| {
+            line["violations"].as_array().is_some_and(|v| v.iter().any(|v| v["group"] == group["group"]))
+        });
+        assert_eq!(named.count(), 3, "each member names its group");
+    }
+    assert_eq!(all.last().unwrap()["collisions"], 2);
+}
+
+#[test]
+fn readiness_counts_what_each_target_refuses_changes_merges_and_cannot_reach() {
+    let dir = tree();
+    let prefix = format!("C:\\{}", "d".repeat(242));
+    let args = ["--target", "windows,macos,gcs", "--prefix", &prefix, "--format", "json"];
+    let output = scan(dir.path(), &args);
+    let summary = lines(&output).pop().unwrap();
+    let target = |name: &str| {
+        let all = summary["targets"].as_array().unwrap();
+        all.iter().find(|target| target["target"] == name).unwrap().clone()
+    };
+    // Written from the names above, for one directory, and twice for the two.
+    let windows = target("windows");
+    let counts = |of: &Value| ["refused", "changed", "merged"].map(|key| of[key].as_u64().unwrap());
+    // Two that are not UTF-8, eight with one of < > : | ? and one with controls.
+    assert_eq!(counts(&windows), [2 * 11, 2, 2 * 3]);
+    assert!(windows["path_too_long"].as_u64().unwrap() > 4, "247 and 259 units with the prefix: {windows}");
+    // Two names that are not UTF-8; the colon is shown as a slash.
+    assert_eq!(counts(&target("macos")), [2 * 2, 2 * 2, 2 * 3]);
+    assert_eq!(counts(&target("gcs")), [2 * 3, 0, 0]);
+    let verdicts = ["windows", "macos", "gcs"].map(|name| target(name)["verdict"].clone());
+    assert_eq!(verdicts, ["not-ready"; 3]);
+
+    let text = scan(dir.path(), &["--target", "windows,gcs"]);
+    let text = stdout(&text);
+    assert!(text.contains("target   ") && text.contains("verdict: not ready for windows, gcs: "), "{text}");
+    let fine =
+        namegate().args(["scan", "tree/plain.txt", "--target", "windows"]).current_dir(dir.path()).output();
+    assert!(stdout(&fine.unwrap()).contains("verdict: ready for windows"));
+}
+
+#[test]
+fn a_baseline_accepts_what_is_known_and_nothing_else() {
+    let dir = tree();
+    let baseline = dir.path().join("known.jsonl");
+    let written = scan(dir.path(), &[POLICY, &["--quiet", "--write-baseline", "known.jsonl"]].concat());
+    assert_eq!((status(&written), stdout(&written)), (1, ""));
+    let text = fs::read_to_string(&baseline).unwrap();
+    let known: BTreeSet<(Vec<u8>, String)> =
+        violations(dir.path(), POLICY).into_iter().map(|(path, rule, _)| (path, rule)).collect();
+    assert_eq!(text.lines().count(), known.len());
+    assert!(text.lines().any(|line| line == r#"{"path":"tree/dot.","rule":"trailing-dot"}"#), "{text}");
+    let again =
+        scan(dir.path(), &[POLICY, &["--jobs", "1", "-q", "--write-baseline", "again.jsonl"]].concat());
+    assert_eq!(status(&again), 1);
+    assert_eq!(fs::read_to_string(dir.path().join("again.jsonl")).unwrap(), text, "the same in every run");
+
+    let with = [POLICY, &["--baseline", "known.jsonl"]].concat();
+    let clean = scan(dir.path(), &with);
+    assert_eq!(status(&clean), 0, "{}", stdout(&clean));
+    assert!(stdout(&clean).contains(&format!("{} known findings are accepted", known.len())));
+    fs::rename(dir.path().join("tree/dot."), dir.path().join("tree/new.")).unwrap();
+    assert_eq!(
+        violations(dir.path(), &with),
+        BTreeSet::from([(b"tree/new.".to_vec(), "trailing-dot".to_owned(), 3)])
+    );
+    let changed = scan(dir.path(), &with);
+    assert!(stdout(&changed).contains("1 entry of the baseline is no longer found"), "{}", stdout(&changed));
+    fs::write(&baseline, "{}\n").unwrap();
+    let broken = scan(dir.path(), &with);
+    assert_eq!(status(&broken), 2);
+    assert!(stderr(&broken).contains("known.jsonl: line 1: "), "{}", stderr(&broken));
+}
+
+#[test]
+fn the_exit_status_follows_fail_on() {
+    for (name, expected) in [("fine", [0, 0, 0]), ("-warned", [1, 0, 0]), ("refused?", [1, 1, 0])] {
+        let found = ["warn", "error", "never"].map(|fail_on| {
+            let args =
+                ["check", "--profile", "security,windows", "--quiet", "--fail-on", fail_on, "--", name];
+            status(&namegate().args(args).output().unwrap())
+        });
+        assert_eq!(found, expected, "{name}");
+    }
+    let missing = namegate().args(["scan", "--fail-on", "never", "/does/not/exist"]).output().unwrap();
+    assert_eq!(status(&missing), 2, "trouble is trouble");
+}
+
+#[test]
+fn several_files_are_written_at_once_and_each_is_whole_or_not_there() {
+    let dir = tree();
+    let old = dir.path().join("out.html");
+    fs::write(&old, "old").unwrap();
+    std::os::unix::fs::symlink("out.html", dir.path().join("link.html")).unwrap();
+    let files =
+        ["-o", "link.html", "-o", "a.csv", "-o", "a.sarif", "-o", "a.xml", "-o", "json:b", "-o", "a.txt"];
+    let output = scan(dir.path(), &files);
+    assert_eq!(status(&output), 1);
+    assert!(fs::symlink_metadata(dir.path().join("link.html")).unwrap().is_symlink(), "a link stays one");
+    for (file, start) in
+        [("out.html", "<!DOCTYPE"), ("a.csv", "path,"), ("a.sarif", "{"), ("a.xml", "<?xml"), ("b", "{")]
+    {
+        let text = fs::read_to_string(dir.path().join(file)).unwrap();
+        assert!(text.starts_with(start), "{file}: {}", &text[..40]);
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("a.txt")).unwrap(), stdout(&output), "without colours");
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.as_bytes().starts_with(b".namegate")), "{left:?}");
+    let by_umask = dir.path().join("umask");
+    File::create(&by_umask).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&dir.path().join("a.csv")), mode(&by_umask));
+
+    let inode = fs::metadata(&old).unwrap().ino();
+    for (args, message) in [
+        (&["-o", "out.html", "-o", "json:link.html"][..], "named for two outputs"),
+        (&["-o", "missing/a.csv"], "missing/a.csv: cannot be written"),
+        (&["-o", "a.unknown"], "html:FILE"),
+    ] {
+        let output = scan(dir.path(), args);
+        assert_eq!(status(&output), 2);
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    }
+    assert_eq!(fs::metadata(&old).unwrap().ino(), inode, "a run that does not begin replaces nothing");
+}
+
+#[test]
+fn a_file_is_written_whole_when_the_reader_of_the_output_goes_away() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for number in 0..3000 {
+        File::create(dir.path().join("tree").join(format!("{number:0200}?"))).unwrap();
+    }
+    let mut command = namegate();
+    command.args(["scan", "tree", "--profile", "windows", "-o", "a.csv"]).current_dir(dir.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stderr(&output), "");
+    assert_ne!(status(&output), 2);
+    assert_eq!(fs::read_to_string(dir.path().join("a.csv")).unwrap().lines().count(), 3001);
+}
+
+#[test]
+fn text_is_grouped_by_rule_with_security_first() {
+    let dir = tree();
+    let output = scan(dir.path(), &[POLICY, &["--group-by", "rule"]].concat());
+    let text = stdout(&output);
+    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} in {text}"));
+    assert!(at("bidi-control  security, 2 findings") < at("reserved-character  portability, "));
+    assert!(text.contains(r"tree/=sub/gnp.\u{202E}exe"));
+    assert!(at("\nsecurity\n") < at("\nportability\n"), "the summary keeps them apart too");
+}

@@ -1,0 +1,338 @@
+//! The page of `--format html`, in a real browser: hostile names, a hundred thousand findings, keys, both colour schemes.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use browser::Browser;
+use namegate::explain::{Explanation, Role};
+use namegate::name::display::display;
+use namegate::name::place::Place;
+use namegate::policy::{Policy, profile};
+use namegate::report::html::Html;
+use namegate::report::{Record, Report, Summary};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+#[path = "html/browser.rs"]
+mod browser;
+
+/// Names that would like to be more than names.
+const HOSTILE: &[&[u8]] = &[
+    b"<script>document.title='owned'<",
+    b"<img src=x onerror=document.title='owned'>",
+    b"<svg onload=document.title='owned'>",
+    b"\"'><b id=owned>",
+    b"]<!--<script>?",
+    b"&lt;b&gt;?",
+    b"\\u003cb id=owned\\u003e",
+    b"javascript:document.title='owned'",
+    b"=cmd|' -C calc'!A0",
+    "gnp.\u{202E}exe".as_bytes(),
+    "a\u{2066}b\u{2069}\u{200B}\u{FEFF}c".as_bytes(),
+    "line\u{2028}\u{2029}?".as_bytes(),
+    b"caf\xE9.txt",
+    b"\xC0\xAF\xE0\x80\xAF\xC0\x80",
+    b"\xED\xA0\x80\xED\xA1\x8C\xED\xBE\xB4",
+    b"\xF4\x90\x80\x80\xF8\x88\x80\x80\x80\xFC\x84\x80\x80\x80\x80\xFE\xFF\x80\x80",
+    b"tab\tline\nfeed\x1B[31m\x7F",
+    "\u{301}accent \u{2800}\u{E000}\u{FFFD}?".as_bytes(),
+    "\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F466}?".as_bytes(),
+    "שלום.".as_bytes(),
+    b"Same",
+    b"same",
+    b"trailing ",
+];
+
+fn browser() -> Option<Browser> {
+    match browser::program() {
+        Some(program) => Some(Browser::start(&program)),
+        None => {
+            println!(
+                "SKIPPED: no browser is installed (Debian: chromium-headless-shell), so no page was opened"
+            );
+            None
+        }
+    }
+}
+
+/// A tree of hostile names and the page about it.
+fn hostile_page(dir: &Path) -> PathBuf {
+    let tree = dir.join("<b id=owned>");
+    fs::create_dir_all(&tree).unwrap();
+    for name in HOSTILE {
+        File::create(tree.join(OsStr::from_bytes(name))).unwrap();
+    }
+    let page = dir.join("page.html");
+    let status = Command::new(env!("CARGO_BIN_EXE_namegate"))
+        .args(["scan", ".", "--target", "windows,macos", "--profile", "security", "--quiet", "--output"])
+        .arg(&page)
+        .current_dir(dir)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(1));
+    page
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect()
+}
+
+/// Opens the explanation of the finding whose name is shown like `name`.
+fn explain(browser: &mut Browser, name: &[u8]) {
+    let wanted = serde_json::to_string(&display(name).to_string()).unwrap();
+    let click = format!(
+        "(() => {{ document.getElementById('detail').close(); const view = document.getElementById('view'); \
+         const row = [...document.querySelectorAll('#tall .row')].find(row => \
+         row.querySelector('.c-name .name').textContent === {wanted}); row.click(); return true; }})()"
+    );
+    assert_eq!(browser.value(&click), true);
+}
+
+#[test]
+fn no_name_is_markup_or_script_and_no_request_leaves_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = hostile_page(dir.path());
+    let Some(mut browser) = browser() else { return };
+    browser.open(&page);
+    assert_eq!(browser.value("document.title"), "File names: namegate report");
+    assert_eq!(
+        browser.value("document.querySelectorAll('#owned, img, iframe, object, [onload], [onerror]').length"),
+        0
+    );
+    assert_eq!(browser.value("document.scripts.length"), 3, "two blocks of data and the script of the page");
+    // Every row at once, so that nothing is left out of sight.
+    browser.value("document.getElementById('view').style.height = '4000px'; document.getElementById('view').dispatchEvent(new Event('scroll'))");
+    browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    let shown = browser
+        .value("[...document.querySelectorAll('#tall .c-name .name')].map(node => node.textContent).sort()");
+    let shown = strings(&shown);
+    for name in HOSTILE {
+        assert!(shown.contains(&display(name).to_string().as_str()), "{}", display(name));
+    }
+    for name in HOSTILE {
+        explain(&mut browser, name);
+    }
+    let text = browser.value("document.body.innerText");
+    let acts = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200B}' | '\u{FEFF}' | '\u{2028}' | '\u{1B}');
+    assert_eq!(text.as_str().unwrap().chars().find(|&c| acts(c)), None);
+
+    // The page could not speak to anybody if it wanted to.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(browser.complaints(), [] as [&Value; 0]);
+    let address = listener.local_addr().unwrap();
+    let tried = browser.value(&format!(
+        "fetch('http://{address}/').then(() => 'sent', () => new Promise(done => {{ const image = new Image(); \
+         image.onload = () => done('sent'); image.onerror = () => done('refused'); image.src = 'http://{address}/'; }}))"
+    ));
+    assert_eq!(tried, "refused");
+    assert!(listener.accept().is_err(), "somebody connected");
+    let injected = browser.value("const s = document.createElement('script'); s.textContent = 'document.title = \"owned\"'; document.head.append(s); document.title");
+    assert_eq!(injected, "File names: namegate report", "a script that is not the page's own does not run");
+    let others: Vec<&str> = browser
+        .requests()
+        .into_iter()
+        .filter(|url| !url.starts_with("file://") && !url.contains("127.0.0.1"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
+fn a_click_explains_each_octet_as_the_program_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = hostile_page(dir.path());
+    let Some(mut browser) = browser() else { return };
+    browser.open(&page);
+    browser.value("document.getElementById('view').style.height = '4000px'; document.getElementById('view').dispatchEvent(new Event('scroll'))");
+    browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    for name in HOSTILE {
+        explain(&mut browser, name);
+        let cells = browser.value(
+            "[...document.querySelectorAll('.octets tbody tr')].map(row => [...row.cells].slice(0, 5).map(cell => cell.textContent).join('|'))",
+        );
+        let explanation = Explanation::of(name);
+        let expected: Vec<String> = explanation
+            .octets
+            .iter()
+            .map(|octet| {
+                let role = match octet.role {
+                    Role::Single => "single".to_owned(),
+                    Role::Lead { of } => format!("lead of {of}"),
+                    Role::Continuation { index, of } => format!("continuation {index} of {of}"),
+                    Role::UnexpectedContinuation => "unexpected continuation".to_owned(),
+                    Role::Invalid => "invalid".to_owned(),
+                };
+                let value = octet.ucs4.as_deref().map_or(String::new(), |ucs4| {
+                    match u32::from_str_radix(ucs4, 16).unwrap() {
+                        value if value > 0x10_FFFF => ucs4.to_owned(),
+                        value => format!("U+{value:04X}"),
+                    }
+                });
+                let joint = if octet.value_bits.is_empty() { "" } else { "·" };
+                let bits = format!("{}{joint}{}", octet.marker_bits, octet.value_bits);
+                format!("{}|{}|{bits}|{role}|{value}", octet.offset, octet.hex)
+            })
+            .collect();
+        assert_eq!(strings(&cells), expected, "{}", display(name));
+        let title = browser.value("document.getElementById('detail-title').textContent");
+        assert_eq!(title, display(name).to_string(), "the name is shown as on a terminal");
+        let bytes: Vec<String> = name.iter().map(|byte| format!("{byte:02X}")).collect();
+        assert_eq!(browser.value("document.querySelector('.hex').textContent"), bytes.join(" "));
+    }
+    assert_eq!(browser.complaints(), [] as [&Value; 0]);
+}
+
+#[test]
+fn keys_move_through_the_findings_and_colours_follow_the_system_and_the_button() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = hostile_page(dir.path());
+    let Some(mut browser) = browser() else { return };
+    let scheme = |browser: &mut Browser, value: &str| {
+        let features = serde_json::json!([{ "name": "prefers-color-scheme", "value": value }]);
+        browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "features": features }));
+    };
+    scheme(&mut browser, "dark");
+    browser.open(&page);
+    let dark = "document.documentElement.classList.contains('dark')";
+    assert_eq!(browser.value(dark), true);
+    assert_eq!(browser.value(&faint_text()), Value::Array(Vec::new()), "in the dark");
+    scheme(&mut browser, "light");
+    assert_eq!(browser.value(dark), false);
+    assert_eq!(browser.value(&faint_text()), Value::Array(Vec::new()), "in the light");
+    browser.value("document.getElementById('theme').click()");
+    assert_eq!(browser.value(dark), true);
+
+    let all = browser.value("document.getElementById('table').getAttribute('aria-rowcount')");
+    browser.press("/");
+    assert_eq!(browser.value("document.activeElement.id"), "search");
+    browser.type_in("EXE bidi");
+    browser.value("new Promise(done => setTimeout(done, 50))");
+    assert_eq!(browser.value("document.getElementById('table').getAttribute('aria-rowcount')"), "2");
+    browser.press("ArrowDown");
+    assert_eq!(browser.value("document.activeElement.id"), "view");
+    browser.press("Enter");
+    assert_eq!(browser.value("document.getElementById('detail').open"), true);
+    assert_eq!(browser.value("document.getElementById('detail-title').textContent"), "gnp.\\u{202E}exe");
+    browser.press("Escape");
+    assert_eq!(browser.value("document.getElementById('detail').open"), false);
+    browser.value("document.getElementById('clear').click()");
+    assert_eq!(browser.value("document.getElementById('table').getAttribute('aria-rowcount')"), all);
+
+    let unnamed = "[...document.querySelectorAll('input, select, button, [role=button], dialog, section')].filter(node => \
+        !node.textContent.trim() && !node.getAttribute('aria-label') && !node.getAttribute('aria-labelledby')).length";
+    assert_eq!(browser.value(unnamed), 0, "everything that can be used has a name");
+    browser.value("dispatchEvent(new Event('beforeprint'))");
+    let printed = browser.value("document.querySelectorAll('#printed .row').length");
+    assert!(printed.as_u64().unwrap() >= HOSTILE.len() as u64, "{printed}");
+    assert_eq!(browser.complaints(), [] as [&Value; 0]);
+}
+
+/// Text that is told from its ground by a ratio below 4.5 (WCAG 2.2, 1.4.3).
+fn faint_text() -> String {
+    "(() => {
+        const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
+        const light = ([r, g, b]) => { const f = (v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+        const ground = (node) => { for (let at = node; at; at = at.parentElement) { const c = channels(getComputedStyle(at).backgroundColor); if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+        const faint = [];
+        for (const node of document.querySelectorAll('body *')) {
+            if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()) || !node.getClientRects().length) continue;
+            const style = getComputedStyle(node);
+            const ink = light(channels(node instanceof SVGElement ? style.fill : style.color)), paper = light(ground(node));
+            const ratio = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+            if (ratio < 4.5) faint.push(`${node.tagName} ${node.className.baseVal ?? node.className} ${node.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
+        }
+        return [...new Set(faint)];
+    })()"
+    .to_owned()
+}
+
+#[test]
+fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
+    const FINDINGS: usize = 100_000;
+    /// What a person takes for an answer at once, with room for a slow machine.
+    const AT_ONCE: Duration = Duration::from_secs(2);
+    let Some(mut browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.html");
+    let policy = Policy::of(&[profile::by_name("windows").unwrap()]);
+    let mut out = BufWriter::new(File::create(&page).unwrap());
+    let mut summary = Summary::of(&policy);
+    let mut report = Html::new(&mut out, |_| None);
+    for number in 0..FINDINGS {
+        let name = format!("report {}?.txt", number * 7919 % FINDINGS);
+        let mut record = Record::of(&policy, &policy.check(name.as_bytes()));
+        let dir = format!("share/{:03}", number / 500).into_bytes();
+        record.place = Some(Arc::new(Place { holder: None, dir, inode: None }));
+        summary.count(&record);
+        report.record(&record).unwrap();
+    }
+    report.finish(&policy, &summary).unwrap();
+    drop(report);
+    out.flush().unwrap();
+    let begun = Instant::now();
+    browser.open(&page);
+    let opened = begun.elapsed();
+    assert_eq!(
+        browser.value("document.getElementById('table').getAttribute('aria-rowcount')"),
+        (FINDINGS + 1).to_string()
+    );
+    let nodes = "document.getElementsByTagName('*').length";
+    assert!(browser.value(nodes).as_u64().unwrap() < 2000, "rows out of sight are not on the page");
+
+    let timed = |browser: &mut Browser, doing: &str| {
+        let script = format!(
+            "(() => {{ const begun = performance.now(); {doing}; document.body.offsetHeight; return performance.now() - begun; }})()"
+        );
+        Duration::from_secs_f64(browser.value(&script).as_f64().unwrap() / 1000.0)
+    };
+    let search = "const box = document.getElementById('search'); box.value = 'REPORT 4711?'; document.getElementById('rule').dispatchEvent(new Event('change'))";
+    let searched = timed(&mut browser, search);
+    let matching = (0..FINDINGS).filter(|number| format!("{number}?").contains("4711?")).count();
+    let counted = browser.value("document.getElementById('table').getAttribute('aria-rowcount')");
+    assert_eq!(counted, (matching + 1).to_string());
+    browser.value("document.getElementById('clear').click()");
+    let sorted = timed(&mut browser, "document.querySelector('[data-sort=name]').click()");
+    assert_eq!(browser.value("document.querySelector('#tall .c-name .name').textContent"), "report 0?.txt");
+    browser.value("document.getElementById('view').focus()");
+    browser.press("End");
+    browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    let last = "document.querySelector('#tall .row[aria-selected=true] .name').textContent";
+    let greatest = (0..FINDINGS).map(|number| format!("report {number}?.txt")).max();
+    assert_eq!(browser.value(last), greatest.unwrap());
+    println!("opened in {opened:?}, searched in {searched:?}, sorted in {sorted:?}");
+    assert!(searched < AT_ONCE && sorted < AT_ONCE, "searched in {searched:?}, sorted in {sorted:?}");
+    assert!(opened < Duration::from_secs(20), "opened in {opened:?}");
+    assert_eq!(browser.complaints(), [] as [&Value; 0]);
+}
+
+/// With `NAMEGATE_UPDATE=1` the test writes the hashes instead of judging them.
+#[test]
+fn the_page_lets_in_its_own_style_and_script_alone() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/html");
+    let hash = |file: &str| data_encoding::BASE64.encode(&Sha256::digest(fs::read(dir.join(file)).unwrap()));
+    let expected = format!("{}\n{}\n", hash("page.css"), hash("page.js"));
+    if std::env::var_os("NAMEGATE_UPDATE").is_some() {
+        fs::write(dir.join("hashes.txt"), &expected).unwrap();
+        return;
+    }
+    assert_eq!(
+        fs::read_to_string(dir.join("hashes.txt")).unwrap(),
+        expected,
+        "`NAMEGATE_UPDATE=1 cargo test --test html the_page_lets` writes them"
+    );
+    let script = fs::read_to_string(dir.join("page.js")).unwrap();
+    for way in
+        ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "http:"]
+    {
+        assert!(!script.contains(way) || way == "http:" && script.matches(way).count() == 1, "{way}");
+    }
+}

@@ -1,0 +1,157 @@
+//! A real browser without a window, spoken to over two pipes by the Chrome DevTools Protocol.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// The programs that are looked for, in this order; `NAMEGATE_CHROMIUM` names another.
+const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+
+/// One page of a browser.
+pub struct Browser {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    session: Option<String>,
+    last_id: u64,
+    /// What the browser told without being asked.
+    pub events: Vec<Value>,
+    _profile: tempfile::TempDir,
+}
+
+/// The browser's program, if there is one.
+pub fn program() -> Option<PathBuf> {
+    let named = std::env::var_os("NAMEGATE_CHROMIUM").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = || {
+        let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        PROGRAMS
+            .iter()
+            .find_map(|program| dirs.iter().map(|dir| dir.join(program)).find(|file| file.is_file()))
+    };
+    named.or_else(found)
+}
+
+impl Browser {
+    /// Starts `program` with an empty page of 1280 by 1000.
+    pub fn start(program: &Path) -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        // The protocol is spoken on descriptors 3 and 4, which a shell can put there.
+        let mut child = Command::new("sh")
+            .args(["-c", r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#, "sh"])
+            .arg(program)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+                "--remote-debugging-pipe",
+            ])
+            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args(["--disable-dev-shm-usage", "--window-size=1280,1000"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the browser starts");
+        let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut browser =
+            Self { child, to, from, session: None, last_id: 0, events: Vec::new(), _profile: profile };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session = browser.call("Target.attachToTarget", attach);
+        browser.session = Some(session["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser
+    }
+
+    /// Calls a method of the protocol and waits for its result.
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let mut message = json!({ "id": self.last_id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = session.as_str().into();
+        }
+        let to = self.to.as_mut().expect("the pipe is open until the end");
+        to.write_all(&[message.to_string().as_bytes(), b"\0"].concat()).unwrap();
+        loop {
+            let answer = self.read();
+            if answer["id"] == self.last_id {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].clone();
+            }
+            self.events.push(answer);
+        }
+    }
+
+    fn read(&mut self) -> Value {
+        let mut message = Vec::new();
+        self.from.read_until(0, &mut message).unwrap();
+        assert!(!message.is_empty(), "the browser has gone");
+        message.pop();
+        serde_json::from_slice(&message).unwrap()
+    }
+
+    /// Opens a file and waits until its scripts have run.
+    pub fn open(&mut self, file: &Path) {
+        self.events.clear();
+        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.read();
+            self.events.push(event);
+        }
+    }
+
+    /// The value of an expression, in the page; a promise is waited for.
+    pub fn value(&mut self, expression: &str) -> Value {
+        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let result = self.call("Runtime.evaluate", params);
+        assert!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
+        result["result"]["value"].clone()
+    }
+
+    /// Presses and releases a key.
+    pub fn press(&mut self, key: &str) {
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            "End" => 35,
+            "ArrowDown" => 40,
+            _ => key.as_bytes()[0],
+        };
+        let text = if key.len() == 1 { key } else { "" };
+        let text = if key == "Enter" { "\r" } else { text };
+        let event = |kind| json!({ "type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code });
+        self.call("Input.dispatchKeyEvent", event("keyDown"));
+        self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key }));
+    }
+
+    /// Types text where the focus is.
+    pub fn type_in(&mut self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Everything that the page said to its console, thrown errors and refused actions too.
+    pub fn complaints(&self) -> Vec<&Value> {
+        const SAID: [&str; 3] = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
+        self.events.iter().filter(|e| SAID.iter().any(|method| e["method"] == *method)).collect()
+    }
+
+    /// The addresses that were asked for.
+    pub fn requests(&self) -> Vec<&str> {
+        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
