@@ -18,7 +18,7 @@ struct Logger {
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Logs by `terminal`, until there is [none](to_system). Only the first call does anything.
+/// Logs by `terminal`, until there is none ([`Ready::detach`](super::detach::Ready::detach)). Only the first call does anything.
 pub fn install(terminal: env_logger::Logger) {
     let level = terminal.filter();
     let logger = LOGGER.get_or_init(|| Logger { terminal, is_detached: AtomicBool::new(false) });

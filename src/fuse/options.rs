@@ -15,7 +15,7 @@ use nix::unistd::geteuid;
 pub struct Options {
     /// What the mount table shows as the source; the source's path if not given.
     pub fsname: Option<String>,
-    /// Read-only, no execution and the like; see [`Options::FLAGS`].
+    /// Read-only, no execution and the like, as far as the kernel carries it out for FUSE: see [`Options::DEFAULT_FLAGS`].
     pub flags: MsFlags,
     /// Users other than the one who mounts have access, as permissions say. Always so for root.
     pub allow_other: bool,
@@ -47,14 +47,12 @@ impl Default for Options {
 /// A flag, and what `fuser` calls its presence and its absence.
 type Flag = (MsFlags, MountOption, Option<MountOption>);
 
-const KNOWN: [Flag; 7] = [
+const KNOWN: [Flag; 5] = [
     (MsFlags::MS_RDONLY, MountOption::RO, Some(MountOption::RW)),
     (MsFlags::MS_NOSUID, MountOption::NoSuid, Some(MountOption::Suid)),
     (MsFlags::MS_NODEV, MountOption::NoDev, Some(MountOption::Dev)),
     (MsFlags::MS_NOEXEC, MountOption::NoExec, Some(MountOption::Exec)),
     (MsFlags::MS_NOATIME, MountOption::NoAtime, None),
-    (MsFlags::MS_SYNCHRONOUS, MountOption::Sync, None),
-    (MsFlags::MS_DIRSYNC, MountOption::DirSync, None),
 ];
 
 impl Options {

@@ -33,7 +33,7 @@ Examples:
 
 The mount lasts until `umount MOUNTPOINT`, for other users than root `fusermount3 -u MOUNTPOINT`, or until \
 SIGINT (Ctrl-C) or SIGTERM. -o takes all options above but --daemon, with _ for - and : between profiles, and also: ro, \
-noexec, noatime, sync, dirsync; suid and dev, for root alone, without which nosuid and nodev hold; allow_other; \
+noexec, noatime; suid and dev, for root alone, without which nosuid and nodev hold; allow_other; \
 fsname=NAME; verbose. What is meant for fstab is passed over. Of two options that contradict each other the long option \
 holds, then the later word.
 

@@ -25,9 +25,6 @@ pub(super) const FLAGS: &[(&str, MsFlags, bool)] = &[
     ("suid", MsFlags::MS_NOSUID, false),
     ("nodev", MsFlags::MS_NODEV, true),
     ("dev", MsFlags::MS_NODEV, false),
-    ("sync", MsFlags::MS_SYNCHRONOUS, true),
-    ("async", MsFlags::MS_SYNCHRONOUS, false),
-    ("dirsync", MsFlags::MS_DIRSYNC, true),
     ("noatime", MsFlags::MS_NOATIME, true),
     ("atime", MsFlags::MS_NOATIME, false),
 ];
@@ -53,6 +50,7 @@ pub(super) const PASSED_OVER: &[&str] = &[
     "nodiratime",
     "lazytime",
     "nolazytime",
+    "async",
     "default_permissions",
 ];
 
@@ -138,6 +136,13 @@ impl Words {
             ("fsname", None) => return Err("mount option `fsname` needs a name: fsname=NAME".into()),
             ("remount", None) => {
                 return Err("remounting is not possible: unmount it and mount it again".into());
+            }
+            ("sync" | "dirsync", None) => {
+                // The kernel takes them for FUSE and does nothing: worse than to be told.
+                return Err(format!(
+                    "mount option `{key}`: it has no effect on FUSE, and takes effect where the file system of the source \
+                     is mounted with it"
+                ));
             }
             _ if settings().contains(&key) => {
                 let setting = setting(&key, value).map_err(|why| format!("mount option `{shown}`: {why}"))?;

@@ -11,16 +11,12 @@ fn read(list: &str) -> Result<Words, String> {
 #[test]
 fn every_word_says_what_its_long_option_says() {
     let words = read(
-        "ro,noexec,noatime,sync,dirsync,allow_other,fsname=share,verbose,mode=permissive,existing=hide,errno=EACCES,\
+        "ro,noexec,noatime,async,allow_other,fsname=share,verbose,mode=permissive,existing=hide,errno=EACCES,\
          check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_rate=7,profile=strict:windows,\
          config=/etc/p.toml,normalize=nfc,on_mismatch=refuse",
     )
     .unwrap();
-    let flags = MsFlags::MS_RDONLY
-        | MsFlags::MS_NOEXEC
-        | MsFlags::MS_NOATIME
-        | MsFlags::MS_SYNCHRONOUS
-        | MsFlags::MS_DIRSYNC;
+    let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
     assert_eq!(words.flags, flags | Options::DEFAULT_FLAGS);
     assert!(words.allow_other && words.verbose && words.fsname.as_deref() == Some("share"));
     let said = [
@@ -102,6 +98,8 @@ fn a_mistake_is_named_with_what_was_probably_meant() {
         ("fsname=a\nb", r"mount option `fsname=a\nb`: not a name to show"),
         ("fsname", "needs a name"),
         ("config=\"/etc/a", "a quotation mark is not closed"),
+        ("ro,sync", "mount option `sync`: it has no effect on FUSE"),
+        ("dirsync", "mount option `dirsync`: it has no effect on FUSE"),
         ("remount,ro", "remounting is not possible"),
     ] {
         let mistake = read(list).unwrap_err();
