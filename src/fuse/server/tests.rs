@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::gate::{Mode, Refusal};
-use crate::name::normalize::Form;
+use crate::name::normalize::{Form, to_form};
 use crate::passthrough::Settings;
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
@@ -211,4 +211,51 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
         assert_eq!(fs::symlink_metadata(dir.path().join("link")).is_ok(), passes);
         assert!(strict.do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
     }
+}
+
+/// No kernel stands before the server here, to let one change of a directory through at a time.
+#[test]
+fn requests_at_once_never_make_two_entries_of_one_name() {
+    let (dir, server) = normalizing(OnMismatch::Match);
+    let parents =
+        ["0", "1"].map(|name| server.do_mkdir(&caller(), ROOT, OsStr::new(name), 0o700).unwrap().node);
+    let key = |name: &OsStr| to_form(name.to_str().unwrap(), Form::Nfc).into_owned();
+    let client = &|number: usize| {
+        const NAMES: [&str; 5] = ["é", "e\u{301}", "\u{C5}", "\u{212B}", "A\u{30A}"];
+        let (mut state, mut worked) = (number, 0);
+        let mut below = |bound: usize| {
+            // The constants of Knuth's MMIX; the high bits are the good ones.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        for _ in 0..400 {
+            let mut any = || (parents[below(2)], OsStr::new(NAMES[below(NAMES.len())]));
+            let ((parent, name), to) = (any(), any());
+            let done = match below(6) {
+                0 => server.do_mkdir(&caller(), parent, name, 0o700).map(drop),
+                1 => {
+                    let made = server.do_create(&caller(), parent, name, 0o600, libc::O_RDWR);
+                    made.map(|(_, fh)| server.tree.release(fh))
+                }
+                2 => server.do_unlink(parent, name),
+                3 => server.do_rmdir(parent, name),
+                _ => server.do_rename(&caller(), (parent, name), to, 0),
+            };
+            worked += usize::from(done.is_ok());
+            for parent in ["0", "1"] {
+                let listed: Vec<_> =
+                    fs::read_dir(dir.path().join(parent)).unwrap().map(|e| e.unwrap().file_name()).collect();
+                let keys: std::collections::BTreeSet<_> = listed.iter().map(|name| key(name)).collect();
+                assert_eq!(keys.len(), listed.len(), "{listed:?}");
+            }
+        }
+        worked
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (1..=4).map(|number| scope.spawn(move || client(number))).collect();
+        for client in clients {
+            let worked = client.join().unwrap();
+            assert!(worked > 40, "only {worked} of 400 requests did anything");
+        }
+    });
 }
