@@ -5,20 +5,19 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use super::Failure;
-use super::backing::Backing;
+use super::backing::{Backing, Opened};
+use super::readers::Readers;
 use super::server::{Result, Server};
 use super::timeouts::Timeouts;
 use super::translate::{attributes, bare, entry_type, file_type, requested_time};
@@ -46,17 +45,12 @@ pub(super) struct Adapter {
     server: Server,
     backing: Backing,
     timeouts: Timeouts,
-}
-
-/// How an opened file is answered: with a backing file that the kernel reads and writes by itself, or without one.
-struct Opened {
-    backing: Option<Arc<BackingId>>,
-    flags: FopenFlags,
+    readers: Readers,
 }
 
 impl Adapter {
     pub(super) fn new(server: Server, timeouts: Timeouts) -> Self {
-        Self { server, backing: Backing::default(), timeouts }
+        Self { server, backing: Backing::default(), timeouts, readers: Readers::default() }
     }
 
     fn errno(&self, failure: impl Into<Failure>) -> Errno {
@@ -89,34 +83,6 @@ impl Adapter {
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
-
-    fn opened(
-        &self,
-        node: NodeId,
-        fh: Fh,
-        flags: i32,
-        register: impl FnOnce(&OwnedFd) -> io::Result<BackingId>,
-    ) -> nix::Result<Opened> {
-        let tree = &self.server.tree;
-        let mut answer = match tree.has_flush(node) {
-            true => FopenFlags::empty(),
-            // Spares a request at every close.
-            false => FopenFlags::FOPEN_NOFLUSH,
-        };
-        let backing = self.backing.id(node, || tree.lend(node, register));
-        // The kernel takes the file over as it is. Whether it may be written at all (chattr(1) +i and +a, a read-only mount, a
-        // running program) only open(2) tells.
-        if (backing.is_none() || flags & libc::O_ACCMODE != libc::O_RDONLY)
-            && let Err(errno) = tree.open_now(fh)
-        {
-            tree.release(fh);
-            return Err(errno);
-        }
-        if backing.is_none() && flags & libc::O_DIRECT != 0 {
-            answer |= FopenFlags::FOPEN_DIRECT_IO;
-        }
-        Ok(Opened { backing, flags: answer })
-    }
 }
 
 fn caller(request: &Request, umask: u32) -> Caller {
@@ -148,7 +114,8 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.readers.looked_up(request.pid(), node(parent));
         self.reply_entry(parent, name, self.server.do_lookup(node(parent), name), reply);
     }
 
@@ -258,7 +225,8 @@ impl Filesystem for Adapter {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.server.tree.open(node(ino), flags.0).and_then(|fh| {
-            let opened = self.opened(node(ino), fh, flags.0, |fd| reply.open_backing(fd))?;
+            let opened =
+                self.backing.open(&self.server.tree, node(ino), fh, flags.0, |fd| reply.open_backing(fd))?;
             Ok((FileHandle(fh.0), opened))
         });
         match opened {
@@ -280,7 +248,7 @@ impl Filesystem for Adapter {
     ) {
         let made = self.server.do_create(&caller(request, umask), node(parent), name, mode, flags);
         let opened = made.and_then(|(entry, fh)| {
-            match self.opened(entry.node, fh, flags, |fd| reply.open_backing(fd)) {
+            match self.backing.open(&self.server.tree, entry.node, fh, flags, |fd| reply.open_backing(fd)) {
                 Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
                 Err(errno) => {
                     self.server.tree.forget(entry.node, 1);
@@ -365,14 +333,25 @@ impl Filesystem for Adapter {
         self.reply_empty(self.server.tree.fsync(fh(handle), datasync), reply);
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.server.tree.opendir(node(ino)) {
-            Ok(fh) => reply.opened(FileHandle(fh.0), FopenFlags::empty()),
+            Ok((fh, listing)) => {
+                let reading = self.readers.opens(request.pid(), node(ino));
+                reply.opened(FileHandle(fh.0), reading.flags(listing));
+            }
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut told = 0;
         let done = self.server.do_readdir(fh(handle), offset, |entry, name| {
             let kind = match (entry_type(entry.kind), name) {
                 (Some(kind), _) => kind,
@@ -386,9 +365,13 @@ impl Filesystem for Adapter {
                     Err(_) => return Room::Left,
                 },
             };
-            let is_full = reply.add(INodeNo(entry.ino), entry.next, kind, entry.name);
-            if is_full { Room::None } else { Room::Left }
+            if reply.add(INodeNo(entry.ino), entry.next, kind, entry.name) {
+                return Room::None;
+            }
+            told += 1;
+            Room::Left
         });
+        self.readers.told(request.pid(), node(ino), told);
         match done {
             Ok(()) => reply.ok(),
             Err(failure) => reply.error(self.errno(failure)),
@@ -397,15 +380,23 @@ impl Filesystem for Adapter {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         let tree = &self.server.tree;
+        let mut left = self.readers.with_attributes(request.pid(), node(ino), offset);
         let (mut given, mut failed) = (false, None);
         let done = self.server.do_readdir(fh(handle), offset, |entry, name| {
+            if name.is_some() {
+                // An empty reply would be the end of the directory.
+                if left == 0 && given {
+                    return Room::None;
+                }
+                left = left.saturating_sub(1);
+            }
             let found = match name.map(|name| tree.lookup(node(ino), name)) {
                 None => None,
                 Some(Ok(found)) => Some(found),

@@ -2,12 +2,19 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fuser::{BackingId, InitFlags, KernelConfig};
+use fuser::{BackingId, FopenFlags, InitFlags, KernelConfig};
 
-use crate::passthrough::NodeId;
+use crate::passthrough::{Fh, NodeId, Passthrough};
+
+/// How an opened file is answered: with a backing file that the kernel reads and writes by itself, or without one.
+pub(super) struct Opened {
+    pub(super) backing: Option<Arc<BackingId>>,
+    pub(super) flags: FopenFlags,
+}
 
 type Ids = HashMap<NodeId, Option<Arc<BackingId>>>;
 
@@ -33,8 +40,38 @@ impl Backing {
         }
     }
 
+    /// How a file is answered that was opened as `fh`; it is closed again when that is an error. `register` makes its backing
+    /// file known to the kernel.
+    pub(super) fn open(
+        &self,
+        tree: &Passthrough,
+        node: NodeId,
+        fh: Fh,
+        flags: i32,
+        register: impl FnOnce(&OwnedFd) -> io::Result<BackingId>,
+    ) -> nix::Result<Opened> {
+        let mut answer = match tree.has_flush(node) {
+            true => FopenFlags::empty(),
+            // Spares a request at every close.
+            false => FopenFlags::FOPEN_NOFLUSH,
+        };
+        let backing = self.id(node, || tree.lend(node, register));
+        // The kernel takes the file over as it is. Whether it may be written at all (chattr(1) +i and +a, a read-only mount, a
+        // running program) only open(2) tells.
+        if (backing.is_none() || flags & libc::O_ACCMODE != libc::O_RDONLY)
+            && let Err(errno) = tree.open_now(fh)
+        {
+            tree.release(fh);
+            return Err(errno);
+        }
+        if backing.is_none() && flags & libc::O_DIRECT != 0 {
+            answer |= FopenFlags::FOPEN_DIRECT_IO;
+        }
+        Ok(Opened { backing, flags: answer })
+    }
+
     /// The backing file of a node that is opened, if the kernel can have it; `register` makes it known.
-    pub(super) fn id(
+    fn id(
         &self,
         node: NodeId,
         register: impl FnOnce() -> io::Result<Option<BackingId>>,

@@ -12,6 +12,7 @@ mod failure;
 mod mount;
 mod mountpoint;
 mod options;
+mod readers;
 mod server;
 mod spelling;
 mod timeouts;

@@ -136,17 +136,14 @@ impl Server {
 
     /// A name whose escape was too long to be shown: only the directory knows which one it is.
     fn shortened_name(&self, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
-        let fh = self.tree.opendir(parent)?;
         let mut found = None;
-        let read = self.tree.readdir(fh, 0, |entry| match self.gate.show(entry.name) {
+        self.tree.list(parent, |entry| match self.gate.show(entry.name) {
             Some(shown) if shown.name == name => {
                 found = Some(shown.admitted.into_owned());
                 Room::None
             }
             _ => Room::Left,
-        });
-        self.tree.releasedir(fh);
-        read?;
+        })?;
         found.ok_or(Failure::Backing(Errno::ENOENT))
     }
 

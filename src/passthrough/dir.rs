@@ -3,29 +3,40 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::fcntl::OFlag;
+use nix::sys::stat::fstat;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Whence, lseek};
 
+use super::inode::Node;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::sys::directory;
-use crate::sys::open::again;
 
-/// Room for some 500 entries of ordinary length.
-const BUFFER: usize = 16 * 1024;
+/// As much as C libraries ask for at once: some 1000 entries of ordinary length.
+const BUFFER: usize = 32 * 1024;
+
+/// A change after this time bears another time than one before, whatever the clock of the file system ticks in: the kernel's
+/// own in milliseconds, FAT's in two seconds.
+const SETTLED: TimeSpec = TimeSpec::new(3, 0);
 
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
     file: File,
+    /// If it had settled when it was opened: the node, and when it had been changed last.
+    settled: Option<(Arc<Node>, TimeSpec)>,
     stream: Mutex<Stream>,
 }
 
 /// What has been read and not yet handed out.
 #[derive(Debug)]
 struct Stream {
-    buffer: Box<[u8]>,
+    /// Made when it is first needed: who has the entries from elsewhere asks for none.
+    buffer: Vec<u8>,
     filled: Range<usize>,
     /// Where the directory goes on at `filled.start`.
     position: u64,
@@ -50,37 +61,29 @@ impl OpenDir {
     }
 }
 
-impl Passthrough {
-    /// Opens a directory.
-    ///
-    /// # Errors
-    /// As open(2) says.
-    pub fn opendir(&self, node: NodeId) -> Result<Fh> {
-        let dir = again(&*self.fd(node)?, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)?;
-        let stream = Stream { buffer: vec![0; BUFFER].into(), filled: 0..0, position: 0 };
-        Ok(self.dirs.add(OpenDir { file: dir.into(), stream: Mutex::new(stream) }))
+/// How a directory is opened to be listed.
+const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NONBLOCK);
+
+impl OpenDir {
+    fn new(dir: OwnedFd) -> Self {
+        let stream = Stream { buffer: Vec::new(), filled: 0..0, position: 0 };
+        Self { file: dir.into(), settled: None, stream: Mutex::new(stream) }
     }
 
-    /// Hands the entries from `offset` on to `take`, until it says that it has no room for the one it got.
-    ///
-    /// `offset` is 0 or the `next` of an entry.
-    ///
-    /// # Errors
-    /// As getdents64(2) says, if nothing has been handed out before.
-    pub fn readdir(&self, fh: Fh, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
-        let dir = self.dirs.get(fh)?;
-        let mut stream = dir.stream.lock().unwrap_or_else(PoisonError::into_inner);
+    fn read(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let Stream { buffer, filled, position } = &mut *stream;
         // At 0 the directory is read anew: rewinddir(3) promises to show what has changed.
         if offset != *position || offset == 0 {
             // A value of d_off is opaque: the kernel's u64 and its off_t are the same bits.
-            lseek(&dir.file, offset as i64, Whence::SeekSet)?;
+            lseek(&self.file, offset as i64, Whence::SeekSet)?;
             (*filled, *position) = (0..0, offset);
         }
+        buffer.resize(BUFFER, 0);
         let mut is_first = true;
         loop {
             let Some((entry, len)) = directory::first(&buffer[filled.clone()]) else {
-                *filled = 0..match directory::read(&dir.file, buffer) {
+                *filled = 0..match directory::read(&self.file, buffer) {
                     Err(error) if is_first => return Err(error),
                     Ok(0) | Err(_) => return Ok(()),
                     Ok(read) => read,
@@ -95,6 +98,48 @@ impl Passthrough {
             }
         }
     }
+}
+
+impl Passthrough {
+    /// Opens a directory, and says whether it has changed since it was opened last.
+    ///
+    /// # Errors
+    /// As open(2) says.
+    pub fn opendir(&self, node: NodeId) -> Result<(Fh, Listing)> {
+        let node = self.nodes.node(node)?;
+        let dir = OpenDir::new(self.nodes.open(&node, FLAGS)?);
+        // The time of change, not of modification: that one can be set back.
+        let stat = fstat(&dir.file)?;
+        let changed = TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec);
+        let is_settled = clock_gettime(ClockId::CLOCK_REALTIME)? > changed + SETTLED;
+        let listing = match (is_settled, node.listed() == Some(changed)) {
+            (false, _) => Listing::Unsettled,
+            (true, false) => Listing::New,
+            (true, true) => Listing::Same,
+        };
+        let settled = is_settled.then_some((node, changed));
+        Ok((self.dirs.add(OpenDir { settled, ..dir }), listing))
+    }
+
+    /// Hands all entries of a directory on to `take`, until it says that it has no room for another. Nobody else is told of
+    /// this: what was said of the directory before holds as it did.
+    ///
+    /// # Errors
+    /// As for opendir and readdir.
+    pub fn list(&self, node: NodeId, take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+        let node = self.nodes.node(node)?;
+        OpenDir::new(self.nodes.open(&node, FLAGS)?).read(0, take)
+    }
+
+    /// Hands the entries from `offset` on to `take`, until it says that it has no room for the one it got.
+    ///
+    /// `offset` is 0 or the `next` of an entry.
+    ///
+    /// # Errors
+    /// As getdents64(2) says, if nothing has been handed out before.
+    pub fn readdir(&self, fh: Fh, offset: u64, take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+        self.dirs.get(fh)?.read(offset, take)
+    }
 
     /// Brings the directory to the disk, or with `data_only` its entries.
     ///
@@ -107,8 +152,22 @@ impl Passthrough {
 
     /// Closes the directory.
     pub fn releasedir(&self, fh: Fh) {
-        self.dirs.remove(fh);
+        // Not when it was opened: before the kernel has heard of that, it has dropped nothing of what it kept.
+        if let Some((node, changed)) = self.dirs.remove(fh).as_deref().and_then(|dir| dir.settled.as_ref()) {
+            node.note_listing(*changed);
+        }
     }
+}
+
+/// What is known of the entries of a directory when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The same as when it was opened last. What was read then, or later, holds.
+    Same,
+    /// Others, or it was not opened before. What is read from now on holds until this is said again.
+    New,
+    /// It has just been changed, and may change again without a trace: what is read now must not be kept.
+    Unsettled,
 }
 
 /// Whether an entry found room.

@@ -15,7 +15,6 @@ use nix::unistd::{Whence, dup, lseek};
 use super::credentials::ClearingSetId;
 use super::inode::Node;
 use super::{Fh, NodeId, Passthrough, Result, SetId};
-use crate::sys::open::again;
 
 /// An open file.
 ///
@@ -78,7 +77,7 @@ impl Passthrough {
         if let Some(file) = open.file.get() {
             return Ok(file);
         }
-        let file = File::from(again(&*self.nodes.fd(&open.node)?, opened_as(open.flags))?);
+        let file = File::from(self.nodes.open(&open.node, opened_as(open.flags))?);
         // Two requests may come here at once; the descriptor that comes second is closed again.
         Ok(open.file.get_or_init(|| file))
     }

@@ -36,7 +36,7 @@ impl<T> Handles<T> {
         open.get(&fh.0).cloned().ok_or(Errno::EBADF)
     }
 
-    pub(super) fn remove(&self, fh: Fh) {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&fh.0);
+    pub(super) fn remove(&self, fh: Fh) -> Option<Arc<T>> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&fh.0)
     }
 }

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
+use nix::sys::time::TimeSpec;
 
 use super::{Entry, Passthrough, Result};
 use crate::sys::handle::{self, Handle, MountId};
@@ -78,6 +79,8 @@ struct Opened {
     kept: Option<Arc<OwnedFd>>,
     /// Set when a name has been removed: file systems do not find a file without a name by its handle for long.
     for_good: bool,
+    /// Of a directory: when it was changed last before it was listed last.
+    listed: Option<TimeSpec>,
 }
 
 impl Opened {
@@ -92,6 +95,15 @@ impl Opened {
 }
 
 impl Node {
+    /// When the directory had been changed last when it was listed last.
+    pub(super) fn listed(&self) -> Option<TimeSpec> {
+        lock(&self.opened).listed
+    }
+
+    pub(super) fn note_listing(&self, changed: TimeSpec) {
+        lock(&self.opened).listed = Some(changed);
+    }
+
     fn generation(&self) -> u32 {
         match &self.hold {
             Hold::Handle(handle) => handle.fingerprint(),
@@ -199,6 +211,17 @@ impl Table {
         drop(opened);
         self.keep_for_a_while(node);
         Ok(fd)
+    }
+
+    /// Opens the node anew.
+    pub(super) fn open(&self, node: &Arc<Node>, flags: OFlag) -> Result<OwnedFd> {
+        match (&node.hold, &self.mount) {
+            // Shorter than by way of a descriptor.
+            (Hold::Handle(handle), Some((mount, _))) if lock(&node.opened).kept.is_none() => {
+                handle::open(mount, handle, flags)
+            }
+            _ => again(&*self.fd(node)?, flags),
+        }
     }
 
     /// Makes room for the descriptor that `node` has got.

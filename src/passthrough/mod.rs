@@ -34,7 +34,7 @@ use nix::sys::statfs::fstatfs;
 
 pub use attr::Changes;
 pub use credentials::{Caller, SetId};
-pub use dir::{DirEntry, OpenDir, Room};
+pub use dir::{DirEntry, Listing, OpenDir, Room};
 pub use file::CopyRange;
 pub use handle::Fh;
 pub use iflags::OpenNode;

@@ -303,7 +303,7 @@ fn a_directory_can_be_read_in_pieces_and_again() {
         expected.push(name);
     }
     expected.sort();
-    let fh = t.tree.opendir(NodeId::ROOT).unwrap();
+    let (fh, _) = t.tree.opendir(NodeId::ROOT).unwrap();
     assert_eq!(t.listed(fh), expected);
     let (mut found, mut offset) = (Vec::new(), 0);
     loop {
@@ -355,7 +355,7 @@ fn attributes_of_the_extended_kind_are_handed_on() {
 fn of_all_ioctl_requests_those_about_flags_are_known() {
     let t = Tree::new();
     let (_, fh) = t.create("file", libc::O_RDWR).unwrap();
-    let dir = t.tree.opendir(NodeId::ROOT).unwrap();
+    let (dir, _) = t.tree.opendir(NodeId::ROOT).unwrap();
     for open in [OpenNode::File(fh), OpenNode::Dir(dir)] {
         let ask = |command: libc::Ioctl, data: &[u8]| t.tree.ioctl(&myself(), open, command as u32, data);
         for command in [libc::FIONREAD, libc::FICLONE, libc::FS_IOC_GETVERSION, 0] {

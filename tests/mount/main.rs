@@ -12,6 +12,7 @@ mod helper;
 mod iflags;
 mod lifetime;
 mod links;
+mod listings;
 mod locks;
 mod metadata;
 mod mounted;

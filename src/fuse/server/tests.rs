@@ -66,7 +66,7 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     assert!(server.do_lookup(ROOT, control).is_ok());
     let absent = server.do_lookup(ROOT, ill_formed).unwrap_err();
     assert_eq!(server.errno(absent), Errno::ENOENT);
-    let fh = server.tree.opendir(ROOT).unwrap();
+    let (fh, _) = server.tree.opendir(ROOT).unwrap();
     let mut shown = Vec::new();
     server
         .do_readdir(fh, 0, |entry, name| {

@@ -1,0 +1,93 @@
+//! Directories that are listed through the mount while they change behind it. What the kernel keeps of a listing must never
+//! show what is no longer so.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::mounted::Mounted;
+
+fn listed(dir: &Path) -> BTreeSet<String> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Lists like one who wants the attributes too.
+fn listed_with_attributes(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            assert!(entry.metadata().unwrap().is_file());
+            entry.file_name().into_string().unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn what_changes_behind_the_mount_shows_in_the_next_listing_however_often_it_was_listed_before() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let (there, here) = (mounted.backing().join("dir"), mounted.mnt().join("dir"));
+    fs::create_dir(&there).unwrap();
+    for i in 0..300 {
+        fs::write(there.join(format!("file {i}")), "").unwrap();
+    }
+    let mut expected = listed(&there);
+    for list in [listed, listed_with_attributes, listed] {
+        // Long enough for a listing to be kept.
+        sleep(Duration::from_millis(3200));
+        for _ in 0..3 {
+            assert_eq!(list(&here), expected);
+        }
+        // As programs do that copy trees: the time is set back to what it was.
+        let before = fs::metadata(&there).unwrap().modified().unwrap();
+        let name = format!("new {}", expected.len());
+        fs::write(there.join(&name), "").unwrap();
+        File::open(&there).unwrap().set_modified(before).unwrap();
+        expected.insert(name);
+        assert_eq!(list(&here), expected, "one more, and the old time");
+        let gone = expected.pop_first().unwrap();
+        fs::remove_file(there.join(&gone)).unwrap();
+        File::open(&there).unwrap().set_modified(before).unwrap();
+        assert_eq!(list(&here), expected, "one less");
+    }
+}
+
+#[test]
+fn what_changes_again_and_again_is_listed_as_it_is() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    for i in 0..300 {
+        let place = if i % 3 == 0 { &here } else { &there };
+        fs::write(place.join(format!("file {i}")), "").unwrap();
+        assert_eq!(listed(&here).len(), i + 1);
+        let listing = if i % 2 == 0 { listed_with_attributes(&here) } else { listed(&here) };
+        assert_eq!(listing, listed(&there));
+    }
+}
+
+#[test]
+fn a_directory_that_is_being_read_while_it_changes_shows_what_stays_and_is_right_the_next_time() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    for i in 0..3000 {
+        fs::write(there.join(format!("a file that stays {i}")), "").unwrap();
+    }
+    let staying = listed(&there);
+    sleep(Duration::from_millis(3200));
+    let mut reading = fs::read_dir(&here).unwrap();
+    let mut seen = BTreeSet::new();
+    for _ in 0..10 {
+        seen.insert(reading.next().unwrap().unwrap().file_name().into_string().unwrap());
+    }
+    fs::write(there.join("new"), "").unwrap();
+    assert_eq!(listed(&here), listed(&there));
+    seen.extend(reading.map(|entry| entry.unwrap().file_name().into_string().unwrap()));
+    seen.remove("new");
+    assert_eq!(seen, staying);
+    for _ in 0..2 {
+        assert_eq!(listed(&here), listed(&there));
+        sleep(Duration::from_millis(3200));
+    }
+    assert_eq!(listed(&here), listed(&there));
+}
