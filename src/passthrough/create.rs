@@ -8,7 +8,6 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::file::{OpenFile, opened_as};
-use super::lookup::hold;
 use super::{Caller, Entry, Fh, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::{again, beneath, path_of};
@@ -101,19 +100,20 @@ impl Passthrough {
         let flags = OFlag::from_bits_truncate(flags);
         let make = || {
             let exclusive = opened_as(flags) | OFlag::O_CREAT | OFlag::O_EXCL;
-            beneath(&*dir, name.as_os_str(), exclusive, permissions(mode))
+            self.nodes.with_room(|| beneath(&*dir, name.as_os_str(), exclusive, permissions(mode)))
         };
         let (entry, file) = match self.as_caller(caller, groups_matter(mode), make) {
             // The descriptor that was made, not the name once more: another file may stand there by now.
             Ok(file) => (self.nodes.count_opened(&file)?, file),
             Err(Errno::EEXIST) if !flags.contains(OFlag::O_EXCL) => {
-                let held = hold(&*dir, name)?;
+                let held = self.hold(&*dir, name)?;
                 let stat = nix::sys::stat::fstat(&held)?;
                 if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
                     return Err(Errno::ESTALE);
                 }
                 let truncation = flags & OFlag::O_TRUNC;
-                let file = self.as_caller(caller, false, || again(&held, opened_as(flags) | truncation))?;
+                let open = || again(&held, opened_as(flags) | truncation);
+                let file = self.as_caller(caller, false, || self.nodes.with_room(open))?;
                 (self.nodes.count(held)?, file)
             }
             Err(error) => return Err(error),

@@ -206,7 +206,8 @@ impl Table {
             return Ok(fd);
         }
         let (mount, _) = self.mount.as_ref().ok_or(Errno::ESTALE)?;
-        let fd = Arc::new(handle::open(mount, handle, OFlag::O_PATH | OFlag::O_NOFOLLOW)?);
+        let open = || handle::open(mount, handle, OFlag::O_PATH | OFlag::O_NOFOLLOW);
+        let fd = Arc::new(self.with_room(open)?);
         opened.keep(fd.clone());
         drop(opened);
         self.keep_for_a_while(node);
@@ -218,9 +219,30 @@ impl Table {
         match (&node.hold, &self.mount) {
             // Shorter than by way of a descriptor.
             (Hold::Handle(handle), Some((mount, _))) if lock(&node.opened).kept.is_none() => {
-                handle::open(mount, handle, flags)
+                self.with_room(|| handle::open(mount, handle, flags))
             }
-            _ => again(&*self.fd(node)?, flags),
+            _ => {
+                let held = self.fd(node)?;
+                self.with_room(|| again(&*held, flags))
+            }
+        }
+    }
+
+    /// What `open` opens. When this process can have no more descriptors open, those that are kept for later are given up for
+    /// it: what clients have open comes first.
+    pub(super) fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        match open() {
+            Err(Errno::EMFILE) => {
+                let kept = std::mem::take(&mut *lock(&self.recent));
+                for node in kept.iter().filter_map(Weak::upgrade) {
+                    // One that is locked is being opened right now, perhaps by this very thread.
+                    if let Ok(mut opened) = node.opened.try_lock() {
+                        opened.give_up();
+                    }
+                }
+                open()
+            }
+            result => result,
         }
     }
 

@@ -21,12 +21,12 @@ impl Passthrough {
     pub(super) fn lookup_in(&self, parent: impl AsFd, name: &Admitted<'_>) -> Result<Entry> {
         match self.nodes.count_named(&parent, name.as_os_str())? {
             Some(entry) => Ok(entry),
-            None => self.nodes.count(hold(parent, name)?),
+            None => self.nodes.count(self.hold(parent, name)?),
         }
     }
-}
 
-/// What stands under `name`, without opening it.
-pub(super) fn hold(parent: impl AsFd, name: &Admitted<'_>) -> Result<OwnedFd> {
-    beneath(parent, name.as_os_str(), OFlag::O_PATH, Mode::empty())
+    /// What stands under `name`, without opening it.
+    pub(super) fn hold(&self, parent: impl AsFd, name: &Admitted<'_>) -> Result<OwnedFd> {
+        self.nodes.with_room(|| beneath(&parent, name.as_os_str(), OFlag::O_PATH, Mode::empty()))
+    }
 }
