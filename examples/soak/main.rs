@@ -92,8 +92,12 @@ struct Mount {
 
 impl Mount {
     fn new(namegate: &Path, source: &Path, at: PathBuf) -> Outcome<Self> {
-        let server =
-            Command::new(namegate).arg("mount").arg(source).arg(&at).env("RUST_LOG", "warn,namegate::daemon::audit=off").spawn()?;
+        let server = Command::new(namegate)
+            .arg("mount")
+            .arg(source)
+            .arg(&at)
+            .env("RUST_LOG", "warn,namegate::daemon::audit=off")
+            .spawn()?;
         let mut mount = Self { server, at };
         let begin = Instant::now();
         while !fs::read_to_string("/proc/self/mountinfo")?.contains(&format!(" {} ", mount.at.display())) {
