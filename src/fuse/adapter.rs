@@ -151,7 +151,12 @@ impl Filesystem for Adapter {
         let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
         let set_id = caller(request, 0).set_id();
-        match self.server.tree.setattr(node(ino), handle.map(fh), &changes, set_id) {
+        let set = self.server.tree.setattr(node(ino), handle.map(fh), &changes, set_id);
+        if mode.is_some_and(|mode| mode & (libc::S_ISUID | libc::S_ISGID) != 0) {
+            // Whoever opens the file from now on writes with the rights that he has.
+            self.backing.revoke(node(ino));
+        }
+        match set {
             Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
             Err(errno) => reply.error(self.errno(errno)),
         }
@@ -251,7 +256,7 @@ impl Filesystem for Adapter {
             match self.backing.open(&self.server.tree, entry.node, fh, flags, |fd| reply.open_backing(fd)) {
                 Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
                 Err(errno) => {
-                    self.server.tree.forget(entry.node, 1);
+                    self.backing.forget(entry.node, || self.server.tree.forget(entry.node, 1));
                     Err(errno.into())
                 }
             }
@@ -318,14 +323,14 @@ impl Filesystem for Adapter {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.server.tree.release(fh(handle));
+        self.backing.release(&self.server.tree, node(ino), fh(handle));
         reply.ok();
     }
 

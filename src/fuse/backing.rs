@@ -16,15 +16,25 @@ pub(super) struct Opened {
     pub(super) flags: FopenFlags,
 }
 
-type Ids = HashMap<NodeId, Option<Arc<BackingId>>>;
+/// What a node's open files have in common.
+#[derive(Debug)]
+struct Lent {
+    /// `None` for a node whose file cannot be had that way.
+    id: Option<Arc<BackingId>>,
+    /// How many files of it are open.
+    opens: usize,
+    /// Set when it must not outlast them.
+    is_revoked: bool,
+}
+
+type Ids = HashMap<NodeId, Lent>;
 
 /// The backing files that the kernel reads and writes by itself.
 #[derive(Debug, Default)]
 pub(super) struct Backing {
     /// Whether the kernel does that at all.
     is_offered: bool,
-    /// By node, from its first open to its forgetting; `None` for one whose file cannot be had that way. An inode is open
-    /// either way, never both: the kernel refuses to mix.
+    /// By node, from its first open to its forgetting. An inode is open either way, never both: the kernel refuses to mix.
     ids: Mutex<Ids>,
     was_said: AtomicBool,
 }
@@ -61,7 +71,7 @@ impl Backing {
         if (backing.is_none() || flags & libc::O_ACCMODE != libc::O_RDONLY)
             && let Err(errno) = tree.open_now(fh)
         {
-            tree.release(fh);
+            self.release(tree, node, fh);
             return Err(errno);
         }
         if backing.is_none() && flags & libc::O_DIRECT != 0 {
@@ -79,8 +89,9 @@ impl Backing {
         if !self.is_offered {
             return None;
         }
-        if let Some(id) = self.lock().get(&node) {
-            return id.clone();
+        if let Some(lent) = self.lock().get_mut(&node) {
+            lent.opens += 1;
+            return lent.id.clone();
         }
         // Not under the lock: others are served meanwhile. Of two that are made at once the first counts for both.
         let made = register().unwrap_or_else(|error| {
@@ -92,7 +103,31 @@ impl Backing {
             None
         });
         let made = made.map(Arc::new);
-        self.lock().entry(node).or_insert_with(|| made.clone()).clone()
+        let mut ids = self.lock();
+        let lent = ids.entry(node).or_insert_with(|| Lent { id: made.clone(), opens: 0, is_revoked: false });
+        lent.opens += 1;
+        lent.id.clone()
+    }
+
+    /// Closes the file that was opened as `fh`.
+    pub(super) fn release(&self, tree: &Passthrough, node: NodeId, fh: Fh) {
+        tree.release(fh);
+        let _id = {
+            let mut ids = self.lock();
+            let Some(lent) = ids.get_mut(&node) else { return };
+            lent.opens = lent.opens.saturating_sub(1);
+            if lent.opens == 0 && lent.is_revoked { ids.remove(&node) } else { None }
+        };
+    }
+
+    /// The kernel must not change the content of `node` by itself any more. Files that are open go on as they are.
+    pub(super) fn revoke(&self, node: NodeId) {
+        let _id = {
+            let mut ids = self.lock();
+            let Some(lent) = ids.get_mut(&node) else { return };
+            lent.is_revoked = true;
+            if lent.opens == 0 { ids.remove(&node) } else { None }
+        };
     }
 
     /// Forgets the file of `node` if `is_forgotten` says that the node is. Under one lock, so that no file that is opened

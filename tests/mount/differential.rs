@@ -283,9 +283,13 @@ impl Side {
             }
             O::Mkfifo(path, mode) => mkfifo(&self.at(path), Mode::from_bits_truncate(*mode)).map(none),
             O::Chmod(path, mode) => {
-                // Set-id bits that come to a file which has been open go by root's writes too: see docs/SEMANTICS.md.
-                let is_file = fs::metadata(self.at(path)).is_ok_and(|metadata| metadata.is_file());
-                let mode = if is_file { mode & !0o6000 } else { *mode };
+                // Set-id bits that come to a file while it is open go by root's writes too: see docs/SEMANTICS.md.
+                let is_open = |found: &fs::Metadata| {
+                    let same = |file: &File| file.metadata().is_ok_and(|open| open.ino() == found.ino());
+                    found.is_file() && self.open.iter().flatten().any(same)
+                };
+                let is_open = fs::metadata(self.at(path)).is_ok_and(|found| is_open(&found));
+                let mode = if is_open { mode & !0o6000 } else { *mode };
                 done(fs::set_permissions(self.at(path), fs::Permissions::from_mode(mode)))
             }
             O::Chown(path, uid, gid) => done(lchown(self.at(path), Some(*uid), Some(*gid))),

@@ -98,7 +98,8 @@ const CHANGES: [(&str, fn(&File, &File)); 4] = [
     ("copy", |file, from| assert_eq!(copy_file_range(from, Some(&mut 0), file, Some(&mut 0), 7), Ok(7))),
 ];
 
-/// Who changes what, with which bits, and when it was opened: before the bits came or after.
+/// Who changes what, with which bits, and when it was opened: before the bits came or after. After also means that it was
+/// open, and has been closed, before they came.
 /// The files are made `behind` and seen in `dir`.
 fn change_set_id_file(behind: &Path, dir: &Path, uid: u32, mode: u32, early: bool) -> Vec<(String, u32)> {
     fs::write(dir.join("from"), "content").unwrap();
@@ -119,6 +120,7 @@ fn change_set_id_file(behind: &Path, dir: &Path, uid: u32, mode: u32, early: boo
                     file
                 }
                 false => {
+                    drop(open());
                     set();
                     open()
                 }
