@@ -199,6 +199,8 @@ fn keys_move_through_the_findings_and_colours_follow_the_system_and_the_button()
     let scheme = |browser: &mut Browser, value: &str| {
         let features = serde_json::json!([{ "name": "prefers-color-scheme", "value": value }]);
         browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "features": features }));
+        // The page hears of it when it is drawn next.
+        browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     };
     scheme(&mut browser, "dark");
     browser.open(&page);

@@ -208,6 +208,8 @@
     tall.style.height = `${Math.min(order.length * ROW, MAX_HEIGHT)}px`;
     view.style.height = `${Math.min(560, Math.max(order.length * ROW, 120))}px`;
     view.scrollTop = 0;
+    /* The headings stand above the columns, which a scroll bar makes narrower. */
+    table.querySelector(".head").style.paddingRight = `${18 + view.offsetWidth - view.clientWidth}px`;
     selected = order.length ? 0 : -1;
     draw(true);
   };
