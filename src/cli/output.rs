@@ -124,7 +124,11 @@ impl Files {
     pub fn finish(self) -> Result<(), Trouble> {
         for (_, file) in self.0 {
             let path = file.path.clone();
-            file.finish().map_err(|error| cannot_write(&path, &error))?;
+            match file.finish() {
+                // A pipe whose reader has what it wanted.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                result => result.map_err(|error| cannot_write(&path, &error))?,
+            }
         }
         Ok(())
     }

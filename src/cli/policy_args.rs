@@ -58,8 +58,8 @@ impl PolicyArgs {
     /// profiles, or without those `default_profiles`.
     ///
     /// # Errors
-    /// A reaction without a form, a file that cannot be read, all mistakes in it, and rules that the file switches on and that lack a parameter once
-    /// its profiles are replaced.
+    /// A reaction without a form, a file that cannot be read, all mistakes in it, and rules that the file switches on and that
+    /// lack a parameter once its profiles are replaced.
     pub fn policy(&self, default_profiles: &[&'static Profile]) -> Result<Policy, Trouble> {
         self.policy_for(default_profiles, &[])
     }

@@ -49,13 +49,21 @@ impl<W: Write + Send> Csv<W> {
     fn row(&mut self, cells: &[&str]) -> io::Result<()> {
         if !self.has_heading {
             self.has_heading = true;
-            self.out.write_record(COLUMNS)?;
+            self.out.write_record(COLUMNS).map_err(cause)?;
         }
         for cell in cells {
-            self.out.write_field(inert(cell).as_bytes())?;
+            self.out.write_field(inert(cell).as_bytes()).map_err(cause)?;
         }
-        self.out.write_record(None::<&[u8]>)?;
+        self.out.write_record(None::<&[u8]>).map_err(cause)?;
         Ok(())
+    }
+}
+
+/// What writing met; the conversion that the crate has hides a reader that has gone.
+fn cause(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 
@@ -116,7 +124,7 @@ impl<W: Write + Send> Report for Csv<W> {
     fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
         if !self.has_heading {
             self.has_heading = true;
-            self.out.write_record(COLUMNS)?;
+            self.out.write_record(COLUMNS).map_err(cause)?;
         }
         self.out.flush()
     }

@@ -321,14 +321,29 @@ fn a_file_is_written_whole_when_the_reader_of_the_output_goes_away() {
     for number in 0..3000 {
         File::create(dir.path().join("tree").join(format!("{number:0200}?"))).unwrap();
     }
-    let mut command = namegate();
-    command.args(["scan", "tree", "--profile", "windows", "-o", "a.csv"]).current_dir(dir.path());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(stderr(&output), "");
-    assert_ne!(status(&output), 2);
-    assert_eq!(fs::read_to_string(dir.path().join("a.csv")).unwrap().lines().count(), 3001);
+    for format in ["text", "json", "csv", "sarif", "junit", "html"] {
+        for more in [&[][..], &["-o", "a.csv"]] {
+            let mut command = namegate();
+            command.args(["scan", "tree", "--profile", "windows", "--format", format]).args(more);
+            command.current_dir(dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(stderr(&output), "", "{format}");
+            assert_ne!(status(&output), 2, "{format}");
+        }
+        let file = dir.path().join("a.csv");
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 3001, "{format}");
+        fs::remove_file(file).unwrap();
+    }
+
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let reader = std::thread::spawn(move || drop(File::open(pipe).unwrap()));
+    let args = ["scan", "tree", "--profile", "windows", "--quiet", "-o", "csv:pipe"];
+    let output = namegate().args(args).current_dir(dir.path()).output().unwrap();
+    reader.join().unwrap();
+    assert_eq!((status(&output), stderr(&output)), (1, ""), "a pipe among the files ends as quietly");
 }
 
 #[test]
