@@ -3,7 +3,9 @@
 //! Threads of the source judge the directories that they read; only what is found gets a path and passes the one lock in
 //! front of the report.
 
-use std::collections::{BTreeMap, HashSet};
+mod standing;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -13,15 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::name::Span;
 use crate::name::display::display;
-use crate::name::place::Place;
+use crate::name::place::{Holder, Place};
 use crate::name::reading::Encoding;
 use crate::policy::profile::Profile;
 use crate::policy::rule::RuleId;
-use crate::policy::{Collision, NameCheck, Policy, Repair, Violation};
+use crate::policy::{Collision, NameCheck, Policy, Violation};
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Group, Objection, Record, Report, Summary};
-use crate::source::{Batch, Beside, Event, Source};
+use crate::source::{Batch, Beside, Event, Source, Version};
 
 /// How far a scan has come; another thread may look at it at any time.
 #[derive(Debug, Default)]
@@ -65,7 +67,7 @@ pub fn scan(
     let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
     let mut summary = Summary::for_targets(targets);
     summary.baseline = settings.baseline.as_ref().map(|known| Accepted { accepted: 0, stale: known.len() });
-    let sink = Mutex::new(Sink { report, summary, failure: None });
+    let sink = Mutex::new(Sink { report, summary, failure: None, told: Told::default() });
     source.read(&|event| {
         let found = match &event {
             Event::Directory(batch) => {
@@ -88,7 +90,7 @@ pub fn scan(
             }
         }
     });
-    let Sink { report, summary, failure } = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Sink { report, summary, failure, .. } = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
     match failure {
         Some(error) => Err(error),
         None => report.finish(policy, &summary).map(|()| summary),
@@ -99,25 +101,42 @@ struct Sink<'r> {
     report: &'r mut dyn Report,
     summary: Summary,
     failure: Option<io::Error>,
+    told: Told,
+}
+
+/// What was said of directories that have several versions.
+#[derive(Default)]
+struct Told {
+    /// Of their names, by path.
+    names: HashMap<Vec<u8>, Vec<(RuleId, Span)>>,
+    /// Of names that become one.
+    groups: HashSet<String>,
 }
 
 impl Sink<'_> {
     fn take(&mut self, event: &Event, found: &Findings) -> io::Result<()> {
         match event {
             Event::Directory(batch) => {
-                self.summary.directories += u64::from(batch.is_whole());
-                self.summary.names += batch.count as u64;
+                let version = batch.version.unwrap_or(Version { is_first: true, again: 0 });
+                self.summary.directories += u64::from(batch.is_whole() && version.is_first);
+                self.summary.names += (batch.count - version.again) as u64;
                 if let Some(Accepted { accepted, stale }) = &mut self.summary.baseline {
                     *accepted += found.accepted;
                     *stale = stale.saturating_sub(found.accepted);
                 }
                 for group in &found.groups {
-                    self.summary.collisions += 1;
-                    self.report.collision(group)?;
+                    if batch.version.is_none() || self.told.groups.insert(group.id.clone()) {
+                        self.summary.collisions += 1;
+                        self.report.collision(group)?;
+                    }
                 }
                 for record in &found.records {
-                    self.summary.count(record);
-                    self.report.record(record)?;
+                    if batch.version.is_none() {
+                        self.summary.count(record);
+                        self.report.record(record)?;
+                    } else if let Some(news) = self.news(record) {
+                        self.report.record(&news)?;
+                    }
                 }
                 if !found.records.is_empty() {
                     self.report.pause()?;
@@ -130,6 +149,24 @@ impl Sink<'_> {
             Event::Vanished => self.summary.vanished += 1,
         }
         Ok(())
+    }
+
+    /// What was not said of the name yet, counted; `None` if everything was.
+    fn news(&mut self, record: &Record) -> Option<Record> {
+        let told = self.told.names.entry(record.path()).or_default();
+        let is_known = !told.is_empty();
+        let mut news = record.clone();
+        news.objections.retain(|o| !told.contains(&(o.violation.rule, o.violation.span)));
+        told.extend(news.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
+        if news.objections.is_empty() {
+            return None;
+        }
+        if is_known {
+            self.summary.count_rules(&news)
+        } else {
+            self.summary.count(&news)
+        }
+        Some(news)
     }
 }
 
@@ -148,7 +185,7 @@ struct Findings {
 fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
     let mut suspects = policy.check_arena(&batch.names).peekable();
     if suspects.peek().is_none()
-        && batch.holding_nul.is_empty()
+        && batch.holder.is_none()
         && !policy.finds_collisions()
         && !policy.judges_paths()
     {
@@ -164,7 +201,12 @@ fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
     for (at, name) in names.iter().enumerate().skip(offsets.len()) {
         found.entry(at).or_default().extend(Record::of(policy, &policy.check(name)).objections);
     }
-    let collisions = policy.collisions(&names);
+    if let Some(holder) = batch.holder.as_deref() {
+        judge_standing(holder, policy, batch, &names, &mut found);
+    }
+    let all = with_others(batch, &names);
+    let mut collisions = policy.collisions(&all);
+    collisions.retain(|collision| collision.members.iter().any(|&at| at < names.len()));
     if policy.judges_paths() {
         judge_paths(batch, policy, &settings.prefix, &names, &mut found);
     }
@@ -178,11 +220,14 @@ fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
     });
     let mut groups = Vec::with_capacity(collisions.len());
     for collision in &collisions {
-        let twins = Twins::of(collision, &names);
-        let group = Arc::new(group_of(collision, &names, &place));
+        let twins = Twins::of(collision, &all);
+        let group = Arc::new(group_of(collision, &all, &place));
         for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
-            let group = Some(Arc::clone(&group));
-            found.entry(at).or_default().push(Objection { violation, message: twins.message(at), group });
+            // What stands beside is a member, and nobody asked for a finding about it.
+            if at < names.len() {
+                let group = Some(Arc::clone(&group));
+                found.entry(at).or_default().push(Objection { violation, message: twins.message(at), group });
+            }
         }
         groups.push(group);
     }
@@ -195,7 +240,11 @@ fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
     if found.is_empty() {
         return Findings { accepted, ..Findings::default() };
     }
-    let mut repairs = repairs(batch, policy, settings.encoding, &names);
+    let mut repairs = match &batch.beside {
+        // None of them may be the name of anything else in the directory.
+        Beside::Nothing | Beside::Names(_) => policy.repair_all(&all, settings.encoding),
+        Beside::Unknown => vec![None; names.len()],
+    };
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
         Record {
@@ -258,20 +307,30 @@ fn judge_paths(batch: &Batch, policy: &Policy, prefix: &[u8], names: &[&[u8]], f
     }
 }
 
-/// Proposals for `names`, none of which may be the name of anything else in their directory.
-fn repairs(
-    batch: &Batch,
-    policy: &Policy,
-    encoding: Option<Encoding>,
-    names: &[&[u8]],
-) -> Vec<Option<Repair>> {
-    match &batch.beside {
-        Beside::Nothing => policy.repair_all(names, encoding),
-        Beside::Names(others) => {
-            let all: Vec<&[u8]> = names.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
-            policy.repair_all(&all, encoding)
+/// `names` and what stands beside them in the directory, behind them.
+fn with_others<'b>(batch: &'b Batch, names: &[&'b [u8]]) -> Vec<&'b [u8]> {
+    let mut all = names.to_vec();
+    if let Beside::Names(others) = &batch.beside {
+        all.extend(others.iter().map(|(_, name)| name));
+    }
+    all
+}
+
+/// Judges `names` by where they stand, if that is not a directory on disk.
+fn judge_standing(holder: &Holder, policy: &Policy, batch: &Batch, names: &[&[u8]], found: &mut Found) {
+    let dir = batch.dir.as_os_str().as_bytes();
+    for objections in found.values_mut() {
+        for objection in objections {
+            if let Some(message) = standing::message(holder, dir, objection.violation.rule) {
+                objection.message = message.to_owned();
+            }
         }
-        Beside::Unknown => vec![None; names.len()],
+    }
+    for (at, name) in names.iter().enumerate() {
+        let objections = standing::objections(policy, holder, name);
+        if !objections.is_empty() {
+            found.entry(at).or_default().extend(objections);
+        }
     }
 }
 

@@ -117,7 +117,7 @@ enum Color {
 enum Command {
     Check(check::Args),
     Explain(explain::Args),
-    Scan(scan::Args),
+    Scan(Box<scan::Args>),
     Mount(mount::Args),
     Rules(rules::Args),
     Profiles(profiles::Args),
@@ -218,7 +218,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     match command {
         Command::Check(args) => check::run(args, out),
         Command::Explain(args) => explain::run(&args, out),
-        Command::Scan(args) => scan::run(args, out),
+        Command::Scan(args) => scan::run(*args, out),
         Command::Mount(args) => mount::run(args),
         Command::Rules(args) => rules::run(&args, out),
         Command::Profiles(args) => profiles::run(&args, out),

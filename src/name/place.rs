@@ -34,7 +34,18 @@ pub enum Holder {
     Archive {
         /// The archive.
         file: Vec<u8>,
+        /// What it is.
+        kind: ArchiveKind,
     },
+}
+
+/// The kinds of archives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchiveKind {
+    /// Tar, compressed or not.
+    Tar,
+    /// Zip.
+    Zip,
 }
 
 /// Where in its holder one name is found.
@@ -108,7 +119,7 @@ impl Place {
         let dir = if self.dir.is_empty() { &b"."[..] } else { &self.dir };
         let mut heading = match self.holder.as_deref() {
             None => return dir.to_vec(),
-            Some(Holder::List { file } | Holder::Archive { file }) => file.clone(),
+            Some(Holder::List { file } | Holder::Archive { file, .. }) => file.clone(),
             Some(Holder::Git { repository, revision }) => [&repository[..], b" ", revision].concat(),
         };
         heading.extend_from_slice(b": ");
@@ -137,7 +148,7 @@ mod tests {
         let holder = Holder::Git { repository: b"repo.git".to_vec(), revision: b"HEAD".to_vec() };
         let mut place = Place { holder: Some(Arc::new(holder)), dir: b"src".to_vec(), inode: None };
         assert_eq!(place.heading(), b"repo.git HEAD: src");
-        place.holder = Some(Arc::new(Holder::Archive { file: b"a.zip".to_vec() }));
+        place.holder = Some(Arc::new(Holder::Archive { file: b"a.zip".to_vec(), kind: ArchiveKind::Zip }));
         place.dir.clear();
         assert_eq!(place.heading(), b"a.zip: .");
         place.holder = None;

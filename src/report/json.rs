@@ -102,7 +102,7 @@ impl<'r> Standing<'r> {
         if let Some(holder) = record.place.as_ref().and_then(|place| place.holder.as_deref()) {
             let (source, container) = match holder {
                 Holder::List { file } => ("list", file),
-                Holder::Archive { file } => ("archive", file),
+                Holder::Archive { file, .. } => ("archive", file),
                 Holder::Git { repository, revision } => {
                     standing.revision = Some(String::from_utf8_lossy(revision));
                     ("git", repository)

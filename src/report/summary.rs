@@ -72,20 +72,24 @@ impl Summary {
         if outcome == Outcome::Accept {
             return;
         }
-        let mut is_insecure = false;
-        for Objection { violation, .. } in &record.objections {
-            let (count, severity) = self.rules.entry(violation.rule).or_default();
-            *count += 1;
-            *severity = (*severity).max(Some(violation.severity));
-            is_insecure |= violation.rule.rule().concern == Concern::Security;
-        }
-        self.insecure += u64::from(is_insecure);
+        self.count_rules(record);
+        let is_security = |o: &Objection| o.violation.rule.rule().concern == Concern::Security;
+        self.insecure += u64::from(record.objections.iter().any(is_security));
         for target in &mut self.targets {
             target.count(record);
         }
         self.count_scripts(&record.name);
         if let Some(place) = &record.place {
             self.directories_with_most.count(&place.heading());
+        }
+    }
+
+    /// Counts the violations of a name that was counted before, and of which there is more to say.
+    pub fn count_rules(&mut self, record: &Record) {
+        for Objection { violation, .. } in &record.objections {
+            let (count, severity) = self.rules.entry(violation.rule).or_default();
+            *count += 1;
+            *severity = (*severity).max(Some(violation.severity));
         }
     }
 

@@ -1,6 +1,18 @@
-//! Names from a stream: one behind the other, separated by NUL or by line feeds.
+//! Names from a stream: one behind the other, separated by NUL or by line feeds; and lists of paths as a source.
 
-use std::io::{self, BufRead, Read};
+pub mod fields;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::group::{self, Groups, Shape};
+use super::{Event, Fault, Source};
+use crate::name::place::{Holder, Mark};
+use fields::{Decoding, Field, Format, Missing};
 
 /// The longest name that is taken, in bytes. A longer one is no name but a mistake, such as a list with the other
 /// separator, and must not fill the memory.
@@ -71,6 +83,81 @@ impl<R: BufRead> Iterator for Names<R> {
         self.read().transpose()
     }
 }
+
+/// A list of names or paths.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// Where it is read; `-` is standard input.
+    pub file: PathBuf,
+    /// What its items are.
+    pub shape: Shape,
+    /// How they are written.
+    pub format: Format,
+    /// What stands behind each of them, where the format does not say that.
+    pub separator: u8,
+    /// How each of them is wrapped.
+    pub decoding: Decoding,
+}
+
+impl List {
+    fn gather(&self, groups: &mut Groups, tell: &mut dyn FnMut(Fault) -> ControlFlow<()>) -> io::Result<()> {
+        let stream: Box<dyn BufRead> = if self.file == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(BufReader::with_capacity(BUFFER, File::open(&self.file)?))
+        };
+        let mut number = 0;
+        let mut take = |field: Field| {
+            number += 1;
+            let why = match field.map(|text| self.decoding.decode(text)) {
+                Ok(Some(name)) if self.shape == Shape::Name || group::takes(&name) => {
+                    return groups.add(&name, number);
+                }
+                Ok(Some(_)) => Missing::TooDeep.to_string(),
+                Ok(None) => "it is not encoded as was said (`--decode`)".to_owned(),
+                Err(missing) => missing.to_string(),
+            };
+            let error = io::Error::other(format!("item {number}: {why}"));
+            match tell(self.fault("take every item of", error)) {
+                ControlFlow::Continue(()) => Ok(()),
+                // Nobody listens any more: what is read behind this is not asked for.
+                ControlFlow::Break(()) => Err(io::ErrorKind::Interrupted.into()),
+            }
+        };
+        fields::read(&self.format, stream, self.separator, &mut take)
+    }
+
+    fn fault(&self, attempt: &'static str, error: io::Error) -> Fault {
+        Fault { path: self.file.clone(), attempt, error }
+    }
+}
+
+impl Source for List {
+    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+        let holder = Holder::List { file: self.file.as_os_str().as_bytes().to_vec() };
+        let mut groups = Groups::new(Arc::new(holder), self.shape, Some(Mark::Item), group::LIMIT);
+        let mut is_ended = false;
+        let read = self.gather(&mut groups, &mut |fault| {
+            let answer = visit(Event::Fault(fault));
+            is_ended = answer.is_break();
+            answer
+        });
+        if is_ended {
+            return;
+        }
+        // What came before the list broke off is judged all the same.
+        let told = read.map_err(|error| visit(Event::Fault(self.fault("read the list", error))));
+        if matches!(told, Err(ControlFlow::Break(()))) {
+            return;
+        }
+        if let Err(error) = groups.finish(&mut |batch| visit(Event::Directory(batch))) {
+            let _ = visit(Event::Fault(self.fault("group the paths of", error)));
+        }
+    }
+}
+
+/// How much of a list is read at a time, in bytes.
+const BUFFER: usize = 1 << 18;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,11 @@
 //! A [`Source`] hands over names, a directory at a time; it judges nothing. What cannot be read takes the place of what
 //! it would have held and the reading goes on.
 
+#[cfg(feature = "archive")]
+pub mod archive;
+#[cfg(feature = "git")]
+pub mod git;
+pub mod group;
 pub mod list;
 pub mod walk;
 
@@ -11,6 +16,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::name::arena::Arena;
 use crate::name::place::{Holder, Mark};
@@ -20,6 +26,23 @@ pub trait Source: Sync {
     /// Hands each directory, and each thing that could not be read, to `visit`, from any thread and in any order. Ends
     /// early if `visit` breaks.
     fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync));
+}
+
+/// Several sources, one after the other.
+impl Source for Vec<Box<dyn Source>> {
+    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+        let is_ended = AtomicBool::new(false);
+        for source in self {
+            source.read(&|event| {
+                let answer = visit(event);
+                is_ended.fetch_or(answer.is_break(), Relaxed);
+                answer
+            });
+            if is_ended.load(Relaxed) {
+                return;
+            }
+        }
+    }
 }
 
 /// What a source meets.
@@ -52,6 +75,18 @@ pub struct Batch {
     pub count: usize,
     /// What else the directory holds.
     pub beside: Beside,
+    /// Which version of the directory this is; `None` if it has only one.
+    pub version: Option<Version>,
+}
+
+/// One of several versions of a directory, handed over one after the other. What was said of a name in one is not said
+/// again in the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Whether it is the first.
+    pub is_first: bool,
+    /// How many of its names earlier versions have.
+    pub again: usize,
 }
 
 /// What a directory holds beside the names that are to be judged. A proposed name must not be one of these.
@@ -77,6 +112,7 @@ impl Batch {
             marks: Vec::new(),
             count: 0,
             beside: Beside::Nothing,
+            version: None,
         }
     }
 

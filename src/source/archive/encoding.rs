@@ -1,0 +1,95 @@
+//! The encodings of names in a zip.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use oem_cp::code_table::DECODING_TABLE_CP_MAP;
+
+use crate::name::reading::Encoding;
+
+/// An encoding of names in an archive, in which the bytes 00..7F are ASCII.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberEncoding {
+    /// An OEM code page of DOS, by its number.
+    Oem(u16),
+    /// An encoding of the Encoding Standard.
+    Legacy(Encoding),
+    /// The bytes are the name.
+    Utf8,
+}
+
+impl MemberEncoding {
+    /// What a zip means if it says nothing else (APPNOTE, appendix D).
+    pub const CP437: Self = Self::Oem(437);
+
+    /// The name that the bytes stand for; the bytes themselves where they stand for nothing.
+    pub(super) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        if bytes.is_ascii() {
+            return Cow::Borrowed(bytes);
+        }
+        let text = match self {
+            Self::Utf8 => None,
+            Self::Oem(page) => {
+                DECODING_TABLE_CP_MAP.get(&page).and_then(|table| table.decode_string_checked(bytes))
+            }
+            Self::Legacy(encoding) => encoding.read(bytes),
+        };
+        text.map_or(Cow::Borrowed(bytes), |text| Cow::Owned(text.into_bytes()))
+    }
+}
+
+/// No encoding has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown;
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "expected utf-8, an OEM code page such as cp437 or cp850, or an encoding such as shift_jis",
+        )
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+impl FromStr for MemberEncoding {
+    type Err = Unknown;
+
+    fn from_str(label: &str) -> Result<Self, Unknown> {
+        let label = label.to_ascii_lowercase();
+        if matches!(&label[..], "utf-8" | "utf8") {
+            return Ok(Self::Utf8);
+        }
+        let page = label.strip_prefix("cp").or_else(|| label.strip_prefix("ibm"));
+        if let Some(page) =
+            page.and_then(|page| page.parse().ok()).filter(|page| DECODING_TABLE_CP_MAP.contains_key(page))
+        {
+            return Ok(Self::Oem(page));
+        }
+        label.parse().map(Self::Legacy).map_err(|_| Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_in_the_encoding_that_is_asked_for() {
+        let cases: [(&str, &[u8], &[u8]); 6] = [
+            ("cp437", b"caf\x82", "café".as_bytes()),
+            ("IBM850", b"\xD5", "ı".as_bytes()),
+            ("shift_jis", b"\x93\xFA", "日".as_bytes()),
+            ("utf-8", b"caf\xE9", b"caf\xE9"),
+            ("cp437", b"plain\0", b"plain\0"),
+            ("shift_jis", b"\xFF", b"\xFF"),
+        ];
+        for (label, bytes, name) in cases {
+            let encoding: MemberEncoding = label.parse().unwrap();
+            assert_eq!(encoding.decode(bytes), name, "{label}");
+        }
+        assert_eq!("cp437".parse(), Ok(MemberEncoding::CP437));
+        assert_eq!("nothing".parse::<MemberEncoding>(), Err(Unknown));
+    }
+}

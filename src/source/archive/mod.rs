@@ -1,0 +1,140 @@
+//! Names of the members of archives: tar, compressed or not, and zip.
+//!
+//! Nothing is unpacked: of a member only its name is kept. Names of a tar are judged in the octets that are stored, names of
+//! a zip as what the zip declares them to be. What an archive can make of memory, disk and time is bounded; where a bound
+//! is met, or the archive is damaged, that is a fault, and the members before it are judged.
+
+mod encoding;
+mod packed;
+mod tar;
+mod zip;
+
+pub use encoding::{MemberEncoding, Unknown};
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::group::{self, Groups, MAX_PARTS, Shape};
+use super::list::MAX_NAME;
+use super::{Event, Fault, Source};
+use crate::name::place::{ArchiveKind, Holder, Mark};
+use packed::Packing;
+
+/// An archive.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    /// Its file.
+    pub file: PathBuf,
+    /// The encoding of names in a zip that does not say that they are UTF-8.
+    pub encoding: MemberEncoding,
+}
+
+/// More members than that are no archive but an attack on the disk: each is kept until all are known.
+const MAX_MEMBERS: u64 = 100_000_000;
+
+/// How many octets of an archive are read at a time.
+const BUFFER: usize = 1 << 16;
+
+/// What goes on with a member: its name is noted, or why it has none.
+struct Members<'m> {
+    groups: &'m mut Groups,
+    number: u64,
+    tell: &'m mut dyn FnMut(io::Error) -> ControlFlow<()>,
+}
+
+impl Members<'_> {
+    /// Takes the next member, by its whole name.
+    fn take(&mut self, name: &[u8]) -> io::Result<()> {
+        self.number += 1;
+        if self.number > MAX_MEMBERS {
+            return Err(io::Error::other(format!("it has more than {MAX_MEMBERS} members")));
+        }
+        if name.len() > MAX_NAME {
+            return self.refuse(&format!("its name has more than {MAX_NAME} bytes"));
+        }
+        // `tar c .` begins all names with `./` and means nothing by it; the directory itself has no name.
+        if matches!(name, b"." | b"./") {
+            return Ok(());
+        }
+        let name = name.strip_prefix(b"./").unwrap_or(name);
+        if !group::takes(name) {
+            return self.refuse(&format!("its name has more than {MAX_PARTS} components"));
+        }
+        self.groups.add(name, self.number)
+    }
+
+    /// Tells that the member just counted has no name that can be judged.
+    fn refuse(&mut self, why: &str) -> io::Result<()> {
+        let error = io::Error::other(format!("member {}: {why}", self.number));
+        match (self.tell)(error) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(io::ErrorKind::Interrupted.into()),
+        }
+    }
+}
+
+impl Source for Archive {
+    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+        let mut is_ended = false;
+        let mut tell = |error| {
+            let answer = visit(Event::Fault(self.fault(error)));
+            is_ended |= answer.is_break();
+            answer
+        };
+        let groups = match self.gather(&mut tell) {
+            Ok(groups) => groups,
+            Err(error) => {
+                let _ = tell(error);
+                return;
+            }
+        };
+        if is_ended {
+            return;
+        }
+        if let Err(error) = groups.finish(&mut |batch| visit(Event::Directory(batch))) {
+            let _ = visit(Event::Fault(self.fault(error)));
+        }
+    }
+}
+
+impl Archive {
+    /// The members, as far as they can be read.
+    fn gather(&self, tell: &mut dyn FnMut(io::Error) -> ControlFlow<()>) -> io::Result<Groups> {
+        let file = File::open(&self.file)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let mut file = BufReader::with_capacity(BUFFER, file);
+        let packing = Packing::of(file.fill_buf()?);
+        let kind = match packing {
+            None => ArchiveKind::Zip,
+            Some(_) => ArchiveKind::Tar,
+        };
+        let holder = Holder::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
+        let mut groups = Groups::new(Arc::new(holder), Shape::Key, Some(Mark::Member), group::LIMIT);
+        let mut members = Members { groups: &mut groups, number: 0, tell };
+        let read = match packing {
+            None => zip::read(file.into_inner(), self.encoding, &mut members),
+            Some(packing) => {
+                let mut stream = packed::Stream::new(file, packing)?;
+                tar::read(&mut stream, &mut members)
+            }
+        };
+        // What came before the damage is judged all the same.
+        match read {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                let _ = tell(error);
+            }
+            _ => {}
+        }
+        Ok(groups)
+    }
+
+    fn fault(&self, error: io::Error) -> Fault {
+        Fault { path: self.file.clone(), attempt: "read all of the archive", error }
+    }
+}

@@ -1,0 +1,172 @@
+//! Compressed archives as streams that can be passed over.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
+
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// How a tar is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    None,
+    Gzip,
+    Bzip2,
+    Xz,
+    Zstd,
+}
+
+impl Packing {
+    /// How the tar that begins with these octets is compressed; `None` if it is none.
+    pub(super) fn of(start: &[u8]) -> Option<Self> {
+        match start {
+            [0x1F, 0x8B, ..] => Some(Self::Gzip),
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Self::Bzip2),
+            [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Self::Zstd),
+            _ if super::tar::is_header(start) => Some(Self::None),
+            // An empty tar is nothing but NULs.
+            _ if start.len() >= 1024 && start[..1024].iter().all(|&b| b == 0) => Some(Self::None),
+            _ => None,
+        }
+    }
+}
+
+/// No decoder takes more memory than that for what came before.
+const MAX_WINDOW: u64 = 512 << 20;
+
+/// An archive may become so large ...
+const MAX_UNPACKED: u64 = 64 << 30;
+/// ... before it must not be more than so many times what it is compressed.
+const MAX_RATIO: u64 = 4096;
+
+/// The octets of a tar.
+pub(super) enum Stream {
+    Plain { file: BufReader<File>, at: u64, len: u64 },
+    Packed { stream: Box<dyn Read>, packed: Rc<Cell<u64>>, unpacked: u64 },
+}
+
+impl Stream {
+    /// The tar in `file`, which begins where it is to be read.
+    pub(super) fn new(file: BufReader<File>, packing: Packing) -> io::Result<Self> {
+        if packing == Packing::None {
+            let len = file.get_ref().metadata()?.len();
+            return Ok(Self::Plain { file, at: 0, len });
+        }
+        let packed = Rc::new(Cell::new(0));
+        let file = Counted { stream: file, count: Rc::clone(&packed) };
+        let stream: Box<dyn Read> = match packing {
+            Packing::None | Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+            Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
+            Packing::Xz => {
+                let limit = u32::try_from(MAX_WINDOW >> 10).expect("the limit is less than 4 TiB");
+                Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, limit))
+            }
+            Packing::Zstd => {
+                let mut decoder = FrameDecoder::new();
+                decoder.set_max_window_size(MAX_WINDOW);
+                Box::new(Frames { stream: file, decoder })
+            }
+        };
+        Ok(Self::Packed { stream, packed, unpacked: 0 })
+    }
+
+    /// Passes over the next `count` octets.
+    pub(super) fn skip(&mut self, count: u64) -> io::Result<()> {
+        match self {
+            Self::Plain { file, at, len } => {
+                let end =
+                    at.checked_add(count).filter(|end| end <= len).ok_or(io::ErrorKind::UnexpectedEof)?;
+                *at = end;
+                match i64::try_from(count) {
+                    Ok(count) => file.seek_relative(count),
+                    Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            }
+            Self::Packed { .. } => {
+                let passed = io::copy(&mut self.take(count), &mut io::sink())?;
+                if passed < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain { file, at, .. } => {
+                let read = file.read(buffer)?;
+                *at += read as u64;
+                Ok(read)
+            }
+            Self::Packed { stream, packed, unpacked } => {
+                let read = stream.read(buffer)?;
+                *unpacked += read as u64;
+                if *unpacked > MAX_UNPACKED && *unpacked / MAX_RATIO > packed.get() {
+                    let text =
+                        format!("it unpacks to more than {MAX_RATIO} times its size, which is an attack");
+                    return Err(io::Error::other(text));
+                }
+                Ok(read)
+            }
+        }
+    }
+}
+
+/// A stream of which it is counted how much was read.
+struct Counted<R> {
+    stream: R,
+    count: Rc<Cell<u64>>,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        self.count.set(self.count.get() + read as u64);
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.stream.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.count.set(self.count.get() + amount as u64);
+        self.stream.consume(amount);
+    }
+}
+
+/// The frames of Zstandard, one behind the other; the decoder knows one alone (RFC 8878, 3.1).
+struct Frames<R> {
+    stream: R,
+    decoder: FrameDecoder,
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let step = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.stream, step).map_err(io::Error::other)?;
+            }
+            let read = self.decoder.read(buffer)?;
+            if read > 0 || buffer.is_empty() || self.stream.fill_buf()?.is_empty() {
+                return Ok(read);
+            }
+            match self.decoder.reset(&mut self.stream) {
+                Ok(()) => {}
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    io::copy(&mut (&mut self.stream).take(u64::from(length)), &mut io::sink())?;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The members of a tar: POSIX ustar and pax, GNU, and what was before them.
+//!
+//! The headers are those of the crate `tar`. Its iterator would read extended headers into memory whatever their size, so
+//! the walk from header to header is here. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar
+//! Format".
+
+use std::io::{self, Read};
+
+use ::tar::{Header, PaxExtensions};
+
+use super::Members;
+use super::packed::Stream;
+
+/// Headers and contents come in blocks of so many octets.
+const BLOCK: usize = 512;
+
+/// An extended header may have so many octets.
+const MAX_EXTENDED: u64 = 1 << 20;
+
+/// What the headers before a member say of it.
+#[derive(Default)]
+struct Ahead {
+    /// GNU's long name.
+    long_name: Option<Vec<u8>>,
+    pax_path: Option<Vec<u8>>,
+    /// The name of a sparse file, whose path is made up by GNU tar.
+    sparse_name: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+/// Takes every member.
+///
+/// # Errors
+/// The tar is damaged or ends before its end; the members before that were taken.
+pub(super) fn read(stream: &mut Stream, members: &mut Members<'_>) -> io::Result<()> {
+    let mut ahead = Ahead::default();
+    let mut is_void = false;
+    while let Some(block) = block(stream)? {
+        if block.iter().all(|&b| b == 0) {
+            // Two of them are the end.
+            if is_void {
+                return Ok(());
+            }
+            is_void = true;
+            continue;
+        }
+        is_void = false;
+        if !is_header(&block) {
+            return Err(damaged(members, "its header is damaged"));
+        }
+        let header = Header::from_byte_slice(&block);
+        let size = header.entry_size().map_err(|_| damaged(members, "its size is no number"))?;
+        match header.entry_type().as_byte() {
+            b'L' => ahead.long_name = Some(until_nul(extended(stream, size, members)?)),
+            b'x' | b'X' => pax(&extended(stream, size, members)?, &mut ahead),
+            // The long target of a link, what holds for all members, the label of a volume.
+            b'K' | b'g' | b'V' => skip(stream, size, members)?,
+            kind => {
+                let Ahead { long_name, pax_path, sparse_name, size: pax_size } = std::mem::take(&mut ahead);
+                let name = sparse_name.or(pax_path).or(long_name);
+                members.take(name.as_deref().unwrap_or(&header.path_bytes()))?;
+                if kind == b'S' {
+                    skip_map(stream, header)?;
+                }
+                // Links, devices and directories have nothing behind them, whatever their size says; GNU's directories
+                // of an incremental backup are of a kind of their own.
+                let size = match kind {
+                    b'1' if pax_size.is_none() => 0,
+                    b'2'..=b'6' => 0,
+                    _ => pax_size.unwrap_or(size),
+                };
+                skip(stream, size, members)?;
+            }
+        }
+    }
+    // Some programs leave out the end; that no octet is missing is told by the blocks.
+    Ok(())
+}
+
+/// Whether the octets begin with a header: its checksum is right.
+pub(super) fn is_header(octets: &[u8]) -> bool {
+    let Some(block) = octets.get(..BLOCK) else { return false };
+    let sum: u32 = block
+        .iter()
+        .zip(0..)
+        .map(|(&b, at)| u32::from(if (148..156).contains(&at) { b' ' } else { b }))
+        .sum();
+    // Some old programs took octets for signed numbers.
+    let signed = block.iter().zip(0..).filter(|&(_, at)| !(148..156).contains(&at));
+    let signed: i64 = signed.map(|(&b, _)| i64::from(b.cast_signed())).sum::<i64>() + 8 * i64::from(b' ');
+    let is_right = |given: u32| given == sum || i64::from(given) == signed;
+    block[0] != 0 && Header::from_byte_slice(block).cksum().is_ok_and(is_right)
+}
+
+/// The next block; `None` at the end of the file.
+fn block(stream: &mut Stream) -> io::Result<Option<[u8; BLOCK]>> {
+    let (mut block, mut filled) = ([0; BLOCK], 0);
+    while filled < BLOCK {
+        match stream.read(&mut block[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => return Err(io::Error::other("it is cut short in a header")),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(block))
+}
+
+/// What stands behind a header, in whole blocks, and must be read.
+fn extended(stream: &mut Stream, size: u64, members: &Members<'_>) -> io::Result<Vec<u8>> {
+    if size > MAX_EXTENDED {
+        return Err(damaged(members, &format!("its extended header has more than {MAX_EXTENDED} bytes")));
+    }
+    let mut octets = Vec::new();
+    stream.take(size).read_to_end(&mut octets)?;
+    if (octets.len() as u64) < size {
+        return Err(damaged(members, "it is cut short"));
+    }
+    stream.skip(size.next_multiple_of(BLOCK as u64) - size).map_err(|error| cut_short(error, members))?;
+    Ok(octets)
+}
+
+/// Passes over what stands behind a header.
+fn skip(stream: &mut Stream, size: u64, members: &Members<'_>) -> io::Result<()> {
+    let whole = size.checked_next_multiple_of(BLOCK as u64);
+    let whole = whole.ok_or_else(|| damaged(members, "its size is impossible"))?;
+    stream.skip(whole).map_err(|error| cut_short(error, members))
+}
+
+fn cut_short(error: io::Error, members: &Members<'_>) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged(members, "it is cut short"),
+        _ => error,
+    }
+}
+
+/// Passes over the rest of the map of a sparse file of GNU's old format.
+fn skip_map(stream: &mut Stream, header: &Header) -> io::Result<()> {
+    let mut goes_on = header.as_gnu().is_some_and(::tar::GnuHeader::is_extended);
+    while goes_on {
+        let Some(map) = block(stream)? else { return Err(io::Error::other("it is cut short in a map")) };
+        goes_on = map[504] == 1;
+    }
+    Ok(())
+}
+
+fn pax(octets: &[u8], ahead: &mut Ahead) {
+    // What stands behind a record that is none cannot be told.
+    for record in PaxExtensions::new(octets).map_while(Result::ok) {
+        let value = record.value_bytes();
+        match record.key_bytes() {
+            b"path" => ahead.pax_path = Some(value.to_vec()),
+            b"GNU.sparse.name" => ahead.sparse_name = Some(value.to_vec()),
+            b"size" => ahead.size = std::str::from_utf8(value).ok().and_then(|size| size.parse().ok()),
+            _ => {}
+        }
+    }
+}
+
+fn until_nul(mut name: Vec<u8>) -> Vec<u8> {
+    name.truncate(memchr::memchr(0, &name).unwrap_or(name.len()));
+    name
+}
+
+fn damaged(members: &Members<'_>, why: &str) -> io::Error {
+    io::Error::other(format!("behind member {}: {why}", members.number))
+}

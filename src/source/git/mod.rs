@@ -1,0 +1,178 @@
+//! Names in git repositories: the tree of a revision, the index, or every tree of every ref, by `gix`.
+//!
+//! Objects are read and nothing is checked out, so that names are seen that no checkout could hold. No configuration is
+//! read but the repository's own, no program is started, and nothing is written. What is missing or damaged (shallow and
+//! partial clones, broken packs) is a fault, and the rest is read.
+
+mod history;
+mod repository;
+mod tree;
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::group::{self, Groups, Shape};
+use super::{Batch, Beside, Event, Fault, Source};
+use crate::name::arena::Arena;
+use crate::name::place::Holder;
+use repository::Repository;
+
+/// Names in a repository.
+#[derive(Clone, Debug)]
+pub struct Git {
+    /// The repository, or a directory that holds it as `.git`.
+    pub repository: PathBuf,
+    /// Which of its trees.
+    pub what: What,
+    /// A revision whose names are not asked about; they are still there for others to collide with.
+    pub base: Option<String>,
+}
+
+/// Which trees of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The tree of a revision (gitrevisions(7)).
+    Revision(String),
+    /// What is staged.
+    Index,
+    /// The trees of all commits that a ref leads to. Each version of a directory is read once, the oldest first.
+    All,
+}
+
+/// Whoever is told what is read.
+type Visit<'v> = &'v dyn Fn(Event) -> ControlFlow<()>;
+
+impl Source for Git {
+    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+        if let Err(error) = self.read_all(visit) {
+            let _ = visit(Event::Fault(self.fault(error)));
+        }
+    }
+}
+
+impl Git {
+    fn read_all(&self, visit: Visit<'_>) -> io::Result<()> {
+        let repository = Repository::open(&self.repository)?;
+        let revision = match &self.what {
+            What::Revision(revision) => revision,
+            What::Index => "index",
+            What::All => "all",
+        };
+        let holder = Arc::new(Holder::Git {
+            repository: self.repository.as_os_str().as_bytes().to_vec(),
+            revision: revision.as_bytes().to_vec(),
+        });
+        let base = match &self.base {
+            Some(base) => Some(repository.tree_of(repository.resolve(base)?)?),
+            None => None,
+        };
+        let fault = |error| Event::Fault(self.fault(error));
+        // Broken off by the visitor is done, too.
+        let _ = match &self.what {
+            What::Revision(revision) => {
+                let top = repository.tree_of(repository.resolve(revision)?)?;
+                tree::read(&repository, top, base, &mut |item| match item {
+                    Ok(mut batch) => {
+                        batch.holder = Some(Arc::clone(&holder));
+                        visit(Event::Directory(batch))
+                    }
+                    Err(error) => visit(fault(error)),
+                })
+            }
+            What::Index => return self.read_index(&repository, &holder, base, visit),
+            What::All => history::read(&repository, &mut |item| match item {
+                Ok(mut batch) => {
+                    batch.holder = Some(Arc::clone(&holder));
+                    visit(Event::Directory(batch))
+                }
+                Err(error) => visit(fault(error)),
+            }),
+        };
+        Ok(())
+    }
+
+    fn read_index(
+        &self,
+        repository: &Repository,
+        holder: &Arc<Holder>,
+        base: Option<gix::ObjectId>,
+        visit: Visit<'_>,
+    ) -> io::Result<()> {
+        let index = repository.index()?;
+        let mut groups = Groups::new(Arc::clone(holder), Shape::Key, None, group::LIMIT);
+        for entry in index.entries() {
+            let path: &[u8] = entry.path(&index);
+            if !group::takes(path) {
+                let text = format!("the index has a path of more than {} components", group::MAX_PARTS);
+                if visit(Event::Fault(self.fault(io::Error::other(text)))).is_break() {
+                    return Ok(());
+                }
+                continue;
+            }
+            groups.add(path, 0)?;
+            // A sparse index names a directory in place of all that is below it.
+            if entry.mode.is_sparse() {
+                let mut failed = Ok(());
+                let _ = tree::read(repository, entry.id, None, &mut |item| match item {
+                    Ok(batch) => {
+                        let dir = batch.dir.as_os_str().as_bytes();
+                        let mut below = batch.names.iter().map(|(_, name)| {
+                            let parts = [path, dir, name];
+                            let parts = parts.iter().map(|part| part.strip_suffix(b"/").unwrap_or(part));
+                            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/')
+                        });
+                        failed = below.try_for_each(|path| groups.add(&path, 0));
+                        if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                    }
+                    Err(error) => visit(Event::Fault(self.fault(error))),
+                });
+                failed?;
+            }
+        }
+        groups.finish(&mut |batch| match base {
+            None => visit(Event::Directory(batch)),
+            Some(base) => match beside_base(repository, base, batch) {
+                Ok(Some(batch)) => visit(Event::Directory(batch)),
+                Ok(None) => ControlFlow::Continue(()),
+                Err(error) => visit(Event::Fault(self.fault(error))),
+            },
+        })
+    }
+
+    fn fault(&self, error: io::Error) -> Fault {
+        Fault { path: self.repository.clone(), attempt: "read all of the repository", error }
+    }
+}
+
+/// What of `batch` is not in the same directory below `base`; `None` if all of it is.
+fn beside_base(repository: &Repository, base: gix::ObjectId, batch: Batch) -> io::Result<Option<Batch>> {
+    let Some(old) = tree::names_at(repository, base, batch.dir.as_os_str().as_bytes())? else {
+        return Ok(Some(batch));
+    };
+    Ok(without(batch, &old))
+}
+
+/// `batch` without the names in `old`, which stand beside it then; `None` if nothing is left.
+fn without(batch: Batch, old: &HashSet<Vec<u8>>) -> Option<Batch> {
+    let (mut new, mut others) = (Batch::new(batch.dir, batch.root_len), Arena::new());
+    new.holder = batch.holder;
+    for (_, name) in batch.names.iter() {
+        if old.contains(name) {
+            others.push(name).expect("it was taken out of an arena");
+        } else {
+            new.push(name);
+        }
+    }
+    new.beside = Beside::Names(others);
+    (new.count > 0).then_some(new)
+}
+
+/// The directory at `path`.
+fn batch_at(path: &[u8]) -> Batch {
+    Batch::new(PathBuf::from(OsStr::from_bytes(path)), 0)
+}

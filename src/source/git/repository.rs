@@ -1,0 +1,141 @@
+//! A repository that is read and never changed: its objects, revisions, refs and index.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gix::ObjectId;
+use gix::objs::{CommitRefIter, Find, Kind, TagRefIter};
+
+use crate::name::display::display;
+
+/// A repository.
+pub(super) struct Repository {
+    repo: gix::Repository,
+    /// Where objects are looked for before the repository's own place.
+    first: Vec<gix::odb::Handle>,
+}
+
+/// No object that is larger is read into memory: a tree of ten million entries has half of that.
+const MAX_OBJECT: &str = "gitoxide.objects.allocLimit=1073741824";
+
+impl Repository {
+    /// Opens the repository at `path`, or in `.git` there.
+    ///
+    /// While a push is received, what it brings stands in a directory of its own (git-receive-pack(1)), which git names
+    /// in the environment.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let options = gix::open::Options::isolated().config_overrides([MAX_OBJECT]);
+        let repo = gix::open_opts(path, options).map_err(failure)?;
+        let mut dirs: Vec<PathBuf> =
+            env::var_os("GIT_OBJECT_DIRECTORY").map(PathBuf::from).into_iter().collect();
+        if let Some(more) = env::var_os("GIT_ALTERNATE_OBJECT_DIRECTORIES") {
+            dirs.extend(env::split_paths(&more));
+        }
+        let at = |dir: &PathBuf| gix::odb::at(dir, repo.object_hash());
+        let first = dirs.iter().filter(|dir| dir.is_dir()).map(at).collect::<io::Result<_>>()?;
+        Ok(Self { repo, first })
+    }
+
+    /// Reads an object.
+    pub(super) fn find(&self, id: &ObjectId, buffer: &mut Vec<u8>) -> io::Result<Kind> {
+        for objects in &self.first {
+            if let Some(found) = objects.try_find(id, buffer).map_err(|error| unread(id, error))? {
+                return Ok(found.kind);
+            }
+        }
+        match self.repo.objects.try_find(id, buffer).map_err(|error| unread(id, error))? {
+            Some(found) => Ok(found.kind),
+            None => Err(io::Error::other(format!("the object {id} is missing"))),
+        }
+    }
+
+    /// The hash function of the repository.
+    pub(super) fn hash(&self) -> gix::hash::Kind {
+        self.repo.object_hash()
+    }
+
+    /// The object that a revision (gitrevisions(7)) means.
+    pub(super) fn resolve(&self, revision: &str) -> io::Result<ObjectId> {
+        // What a push brings is named by its id, and gix does not know that it is there.
+        if revision.len() == self.hash().len_in_hex()
+            && let Ok(id) = ObjectId::from_hex(revision.as_bytes())
+        {
+            return Ok(id);
+        }
+        let found = self.repo.rev_parse_single(revision).map(gix::Id::detach);
+        found.map_err(|error| {
+            let revision = display(revision.as_bytes());
+            io::Error::other(format!("`{revision}` is no revision of it: {}", failure(error)))
+        })
+    }
+
+    /// The tree that a commit, a tag or a tree leads to.
+    pub(super) fn tree_of(&self, mut id: ObjectId) -> io::Result<ObjectId> {
+        let mut buffer = Vec::new();
+        loop {
+            id = match self.find(&id, &mut buffer)? {
+                Kind::Tree => return Ok(id),
+                Kind::Blob => {
+                    return Err(io::Error::other(format!("the object {id} is a file, which holds no names")));
+                }
+                Kind::Commit => CommitRefIter::from_bytes(&buffer, self.hash())
+                    .tree_id()
+                    .map_err(|error| unread(&id, error))?,
+                Kind::Tag => TagRefIter::from_bytes(&buffer, self.hash())
+                    .target_id()
+                    .map_err(|error| unread(&id, error))?,
+            };
+        }
+    }
+
+    /// What all refs and HEAD lead to; an error for each that leads nowhere.
+    pub(super) fn refs(&self) -> io::Result<Vec<io::Result<ObjectId>>> {
+        let mut found = Vec::new();
+        for reference in self.repo.references().map_err(failure)?.all().map_err(failure)? {
+            found.push(match reference.map_err(failure) {
+                Ok(mut reference) => {
+                    let name = display(reference.name().as_bstr()).to_string();
+                    let error =
+                        |error| io::Error::other(format!("the ref {name} leads nowhere: {}", failure(error)));
+                    match reference.try_id() {
+                        Some(id) => Ok(id.detach()),
+                        None => reference.peel_to_id().map(gix::Id::detach).map_err(error),
+                    }
+                }
+                Err(error) => Err(error),
+            });
+        }
+        // A HEAD that is on no branch yet, in a new repository, is nothing.
+        if let Ok(head) = self.repo.head_id() {
+            found.push(Ok(head.detach()));
+        }
+        Ok(found)
+    }
+
+    /// The commits behind which a shallow clone has none.
+    pub(super) fn shallow(&self) -> io::Result<Vec<ObjectId>> {
+        let commits = self.repo.shallow_commits().map_err(failure)?;
+        Ok(commits.map(|commits| commits.iter().copied().collect()).unwrap_or_default())
+    }
+
+    /// The index; of a commit that is being made it is the one that git names in the environment.
+    pub(super) fn index(&self) -> io::Result<gix::index::File> {
+        let named = env::var_os("GIT_INDEX_FILE").filter(|file| file != OsStr::new("")).map(PathBuf::from);
+        let file = named.unwrap_or_else(|| self.repo.index_path());
+        let options = gix::index::decode::Options { thread_limit: Some(1), ..Default::default() };
+        gix::index::File::at_or_default(file, self.hash(), false, options).map_err(failure)
+    }
+}
+
+/// An error of gix. What it says may quote the repository.
+fn failure(error: impl fmt::Display) -> io::Error {
+    io::Error::other(display(error.to_string().as_bytes()).to_string())
+}
+
+/// An object that cannot be read.
+pub(super) fn unread(id: &ObjectId, error: impl fmt::Display) -> io::Error {
+    io::Error::other(format!("the object {id} is damaged: {}", failure(error)))
+}

@@ -1,0 +1,364 @@
+//! Paths in any order, put together by directory: collisions and lengths are told of directories, lists and archives hold
+//! paths.
+//!
+//! Everything is kept in memory up to a limit. What goes past it is written to temporary files, each of which holds some
+//! of the directories whole; they are read back one at a time. So the memory needed is the limit, or the largest
+//! directory where that is more, whatever the length of the list.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Batch;
+use crate::name::place::{Holder, Mark};
+
+/// So many bytes are kept in memory, names and what belongs to them together.
+pub const LIMIT: usize = 256 << 20;
+
+/// How many temporary files share the directories.
+const PARTS: usize = 64;
+
+/// A path may have so many components. Each is a directory with a path of its own, so that the work grows with the
+/// square of their number.
+pub const MAX_PARTS: usize = 1024;
+
+/// Whether a path has few enough components.
+pub fn takes(path: &[u8]) -> bool {
+    memchr::memchr_iter(b'/', path).nth(MAX_PARTS).is_none()
+}
+
+/// How a string becomes names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A path as the system reads it: `a//b` and `./a/b` are `a/b`, and `..` is no name.
+    Path,
+    /// A path of which every component counts, as the key of an object or the name of a member of an archive: `.`, `..`
+    /// and nothing at all are components too. One `/` at the end tells a directory.
+    Key,
+    /// One name: a `/` belongs to it.
+    Name,
+}
+
+/// Paths by directory. Each name of each directory on the way is kept once, with the mark of the first path that has it.
+pub struct Groups {
+    holder: Arc<Holder>,
+    shape: Shape,
+    mark: Option<fn(u64) -> Mark>,
+    limit: usize,
+    held: Held,
+    spilled: Option<Spilled>,
+    path: Vec<u8>,
+}
+
+impl Groups {
+    /// No paths yet. `mark` makes the mark of a name from the number that its path has, if names are to have one.
+    pub fn new(holder: Arc<Holder>, shape: Shape, mark: Option<fn(u64) -> Mark>, limit: usize) -> Self {
+        Self { holder, shape, mark, limit, held: Held::default(), spilled: None, path: Vec::new() }
+    }
+
+    /// Adds a path.
+    ///
+    /// # Errors
+    /// The temporary files cannot be written.
+    pub fn add(&mut self, path: &[u8], number: u64) -> io::Result<()> {
+        self.path.clear();
+        match self.shape {
+            Shape::Name => return self.put(b"", path, number),
+            Shape::Key => self.path.extend_from_slice(path.strip_suffix(b"/").unwrap_or(path)),
+            Shape::Path => {
+                if path.starts_with(b"/") {
+                    self.path.push(b'/');
+                }
+                for part in path.split(|&b| b == b'/').filter(|part| !matches!(*part, b"" | b".")) {
+                    if !matches!(self.path.last(), None | Some(b'/')) {
+                        self.path.push(b'/');
+                    }
+                    self.path.extend_from_slice(part);
+                }
+                if matches!(&self.path[..], b"" | b"/") {
+                    return Ok(());
+                }
+            }
+        }
+        let whole = std::mem::take(&mut self.path);
+        let (mut dir, mut name) = split_last(&whole);
+        let done = loop {
+            // A directory that is known has been named by the path that made it known.
+            let is_known = self.held.dirs.contains_key(dir);
+            let is_name = self.shape == Shape::Key || !matches!(name, b"" | b".." | b".");
+            if is_name && let Err(error) = self.put(dir, name, number) {
+                break Err(error);
+            }
+            if is_known || dir.is_empty() {
+                break Ok(());
+            }
+            // A separator at the end of a directory is there because nothing stands before it.
+            (dir, name) = split_last(dir.strip_suffix(b"/").unwrap_or(dir));
+        };
+        self.path = whole;
+        done
+    }
+
+    fn put(&mut self, dir: &[u8], name: &[u8], number: u64) -> io::Result<()> {
+        self.held.put(dir, name, number);
+        if self.held.size() < self.limit {
+            return Ok(());
+        }
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            none => none.insert(Spilled::new()?),
+        };
+        spilled.take(&std::mem::take(&mut self.held))
+    }
+
+    /// Hands over the directories, each once, the first by their bytes first as far as memory reached.
+    ///
+    /// # Errors
+    /// The temporary files cannot be read; the directories that were handed over are whole.
+    pub fn finish(mut self, visit: &mut dyn FnMut(Batch) -> ControlFlow<()>) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        let Some(mut spilled) = self.spilled.take() else {
+            let _ = self.hand_over(held, visit);
+            return Ok(());
+        };
+        spilled.take(&held)?;
+        drop(held);
+        for part in spilled.parts {
+            let part = part.into_inner().map_err(io::IntoInnerError::into_error)?;
+            if self.hand_over(Held::read(part)?, visit).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&self, held: Held, visit: &mut dyn FnMut(Batch) -> ControlFlow<()>) -> ControlFlow<()> {
+        let Held { dirs, mut items, bytes, .. } = held;
+        let mut dirs: Vec<(Box<[u8]>, u32)> = dirs.into_iter().collect();
+        dirs.sort_unstable();
+        let mut order = vec![0_u32; dirs.len()];
+        for (at, (_, number)) in (0..).zip(&dirs) {
+            order[*number as usize] = at;
+        }
+        items.sort_unstable_by_key(|item| (order[item.dir as usize], item.name(&bytes), item.number));
+        items.dedup_by(|next, first| next.dir == first.dir && next.name(&bytes) == first.name(&bytes));
+        for of_dir in items.chunk_by(|a, b| a.dir == b.dir) {
+            let dir = &dirs[order[of_dir[0].dir as usize] as usize].0;
+            // What a path is moved to has a root of its own.
+            let mut batch =
+                Batch::new(PathBuf::from(OsStr::from_bytes(dir)), usize::from(dir.starts_with(b"/")));
+            batch.holder = Some(Arc::clone(&self.holder));
+            for item in of_dir {
+                match self.mark {
+                    Some(mark) => batch.push_marked(item.name(&bytes), mark(item.number)),
+                    None => batch.push(item.name(&bytes)),
+                }
+            }
+            visit(batch)?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The directory of a path and its last name. Of `/a` the directory is `/`, of `a//b` it is `a//`: without their last
+/// separator they would be something else.
+fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+    let Some(at) = memchr::memrchr(b'/', path) else { return (b"", path) };
+    let dir = if at == 0 || path[at - 1] == b'/' { &path[..=at] } else { &path[..at] };
+    (dir, &path[at + 1..])
+}
+
+/// What a directory costs beside its bytes, about.
+const DIRECTORY: usize = 96;
+
+/// Names in memory.
+#[derive(Default)]
+struct Held {
+    dirs: HashMap<Box<[u8]>, u32>,
+    dirs_size: usize,
+    items: Vec<Item>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Item {
+    number: u64,
+    start: usize,
+    len: u32,
+    dir: u32,
+}
+
+impl Item {
+    fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        &bytes[self.start..][..self.len as usize]
+    }
+}
+
+impl Held {
+    fn put(&mut self, dir: &[u8], name: &[u8], number: u64) {
+        let next = u32::try_from(self.dirs.len()).expect("the limit is reached long before");
+        let dir = match self.dirs.get(dir) {
+            Some(&known) => known,
+            None => {
+                self.dirs_size += DIRECTORY + dir.len();
+                *self.dirs.entry(dir.into()).or_insert(next)
+            }
+        };
+        let len = u32::try_from(name.len()).expect("sources take no name of that length");
+        self.items.push(Item { number, start: self.bytes.len(), len, dir });
+        self.bytes.extend_from_slice(name);
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() + self.items.len() * size_of::<Item>() + self.dirs_size
+    }
+
+    fn read(file: File) -> io::Result<Self> {
+        let (mut held, mut file) = (Self::default(), file);
+        file.rewind()?;
+        let mut file = BufReader::new(file);
+        let (mut head, mut text) = ([0; 16], Vec::new());
+        loop {
+            match file.read_exact(&mut head) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(held),
+                Err(error) => return Err(error),
+            }
+            let [number, lens] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| head[at + i])));
+            let (dir_len, name_len) = ((lens >> 32) as usize, (lens & 0xFFFF_FFFF) as usize);
+            text.resize(dir_len + name_len, 0);
+            file.read_exact(&mut text)?;
+            held.put(&text[..dir_len], &text[dir_len..], number);
+        }
+    }
+}
+
+/// Names in temporary files that have no name in the file system.
+struct Spilled {
+    parts: Vec<BufWriter<File>>,
+    /// Seeded at random, so that no list can be made whose directories all fall into one file.
+    hash: RandomState,
+}
+
+impl Spilled {
+    fn new() -> io::Result<Self> {
+        let parts =
+            (0..PARTS).map(|_| tempfile::tempfile().map(BufWriter::new)).collect::<io::Result<_>>()?;
+        Ok(Self { parts, hash: RandomState::new() })
+    }
+
+    fn take(&mut self, held: &Held) -> io::Result<()> {
+        let mut dirs: Vec<&[u8]> = vec![b""; held.dirs.len()];
+        for (dir, &number) in &held.dirs {
+            dirs[number as usize] = dir;
+        }
+        let parts: Vec<usize> =
+            dirs.iter().map(|dir| (self.hash.hash_one(dir) % PARTS as u64) as usize).collect();
+        for item in &held.items {
+            let (dir, part) = (dirs[item.dir as usize], &mut self.parts[parts[item.dir as usize]]);
+            part.write_all(&item.number.to_le_bytes())?;
+            part.write_all(&((dir.len() as u64) << 32 | u64::from(item.len)).to_le_bytes())?;
+            part.write_all(dir)?;
+            part.write_all(item.name(&held.bytes))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    type Directories = BTreeMap<Vec<u8>, Vec<(Vec<u8>, u64)>>;
+
+    fn grouped(shape: Shape, limit: usize, paths: &[&[u8]]) -> Directories {
+        let holder = Arc::new(Holder::List { file: b"-".to_vec() });
+        let mut groups = Groups::new(holder, shape, Some(Mark::Item), limit);
+        for (number, path) in (1..).zip(paths) {
+            groups.add(path, number).unwrap();
+        }
+        let mut found = Directories::new();
+        let mut visit = |batch: Batch| {
+            let names =
+                batch.names.iter().map(|(_, name)| name).chain(batch.holding_nul.iter().map(Vec::as_slice));
+            let number = |mark: &Mark| if let Mark::Item(number) = mark { *number } else { 0 };
+            let names =
+                names.zip(batch.marks.iter().map(number)).map(|(name, n)| (name.to_vec(), n)).collect();
+            assert!(
+                found.insert(batch.dir.as_os_str().as_bytes().to_vec(), names).is_none(),
+                "handed over once"
+            );
+            ControlFlow::Continue(())
+        };
+        groups.finish(&mut visit).unwrap();
+        found
+    }
+
+    fn expected(dirs: &[(&[u8], &[(&[u8], u64)])]) -> Directories {
+        let names = |names: &[(&[u8], u64)]| names.iter().map(|&(name, n)| (name.to_vec(), n)).collect();
+        dirs.iter().map(|&(dir, of_dir)| (dir.to_vec(), names(of_dir))).collect()
+    }
+
+    #[test]
+    fn each_name_on_the_way_stands_once_in_its_directory_with_its_first_number() {
+        let paths: [&[u8]; 6] = [b"a/b/c", b"a/b/d", b"a/b/c", b"z", b"a/b/", b"a/\0"];
+        let wanted = expected(&[
+            (b"", &[(b"a", 1), (b"z", 4)]),
+            (b"a", &[(b"b", 1), (b"\0", 6)]),
+            (b"a/b", &[(b"c", 1), (b"d", 2)]),
+        ]);
+        assert_eq!(grouped(Shape::Path, LIMIT, &paths), wanted);
+        assert_eq!(grouped(Shape::Key, LIMIT, &paths), wanted);
+    }
+
+    #[test]
+    fn a_path_is_read_as_the_system_does() {
+        let found = grouped(Shape::Path, LIMIT, &[b"./a//b/./c/", b"/srv//x", b".", b"/", b"", b"../up/y"]);
+        let wanted = expected(&[
+            (b"", &[(b"a", 1)]),
+            (b"a", &[(b"b", 1)]),
+            (b"a/b", &[(b"c", 1)]),
+            (b"/", &[(b"srv", 2)]),
+            (b"/srv", &[(b"x", 2)]),
+            (b"..", &[(b"up", 6)]),
+            (b"../up", &[(b"y", 6)]),
+        ]);
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn every_component_of_a_key_counts() {
+        let found = grouped(Shape::Key, LIMIT, &[b"/a", b"b//c", b"d/../e", b"./f"]);
+        let wanted = expected(&[
+            (b"", &[(b"", 1), (b".", 4), (b"b", 2), (b"d", 3)]),
+            (b"/", &[(b"a", 1)]),
+            (b"b", &[(b"", 2)]),
+            (b"b//", &[(b"c", 2)]),
+            (b"d", &[(b"..", 3)]),
+            (b"d/..", &[(b"e", 3)]),
+            (b".", &[(b"f", 4)]),
+        ]);
+        assert_eq!(found, wanted);
+        assert_eq!(grouped(Shape::Name, LIMIT, &[b"a/b"]), expected(&[(b"", &[(b"a/b", 1)])]));
+    }
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_grouped_all_the_same() {
+        let paths: Vec<Vec<u8>> =
+            (0..5000_u32).map(|n| format!("d{}/e{}/f{n}\0/g", n % 7, n % 131).into_bytes()).collect();
+        let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+        let whole = grouped(Shape::Key, LIMIT, &paths);
+        assert_eq!(whole.values().map(Vec::len).sum::<usize>(), 7 + 7 * 131 + 5000 + 5000);
+        for limit in [1, 1000, 100_000] {
+            assert_eq!(grouped(Shape::Key, limit, &paths), whole, "limit {limit}");
+        }
+    }
+}

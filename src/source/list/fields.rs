@@ -1,0 +1,286 @@
+//! Names in one column of a CSV file, or in one field of JSON Lines.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+use std::str::FromStr;
+
+use data_encoding::BASE64;
+use serde_json::Value;
+
+use super::{Item, MAX_NAME, Names};
+use crate::source::group::MAX_PARTS;
+
+/// How the items of a list are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// One behind the other, with a separator.
+    #[default]
+    Plain,
+    /// CSV (RFC 4180).
+    Csv(Column),
+    /// One JSON object a line; the field of this name, or at this JSON pointer (RFC 6901) if it begins with `/`.
+    JsonLines(String),
+}
+
+/// A column of a CSV file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The column with this number, from 1; there is no header.
+    Number(usize),
+    /// The column with this header in the first record.
+    Header(String),
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "plain" => Ok(Self::Plain),
+            Some(("csv", column)) if !column.is_empty() => Ok(Self::Csv(match column.parse() {
+                Ok(0) => return Err("columns are counted from 1".into()),
+                Ok(number) => Column::Number(number),
+                Err(_) => Column::Header(column.into()),
+            })),
+            Some(("jsonl", field)) if !field.is_empty() => Ok(Self::JsonLines(field.into())),
+            _ => Err("expected plain, csv:COLUMN or jsonl:FIELD".into()),
+        }
+    }
+}
+
+/// How a name is wrapped in text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decoding {
+    /// It is not.
+    #[default]
+    None,
+    /// Octets as `%XX` (RFC 3986).
+    Percent,
+    /// Octets as `%XX` and spaces as `+`, as HTML forms send them.
+    Form,
+    /// Base64 with padding (RFC 4648, section 4).
+    Base64,
+}
+
+impl Decoding {
+    /// The bytes that `text` stands for; `None` if it is not written so.
+    pub fn decode(self, text: Vec<u8>) -> Option<Vec<u8>> {
+        match self {
+            Self::None => Some(text),
+            Self::Percent => unescape(&text, false),
+            Self::Form => unescape(&text, true),
+            Self::Base64 => BASE64.decode(&text).ok(),
+        }
+    }
+}
+
+/// The crate `percent-encoding` lets pass what is malformed.
+fn unescape(text: &[u8], is_form: bool) -> Option<Vec<u8>> {
+    let digit = |byte: Option<&u8>| (*byte? as char).to_digit(16);
+    let (mut bytes, mut at) = (Vec::with_capacity(text.len()), 0);
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'%' => {
+                bytes.push(u8::try_from(16 * digit(text.get(at + 1))? + digit(text.get(at + 2))?).ok()?);
+                at += 2;
+            }
+            b'+' if is_form => bytes.push(b' '),
+            _ => bytes.push(byte),
+        }
+        at += 1;
+    }
+    Some(bytes)
+}
+
+/// The text of one field, or that a record has none.
+pub type Field = Result<Vec<u8>, Missing>;
+
+/// A record in which the name is missing or is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is longer than [`MAX_NAME`].
+    TooLong,
+    /// It is a path of more than [`MAX_PARTS`] components.
+    TooDeep,
+    /// It is no JSON object.
+    NotJson,
+    /// It has no such column or field.
+    NoField,
+    /// The field is no text.
+    NotText,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => {
+                write!(f, "it has more than {MAX_NAME} bytes; is the separator the right one (`-0` for NUL)?")
+            }
+            Self::TooDeep => write!(f, "it has more than {MAX_PARTS} components"),
+            Self::NotJson => f.write_str("it is not JSON"),
+            Self::NoField => f.write_str("it has no such field"),
+            Self::NotText => f.write_str("the field is no text"),
+        }
+    }
+}
+
+/// Hands each item of `stream` to `visit`, until that breaks.
+///
+/// # Errors
+/// The stream cannot be read, or is no CSV any more.
+pub fn read<R: BufRead>(
+    format: &Format,
+    stream: R,
+    separator: u8,
+    visit: &mut dyn FnMut(Field) -> io::Result<()>,
+) -> io::Result<()> {
+    let field = match format {
+        Format::Csv(column) => return read_csv(column, stream, visit),
+        Format::Plain => None,
+        Format::JsonLines(field) => Some(field),
+    };
+    for item in Names::new(stream, separator) {
+        visit(match (item?, field) {
+            (Item::TooLong(_), _) => Err(Missing::TooLong),
+            (Item::Name(name), None) => Ok(name),
+            (Item::Name(line), Some(field)) => json_field(&line, field),
+        })?;
+    }
+    Ok(())
+}
+
+fn json_field(line: &[u8], field: &str) -> Field {
+    let object: Value = serde_json::from_slice(line).map_err(|_| Missing::NotJson)?;
+    let value = if field.starts_with('/') { object.pointer(field) } else { object.get(field) };
+    match value {
+        None => Err(Missing::NoField),
+        Some(Value::String(text)) => Ok(text.clone().into_bytes()),
+        Some(_) => Err(Missing::NotText),
+    }
+}
+
+/// A record of a CSV file may have so many bytes. A quote that is never closed makes one record of all the rest.
+const MAX_RECORD: usize = 1 << 20;
+
+fn read_csv<R: Read>(
+    column: &Column,
+    stream: R,
+    visit: &mut dyn FnMut(Field) -> io::Result<()>,
+) -> io::Result<()> {
+    let left = Rc::new(Cell::new(MAX_RECORD));
+    let stream = Bounded { stream, left: Rc::clone(&left) };
+    let has_headers = matches!(column, Column::Header(_));
+    let mut records = csv::ReaderBuilder::new().has_headers(has_headers).flexible(true).from_reader(stream);
+    let at = match column {
+        Column::Number(number) => number - 1,
+        Column::Header(header) => {
+            let headers = records.byte_headers()?;
+            let at = headers.iter().position(|text| text == header.as_bytes());
+            at.ok_or_else(|| io::Error::other(format!("the first record has no column `{header}`")))?
+        }
+    };
+    let mut record = csv::ByteRecord::new();
+    loop {
+        left.set(MAX_RECORD);
+        if !records.read_byte_record(&mut record)? {
+            return Ok(());
+        }
+        visit(record.get(at).map(<[u8]>::to_vec).ok_or(Missing::NoField))?;
+    }
+}
+
+/// A stream that ends in an error when too much is read of it at a time.
+struct Bounded<R> {
+    stream: R,
+    left: Rc<Cell<usize>>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        match self.left.get().checked_sub(read) {
+            Some(left) => self.left.set(left),
+            None => {
+                return Err(io::Error::other(format!(
+                    "a record has more than {MAX_RECORD} bytes; is a quote not closed?"
+                )));
+            }
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(format: &str, text: &[u8]) -> (Vec<Field>, Option<String>) {
+        let mut found = Vec::new();
+        let end = read(&format.parse().unwrap(), text, b'\n', &mut |item| {
+            found.push(item);
+            Ok(())
+        });
+        (found, end.err().map(|error| error.to_string()))
+    }
+
+    fn text(text: &str) -> Field {
+        Ok(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_column_is_found_by_its_number_or_its_header() {
+        let csv = b"bucket,key\r\nb,\"a,\"\"b\"\"\nc\"\r\nb\r\n";
+        let rows = vec![text("a,\"b\"\nc"), Err(Missing::NoField)];
+        assert_eq!(items("csv:key", csv), (rows.clone(), None));
+        assert_eq!(items("csv:2", csv), ([vec![text("key")], rows].concat(), None));
+        assert!(items("csv:nothing", csv).1.unwrap().contains("no column `nothing`"));
+        let raw = items("csv:1", b"\xFF\0\n").0;
+        assert_eq!(raw, [Ok(b"\xFF\0".to_vec())]);
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_ends_the_list_and_does_not_fill_the_memory() {
+        let csv = [b"good\n\"".to_vec(), b"x\n".repeat(2 * MAX_RECORD)].concat();
+        let (found, error) = items("csv:1", &csv);
+        assert_eq!(found, [text("good")]);
+        assert!(error.unwrap().contains("is a quote not closed?"));
+    }
+
+    #[test]
+    fn a_field_of_json_lines_is_found_by_its_name_or_its_pointer() {
+        let lines = b"{\"k\":\"a\\u00e9\"}\nnonsense\n{}\n{\"k\":1}\n{\"k\":\"a/b\"}";
+        let found =
+            [text("aé"), Err(Missing::NotJson), Err(Missing::NoField), Err(Missing::NotText), text("a/b")];
+        assert_eq!(items("jsonl:k", lines).0, found);
+        assert_eq!(items("jsonl:/k", lines).0, found);
+        assert_eq!(items("jsonl:/a/0", b"{\"a\":[\"x\"]}").0, [text("x")]);
+    }
+
+    #[test]
+    fn names_are_unwrapped_or_refused() {
+        let cases: [(Decoding, &str, Option<&[u8]>); 9] = [
+            (Decoding::None, "a%20b", Some(b"a%20b")),
+            (Decoding::Percent, "a%20%E9+%2f", Some(b"a \xE9+/")),
+            (Decoding::Form, "a+b%2B", Some(b"a b+")),
+            (Decoding::Percent, "%00", Some(b"\0")),
+            (Decoding::Percent, "%2", None),
+            (Decoding::Percent, "%G0", None),
+            (Decoding::Percent, "%+1", None),
+            (Decoding::Base64, "/w==", Some(b"\xFF")),
+            (Decoding::Base64, "/w", None),
+        ];
+        for (decoding, text, bytes) in cases {
+            assert_eq!(decoding.decode(text.into()).as_deref(), bytes, "{decoding:?} {text}");
+        }
+    }
+
+    #[test]
+    fn formats_are_read_from_the_command_line() {
+        for bad in ["csv", "csv:", "csv:0", "jsonl:", "xml:a", ""] {
+            assert!(bad.parse::<Format>().is_err(), "{bad}");
+        }
+        assert_eq!("csv:key:2".parse(), Ok(Format::Csv(Column::Header("key:2".into()))));
+    }
+}

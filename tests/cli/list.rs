@@ -1,0 +1,145 @@
+//! `namegate scan --list`: what other programs list, against what a scan of the same tree finds.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use crate::run::{run, run_with, status, stderr, stdout};
+use data_encoding::{BASE64, HEXLOWER};
+use serde_json::Value;
+
+fn list(args: &[&str], stdin: &[u8]) -> (i32, Vec<Value>) {
+    let output = run_with(["scan", "--list", "-", "--format", "json"].iter().chain(args), stdin);
+    (status(&output), stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+/// The exact path, the item and the rules of each finding.
+fn findings(objects: &[Value]) -> BTreeSet<(Vec<u8>, Option<u64>, Vec<String>)> {
+    let of_type = objects.iter().filter(|object| object["type"] == "finding");
+    of_type
+        .map(|finding| {
+            let path = BASE64.decode(finding["path_base64"].as_str().unwrap().as_bytes()).unwrap();
+            let rules = finding["violations"].as_array().unwrap().iter();
+            let rules = rules.map(|violation| violation["rule"].as_str().unwrap().to_owned()).collect();
+            (path, finding["item"].as_u64(), rules)
+        })
+        .collect()
+}
+
+#[test]
+fn what_find_lists_is_found_as_in_the_tree_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [&b"a/README"[..], b"a/Readme", b"b\xE9/c\nd", b"b\xE9/ok", b"CON/x", b"good/CON.txt/y "] {
+        let path = dir.path().join(OsStr::from_bytes(name));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        File::create(path).unwrap();
+    }
+    let listed = Command::new("find").arg(".").arg("-print0").current_dir(dir.path()).output().unwrap();
+    let profile = ["--profile", "windows,strict"];
+    let (of_list, from_list) = list(&[&["-0"], &profile[..]].concat(), &listed.stdout);
+    let tree = run(["scan", "--format", "json", "--profile", "windows,strict"]
+        .iter()
+        .map(OsStr::new)
+        .chain([dir.path().as_os_str()]));
+    let from_tree: Vec<Value> =
+        stdout(&tree).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let below = |path: Vec<u8>| path[dir.path().as_os_str().len() + 1..].to_vec();
+    let expected: BTreeSet<_> =
+        findings(&from_tree).into_iter().map(|(path, _, rules)| (below(path), rules)).collect();
+    assert_eq!(
+        findings(&from_list).into_iter().map(|(path, _, rules)| (path, rules)).collect::<BTreeSet<_>>(),
+        expected
+    );
+    assert_eq!((of_list, status(&tree)), (1, 1));
+    assert_eq!(expected.len(), 7);
+    let repairs = |objects: &[Value]| -> BTreeSet<String> {
+        objects.iter().filter_map(|object| object["repair"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(repairs(&from_list), repairs(&from_tree));
+}
+
+#[test]
+fn a_finding_tells_its_item_and_the_list_it_stands_in() {
+    let (status, objects) = list(&[], b"a/ok\nb/bad\xFF\nb/bad\xFF\n\nc\0d/e");
+    assert_eq!(status, 1);
+    let found = findings(&objects);
+    let rule = |rule: &str| vec![rule.to_owned()];
+    let expected = [
+        (b"b/bad\xFF".to_vec(), Some(2), rule("invalid-octet")),
+        (b"c\0d".to_vec(), Some(5), rule("nul-smuggling")),
+    ];
+    assert_eq!(found, BTreeSet::from(expected));
+    let bad = objects.iter().find(|object| object["item"] == 2).unwrap();
+    assert_eq!((&bad["source"], &bad["container"]), (&"list".into(), &"-".into()));
+    assert_eq!(bad["name_hex"], HEXLOWER.encode(b"bad\xFF"));
+    assert_eq!(bad["parent_inode"], Value::Null);
+    let summary = objects.last().unwrap();
+    assert_eq!((&summary["names"], &summary["directories"]), (&6.into(), &4.into()));
+    let output = run_with(["scan", "--list", "-"], b"b/bad\xFF\n");
+    assert!(stdout(&output).starts_with("-: b\n  bad\\xFF  item 1\n"), "{}", stdout(&output));
+}
+
+#[test]
+fn items_are_paths_keys_or_names() {
+    let items = b"a//b\n/c/../d\n";
+    let rules = |objects: &[Value]| -> Vec<(Vec<u8>, String)> {
+        findings(objects)
+            .into_iter()
+            .flat_map(|(path, _, rules)| rules.into_iter().map(move |r| (path.clone(), r)))
+            .collect()
+    };
+    assert_eq!(rules(&list(&[], items).1), []);
+    let keys = [(&b""[..], "empty-name"), (b"/c/..", "dot-name"), (b"a/", "empty-name")];
+    assert_eq!(
+        rules(&list(&["--list-as", "keys"], items).1),
+        keys.map(|(path, rule)| (path.to_vec(), rule.to_owned()))
+    );
+    let names = list(&["--list-as", "names"], items).1;
+    assert!(rules(&names).iter().all(|(_, rule)| rule == "separator-smuggling"));
+    assert_eq!((rules(&names).len(), names.last().unwrap()["names"].as_u64()), (5, Some(2)));
+}
+
+#[test]
+fn an_inventory_is_read_from_its_column_and_decoded() {
+    let csv = b"\"bucket\",\"photos/caf%E9.jpg\",\"12\"\n\"bucket\",\"photos/caf%C3%A9.jpg\",\"12\"\n\"bucket\",\"100%\",\"1\"\n\"bucket\"\n";
+    let (status, objects) =
+        list(&["--list-format", "csv:2", "--decode", "percent", "--list-as", "keys"], csv);
+    assert_eq!(
+        findings(&objects),
+        BTreeSet::from([(b"photos/caf\xE9.jpg".to_vec(), Some(1), vec!["truncated".to_owned()])])
+    );
+    let errors: Vec<&str> =
+        objects.iter().filter(|o| o["type"] == "error").map(|o| o["message"].as_str().unwrap()).collect();
+    assert_eq!(errors.len(), 2);
+    assert!(errors[0].contains("item 3: it is not encoded as was said"), "{errors:?}");
+    assert!(errors[1].contains("item 4: it has no such field"), "{errors:?}");
+    assert_eq!(status, 2);
+    let lines = b"{\"path\":\"ZGlyL2JhZP8=\"}\n";
+    let (_, objects) = list(&["--list-format", "jsonl:path", "--decode", "base64"], lines);
+    assert_eq!(findings(&objects).first().unwrap().0, b"dir/bad\xFF");
+}
+
+#[test]
+fn a_list_that_cannot_be_read_is_trouble_and_the_others_are_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (good, missing) = (dir.path().join("list"), dir.path().join("missing"));
+    fs::write(&good, b"x\xFF\n").unwrap();
+    let output = run([
+        OsStr::new("scan"),
+        "--list".as_ref(),
+        missing.as_os_str(),
+        "--list".as_ref(),
+        good.as_os_str(),
+    ]);
+    assert_eq!(status(&output), 2);
+    assert!(stderr(&output).contains("cannot read the list"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("x\\xFF"));
+    let long = [&b"x".repeat(70_000)[..], b"\ngood\n"].concat();
+    let (status, objects) = list(&[], &long);
+    assert_eq!((status, objects.last().unwrap()["names"].as_u64()), (2, Some(1)));
+    let output = run(["scan"]);
+    assert_eq!(crate::run::status(&output), 2);
+    assert!(stderr(&output).contains("PATH"), "{}", stderr(&output));
+}
