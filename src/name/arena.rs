@@ -14,6 +14,7 @@ use super::Span;
 pub struct Arena {
     bytes: Vec<u8>,
     impossible: bool,
+    longest: usize,
 }
 
 /// The name holds a NUL, which would split it in an arena.
@@ -36,16 +37,34 @@ impl Arena {
             Some(_) => self.impossible = true,
             None => self.impossible |= matches!(name, b"" | b"." | b".."),
         }
+        self.longest = self.longest.max(name.len());
         let at = self.bytes.len();
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
         Ok(at)
     }
 
+    /// Appends all names of another arena.
+    pub fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.impossible |= other.impossible;
+        self.longest = self.longest.max(other.longest);
+    }
+
     /// Removes all names and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.impossible = false;
+        (self.impossible, self.longest) = (false, 0);
+    }
+
+    /// The length of the longest name, in bytes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// How many bytes the names take, each with its NUL.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Whether it holds no name.
@@ -73,6 +92,33 @@ impl Arena {
                 (start, name)
             })
         })
+    }
+
+    /// The same as text, if every name is UTF-8: one pass decides for all of them.
+    ///
+    /// ```
+    /// use namegate::name::arena::Arena;
+    /// let mut arena = Arena::new();
+    /// arena.push("café".as_bytes()).unwrap();
+    /// arena.push(b"x").unwrap();
+    /// assert_eq!(arena.texts().unwrap().collect::<Vec<_>>(), [(0, "café"), (6, "x")]);
+    /// arena.push(b"caf\xE9").unwrap();
+    /// assert!(arena.texts().is_none());
+    /// ```
+    pub fn texts(&self) -> Option<impl Iterator<Item = (usize, &str)>> {
+        let mut rest = simdutf8::basic::from_utf8(&self.bytes).ok()?;
+        let mut at = 0;
+        Some(std::iter::from_fn(move || {
+            let len = memchr::memchr(0, rest.as_bytes())?;
+            let (start, name) = (at, &rest[..len]);
+            (rest, at) = (&rest[len + 1..], at + len + 1);
+            Some((start, name))
+        }))
+    }
+
+    /// Makes room for names of so many bytes together.
+    pub fn reserve(&mut self, len: usize) {
+        self.bytes.reserve(len);
     }
 
     /// Whether a name is none that a directory could hold: empty, `.`, `..`, or with a `/` in it.

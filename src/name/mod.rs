@@ -10,6 +10,7 @@ pub mod confusable;
 pub mod context;
 pub mod display;
 pub mod escape;
+pub mod fingerprint;
 pub mod legacy;
 pub mod mojibake;
 pub mod normalize;

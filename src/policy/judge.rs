@@ -56,8 +56,12 @@ impl Policy {
     /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
     /// ```
     pub fn check<'n>(&self, name: &'n [u8]) -> NameCheck<'n> {
+        self.check_as(name, std::str::from_utf8(name).ok())
+    }
+
+    /// The same of a name of which it is known whether it is text.
+    fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
         let mut violations = Vec::new();
-        let text = std::str::from_utf8(name).ok();
         if text.is_none() || self.quick.is_suspect(name) {
             let end = self.judge(name, text, &mut |violation| {
                 violations.push(violation);
@@ -80,12 +84,19 @@ impl Policy {
     /// let found: Vec<_> = Policy::of(&[]).check_arena(&arena).map(|(at, check)| (at, check.name)).collect();
     /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
     /// ```
-    pub fn check_arena<'n>(&self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
+    pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
         // Where only the encoding counts, one SIMD pass tells the few names that need a look.
         let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
-        let suspects: Box<dyn Iterator<Item = (usize, &'n [u8])>> =
-            if in_one_pass { Box::new(arena.ill_formed()) } else { Box::new(arena.iter()) };
-        suspects.map(|(at, name)| (at, self.check(name))).filter(|(_, check)| !check.violations.is_empty())
+        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match arena.texts() {
+            _ if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
+            Some(texts) => {
+                let suspects = texts.filter(|(_, text)| self.quick.is_suspect(text.as_bytes()));
+                let checks = suspects.map(|(at, text)| (at, self.check_as(text.as_bytes(), Some(text))));
+                Box::new(checks.filter(|(_, check)| !check.violations.is_empty()))
+            }
+            None => Box::new(arena.iter().map(|(at, name)| (at, self.check(name)))),
+        };
+        checks.filter(|(_, check)| !check.violations.is_empty())
     }
 
     /// The spelling that is stored instead of `name`, if the policy converts and it is another one.
@@ -291,6 +302,12 @@ impl Policy {
     /// Whether any line of the policy looks at whole paths.
     pub fn judges_paths(&self) -> bool {
         !self.tables.path_lengths.is_empty()
+    }
+
+    /// No path of up to this many bytes has a violation.
+    pub fn harmless_path_bytes(&self) -> usize {
+        let limits = self.tables.path_lengths.iter().map(|(limit, _)| limit.harmless_bytes());
+        limits.min().unwrap_or(usize::MAX)
     }
 
     /// The violations of a whole path: spans are bytes of `path`.

@@ -17,6 +17,7 @@ mod compile;
 pub mod config;
 mod describe;
 mod dotgit;
+mod fingerprint;
 mod judge;
 mod length;
 mod message;
@@ -30,6 +31,7 @@ mod violation;
 
 pub use collision::Collision;
 pub use compile::{Active, Builder, MissingParameter, Normalization, OnMismatch, Policy};
+pub use fingerprint::{Fingerprints, Shared};
 pub use nearest::Unknown;
 pub use repair::{Confidence, Repair};
 pub use violation::{NameCheck, Outcome, Verdict, Violation};

@@ -2,6 +2,7 @@
 //! while a name is judged. Made once, when a policy is compiled.
 
 use super::Violation;
+use super::collision::Equivalence;
 use super::compile::Active;
 use super::profile::{Chars, Limit, Part, ProfileSet, Test};
 use super::rule::{Kind, RuleId, Severity};
@@ -64,6 +65,10 @@ pub(super) struct Tables {
     pub(super) lengths: Vec<(Limit, Hit)>,
     pub(super) path_lengths: Vec<(Limit, Hit)>,
     pub(super) forms: Vec<(Form, Hit)>,
+    /// Whether names are compared by equivalences that their fingerprints hold.
+    pub(super) compares_spellings: bool,
+    /// The other equivalences, each with a number of its own.
+    pub(super) other_equivalences: Vec<(Equivalence, u64)>,
     /// Whether any rule looks at single code points.
     pub(super) reads_scalars: bool,
     /// Whether any rule asks for the class of a code point.
@@ -82,6 +87,8 @@ impl Tables {
             lengths: Vec::new(),
             path_lengths: Vec::new(),
             forms: Vec::new(),
+            compares_spellings: false,
+            other_equivalences: Vec::new(),
             reads_scalars: false,
             reads_classes: false,
         };
@@ -92,6 +99,14 @@ impl Tables {
     }
 
     fn add(&mut self, test: &Test, hit: Hit) {
+        match Equivalence::of(test) {
+            Some(equivalence) if equivalence.is_in_fingerprint() => self.compares_spellings = true,
+            Some(equivalence) if self.other_equivalences.iter().all(|&(other, _)| other != equivalence) => {
+                let seed = (self.other_equivalences.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                self.other_equivalences.push((equivalence, seed));
+            }
+            _ => {}
+        }
         self.reads_scalars |= test.rule().rule().kind == Kind::Scalar;
         match test {
             Test::Plain(rule) => {
