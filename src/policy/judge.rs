@@ -81,7 +81,8 @@ impl Policy {
     /// for name in [&b"good"[..], b"caf\xE9", b"fine"] {
     ///     arena.push(name).unwrap();
     /// }
-    /// let found: Vec<_> = Policy::of(&[]).check_arena(&arena).map(|(at, check)| (at, check.name)).collect();
+    /// let policy = Policy::of(&[]);
+    /// let found: Vec<_> = policy.check_arena(&arena).map(|(at, check)| (at, check.name)).collect();
     /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
     /// ```
     pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
