@@ -69,7 +69,8 @@ const EFFECTS: &[&str] = &[
 const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln"];
 
 /// Crates that are named in one module only.
-const CONFINED: &[(&str, &str)] = &[("fuser", "fuse"), ("walkdir", "source::walk")];
+const CONFINED: &[(&str, &str)] =
+    &[("fuser", "fuse"), ("walkdir", "source::walk"), ("ignore", "source::scope")];
 
 /// Names that say nothing about what a module is for.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "misc"];

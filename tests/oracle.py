@@ -2,6 +2,9 @@
 against it. Prints one line for each finding: the kind, a space, and the path in hex.
 
     oracle.py DIRECTORY
+    oracle.py --count DIRECTORY
+
+With --count it prints how many names there are below the directory, and how many findings of each kind.
 
 Kinds: `utf8` (the codec refuses the name), `strict` (that, or a control character, a noncharacter or a line separator),
 `macos` (another name of the directory is the same without regard to case and canonical equivalence). Python's Unicode
@@ -32,20 +35,34 @@ def key(text):
     return unicodedata.normalize("NFD", nfd.casefold())
 
 
-def main():
-    for directory, directories, files in os.walk(os.fsencode(sys.argv[1])):
+def findings(top):
+    """Every name, as (None, path), and every finding. By descriptors: no path is too long."""
+    for directory, directories, files, _ in os.fwalk(os.fsencode(top)):
         groups = collections.defaultdict(list)
         for name in directories + files:
-            path, text = os.path.join(directory, name).hex(), text_of(name)
+            path, text = os.path.join(directory, name), text_of(name)
+            yield None, path
             if text is None:
-                print("utf8", path)
+                yield "utf8", path
             else:
                 groups[key(text)].append(path)
             if text is None or not all(map(is_plain, text)):
-                print("strict", path)
+                yield "strict", path
         for paths in groups.values():
             for path in paths if len(paths) > 1 else []:
-                print("macos", path)
+                yield "macos", path
+
+
+def main():
+    if sys.argv[1] == "--count":
+        counts = collections.Counter(kind for kind, _ in findings(sys.argv[2]))
+        print("names", counts[None])
+        for kind in ("utf8", "strict", "macos"):
+            print(kind, counts[kind])
+    else:
+        for kind, path in findings(sys.argv[1]):
+            if kind:
+                print(kind, path.hex())
 
 
 main()

@@ -42,7 +42,7 @@ const ENDS: &[&str] = &[".txt", ".jpg", ".rs", ".pdf", "-v2.docx", "", ".tar.gz"
 pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -85,7 +85,7 @@ pub fn ascii_20(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|number| format!("measure-{number:08}.dat").into_bytes()).collect()
 }
 
-fn name(random: &mut Random, kind: Kind, number: usize) -> Vec<u8> {
+pub fn name(random: &mut Random, kind: Kind, number: usize) -> Vec<u8> {
     let stem = match WORDS.iter().find(|(of, _)| *of == kind) {
         Some((_, words)) => random.of(words).as_bytes(),
         None => random.of(BAD),

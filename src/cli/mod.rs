@@ -19,6 +19,7 @@ mod profiles;
 mod progress;
 mod rules;
 mod scan;
+mod signals;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -39,6 +40,10 @@ pub enum Status {
     Findings = 1,
     /// Something could not be done or read.
     Trouble = 2,
+    /// Ended by SIGINT, as shells number it.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
 }
 
 impl Status {

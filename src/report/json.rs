@@ -200,6 +200,7 @@ pub(super) struct SummaryLine {
     warned: u64,
     unreadable: u64,
     vanished: u64,
+    interrupted: bool,
     insecure: u64,
     collisions: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,6 +239,7 @@ pub(super) fn summary_line(policy: &Policy, summary: &Summary) -> SummaryLine {
         warned: summary.warned,
         unreadable: summary.unreadable,
         vanished: summary.vanished,
+        interrupted: summary.was_interrupted,
         insecure: summary.insecure,
         collisions: summary.collisions,
         baseline_accepted: summary.baseline.map(|b| b.accepted),

@@ -27,6 +27,8 @@ pub struct Summary {
     pub unreadable: u64,
     /// Entries that were gone when their turn came.
     pub vanished: u64,
+    /// The run was ended before everything was judged.
+    pub was_interrupted: bool,
     /// Per rule: how many violations, and the greatest severity among them.
     pub rules: BTreeMap<RuleId, (u64, Option<Severity>)>,
     /// Findings by the scripts that their names are written in; [`NO_SCRIPT`] and [`NOT_UTF8`] for the others.

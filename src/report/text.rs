@@ -222,7 +222,8 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
     let names = counted(summary.names, "name", "names");
     let _ = match summary.findings() {
         0 => {
-            let (style, word) = if summary.unreadable == 0 { (GOOD, "clean") } else { (WARN, "incomplete") };
+            let is_whole = summary.unreadable == 0 && !summary.was_interrupted;
+            let (style, word) = if is_whole { (GOOD, "clean") } else { (WARN, "incomplete") };
             writeln!(text, "{}  no finding among {names}{within} ({by})", styled(style, word, 0))
         }
         findings => {
@@ -261,6 +262,9 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
         let unread = format!("{} could not be read", counted(summary.unreadable, "entry", "entries"));
         let holds = if summary.unreadable == 1 { "it holds" } else { "they hold" };
         let _ = writeln!(text, "{}: what {holds} was not judged", styled(ERROR, unread, 0));
+    }
+    if summary.was_interrupted {
+        let _ = writeln!(text, "{}: the rest was not judged", styled(ERROR, "interrupted", 0));
     }
     if summary.vanished > 0 {
         let vanished = counted(summary.vanished, "entry", "entries");

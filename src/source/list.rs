@@ -133,7 +133,7 @@ impl List {
 }
 
 impl Source for List {
-    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
         let holder = Holder::List { file: self.file.as_os_str().as_bytes().to_vec() };
         let mut groups = Groups::new(Arc::new(holder), self.shape, Some(Mark::Item), group::LIMIT);
         let mut is_ended = false;

@@ -9,8 +9,13 @@ pub mod archive;
 pub mod git;
 pub mod group;
 pub mod list;
+pub mod mounts;
+mod roots;
+pub mod scope;
+pub mod tree;
 pub mod walk;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -25,12 +30,12 @@ use crate::name::place::{Holder, Mark};
 pub trait Source: Sync {
     /// Hands each directory, and each thing that could not be read, to `visit`, from any thread and in any order. Ends
     /// early if `visit` breaks.
-    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync));
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync));
 }
 
 /// Several sources, one after the other.
 impl Source for Vec<Box<dyn Source>> {
-    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
         let is_ended = AtomicBool::new(false);
         for source in self {
             source.read(&|event| {
@@ -47,13 +52,39 @@ impl Source for Vec<Box<dyn Source>> {
 
 /// What a source meets.
 #[derive(Debug)]
-pub enum Event {
+pub enum Event<'e> {
     /// A directory, read as far as it could be.
     Directory(Batch),
+    /// A directory with more names than should be held at a time.
+    Large(&'e mut dyn Parts),
     /// Something that could not be read.
     Fault(Fault),
     /// Something that was gone when its turn came: another process removed it, which is no fault.
     Vanished,
+    /// Everything but this has been handed over, and nothing is under way. Told by sources that can go on from there.
+    Frontier(Frontier),
+}
+
+/// A directory whose names come in parts.
+pub trait Parts: fmt::Debug {
+    /// Reads the directory from its beginning and hands over all its names, some at a time; may be called again.
+    ///
+    /// What cannot be read is told as an event of its own, once.
+    fn each(&mut self, take: &mut dyn FnMut(&Batch));
+}
+
+/// Directories that wait to be read, with all that is below them.
+pub type Frontier = Vec<Waiting>;
+
+/// Directories in one directory that wait to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The root of the tree, as it was given; with no `names` it waits itself.
+    pub root: PathBuf,
+    /// The directory that they are in, as a path from the root.
+    pub dir: PathBuf,
+    /// Their names.
+    pub names: Vec<OsString>,
 }
 
 /// The names of one directory.
@@ -94,8 +125,10 @@ pub struct Version {
 pub enum Beside {
     /// Nothing: the directory was read, and all of it is to be judged.
     Nothing,
-    /// These, of which nobody asked.
+    /// These, of which nobody asked: the names that are to be judged were given.
     Names(Arena),
+    /// These, which are left out: the directory was read.
+    Excluded(Arena),
     /// That cannot be told, so that nothing can be proposed.
     Unknown,
 }
@@ -116,9 +149,9 @@ impl Batch {
         }
     }
 
-    /// Whether these are all names of the directory.
+    /// Whether the directory was read: these are all its names but for those that are left out.
     pub fn is_whole(&self) -> bool {
-        matches!(self.beside, Beside::Nothing)
+        matches!(self.beside, Beside::Nothing | Beside::Excluded(_))
     }
 
     /// Adds a name.

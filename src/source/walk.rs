@@ -1,10 +1,9 @@
-//! Directory trees, by `walkdir`.
+//! Directory trees, by `walkdir`: the engine for following links, and for an order.
 //!
-//! Each directory is read by itself, so that its names come together and several threads can share a tree. Symbolic links
-//! are named and never followed, except a root that is one. A directory deeper than `PATH_MAX` cannot be opened by its
+//! Each directory is read by itself, so that its names come together and several threads can share a tree. Unless asked to
+//! follow them, symbolic links are named only, except a root that is one. A directory deeper than `PATH_MAX` cannot be opened by its
 //! path (path_resolution(7)); it is a fault, never silence.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::ControlFlow;
@@ -13,8 +12,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
+use super::roots::{NO_NUL, Root, Roots, add};
+use super::scope::Scope;
 use super::{Batch, Beside, Event, Fault, Source};
 use crate::name::arena::Arena;
 
@@ -23,63 +24,48 @@ use crate::name::arena::Arena;
 pub struct Walk {
     roots: Vec<PathBuf>,
     jobs: usize,
+    options: Options,
+}
+
+/// How a tree is walked.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Which part of it is read.
+    pub scope: Scope,
+    /// Read the directories that links lead to. One that leads back to a directory above it is a fault.
+    pub follows: bool,
+    /// Hand over directories in the order of their paths, each before those below it, by one thread.
+    pub is_sorted: bool,
 }
 
 impl Walk {
     /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). The roots are
     /// names themselves. A root that is given twice is read once.
-    pub fn new(roots: Vec<PathBuf>, jobs: usize) -> Self {
-        Self { roots, jobs: jobs.max(1) }
+    pub fn new(roots: Vec<PathBuf>, jobs: usize, options: Options) -> Self {
+        Self { roots, jobs: jobs.max(1), options }
     }
 }
 
 impl Source for Walk {
-    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
         let queue = Queue::default();
-        let tell = |event| queue.heed(visit(event));
-        let (mut trees, mut known) = (Vec::new(), HashSet::new());
-        let mut singles = BTreeMap::<&Path, BTreeSet<&OsStr>>::new();
-        for root in &self.roots {
-            let mut error = None;
-            // A root has a name as everything has that is found below it; `.`, `..` and `/` have none.
-            let name = root.file_name();
-            match std::fs::metadata(root) {
-                Ok(meta) if meta.is_dir() => {
-                    if known.insert((meta.dev(), meta.ino())) {
-                        trees.push(Work {
-                            root_len: prefix_len(root),
-                            above: root.as_path().into(),
-                            name: None,
-                        });
-                    }
-                }
-                Ok(_) => {}
-                Err(found) => error = Some(found),
-            }
-            // What a link names may be missing or out of reach; its own name is there.
-            let is_there = error.is_none() || std::fs::symlink_metadata(root).is_ok();
-            if let Some(name) = name.filter(|_| is_there) {
-                singles.entry(root.parent().unwrap_or(Path::new(""))).or_default().insert(name);
-            }
-            // A link that leads nowhere hides nothing.
-            if let Some(error) = error.filter(|error| !is_there || error.kind() != io::ErrorKind::NotFound) {
-                tell(Event::Fault(Fault { path: root.clone(), attempt: "read", error }));
-            }
-        }
-        for (dir, names) in singles {
-            tell(Event::Directory(some_of(dir, &names)));
-        }
-        queue.state().waiting.extend(trees.into_iter().rev());
+        let tell = |event: Event<'_>| queue.heed(visit(event));
+        let Roots { trees, singles, faults } = Roots::look_up(&self.roots);
+        faults.into_iter().for_each(|fault| tell(Event::Fault(fault)));
+        singles.into_iter().for_each(|names| tell(Event::Directory(names)));
+        queue.state().waiting.extend(trees.iter().rev().map(Work::root));
         std::thread::scope(|scope| {
             let work = || {
                 queue.state().threads += 1;
                 while let Some(turn) = queue.next() {
-                    if turn.read(&tell).is_break() {
+                    if turn.read(&self.options, &tell).is_break() {
                         break;
                     }
                 }
             };
-            for _ in 1..self.jobs {
+            // One thread alone keeps an order.
+            let jobs = if self.options.is_sorted { 1 } else { self.jobs };
+            for _ in 1..jobs {
                 // Where the system gives no more threads, those that are there do the work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
@@ -90,73 +76,102 @@ impl Source for Walk {
     }
 }
 
-/// Those `names` of `dir` that are roots themselves.
-fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> Batch {
-    let mut batch = Batch::new(dir.to_path_buf(), prefix_len(dir));
-    for name in names {
-        add(&mut batch, name);
-    }
-    let others = || -> io::Result<Arena> {
-        let mut others = Arena::new();
-        for entry in std::fs::read_dir(if dir.as_os_str().is_empty() { Path::new(".") } else { dir })? {
-            let name = entry?.file_name();
-            if !names.contains(&*name) {
-                others.push(name.as_bytes()).expect(NO_NUL);
-            }
-        }
-        Ok(others)
-    };
-    batch.beside = others().map_or(Beside::Unknown, Beside::Names);
-    batch
-}
-
-/// How many bytes of a path below `root` lead to it, the separator included.
-fn prefix_len(root: &Path) -> usize {
-    let bytes = root.as_os_str().as_bytes();
-    if bytes.is_empty() || bytes.ends_with(b"/") { bytes.len() } else { bytes.len() + 1 }
-}
-
-const NO_NUL: &str = "the system hands over names as strings that end in NUL";
-
-fn add(batch: &mut Batch, name: &OsStr) {
-    batch.push(name.as_bytes());
-}
-
-/// A directory that is to be read. Very many may wait at a time, so they share the path that leads to them.
+/// A directory that is to be read. Very many may wait at a time, so they share what leads to them.
 #[derive(Clone, Debug)]
 struct Work {
-    root_len: usize,
-    above: Arc<Path>,
-    /// `None`: the directory is the root `above`.
+    above: Arc<Above>,
+    /// `None`: the directory is the root.
     name: Option<OsString>,
+    depth: usize,
+}
+
+/// The directory that others are in.
+#[derive(Debug)]
+struct Above {
+    root: Root,
+    path: PathBuf,
+    /// Device and inode number of this directory and of those above it, as far as links are followed.
+    line: Option<Arc<Line>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    id: (u64, u64),
+    above: Option<Arc<Line>>,
+}
+
+impl Line {
+    fn holds(&self, id: (u64, u64)) -> bool {
+        std::iter::successors(Some(self), |line| line.above.as_deref()).any(|line| line.id == id)
+    }
 }
 
 impl Work {
+    fn root(root: &Root) -> Self {
+        let above = Above { root: root.clone(), path: root.path.clone(), line: None };
+        Self { above: Arc::new(above), name: None, depth: 0 }
+    }
+
     /// Reads the directory, hands over what it holds, and gives the directories in it.
     ///
     /// # Errors
     /// Nothing was read, because too many files are open.
-    fn read(&self, tell: &dyn Fn(Event)) -> Result<Vec<Work>, Fault> {
-        let dir: Arc<Path> = match &self.name {
-            Some(name) => self.above.join(name).into(),
-            None => Arc::clone(&self.above),
+    fn read(&self, options: &Options, tell: &dyn Fn(Event<'_>)) -> Result<Vec<Work>, Fault> {
+        let Options { scope, follows, is_sorted } = options;
+        if self.depth >= scope.max_depth {
+            return Ok(Vec::new());
+        }
+        let root = &self.above.root;
+        let path = match &self.name {
+            Some(name) => self.above.path.join(name),
+            None => self.above.path.clone(),
         };
-        let mut batch = Batch::new(dir.to_path_buf(), self.root_len);
-        let mut below = Vec::new();
+        let mut line = self.above.line.clone();
+        if *follows || scope.one_file_system {
+            // What cannot be looked at cannot be read either, which is told below.
+            let meta = std::fs::metadata(&path).ok();
+            if scope.one_file_system && meta.as_ref().is_some_and(|meta| meta.dev() != root.device) {
+                return Ok(Vec::new());
+            }
+            if let Some(id) = meta.filter(|_| *follows).map(|meta| (meta.dev(), meta.ino())) {
+                if line.as_ref().is_some_and(|line| line.holds(id)) {
+                    let error = io::Error::other("it leads back to a directory above it");
+                    tell(Event::Fault(Fault { path, attempt: "follow", error }));
+                    return Ok(Vec::new());
+                }
+                line = Some(Arc::new(Line { id, above: line }));
+            }
+        }
         // Whoever may write here can put a link in the place of a directory that was already seen.
-        let entries = WalkDir::new(&dir).min_depth(1).max_depth(1).follow_root_links(self.name.is_none());
+        let mut entries =
+            WalkDir::new(&path).min_depth(1).max_depth(1).follow_root_links(*follows || self.name.is_none());
+        if *is_sorted {
+            entries = entries.sort_by_file_name();
+        }
+        let mut batch = Batch::new(path.clone(), root.prefix_len);
+        let above = Arc::new(Above { root: root.clone(), path, line });
+        let (mut below, mut excluded) = (Vec::new(), Arena::new());
         for entry in entries {
             match entry {
                 Ok(entry) => {
+                    let is_dir = entry.file_type().is_dir() || *follows && leads_to_directory(&entry, tell);
+                    let below_root = entry.path().as_os_str().as_bytes().get(root.prefix_len..);
+                    if scope
+                        .exclude
+                        .matches(Path::new(OsStr::from_bytes(below_root.unwrap_or_default())), is_dir)
+                    {
+                        excluded.push(entry.file_name().as_bytes()).expect(NO_NUL);
+                        continue;
+                    }
                     add(&mut batch, entry.file_name());
-                    if entry.file_type().is_dir() {
-                        let name = Some(entry.file_name().to_owned());
-                        below.push(Work { root_len: self.root_len, above: Arc::clone(&dir), name });
+                    if is_dir {
+                        let (above, name) = (Arc::clone(&above), Some(entry.file_name().to_owned()));
+                        below.push(Work { above, name, depth: self.depth + 1 });
                     }
                 }
                 Err(error) => {
                     let is_unread = error.depth() == 0 && batch.count == 0;
-                    let path = error.path().unwrap_or(&dir).to_path_buf();
+                    let path = error.path().unwrap_or(&above.path).to_path_buf();
                     let error = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
                     let is_shortage = is_unread && matches!(error.raw_os_error(), Some(ENFILE | EMFILE));
                     let fault = Fault { path, attempt: "read the directory", error };
@@ -171,8 +186,27 @@ impl Work {
                 }
             }
         }
+        if !excluded.is_empty() {
+            batch.beside = Beside::Excluded(excluded);
+        }
         tell(Event::Directory(batch));
         Ok(below)
+    }
+}
+
+/// Whether `entry` is a link to a directory.
+fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(Event<'_>)) -> bool {
+    if !entry.file_type().is_symlink() {
+        return false;
+    }
+    match std::fs::metadata(entry.path()) {
+        Ok(meta) => meta.is_dir(),
+        // A link that leads nowhere hides nothing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => {
+            tell(Event::Fault(Fault { path: entry.path().into(), attempt: "follow", error }));
+            false
+        }
     }
 }
 
@@ -242,8 +276,8 @@ struct Turn<'q> {
 
 impl Turn<'_> {
     /// Reads the directory, and breaks if this thread is one too many.
-    fn read(mut self, tell: &dyn Fn(Event)) -> ControlFlow<()> {
-        match self.work.read(tell) {
+    fn read(mut self, options: &Options, tell: &dyn Fn(Event<'_>)) -> ControlFlow<()> {
+        match self.work.read(options, tell) {
             Ok(below) => self.below = below,
             Err(shortage) => {
                 let mut state = self.queue.state();
@@ -284,7 +318,7 @@ mod tests {
         for n in 0..50 {
             std::fs::create_dir(dir.path().join(n.to_string())).unwrap();
         }
-        let walk = Walk::new(vec![dir.path().to_path_buf()], 4);
+        let walk = Walk::new(vec![dir.path().to_path_buf()], 4, Options::default());
         let read = || {
             walk.read(&|event| match event {
                 Event::Directory(batch) if batch.dir.ends_with("7") => panic!("on purpose"),
@@ -300,10 +334,11 @@ mod tests {
         std::fs::create_dir(dir.path().join("elsewhere")).unwrap();
         std::fs::write(dir.path().join("elsewhere/secret"), "").unwrap();
         std::os::unix::fs::symlink("elsewhere", dir.path().join("link")).unwrap();
-        let seen = |name: Option<&str>, above: PathBuf| {
-            let work = Work { root_len: 0, above: above.into(), name: name.map(OsString::from) };
+        let seen = |name: Option<&str>, path: PathBuf| {
+            let root = Root { prefix_len: 0, path, device: 0 };
+            let work = Work { name: name.map(OsString::from), ..Work::root(&root) };
             let names = Mutex::new(0);
-            let found = work.read(&|event| {
+            let found = work.read(&Options::default(), &|event| {
                 if let Event::Directory(batch) = event {
                     *names.lock().unwrap() += batch.count;
                 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod directory;
+pub mod flags;
 pub mod handle;
 pub mod identity;
 pub mod iflags;

@@ -213,6 +213,18 @@ fn names_that_no_checkout_could_hold_are_found_where_they_stand() {
 }
 
 #[test]
+fn a_name_that_is_bad_only_where_it_stands_is_found_among_good_ones() {
+    let Some(dir) = repository(&["--bare"]) else { return };
+    let dir = dir.path();
+    let file = object(dir, "blob", b"");
+    let top = tree(dir, &[("100644", b".git", &file), ("100644", b"good", &file)]);
+    commit(dir, &top, &[], 1);
+    let (status, objects) = scan(dir, &["--profile", "utf8"]);
+    let told: Vec<_> = findings(&objects).map(|f| (&f["name_hex"], rules(f))).collect();
+    assert_eq!((status, told), (1, vec![(&HEXLOWER.encode(b".git").into(), vec!["dot-git-lookalike"])]));
+}
+
+#[test]
 fn each_name_of_a_history_is_told_once_with_its_first_and_its_last_commit() {
     let Some(dir) = repository(&[]) else { return };
     let dir = dir.path();

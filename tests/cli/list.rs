@@ -143,3 +143,38 @@ fn a_list_that_cannot_be_read_is_trouble_and_the_others_are_judged() {
     assert_eq!(crate::run::status(&output), 2);
     assert!(stderr(&output).contains("PATH"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_tree_and_a_list_are_judged_in_one_scan_and_what_concerns_trees_is_refused_without_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [&b"bad\xE9"[..], b"left out\xE9"] {
+        File::create(dir.path().join(OsStr::from_bytes(name))).unwrap();
+    }
+    let (tree, only_utf8) = (dir.path().to_str().unwrap(), ["--profile", "utf8"]);
+    let (status_of_both, objects) =
+        list(&[&only_utf8[..], &["--exclude", "left*", tree]].concat(), b"listed\xE9\n");
+    let paths: BTreeSet<Vec<u8>> = findings(&objects).into_iter().map(|(path, ..)| path).collect();
+    let expected = [[tree.as_bytes(), b"/bad\xE9"].concat(), b"listed\xE9".to_vec()];
+    assert_eq!((status_of_both, paths), (1, expected.into()));
+    let alone: [&[&str]; 6] = [
+        &["--exclude", "*"],
+        &["--max-depth", "1"],
+        &["--one-file-system"],
+        &["--follow"],
+        &["--sort"],
+        &["--engine", "getdents"],
+    ];
+    for args in alone {
+        let refused = run_with(["scan", "--list", "-"].iter().chain(args), b"");
+        assert_eq!(status(&refused), 2, "{args:?}");
+        assert!(stderr(&refused).contains("<PATH>"), "{args:?}: {}", stderr(&refused));
+    }
+    let state = dir.path().join("state");
+    for paths in [&[][..], &[tree]] {
+        let args = ["scan", "--list", "-", "--resume", state.to_str().unwrap()];
+        let refused = run_with(args.iter().chain(paths), b"");
+        assert_eq!(status(&refused), 2);
+        assert!(stderr(&refused).contains("cannot be used with"), "{}", stderr(&refused));
+    }
+    assert!(!state.exists());
+}

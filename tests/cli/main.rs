@@ -5,6 +5,7 @@
 #[cfg(feature = "archive")]
 mod archive;
 mod check;
+mod engines;
 mod explain;
 #[cfg(feature = "git")]
 mod git;
@@ -12,9 +13,13 @@ mod git;
 mod hooks;
 mod hostile;
 mod list;
+mod long_runs;
 mod mount;
 mod policy;
 mod readme;
 mod report;
 mod run;
 mod scan;
+#[path = "../../examples/make_tree.rs"]
+#[allow(dead_code, reason = "the example is a program too")]
+mod trees;

@@ -78,7 +78,7 @@ impl Members<'_> {
 }
 
 impl Source for Archive {
-    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
         let mut is_ended = false;
         let mut tell = |error| {
             let answer = visit(Event::Fault(self.fault(error)));

@@ -45,10 +45,10 @@ pub enum What {
 }
 
 /// Whoever is told what is read.
-type Visit<'v> = &'v dyn Fn(Event) -> ControlFlow<()>;
+type Visit<'v> = &'v dyn Fn(Event<'_>) -> ControlFlow<()>;
 
 impl Source for Git {
-    fn read(&self, visit: &(dyn Fn(Event) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
         if let Err(error) = self.read_all(visit) {
             let _ = visit(Event::Fault(self.fault(error)));
         }

@@ -1,0 +1,128 @@
+//! `namegate scan`: every name of a directory tree, or of whatever else holds names.
+
+mod resume;
+mod sources;
+mod tree_args;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+
+use self::resume::StateFile;
+use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
+use self::tree_args::{Resumption, TreeArgs};
+use super::format::ReportArgs;
+use super::judging::JudgingArgs;
+use super::output::OutputArgs;
+use super::policy_args::PolicyArgs;
+use super::progress::{Style, Watch};
+use super::{Status, Trouble};
+use crate::report::fan::{Fan, Faults};
+use crate::report::text::Layout;
+use crate::scan::{self, Keeper, Progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate scan /srv/share
+  namegate scan . --profile windows,macos          before a move to both
+  namegate scan /data --format json > names.jsonl  for other programs
+  namegate scan /old --encoding koi8-r             repairs as if its bad names were KOI8-R
+  namegate scan /srv --target windows,sharepoint --prefix 'C:\\Data' -o report.html
+  namegate scan . -q -o names.sarif -o junit.xml --fail-on error
+  namegate scan . --write-baseline known.jsonl; namegate scan . --baseline known.jsonl
+  namegate scan / -x --exclude '.snapshots/'       one file system, without its snapshots
+  namegate scan /archive --resume state >> found   goes on where it was interrupted
+  find /srv -print0 | namegate scan --list - -0
+  namegate scan --git . --git-all                  every name that a history ever had
+  namegate scan --archive old.zip --archive-encoding cp850
+  namegate scan --list inventory.csv --list-format csv:2 --list-as keys --decode percent
+
+A list is judged as if it named all that there is: names that become one are found among its own.
+The names of symbolic links are judged; links are not followed, except a PATH that is one.
+What cannot be read is reported and does not end the scan.
+SIGUSR1 asks for a line about how far it has come; Ctrl-C ends it with a report of what was found so far.
+Exit status: 0 no finding of the severity of --fail-on, 1 findings, 2 something could not be read, 130 ended by Ctrl-C.";
+
+/// Judge every name of directory trees, lists, git repositories and archives.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to judge: the last name of each path, and everything below those that are directories.
+    #[arg(value_name = "PATH", required_unless_present_any = INSTEAD_OF_PATHS)]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    sources: SourceArgs,
+    #[command(flatten)]
+    report: ReportArgs,
+    /// How progress is shown on standard error.
+    #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
+    progress: Style,
+    /// Keep in this file what is left to be read, and read only that if the file is there already: the report tells of it
+    /// alone. The file is removed when the scan comes to its end. Directory trees alone can be resumed.
+    #[arg(long, value_name = "STATE", conflicts_with_all = INSTEAD_OF_PATHS)]
+    resume: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    judging: JudgingArgs,
+    #[command(flatten)]
+    tree: TreeArgs,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy cannot be read, options do not go together, or the output cannot be written.
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+    let Args { paths, sources, report: report_args, progress: style, resume, output, judging, tree, policy } =
+        args;
+    let policy = judging.policy(&policy)?;
+    let settings = judging.settings(report_args.encoding)?;
+    let (state, left) = resume.map(StateFile::open).transpose()?.unzip();
+    let resumption = left.map(|left| Resumption { left, ..Resumption::default() });
+    let wanted = resumption.as_ref().map(|resumption| resumption.wanted.clone());
+    let mut source = sources.sources();
+    let expected = if source.is_empty() { tree.expected(&paths) } else { None };
+    if !paths.is_empty() {
+        source.insert(0, tree.source(&paths, resumption)?);
+    }
+    log::info!(
+        "judging by {}, with {} threads",
+        policy.asked_by().names().collect::<Vec<_>>().join(", "),
+        tree.jobs()
+    );
+    tree.warn_of_file_systems(&paths);
+    let progress = Progress::default();
+    let watch = Watch::new(style, expected, wanted);
+    let mut above: Box<dyn Write + Send> = match watch.is_drawn() && io::stdout().is_terminal() {
+        true => Box::new(watch.above(out)),
+        false => Box::new(out),
+    };
+    let mut faults = watch.above(anstream::stderr());
+    let layout = output.layout(judging.asks_for_targets());
+    let fail_on = report_args.fail_on();
+    let mut files = output.begin()?;
+    let mut reports = files.reports(fail_on, Layout { faults: true, ..layout });
+    reports.push(match output.quiet {
+        true => Box::new(Faults::new(&mut faults)),
+        false => report_args.report(&mut above, &mut faults, layout),
+    });
+    let mut report = Fan::new(reports);
+    let keeper = state.as_ref().map(|state| state as &dyn Keeper);
+    let scanned = || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper);
+    let summary = watch.over(&progress, scanned)?;
+    drop(report);
+    files.finish()?;
+    match (watch.ended_by(), state) {
+        (Some(Signal::SIGTERM), _) => return Ok(Status::Terminated),
+        (Some(_), _) => return Ok(Status::Interrupted),
+        (None, Some(state)) => {
+            state.remove().map_err(|error| Trouble::new(format_args!("cannot remove the state: {error}")))?;
+        }
+        (None, None) => {}
+    }
+    Ok(Status::of(&summary, fail_on))
+}

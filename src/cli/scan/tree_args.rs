@@ -1,0 +1,171 @@
+//! Which part of a directory tree is read, and how: the options, and the source that they make.
+
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::ValueEnum;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
+
+use crate::cli::Trouble;
+use crate::name::display::display;
+use crate::source::mounts::{self, Mount};
+use crate::source::scope::{Exclude, Scope};
+use crate::source::tree::Tree;
+use crate::source::walk::{self, Walk};
+use crate::source::{Frontier, Source};
+use crate::sys::flags::is_casefolded;
+
+/// Threads that wait for a disk cost nothing, and with a warm cache four for each processor take 5 % more of its time than
+/// one does: docs/PERFORMANCE.md.
+const FOR_EACH_PROCESSOR: usize = 4;
+
+/// Each thread has 64 KiB and the names of one directory: more of them need more memory, and no disk is faster for it.
+const MOST_JOBS: usize = 32;
+
+/// How many mount points are named.
+const SHOWN: usize = 5;
+
+/// The options.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Directory trees")]
+pub struct TreeArgs {
+    /// How many threads read and judge; four for each processor if not given, because most of the time a disk is waited for.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Leave out what matches, and what lies below it. The syntax is that of gitignore(5), counted from each PATH; of the
+    /// globs that match, the last decides, and one that begins with `!` takes back.
+    #[arg(long, value_name = "GLOB", requires = "paths")]
+    exclude: Vec<String>,
+    /// Read this many levels below a PATH: 1 is what it holds, 0 its own name alone.
+    #[arg(long, value_name = "N", requires = "paths")]
+    max_depth: Option<usize>,
+    /// Do not enter other file systems; the names of their mount points are judged.
+    #[arg(short = 'x', long, requires = "paths")]
+    one_file_system: bool,
+    /// Enter directories that symbolic links lead to. A loop is reported.
+    #[arg(short = 'L', long, requires = "paths")]
+    follow: bool,
+    /// Report in the order of the paths, with one thread.
+    #[arg(long, requires = "paths")]
+    sort: bool,
+    /// What reads the tree.
+    #[arg(long, value_enum, default_value_t = Engine::Auto, requires = "paths")]
+    engine: Engine,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// walkdir with --follow or --sort, getdents otherwise.
+    Auto,
+    /// System calls, with any depth.
+    Getdents,
+    /// The library walkdir, down to paths of 4,095 bytes.
+    Walkdir,
+}
+
+/// Where a scan that can be resumed goes on, and how it is asked to tell how far it has come.
+#[derive(Debug, Default)]
+pub struct Resumption {
+    /// What is left; everything if `None`.
+    pub left: Option<Frontier>,
+    /// Set when it is to be told what is left.
+    pub wanted: Arc<AtomicBool>,
+}
+
+impl TreeArgs {
+    /// How many threads read and judge.
+    pub fn jobs(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.jobs.map_or_else(|| (FOR_EACH_PROCESSOR * processors()).min(MOST_JOBS), usize::from)
+    }
+
+    /// The trees below `paths`.
+    ///
+    /// # Errors
+    /// A glob that cannot be understood; options that do not go together.
+    pub fn source(
+        &self,
+        paths: &[PathBuf],
+        resumption: Option<Resumption>,
+    ) -> Result<Box<dyn Source>, Trouble> {
+        let exclude = Exclude::new(self.exclude.iter().map(String::as_str));
+        let exclude = exclude.map_err(|error| Trouble::new(format_args!("--exclude: {error}")))?;
+        let max_depth = self.max_depth.unwrap_or(usize::MAX);
+        let scope = Scope { max_depth, one_file_system: self.one_file_system, exclude };
+        let (paths, jobs) = (paths.to_vec(), self.jobs());
+        let asked = self.follow || self.sort;
+        if self.engine == Engine::Getdents && asked {
+            return Err(Trouble::new("--follow and --sort are done by the engine walkdir alone"));
+        }
+        if self.engine == Engine::Walkdir || asked {
+            if resumption.is_some() {
+                return Err(Trouble::new(
+                    "--resume is done by the engine getdents alone, which cannot --follow or --sort",
+                ));
+            }
+            let options = walk::Options { scope, follows: self.follow, is_sorted: self.sort };
+            return Ok(Box::new(Walk::new(paths, jobs, options)));
+        }
+        let mut tree = Tree::new(paths, scope, jobs);
+        if let Some(Resumption { left, wanted }) = resumption {
+            tree = tree.telling_frontier(wanted);
+            if let Some(left) = left {
+                tree = tree.resumed(left);
+            }
+        }
+        Ok(Box::new(tree))
+    }
+
+    /// Says what a reader of the report should know of the file systems below `paths`.
+    pub fn warn_of_file_systems(&self, paths: &[PathBuf]) {
+        let mounts = mounts::mounts().unwrap_or_default();
+        for path in paths {
+            let Ok(canonical) = path.canonicalize() else { continue };
+            let on = mounts::holding(&mounts, &canonical);
+            if let Some((kind, habit)) = on.and_then(|mount| Some((&mount.kind, mount.habit()?))) {
+                log::warn!("{} is on {kind}, which {habit}", shown(path));
+            }
+            // Whatever else it is, a FIFO say, is not opened.
+            let dir =
+                open(&canonical, OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty());
+            if dir.is_ok_and(|dir| is_casefolded(dir) == Ok(true)) {
+                log::warn!("{} is a directory that ignores case and normalization (casefold)", shown(path));
+            }
+            let others = mounts::below(&mounts, &canonical);
+            if !others.is_empty() && !self.one_file_system {
+                let told = |mount: &&Mount| format!("{} ({})", shown(&mount.point), mount.kind);
+                let told: Vec<String> = others.iter().take(SHOWN).map(told).collect();
+                let more = match others.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                log::warn!(
+                    "{} holds other file systems, which are read too: {}{more}; --one-file-system leaves them out",
+                    shown(path),
+                    told.join(", ")
+                );
+            }
+        }
+    }
+
+    /// About how many names there are, where that can be told: a whole file system knows how many inodes are in use.
+    pub fn expected(&self, paths: &[PathBuf]) -> Option<u64> {
+        let [path] = paths else { return None };
+        let (canonical, mounts) = (path.canonicalize().ok()?, mounts::mounts().ok()?);
+        let is_mount_point = mounts.iter().any(|mount| mount.point == canonical);
+        let is_all = self.max_depth.is_none() && self.exclude.is_empty() && is_mount_point;
+        let is_alone = self.one_file_system || mounts::below(&mounts, &canonical).is_empty();
+        let counts = statvfs(&canonical).ok().filter(|_| is_all && is_alone)?;
+        // Some file systems count no inodes, and say 0.
+        Some(counts.files().saturating_sub(counts.files_free())).filter(|&used| used > 0)
+    }
+}
+
+fn shown(path: &Path) -> String {
+    display(path.as_os_str().as_bytes()).to_string()
+}

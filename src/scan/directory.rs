@@ -1,0 +1,262 @@
+//! One directory, judged.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use super::{Settings, standing};
+use crate::name::Span;
+use crate::name::display::display;
+use crate::name::place::{Holder, Place};
+use crate::name::reading::Encoding;
+use crate::policy::rule::RuleId;
+use crate::policy::{Collision, NameCheck, Policy, Repair, Shared, Violation};
+use crate::report::baseline::Baseline;
+use crate::report::{Group, Objection, Record};
+use crate::source::{Batch, Beside};
+
+/// What is found in one directory.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// Names that become one.
+    pub(super) groups: Vec<Arc<Group>>,
+    /// The findings, in the order of their names.
+    pub(super) records: Vec<Record>,
+    /// How many pairs of a name and a rule the baseline accepts.
+    pub(super) accepted: u64,
+}
+
+/// The findings of one directory.
+pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
+    let mut suspects = policy.check_arena(&batch.names).peekable();
+    let shared = shared(batch, policy);
+    let has_long_paths = has_long_paths(batch, policy, settings);
+    let has_suspects = suspects.peek().is_some() || !batch.holding_nul.is_empty();
+    if !has_suspects && batch.holder.is_none() && shared.is_none() && !has_long_paths {
+        return Findings::default();
+    }
+    let (offsets, mut names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
+    names.extend(batch.holding_nul.iter().map(Vec::as_slice));
+    let mut found = Found::new();
+    for (offset, check) in suspects {
+        let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+        found.entry(at).or_default().extend(Record::of(policy, &check).objections);
+    }
+    for (at, name) in names.iter().enumerate().skip(offsets.len()) {
+        found.entry(at).or_default().extend(Record::of(policy, &policy.check(name)).objections);
+    }
+    if let Some(holder) = batch.holder.as_deref() {
+        judge_standing(holder, policy, batch, &names, &mut found);
+    }
+    let all = with_others(batch, &names);
+    let mut collisions = shared.map(|shared| shared.collisions(&all)).unwrap_or_default();
+    collisions.retain(|collision| collision.members.iter().any(|&at| at < names.len()));
+    if has_long_paths {
+        judge_paths(batch, policy, &settings.prefix, &names, &mut found);
+    }
+    if found.is_empty() && collisions.is_empty() {
+        return Findings::default();
+    }
+    let place = Arc::new(Place {
+        holder: batch.holder.clone(),
+        dir: batch.dir.as_os_str().as_bytes().to_vec(),
+        inode: batch.inode(),
+    });
+    let mut groups = Vec::with_capacity(collisions.len());
+    for collision in &collisions {
+        let twins = Twins::of(collision, &all);
+        let group = Arc::new(group_of(collision, &all, &place));
+        for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
+            // What stands beside is a member, and nobody asked for a finding about it.
+            if at < names.len() {
+                let group = Some(Arc::clone(&group));
+                found.entry(at).or_default().push(Objection { violation, message: twins.message(at), group });
+            }
+        }
+        groups.push(group);
+    }
+    let accepted = settings.baseline.as_ref().map_or(0, |known| accept(known, &place, &names, &mut found));
+    if accepted > 0 {
+        let told: HashSet<*const Group> =
+            found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
+        groups.retain(|group| told.contains(&Arc::as_ptr(group)));
+    }
+    if found.is_empty() {
+        return Findings { accepted, ..Findings::default() };
+    }
+    let mut repairs = repairs(batch, policy, settings.encoding, &all);
+    let record = |(at, mut objections): (usize, Vec<Objection>)| {
+        objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
+        Record {
+            place: Some(Arc::clone(&place)),
+            mark: batch.marks.get(at).copied(),
+            name: names[at].to_vec(),
+            objections,
+            repair: repairs[at].take(),
+        }
+    };
+    let mut records: Vec<Record> = found.into_iter().map(record).collect();
+    records.sort_by(|a, b| a.name.cmp(&b.name));
+    Findings { groups, records, accepted }
+}
+
+/// The numbers that names of the batch share with each other or with what stands beside them; `None` if there is none.
+fn shared<'p>(batch: &Batch, policy: &'p Policy) -> Option<Shared<'p>> {
+    let mut fingerprints = policy.fingerprints()?;
+    fingerprints.add_all(&batch.names);
+    batch.holding_nul.iter().for_each(|name| fingerprints.add(name));
+    if let Beside::Names(others) = &batch.beside {
+        fingerprints.add_all(others);
+    }
+    Some(fingerprints.shared()).filter(|shared| !shared.is_empty())
+}
+
+/// Whether a path of the batch may be too long.
+pub(super) fn has_long_paths(batch: &Batch, policy: &Policy, settings: &Settings) -> bool {
+    let dir_len = batch.dir.as_os_str().len().saturating_sub(batch.root_len);
+    let longest = batch.holding_nul.iter().map(Vec::len).fold(batch.names.longest(), usize::max);
+    // Each part may have a separator behind it.
+    settings.prefix.len() + 1 + dir_len + 1 + longest > policy.harmless_path_bytes()
+}
+
+/// Takes out what is known; how many pairs of a name and a rule that is.
+fn accept(known: &Baseline, place: &Place, names: &[&[u8]], found: &mut Found) -> u64 {
+    let mut accepted = 0;
+    found.retain(|&at, objections| {
+        let path = place.path_of(names[at]);
+        let (old, new): (Vec<_>, Vec<_>) =
+            std::mem::take(objections).into_iter().partition(|o| known.accepts(&path, o.violation.rule));
+        let mut rules: Vec<RuleId> = old.iter().map(|o| o.violation.rule).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        accepted += rules.len() as u64;
+        *objections = new;
+        !objections.is_empty()
+    });
+    accepted
+}
+
+fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<Place>) -> Group {
+    let members = collision.members.iter().map(|&at| names[at].to_vec()).collect();
+    Group::new(Arc::clone(place), collision.violations[0], members)
+}
+
+/// Objections by the place of the name in its directory.
+type Found = BTreeMap<usize, Vec<Objection>>;
+
+/// Judges the paths that lead to `names`, from the root of the scan, behind `prefix`.
+fn judge_paths(batch: &Batch, policy: &Policy, prefix: &[u8], names: &[&[u8]], found: &mut Found) {
+    let below_root = batch.dir.as_os_str().as_bytes().get(batch.root_len..).unwrap_or_default();
+    let mut path = prefix.to_vec();
+    for part in [below_root, b""] {
+        if !path.is_empty() && path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(part.strip_prefix(b"/").unwrap_or(part));
+    }
+    let dir_len = path.len();
+    for (at, name) in names.iter().enumerate() {
+        path.truncate(dir_len);
+        path.extend_from_slice(name);
+        let too_long = policy.check_path(&path);
+        if !too_long.is_empty() {
+            let objections = too_long.iter().map(|v| path_objection(policy, &path, v, name));
+            found.entry(at).or_default().extend(objections);
+        }
+    }
+}
+
+/// `names` and what stands beside them in the directory, behind them.
+fn with_others<'b>(batch: &'b Batch, names: &[&'b [u8]]) -> Vec<&'b [u8]> {
+    let mut all = names.to_vec();
+    if let Beside::Names(others) = &batch.beside {
+        all.extend(others.iter().map(|(_, name)| name));
+    }
+    all
+}
+
+/// Judges `names` by where they stand, if that is not a directory on disk.
+fn judge_standing(holder: &Holder, policy: &Policy, batch: &Batch, names: &[&[u8]], found: &mut Found) {
+    let dir = batch.dir.as_os_str().as_bytes();
+    for objections in found.values_mut() {
+        for objection in objections {
+            if let Some(message) = standing::message(holder, dir, objection.violation.rule) {
+                objection.message = message.to_owned();
+            }
+        }
+    }
+    for (at, name) in names.iter().enumerate() {
+        let objections = standing::objections(policy, holder, name);
+        if !objections.is_empty() {
+            found.entry(at).or_default().extend(objections);
+        }
+    }
+}
+
+/// Proposals for `all`, the names of the batch and those that stand beside them: none of them may be the name of anything
+/// else in the directory.
+fn repairs(batch: &Batch, policy: &Policy, encoding: Option<Encoding>, all: &[&[u8]]) -> Vec<Option<Repair>> {
+    match &batch.beside {
+        Beside::Nothing | Beside::Names(_) => policy.repair_all(all, encoding),
+        Beside::Excluded(others) => {
+            let all: Vec<&[u8]> = all.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
+            policy.repair_all(&all, encoding)
+        }
+        Beside::Unknown => vec![None; all.len()],
+    }
+}
+
+/// Names that become one, as each of them is told about the others.
+struct Twins {
+    how: &'static str,
+    count: usize,
+    /// The first by their bytes, each with its place: one more than are shown, because none is shown to itself.
+    first: Vec<(usize, String)>,
+}
+
+impl Twins {
+    /// A message is one line: a few names show what happens.
+    const SHOWN: usize = 3;
+
+    fn of(collision: &Collision, names: &[&[u8]]) -> Self {
+        let rule = collision.violations[0].rule;
+        let how = match rule {
+            RuleId::CollisionNormalization => "is canonically equivalent to",
+            RuleId::CollisionCase => "differs in case alone from",
+            _ => "looks like",
+        };
+        let mut members = collision.members.clone();
+        members.sort_unstable_by_key(|&at| names[at]);
+        members.truncate(Self::SHOWN + 1);
+        let first = members.into_iter().map(|at| (at, format!("`{}`", spelt(rule, names[at])))).collect();
+        Self { how, count: collision.members.len(), first }
+    }
+
+    /// Which names become one with the name at `at`.
+    fn message(&self, at: usize) -> String {
+        let others = self.first.iter().filter(|(other, _)| *other != at);
+        let shown: Vec<&str> = others.take(Self::SHOWN).map(|(_, name)| name.as_str()).collect();
+        let more = match self.count - 1 - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{} {}{more}", self.how, shown.join(", "))
+    }
+}
+
+/// The name as a reader can tell it from its twin: what only looks alike is shown by its code points.
+fn spelt(rule: RuleId, name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if rule != RuleId::CollisionCase => text
+            .chars()
+            .map(|c| if matches!(c, ' '..='~') { c.to_string() } else { c.escape_unicode().to_string() })
+            .collect(),
+        _ => display(name).to_string(),
+    }
+}
+
+/// The objection to a path, laid on the name at its end: that is what a reader of the record sees.
+fn path_objection(policy: &Policy, path: &[u8], violation: &Violation, name: &[u8]) -> Objection {
+    let message = NameCheck { name: path, violations: Vec::new() }.message(policy, violation);
+    Objection { violation: Violation { span: Span::new(0, name.len()), ..*violation }, message, group: None }
+}

@@ -1,0 +1,99 @@
+//! Which part of a directory tree is read.
+
+use std::fmt;
+use std::path::Path;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// Which part of a tree is read; by default all of it.
+#[derive(Debug)]
+pub struct Scope {
+    /// How many levels below the roots are read: 0 reads nothing but the names of the roots, 1 what they hold.
+    pub max_depth: usize,
+    /// Stay on the file systems that the roots are on. The name of a mount point is judged, what is mounted is not read.
+    pub one_file_system: bool,
+    /// What is left out.
+    pub exclude: Exclude,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { max_depth: usize::MAX, one_file_system: false, exclude: Exclude::default() }
+    }
+}
+
+/// Patterns in the syntax of gitignore(5), relative to the roots: what they match is neither judged nor read.
+#[derive(Debug)]
+pub struct Exclude(Gitignore);
+
+impl Default for Exclude {
+    fn default() -> Self {
+        Self(Gitignore::empty())
+    }
+}
+
+/// A pattern that cannot be understood.
+#[derive(Debug)]
+pub struct BadPattern(ignore::Error);
+
+impl fmt::Display for BadPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for BadPattern {}
+
+impl Exclude {
+    /// The patterns together: of those that match, the last decides, and one that begins with `!` takes back.
+    ///
+    /// # Errors
+    /// The first pattern that cannot be understood.
+    ///
+    /// ```
+    /// use namegate::source::scope::Exclude;
+    /// let exclude = Exclude::new(["*.o", "/build/", "!keep.o"])?;
+    /// assert!(exclude.matches("sub/x.o".as_ref(), false) && exclude.matches("build".as_ref(), true));
+    /// assert!(!exclude.matches("keep.o".as_ref(), false) && !exclude.matches("sub/build".as_ref(), true));
+    /// # Ok::<(), namegate::source::scope::BadPattern>(())
+    /// ```
+    pub fn new<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, BadPattern> {
+        let mut builder = GitignoreBuilder::new("");
+        for pattern in patterns {
+            builder.add_line(None, pattern).map_err(BadPattern)?;
+        }
+        builder.build().map(Self).map_err(BadPattern)
+    }
+
+    /// Whether there is no pattern.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether what lies at `path`, counted from the root of the scan, is left out. What lies in a directory that is left
+    /// out is not asked about.
+    pub fn matches(&self, path: &Path, is_dir: bool) -> bool {
+        !self.is_empty() && self.0.matched(path, is_dir).is_ignore()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn patterns_match_any_bytes_and_a_bad_one_is_refused() {
+        let exclude = Exclude::new(["*.bak", "caf?", "a/**/z"]).unwrap();
+        let matches = |path: &[u8]| exclude.matches(Path::new(OsStr::from_bytes(path)), false);
+        assert!(
+            matches(b"\xFF\n.bak") && matches(b"deep/\xE9/x.bak") && matches(b"a/b/c/z") && matches(b"a/z")
+        );
+        assert!(matches(b"caf\xE9") && !matches("café".as_bytes()), "a question mark stands for one byte");
+        assert!(!matches(b"x.bak.txt") && !matches(b"b/z"));
+        assert!(Exclude::new(["[z-a]"]).is_err());
+        assert!(Exclude::default().is_empty() && !Exclude::default().matches("x".as_ref(), false));
+        assert!(Exclude::new(["# a comment"]).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,327 @@
+//! Directory trees, by `getdents64`.
+//!
+//! Several threads share a tree. Each directory is opened by its name in the one above it, so that depth is no limit,
+//! read by one thread, and closed. Symbolic links are named and never followed, except a root that is one: whoever may
+//! write in a tree can put a link in the place of a directory that was already seen.
+//!
+//! Memory does not grow with the tree: threads go down first and up again later, a large directory is read in parts, and
+//! of what waits only the names are kept. Sources: openat(2), getdents64(2), path_resolution(7).
+
+mod node;
+mod pool;
+mod reading;
+
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::fstat;
+
+use self::node::{Frame, Kept, Node, open_root, push_name};
+use self::pool::{Job, Pool, jobs_from};
+use self::reading::{BUFFER, Order};
+use super::roots::{Root, Roots};
+use super::scope::Scope;
+use super::{Event, Fault, Frontier, Source};
+
+/// Trees below some roots.
+#[derive(Debug)]
+pub struct Tree {
+    roots: Vec<PathBuf>,
+    scope: Scope,
+    jobs: usize,
+    resumed: Option<Frontier>,
+    wanted: Option<Arc<AtomicBool>>,
+}
+
+impl Tree {
+    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). The roots are
+    /// names themselves. A root that is given twice is read once.
+    pub fn new(roots: Vec<PathBuf>, scope: Scope, jobs: usize) -> Self {
+        Self { roots, scope, jobs: jobs.max(1), resumed: None, wanted: None }
+    }
+
+    /// Tells the frontier whenever `wanted` becomes true, which is then set back, and when the reading is ended early.
+    pub fn telling_frontier(mut self, wanted: Arc<AtomicBool>) -> Self {
+        self.wanted = Some(wanted);
+        self
+    }
+
+    /// Reads only what was left of the same roots.
+    pub fn resumed(mut self, left: Frontier) -> Self {
+        self.resumed = Some(left);
+        self
+    }
+
+    /// What is to be done. The names of the roots, and what is wrong with these, is told here.
+    fn begin(&self, tell: &dyn Fn(Event<'_>)) -> Vec<Job> {
+        let Roots { trees, singles, faults } = Roots::look_up(&self.roots);
+        let trees: Vec<Arc<Root>> = trees.into_iter().map(Arc::new).collect();
+        if let Some(left) = &self.resumed {
+            let (jobs, lost) = jobs_from(left, &trees);
+            lost.iter().for_each(|_| tell(Event::Vanished));
+            return jobs;
+        }
+        faults.into_iter().for_each(|fault| tell(Event::Fault(fault)));
+        singles.into_iter().for_each(|names| tell(Event::Directory(names)));
+        trees.into_iter().rev().map(Job::Root).collect()
+    }
+}
+
+impl Source for Tree {
+    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+        let stopped = AtomicBool::new(false);
+        let jobs =
+            self.begin(&|event| stopped.store(stopped.load(Relaxed) | visit(event).is_break(), Relaxed));
+        let pool = Pool::new(jobs);
+        if stopped.into_inner() {
+            pool.stop();
+        }
+        let tell = |event: Event<'_>| {
+            if visit(event).is_break() {
+                pool.stop();
+            }
+        };
+        let kept = Kept::at_most(most_kept(self.jobs));
+        std::thread::scope(|scope| {
+            let work = || {
+                pool.join();
+                Thread::new(self, &pool, &kept, &tell).work();
+            };
+            for _ in 1..self.jobs {
+                // Where the system gives no more threads, those that are there do the work.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+        if pool.is_stopped() && self.wanted.is_some() {
+            tell(Event::Frontier(pool.rest()));
+        }
+    }
+}
+
+/// How many descriptors may be kept for directories in which others wait: the rest is for opening, and for our output.
+fn most_kept(jobs: usize) -> usize {
+    const MOST: u64 = 4096;
+    let (files, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    usize::try_from(files.min(MOST)).unwrap_or_default().saturating_sub(16 + 3 * jobs)
+}
+
+/// One of the threads that read a tree.
+struct Thread<'t> {
+    tree: &'t Tree,
+    pool: &'t Pool,
+    kept: &'t Arc<Kept>,
+    tell: &'t dyn Fn(Event<'_>),
+    /// The directories that lead to where the thread is, from the shallowest, each with those in it that wait.
+    stack: Vec<Frame>,
+    /// The path of the directory that is read.
+    path: Vec<u8>,
+    buffer: Vec<u8>,
+    is_busy: bool,
+}
+
+impl<'t> Thread<'t> {
+    fn new(tree: &'t Tree, pool: &'t Pool, kept: &'t Arc<Kept>, tell: &'t dyn Fn(Event<'_>)) -> Self {
+        let (stack, path) = (Vec::new(), Vec::new());
+        Self { tree, pool, kept, tell, stack, path, buffer: vec![0; BUFFER], is_busy: false }
+    }
+
+    fn work(mut self) {
+        while let Some(job) = self.pool.take() {
+            self.is_busy = true;
+            let went_on = self.run(job);
+            if !self.is_busy {
+                return;
+            }
+            let left = if went_on.is_continue() { self.waiting() } else { Frontier::new() };
+            self.is_busy = false;
+            self.stack.clear();
+            self.pool.end(left);
+        }
+    }
+
+    /// What waits for this thread.
+    fn waiting(&self) -> Frontier {
+        self.stack.iter().filter(|frame| !frame.is_empty()).map(Frame::waiting).collect()
+    }
+
+    /// Works until nothing is left, or the reading is stopped, or the thread is one too many (and not busy any more).
+    /// Breaks if what is left is known already.
+    fn run(&mut self, job: Job) -> ControlFlow<()> {
+        match job {
+            Job::Root(root) => self.read_root(root)?,
+            Job::Frame(frame) => {
+                self.path = frame.node.path();
+                self.stack.push(frame);
+            }
+        }
+        while !self.pool.is_stopped() {
+            if self.tree.wanted.as_ref().is_some_and(|wanted| wanted.load(Relaxed)) {
+                self.pause()?;
+                continue;
+            }
+            let Some(frame) = self.stack.last_mut() else { break };
+            let Some(name) = frame.next() else {
+                self.stack.pop();
+                continue;
+            };
+            if self.pool.is_hungry() {
+                self.share();
+            }
+            self.read_next(name)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pause(&mut self) -> ControlFlow<()> {
+        let told = self.pool.pause(self.waiting(), &|frontier| {
+            if let Some(wanted) = &self.tree.wanted {
+                wanted.store(false, Relaxed);
+            }
+            (self.tell)(Event::Frontier(frontier));
+        });
+        if told { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Gives away what waits in the shallowest directory, or half of it where it is the last that this thread has.
+    fn share(&mut self) {
+        let Some(at) = self.stack.iter().position(|frame| !frame.is_empty()) else { return };
+        let frame = &mut self.stack[at];
+        let given = match frame.split() {
+            None if at + 1 < self.stack.len() => Some(self.stack.remove(at)),
+            given => given,
+        };
+        if let Some(given) = given {
+            self.pool.give(Job::Frame(given));
+        }
+    }
+
+    fn read_root(&mut self, root: Arc<Root>) -> ControlFlow<()> {
+        match open_root(&root) {
+            Ok(dir) => {
+                self.path = root.path.as_os_str().as_bytes().to_vec();
+                self.read(dir, 0, &Arc::clone(&root), || Node::root(root));
+            }
+            Err(Errno::EMFILE | Errno::ENFILE)
+                if self.pool.retire(Some(Job::Root(Arc::clone(&root))), &mut self.stack) =>
+            {
+                self.is_busy = false;
+                return ControlFlow::Break(());
+            }
+            Err(error) => self.tell_unread(&root.path, error),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Reads the directory `name` in the deepest directory of the stack.
+    fn read_next(&mut self, name: OsString) -> ControlFlow<()> {
+        let opened = loop {
+            let frame = self.stack.last_mut().expect("the name comes from it");
+            match frame.open(&name, self.kept) {
+                Err(Errno::EMFILE | Errno::ENFILE) if self.let_go() => {}
+                opened => break opened,
+            }
+        };
+        let frame = self.stack.last_mut().expect("the name comes from it");
+        let above = Arc::clone(&frame.node);
+        match opened {
+            Err(shortage @ (Errno::EMFILE | Errno::ENFILE)) => {
+                // Fewer threads keep fewer files open. The last one has nobody to leave the work to.
+                frame.put_back(&name);
+                if self.pool.retire(None, &mut self.stack) {
+                    self.is_busy = false;
+                    return ControlFlow::Break(());
+                }
+                let frame = self.stack.last_mut().expect("it was not given away");
+                frame.next();
+                self.tell_unread(&path_in(&above, &name), shortage);
+            }
+            Err(error) => self.tell_unread(&path_in(&above, &name), error),
+            Ok(dir) => {
+                if frame.is_empty() {
+                    // What leads here is known, and the descriptor is not needed any more.
+                    self.stack.pop();
+                }
+                // Whatever was read last lies below `above`.
+                self.path.truncate(above.path_len);
+                push_name(&mut self.path, name.as_bytes());
+                let depth = above.depth + 1;
+                let root = Arc::clone(above.root_of());
+                self.read(dir, depth, &root, || Node::below(Arc::clone(&above), name));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn read(&mut self, dir: OwnedFd, depth: usize, root: &Root, node: impl FnOnce() -> Arc<Node>) {
+        let scope = &self.tree.scope;
+        if depth >= scope.max_depth || scope.one_file_system && self.is_elsewhere(&dir, root) {
+            return;
+        }
+        let order = Order {
+            path: &self.path,
+            prefix_len: root.prefix_len,
+            exclude: &scope.exclude,
+            descends: depth + 1 < scope.max_depth,
+        };
+        let below = reading::read(dir.as_fd(), order, &mut self.buffer, self.tell);
+        if below.is_empty() {
+            return;
+        }
+        let mut frame = Frame::new(node(), below);
+        if let Some(dir) = frame.keep(dir, self.kept) {
+            // What is deepest is needed first.
+            if self.stack.iter_mut().any(Frame::let_go) {
+                frame.keep(dir, self.kept);
+            }
+        }
+        self.stack.push(frame);
+    }
+
+    /// Whether `dir` is on another file system than the root.
+    fn is_elsewhere(&self, dir: &OwnedFd, root: &Root) -> bool {
+        fstat(dir).is_ok_and(|stat| stat.st_dev != root.device)
+    }
+
+    /// Lets go of all descriptors that are kept; whether there were any.
+    fn let_go(&mut self) -> bool {
+        self.stack.iter_mut().fold(false, |any, frame| frame.let_go() | any)
+    }
+
+    fn tell_unread(&self, path: &Path, error: Errno) {
+        (self.tell)(match error {
+            // It was removed, or something else has taken its place.
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => Event::Vanished,
+            _ => {
+                Event::Fault(Fault { path: path.into(), attempt: "read the directory", error: error.into() })
+            }
+        });
+    }
+}
+
+/// However the work of a thread ends, the others learn of it: they would wait for ever for one that panicked.
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        if self.is_busy && std::thread::panicking() {
+            self.pool.stop();
+        }
+    }
+}
+
+fn path_in(above: &Node, name: &OsStr) -> PathBuf {
+    let mut path = above.path();
+    push_name(&mut path, name.as_bytes());
+    OsString::from_vec(path).into()
+}
+
+#[cfg(test)]
+mod tests;

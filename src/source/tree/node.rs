@@ -1,0 +1,318 @@
+//! Directories that were opened, and the names in them that wait to be opened.
+//!
+//! A directory is opened by its name in the one that holds it, so that no path is ever too long. The descriptors that
+//! this needs are kept by the [`Frame`]s, as long as names wait in them and not more than [`Kept`] allows; a directory
+//! whose descriptor was let go of is found again from the nearest one above it, step by step, without following links.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
+
+use crate::source::Waiting;
+use crate::source::roots::Root;
+
+/// What a directory is opened with to be read. Nothing else is ever opened: a FIFO or a device in the place of a
+/// directory fails with ENOTDIR.
+const READ: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
+/// ... and to pass through it.
+const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+/// How many descriptors are kept open, and how many may be.
+#[derive(Debug)]
+pub(super) struct Kept {
+    now: AtomicUsize,
+    most: usize,
+}
+
+impl Kept {
+    pub(super) fn at_most(most: usize) -> Arc<Self> {
+        Arc::new(Self { now: AtomicUsize::new(0), most })
+    }
+
+    fn is_full(&self) -> bool {
+        self.now.load(Relaxed) >= self.most
+    }
+}
+
+/// A descriptor that is counted as long as it is open.
+#[derive(Debug)]
+pub(super) struct Held {
+    fd: OwnedFd,
+    kept: Arc<Kept>,
+}
+
+impl Held {
+    fn new(fd: OwnedFd, kept: &Arc<Kept>) -> Arc<Self> {
+        kept.now.fetch_add(1, Relaxed);
+        Arc::new(Self { fd, kept: Arc::clone(kept) })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.kept.now.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A directory that holds others.
+#[derive(Debug)]
+pub(super) struct Node {
+    above: Option<Arc<Node>>,
+    /// Empty for a root.
+    name: OsString,
+    root: Arc<Root>,
+    /// How many levels below the root.
+    pub(super) depth: usize,
+    /// The length of the path in bytes.
+    pub(super) path_len: usize,
+    held: Mutex<Weak<Held>>,
+}
+
+impl Node {
+    /// The directory `name` in `above`.
+    pub(super) fn below(above: Arc<Self>, name: OsString) -> Arc<Self> {
+        let (root, depth) = (Arc::clone(&above.root), above.depth + 1);
+        let prefix_len = if depth == 1 { root.prefix_len } else { above.path_len + 1 };
+        let path_len = prefix_len + name.len();
+        Arc::new(Self { above: Some(above), name, root, depth, path_len, held: Mutex::default() })
+    }
+
+    /// A root.
+    pub(super) fn root(root: Arc<Root>) -> Arc<Self> {
+        let path_len = root.path.as_os_str().len();
+        Arc::new(Self {
+            above: None,
+            name: OsString::new(),
+            root,
+            depth: 0,
+            path_len,
+            held: Mutex::default(),
+        })
+    }
+
+    pub(super) fn root_of(&self) -> &Arc<Root> {
+        &self.root
+    }
+
+    /// From here up to the root.
+    fn upwards(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |node| node.above.as_deref())
+    }
+
+    /// The way from the root, without it.
+    fn way(&self) -> PathBuf {
+        let mut names: Vec<&OsStr> =
+            self.upwards().filter(|node| node.above.is_some()).map(|node| &*node.name).collect();
+        names.reverse();
+        OsString::from_vec(names.join(OsStr::new("/")).into_vec()).into()
+    }
+
+    /// The path.
+    pub(super) fn path(&self) -> Vec<u8> {
+        let mut path = self.root.path.as_os_str().as_bytes().to_vec();
+        let way = self.way().into_os_string().into_vec();
+        if !way.is_empty() {
+            push_name(&mut path, &way);
+        }
+        path
+    }
+
+    fn held(&self) -> Option<Arc<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    fn remember(&self, held: &Arc<Held>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(held);
+    }
+
+    /// Opens the directory again.
+    fn again(&self, kept: &Arc<Kept>) -> Result<Arc<Held>, Errno> {
+        let (mut steps, mut from) = (Vec::new(), None);
+        for node in self.upwards() {
+            from = node.held();
+            if from.is_some() {
+                break;
+            }
+            steps.push(node);
+        }
+        for step in steps.into_iter().rev() {
+            let fd = match &from {
+                None => open(&self.root.path, PASS, Mode::empty())?,
+                Some(held) => openat(&held.fd, &*step.name, PASS | OFlag::O_NOFOLLOW, Mode::empty())?,
+            };
+            from = Some(Held::new(fd, kept));
+        }
+        Ok(from.expect("the root is a step, unless something nearer is open"))
+    }
+}
+
+impl Drop for Node {
+    /// Goes up in a loop: a tree may be deeper than the stack.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut node) = above.and_then(Arc::into_inner) {
+            above = node.above.take();
+        }
+    }
+}
+
+/// Opens a root for reading. It may be a link.
+pub(super) fn open_root(root: &Root) -> Result<OwnedFd, Errno> {
+    open(&root.path, READ, Mode::empty())
+}
+
+/// Appends a name to a path.
+pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+/// Directories of one directory that wait to be read.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) node: Arc<Node>,
+    dir: Option<Arc<Held>>,
+    /// Their names, each with a NUL behind it: half a million may wait, so each costs its bytes alone.
+    names: Vec<u8>,
+    at: usize,
+}
+
+impl Frame {
+    /// The directories `names`, each with a NUL behind it, in `node`.
+    pub(super) fn new(node: Arc<Node>, names: Vec<u8>) -> Self {
+        Self { node, dir: None, names, at: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == self.names.len()
+    }
+
+    /// Keeps `fd`, the directory itself, open for what waits in it. Gives it back if no more may be kept.
+    pub(super) fn keep(&mut self, fd: OwnedFd, kept: &Arc<Kept>) -> Option<OwnedFd> {
+        if kept.is_full() {
+            return Some(fd);
+        }
+        let held = Held::new(fd, kept);
+        self.node.remember(&held);
+        self.dir = Some(held);
+        None
+    }
+
+    /// Lets go of the descriptor, if it is kept.
+    pub(super) fn let_go(&mut self) -> bool {
+        self.dir.take().is_some()
+    }
+
+    /// Takes the next name.
+    pub(super) fn next(&mut self) -> Option<OsString> {
+        let rest = &self.names[self.at..];
+        let name = &rest[..memchr::memchr(0, rest)?];
+        self.at += name.len() + 1;
+        Some(OsStr::from_bytes(name).to_owned())
+    }
+
+    /// Puts back what [`Frame::next`] took last.
+    pub(super) fn put_back(&mut self, name: &OsStr) {
+        self.at -= name.len() + 1;
+    }
+
+    /// Opens the directory `name` for reading.
+    ///
+    /// # Errors
+    /// As openat(2) says, for it or for what leads to it.
+    pub(super) fn open(&mut self, name: &OsStr, kept: &Arc<Kept>) -> Result<OwnedFd, Errno> {
+        if self.dir.is_none() {
+            let again = self.node.again(kept)?;
+            if kept.is_full() {
+                return open_in(&again, name);
+            }
+            self.node.remember(&again);
+            self.dir = Some(again);
+        }
+        open_in(self.dir.as_ref().expect("it was just opened"), name)
+    }
+
+    /// Cuts off about half of what waits; nothing if that is less than two.
+    pub(super) fn split(&mut self) -> Option<Self> {
+        let middle = self.at + (self.names.len() - self.at) / 2;
+        let behind = |from: usize| Some(from + memchr::memchr(0, &self.names[from..])? + 1);
+        let cut = behind(middle).filter(|&cut| cut < self.names.len()).or_else(|| {
+            memchr::memrchr(0, &self.names[self.at..middle]).map(|before| self.at + before + 1)
+        })?;
+        let (node, names, dir) = (Arc::clone(&self.node), self.names.split_off(cut), self.dir.clone());
+        Some(Self { node, dir, names, at: 0 })
+    }
+
+    /// What waits, to be told.
+    pub(super) fn waiting(&self) -> Waiting {
+        let names = self.names[self.at..].split(|&b| b == 0).filter(|name| !name.is_empty());
+        Waiting {
+            root: self.node.root.path.clone(),
+            dir: self.node.way(),
+            names: names.map(|name| OsStr::from_bytes(name).to_owned()).collect(),
+        }
+    }
+}
+
+fn open_in(dir: &Held, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(dir.fd.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(path: PathBuf) -> Arc<Node> {
+        let prefix_len = path.as_os_str().len() + usize::from(!path.ends_with("/"));
+        Node::root(Arc::new(Root { path, prefix_len, device: 0 }))
+    }
+
+    #[test]
+    fn half_of_what_waits_can_be_given_away_and_nothing_is_lost() {
+        for names in [&b""[..], b"a\0", b"a\0b\0", b"aaaa\0b\0", b"a\0bbbbb\0", b"a\0b\0c\0d\0e\0"] {
+            let mut frame = Frame::new(root("/".into()), names.to_vec());
+            let given = frame.split();
+            assert_eq!(given.is_some(), memchr::memchr_iter(0, names).count() > 1, "{names:?}");
+            let all = [Some(&frame), given.as_ref()].map(|f| f.map_or(Vec::new(), |f| f.waiting().names));
+            let all: Vec<u8> =
+                all.concat().iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect();
+            assert_eq!(all, names);
+            assert!(given.is_none_or(|given| !given.is_empty() && !frame.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_chain_deeper_than_the_stack_is_dropped() {
+        let mut node = root("/".into());
+        for _ in 0..1_000_000 {
+            node = Node::below(node, "d".into());
+        }
+        assert_eq!(node.depth, 1_000_000);
+    }
+
+    #[test]
+    fn a_directory_that_was_let_go_of_is_found_again_and_never_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
+        let kept = Kept::at_most(1);
+        let a = Node::below(root(dir.path().into()), "a".into());
+        let mut frame = Frame::new(Node::below(a, "b".into()), b"c\0".to_vec());
+        assert_eq!(frame.node.path(), dir.path().join("a/b").as_os_str().as_bytes());
+        assert!(frame.open("c".as_ref(), &kept).is_ok());
+        assert!(frame.let_go() || kept.now.load(Relaxed) == 0, "one is kept at most");
+        std::fs::rename(dir.path().join("a"), dir.path().join("z")).unwrap();
+        std::os::unix::fs::symlink("z", dir.path().join("a")).unwrap();
+        assert_eq!(frame.open("c".as_ref(), &kept).err(), Some(Errno::ENOTDIR));
+        assert_eq!(kept.now.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,220 @@
+//! Reading one directory: its names into a batch, the directories among them to wait.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{SFlag, fstatat};
+use nix::unistd::{Whence, lseek};
+
+use super::node::push_name;
+use crate::name::arena::Arena;
+use crate::source::roots::add;
+use crate::source::scope::Exclude;
+use crate::source::{Batch, Beside, Event, Fault, Parts};
+use crate::sys::directory::{self, Entry};
+
+/// So many bytes of names are held of one directory; of a larger one, so many at a time.
+const MOST_HELD: usize = 1 << 18;
+
+/// Room for what one call reads: some 2,000 entries of ordinary length.
+pub(super) const BUFFER: usize = 64 * 1024;
+
+/// A directory that is being read.
+pub(super) struct Reading<'r> {
+    dir: BorrowedFd<'r>,
+    buffer: &'r mut [u8],
+    exclude: &'r Exclude,
+    tell: &'r dyn Fn(Event<'_>),
+    batch: Batch,
+    excluded: Arena,
+    /// The path counted from the root, and room for a name behind it.
+    below_root: Vec<u8>,
+    dir_len: usize,
+    descends: bool,
+    /// The directories in it that are to be read, each with a NUL behind it.
+    below: Vec<u8>,
+    has_ended: bool,
+    is_again: bool,
+}
+
+impl fmt::Debug for Reading<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").field("dir", &self.batch.dir).finish_non_exhaustive()
+    }
+}
+
+/// What is asked of a directory.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'o> {
+    /// Its path.
+    pub(super) path: &'o [u8],
+    /// How many bytes of it lead to the root.
+    pub(super) prefix_len: usize,
+    /// What is left out.
+    pub(super) exclude: &'o Exclude,
+    /// Whether directories in it are read too.
+    pub(super) descends: bool,
+}
+
+/// Reads the directory `dir`, tells what it holds, and gives the names of the directories in it, each with a NUL behind it.
+pub(super) fn read(
+    dir: BorrowedFd<'_>,
+    order: Order<'_>,
+    buffer: &mut [u8],
+    tell: &dyn Fn(Event<'_>),
+) -> Vec<u8> {
+    let Order { path, prefix_len, exclude, descends } = order;
+    let below_root = match exclude.is_empty() {
+        true => Vec::new(),
+        false => path.get(prefix_len..).unwrap_or_default().to_vec(),
+    };
+    let mut reading = Reading {
+        dir,
+        buffer,
+        exclude,
+        tell,
+        batch: Batch::new(PathBuf::from(OsString::from_vec(path.to_vec())), prefix_len),
+        excluded: Arena::new(),
+        dir_len: below_root.len(),
+        below_root,
+        descends,
+        below: Vec::new(),
+        has_ended: false,
+        is_again: false,
+    };
+    match reading.fill() {
+        Filled::Nothing => {}
+        Filled::All => {
+            reading.close_part();
+            tell(Event::Directory(reading.batch));
+        }
+        Filled::Part => tell(Event::Large(&mut reading)),
+    }
+    reading.below
+}
+
+/// How far the reading has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    /// Nothing could be read.
+    Nothing,
+    /// There is no more.
+    All,
+    /// There may be more.
+    Part,
+}
+
+impl Reading<'_> {
+    /// Reads on until the directory ends or enough is held.
+    fn fill(&mut self) -> Filled {
+        while self.batch.names.len() + self.excluded.len() < MOST_HELD {
+            let filled = match directory::read(self.dir, self.buffer) {
+                Ok(0) => return Filled::All,
+                Ok(filled) => filled,
+                Err(Errno::EINTR) => continue,
+                Err(error) => {
+                    if !self.is_again {
+                        (self.tell)(match error {
+                            // The directory itself was removed.
+                            Errno::ENOENT => Event::Vanished,
+                            _ => self.fault(self.batch.dir.clone(), "read the directory", error),
+                        });
+                    }
+                    return if self.batch.count == 0 { Filled::Nothing } else { Filled::All };
+                }
+            };
+            let mut at = 0;
+            // More than half of it is never names.
+            self.batch.names.reserve(filled / 2);
+            // The entry borrows the buffer, which is lent out of `self` meanwhile.
+            let buffer = std::mem::take(&mut self.buffer);
+            while let Some((entry, len)) = directory::first(&buffer[at..filled]) {
+                self.add(entry);
+                at += len;
+            }
+            self.buffer = buffer;
+        }
+        Filled::Part
+    }
+
+    fn add(&mut self, entry: Entry<'_>) {
+        let name = entry.name;
+        if matches!(name.as_bytes(), b"." | b"..") {
+            return;
+        }
+        let is_dir = (self.descends || !self.exclude.is_empty()) && self.is_dir(entry);
+        if !self.exclude.is_empty() && self.is_excluded(name, is_dir) {
+            // A name with a NUL would be the system's mistake.
+            let _ = self.excluded.push(name.as_bytes());
+            return;
+        }
+        add(&mut self.batch, name);
+        if is_dir && self.descends && !self.is_again {
+            self.below.extend_from_slice(name.as_bytes());
+            self.below.push(0);
+        }
+    }
+
+    fn is_dir(&self, entry: Entry<'_>) -> bool {
+        match entry.kind {
+            libc::DT_DIR => true,
+            libc::DT_UNKNOWN => match fstatat(self.dir, entry.name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Ok(stat) => SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR,
+                Err(Errno::ENOENT) => false,
+                Err(error) => {
+                    if !self.is_again {
+                        let path = self.batch.dir.join(entry.name);
+                        (self.tell)(self.fault(path, "tell the type of", error));
+                    }
+                    false
+                }
+            },
+            _ => false,
+        }
+    }
+
+    fn is_excluded(&mut self, name: &OsStr, is_dir: bool) -> bool {
+        self.below_root.truncate(self.dir_len);
+        push_name(&mut self.below_root, name.as_bytes());
+        self.exclude.matches(Path::new(OsStr::from_bytes(&self.below_root)), is_dir)
+    }
+
+    fn fault(&self, path: PathBuf, attempt: &'static str, error: Errno) -> Event<'static> {
+        Event::Fault(Fault { path, attempt, error: error.into() })
+    }
+
+    /// Lays what was left out beside the names.
+    fn close_part(&mut self) {
+        let excluded = std::mem::take(&mut self.excluded);
+        self.batch.beside = if excluded.is_empty() { Beside::Nothing } else { Beside::Excluded(excluded) };
+    }
+}
+
+impl Parts for Reading<'_> {
+    fn each(&mut self, take: &mut dyn FnMut(&Batch)) {
+        if self.has_ended {
+            self.is_again = true;
+            if let Err(error) = lseek(self.dir, 0, Whence::SeekSet) {
+                (self.tell)(self.fault(self.batch.dir.clone(), "read again the directory", error));
+                return;
+            }
+        }
+        let mut filled = if self.has_ended { self.fill() } else { Filled::Part };
+        loop {
+            self.close_part();
+            take(&self.batch);
+            self.batch.names.clear();
+            self.batch.count = 0;
+            if filled != Filled::Part {
+                break;
+            }
+            filled = self.fill();
+        }
+        self.has_ended = true;
+    }
+}

@@ -1,0 +1,163 @@
+//! Scans that are interrupted, asked how far they have come, and resumed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::run::{namegate, status, stderr, stdout};
+use crate::trees;
+
+/// A tree with more findings than fit into a pipe and our buffers, so that a scan whose output nobody reads stands still.
+fn tree(dir: &Path) -> std::path::PathBuf {
+    let tree = dir.join("tree");
+    trees::wide(&tree, 6000, 300, 500_000).unwrap();
+    tree
+}
+
+/// A scan that stands still.
+fn stuck(tree: &Path, args: &[&str]) -> Child {
+    let mut command = namegate();
+    command.args(["scan", "--profile", "utf8", "--format", "json", "--jobs", "3"]).args(args).arg(tree);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    std::thread::sleep(Duration::from_millis(700));
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is a whole object")).collect()
+}
+
+fn paths(objects: &[Value]) -> Vec<String> {
+    let findings = objects.iter().filter(|object| object["type"] == "finding");
+    findings.map(|object| object["path_base64"].as_str().unwrap().into()).collect()
+}
+
+#[test]
+fn an_interrupted_scan_ends_with_a_whole_report_and_is_resumed_without_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, state) = (tree(dir.path()), dir.path().join("state"));
+    let whole = namegate()
+        .args(["scan", "--profile", "utf8", "--format", "json", "--jobs", "3"])
+        .arg(&tree)
+        .output()
+        .unwrap();
+    let whole = objects(stdout(&whole));
+    let expected: BTreeSet<String> = paths(&whole).into_iter().collect();
+    assert!(expected.len() > 2000);
+
+    let args = ["--resume", state.to_str().unwrap()];
+    let child = stuck(&tree, &args);
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((status(&output), stderr(&output)), (130, ""));
+    let first = objects(stdout(&output));
+    let summary = first.last().unwrap();
+    assert_eq!((&summary["type"], &summary["interrupted"]), (&"summary".into(), &true.into()));
+    assert!(paths(&first).len() < expected.len());
+    assert_eq!(summary["findings"], paths(&first).len());
+
+    let run = |args: &[&str]| {
+        let fixed = ["scan", "--profile", "utf8", "--format", "json", "--jobs", "3"];
+        namegate().args(fixed).args(args).arg(&tree).output().unwrap()
+    };
+    let refused = run(&["--resume", state.to_str().unwrap(), "--max-depth", "3"]);
+    assert_eq!(status(&refused), 2);
+    assert!(stderr(&refused).contains("the state of another scan"), "{}", stderr(&refused));
+
+    let second = run(&args);
+    assert_eq!((status(&second), stderr(&second)), (1, ""));
+    let second = objects(stdout(&second));
+    let found = [paths(&first), paths(&second)].concat();
+    assert_eq!(found.len(), expected.len(), "each finding once");
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    for field in ["names", "directories", "findings", "rejected"] {
+        let number = |objects: &[Value]| objects.last().unwrap()[field].as_u64().unwrap();
+        assert_eq!(
+            number(&first) + number(&second),
+            number(&whole),
+            "{field}: each report tells of its part"
+        );
+    }
+    assert_eq!(second.last().unwrap()["interrupted"], false);
+    assert!(!state.exists(), "the state goes when the scan has come to its end");
+}
+
+#[test]
+fn a_scan_that_is_killed_goes_on_from_where_it_was_last_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, state) = (tree(dir.path()), dir.path().join("state"));
+    let args = ["--resume", state.to_str().unwrap(), "--jobs", "1"];
+    let fixed = ["scan", "--profile", "utf8", "--format", "json"];
+    let mut command = namegate();
+    command.args(fixed).args(args).arg(&tree).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // The first time comes soon after the start. Reading slowly leaves the scan under way until then.
+    let mut pipe = child.stdout.take().unwrap();
+    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
+    while !state.exists() {
+        let len = pipe.read(&mut piece).unwrap();
+        read.extend_from_slice(&piece[..len]);
+        if len == 0 {
+            child.wait().unwrap();
+            return println!("SKIPPED: the scan ended before its state was kept");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    pipe.read_to_end(&mut read).unwrap();
+    let text = String::from_utf8(read).unwrap();
+    let mut found = paths(&objects(&text[..text.rfind('\n').map_or(0, |end| end + 1)]));
+    let second = namegate().args(fixed).args(args).arg(&tree).output().unwrap();
+    found.extend(paths(&objects(stdout(&second))));
+    let whole = namegate().args(fixed).arg(&tree).output().unwrap();
+    let whole = objects(stdout(&whole));
+    let found: BTreeSet<String> = found.into_iter().collect();
+    assert_eq!(found, paths(&whole).into_iter().collect(), "nothing is lost");
+}
+
+#[test]
+fn a_state_that_cannot_be_kept_ends_the_scan_at_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = tree(dir.path());
+    let child = stuck(&tree, &["--resume", "/nowhere/state"]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 2);
+    assert!(stderr(&output).contains("the state in /nowhere/state: No such file"), "{}", stderr(&output));
+    fs::write(dir.path().join("state"), "nonsense").unwrap();
+    let args = ["scan", "--resume", dir.path().join("state").to_str().unwrap()].map(str::to_owned);
+    let output = namegate().args(args).arg(&tree).output().unwrap();
+    assert_eq!(status(&output), 2);
+    assert!(stderr(&output).contains("not the state of a scan"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_signal_asks_how_far_it_has_come_and_another_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = tree(dir.path());
+    let child = stuck(&tree, &[]);
+    signal(&child, "USR1");
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 143);
+    let line = stderr(&output);
+    assert!(line.starts_with("namegate: 0:0") && line.lines().count() == 1, "{line}");
+    assert!(line.contains(" names (") && line.contains(" findings  ") && line.contains("/tree"), "{line}");
+    assert_eq!(objects(stdout(&output)).last().unwrap()["interrupted"], true);
+    // Twice ends at once, whatever the state of the output.
+    let child = stuck(&tree, &[]);
+    signal(&child, "INT");
+    signal(&child, "INT");
+    assert_eq!(status(&child.wait_with_output().unwrap()), 130);
+}
