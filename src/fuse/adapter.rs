@@ -14,6 +14,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use nix::sys::stat::FileStat;
 
 use super::Failure;
 use super::backing::{Backing, Opened};
@@ -75,6 +76,13 @@ impl Adapter {
         }
     }
 
+    fn reply_attr(&self, result: nix::Result<FileStat>, reply: ReplyAttr) {
+        match result {
+            Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
     fn reply_xattr(&self, size: u32, reply: ReplyXattr, read: impl FnOnce(&mut [u8]) -> nix::Result<usize>) {
         let mut buffer = vec![0; size as usize];
         match read(&mut buffer) {
@@ -124,10 +132,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.server.tree.getattr(node(ino)) {
-            Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
-            Err(errno) => reply.error(self.errno(errno)),
-        }
+        self.reply_attr(self.server.tree.getattr(node(ino)), reply);
     }
 
     fn setattr(
@@ -156,10 +161,7 @@ impl Filesystem for Adapter {
             // Whoever opens the file from now on writes with the rights that he has.
             self.backing.revoke(node(ino));
         }
-        match set {
-            Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
-            Err(errno) => reply.error(self.errno(errno)),
-        }
+        self.reply_attr(set, reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {

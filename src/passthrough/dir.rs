@@ -5,11 +5,11 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Whence, lseek};
 
 use super::inode::Node;
@@ -21,7 +21,18 @@ const BUFFER: usize = 32 * 1024;
 
 /// A change after this time bears another time than one before, whatever the clock of the file system ticks in: the kernel's
 /// own in milliseconds, FAT's in two seconds.
-const SETTLED: TimeSpec = TimeSpec::new(3, 0);
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// Whether the next change of a directory whose last one was at `changed`, in seconds and nanoseconds, will show in its
+/// times, as far as clocks tell.
+pub(super) fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
+    let since_epoch = Duration::new(
+        u64::try_from(seconds).unwrap_or_default(),
+        u32::try_from(nanoseconds).unwrap_or_default(),
+    );
+    let then = UNIX_EPOCH.checked_add(since_epoch);
+    then.and_then(|then| SystemTime::now().duration_since(then).ok()).is_some_and(|age| age > SETTLED)
+}
 
 /// An open directory.
 #[derive(Debug)]
@@ -62,7 +73,7 @@ impl OpenDir {
 }
 
 /// How a directory is opened to be listed.
-const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NONBLOCK);
+pub(super) const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NONBLOCK);
 
 impl OpenDir {
     fn new(dir: OwnedFd) -> Self {
@@ -111,7 +122,7 @@ impl Passthrough {
         // The time of change, not of modification: that one can be set back.
         let stat = fstat(&dir.file)?;
         let changed = TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec);
-        let is_settled = clock_gettime(ClockId::CLOCK_REALTIME)? > changed + SETTLED;
+        let is_settled = is_settled((stat.st_ctime, stat.st_ctime_nsec));
         let listing = match (is_settled, node.listed() == Some(changed)) {
             (false, _) => Listing::Unsettled,
             (true, false) => Listing::New,

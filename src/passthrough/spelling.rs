@@ -21,13 +21,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
 
+use super::dir::{FLAGS, is_settled};
+use super::inode::lock;
 use super::{Entry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::directory;
@@ -44,10 +46,6 @@ pub trait Orthography: fmt::Debug + Send + Sync {
     /// The name of an entry that stands as `stored` in its directory; `None` if it must not be reached.
     fn admitted(&self, stored: &OsStr) -> Option<Admitted<'static>>;
 }
-
-/// How long a directory must have been left alone for its times to tell of the next change: more than the tick of any
-/// file system (2 s on FAT).
-const SETTLED: Duration = Duration::from_secs(3);
 
 /// How many times as long as its reading took an index holds that is not settled.
 const HOLDS: u32 = 16;
@@ -114,10 +112,6 @@ struct Directory<'l> {
     index: MutexGuard<'l, Option<Index>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Whether something stands under exactly this name.
 fn stands(dir: impl AsFd, name: &OsStr) -> Result<bool> {
     match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -138,17 +132,6 @@ impl Stamp {
             size: stat.st_size,
             links: stat.st_nlink,
         })
-    }
-
-    /// Whether the next change will show, as far as clocks tell.
-    fn is_settled(&self) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        let since_epoch = Duration::new(
-            u64::try_from(seconds).unwrap_or_default(),
-            u32::try_from(nanoseconds).unwrap_or_default(),
-        );
-        let then = UNIX_EPOCH.checked_add(since_epoch);
-        then.and_then(|then| SystemTime::now().duration_since(then).ok()).is_some_and(|age| age > SETTLED)
     }
 }
 
@@ -262,7 +245,7 @@ impl Directory<'_> {
         }
         let most = self.spellings.limits.entries;
         let read_at = Instant::now();
-        let is_settled = now.is_settled();
+        let is_settled = is_settled(now.changed);
         let Some(entries) = self.read(key, most)? else { return Ok(None) };
         let index = Index { entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
         let found = index.first(key).map(OsStr::to_owned);
@@ -276,8 +259,7 @@ impl Directory<'_> {
     /// The entries that are not stored under their key, with their keys; beyond `most` only those whose key is `wanted`.
     /// `None` if this process must not read the directory.
     fn read(&self, wanted: &OsStr, most: usize) -> Result<Option<BTreeSet<(OsString, OsString)>>> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
-        let dir = match again(&*self.fd, flags) {
+        let dir = match again(&*self.fd, FLAGS) {
             Err(Errno::EACCES) => return Ok(None),
             dir => dir?,
         };

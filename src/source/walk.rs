@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use nix::errno::Errno;
 use walkdir::{DirEntry, WalkDir};
 
 use super::roots::{NO_NUL, Root, Roots, add};
@@ -173,7 +174,11 @@ impl Work {
                     let is_unread = error.depth() == 0 && batch.count == 0;
                     let path = error.path().unwrap_or(&above.path).to_path_buf();
                     let error = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
-                    let is_shortage = is_unread && matches!(error.raw_os_error(), Some(ENFILE | EMFILE));
+                    let is_shortage = is_unread
+                        && matches!(
+                            error.raw_os_error().map(Errno::from_raw),
+                            Some(Errno::ENFILE | Errno::EMFILE)
+                        );
                     let fault = Fault { path, attempt: "read the directory", error };
                     match fault.error.kind() {
                         _ if is_shortage => return Err(fault),
@@ -209,11 +214,6 @@ fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(Event<'_>)) -> bool {
         }
     }
 }
-
-/// The error numbers of open(2) for too many open files in the system and in the process, the same wherever Linux runs
-/// (errno-base.h).
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
 
 /// Directories that wait, shared by the threads. The last found is the first read, so that few wait at a time.
 #[derive(Debug, Default)]

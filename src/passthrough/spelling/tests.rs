@@ -1,5 +1,6 @@
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
@@ -174,10 +175,10 @@ fn an_index_that_is_not_settled_is_read_again_in_time() {
 #[test]
 fn a_directory_that_was_left_alone_is_settled_when_it_is_read() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
-    let stamp = |seconds| Stamp { place: (0, 0), changed: (seconds, 0), modified: (0, 0), size: 0, links: 0 };
-    assert!(stamp(now - 10).is_settled() && stamp(0).is_settled() && stamp(-5).is_settled());
-    assert!(!stamp(now).is_settled() && !stamp(now - 2).is_settled());
-    assert!(!stamp(now + 3600).is_settled() && !stamp(i64::MAX).is_settled(), "of a clock that is ahead");
+    let at = |seconds| is_settled((seconds, 0));
+    assert!(at(now - 10) && at(0) && at(-5));
+    assert!(!at(now) && !at(now - 2));
+    assert!(!at(now + 3600) && !at(i64::MAX), "of a clock that is ahead");
 }
 
 #[test]
