@@ -54,7 +54,7 @@ impl Progress {
 }
 
 /// What is not the policy's business.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Settings {
     /// The encoding in which names that are not UTF-8 are read for repairs; guessed per directory if `None`.
     pub encoding: Option<Encoding>,
@@ -91,8 +91,7 @@ pub fn scan(
     keeper: Option<&dyn Keeper>,
 ) -> io::Result<Summary> {
     let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
-    let mut summary = Summary::for_targets(targets);
-    summary.baseline = settings.baseline.as_ref().map(|known| Accepted { accepted: 0, stale: known.len() });
+    let summary = Summary::for_targets(targets);
     let sink = Mutex::new(Sink { report, summary, keeper, failure: None, said: Said::default() });
     source.read(&|event| {
         let told = match event {
@@ -119,6 +118,10 @@ pub fn scan(
     });
     let Sink { report, mut summary, failure, .. } = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary.was_interrupted = progress.stop.load(Relaxed);
+    summary.baseline = settings.baseline.as_ref().map(|known| {
+        let accepted = known.met();
+        Accepted { accepted, stale: known.len() - accepted }
+    });
     match failure {
         Some(error) => Err(error),
         None => report.finish(policy, &summary).map(|()| summary),
@@ -178,10 +181,6 @@ impl Sink<'_> {
             Told::Judged(Judged { directories, names, findings: found, is_version }) => {
                 self.summary.directories += directories;
                 self.summary.names += names;
-                if let Some(Accepted { accepted, stale }) = &mut self.summary.baseline {
-                    *accepted += found.accepted;
-                    *stale = stale.saturating_sub(found.accepted);
-                }
                 for group in &found.groups {
                     if !is_version || self.said.groups.insert(group.id.clone()) {
                         self.summary.collisions += 1;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -14,11 +15,18 @@ use super::{Record, Report, Summary, json};
 use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 
-/// Known findings.
-#[derive(Clone, Debug, Default)]
+/// Known findings, and which of them were met.
+#[derive(Debug, Default)]
 pub struct Baseline {
-    rules_by_path: HashMap<Vec<u8>, Vec<RuleId>>,
+    by_path: HashMap<Vec<u8>, Vec<Known>>,
     len: u64,
+}
+
+/// A rule that the name at a path is known to break.
+#[derive(Debug)]
+struct Known {
+    rule: RuleId,
+    is_met: AtomicBool,
 }
 
 /// Why a file is no baseline.
@@ -59,15 +67,16 @@ impl Baseline {
     /// let known = Baseline::parse(b"{\"path\":\"a/b?\",\"rule\":\"reserved-character\"}\n").unwrap();
     /// assert!(known.accepts(b"a/b?", RuleId::ReservedCharacter));
     /// assert!(!known.accepts(b"a/b?", RuleId::TrailingDot));
+    /// assert_eq!(known.met(), 1);
     /// ```
     pub fn parse(text: &[u8]) -> Result<Self, Mistake> {
         let mut baseline = Self::default();
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
             if !line.trim_ascii().is_empty() {
                 let (path, rule) = entry(line).map_err(|what| Mistake { line: at + 1, what })?;
-                let rules = baseline.rules_by_path.entry(path).or_default();
-                if !rules.contains(&rule) {
-                    rules.push(rule);
+                let known = baseline.by_path.entry(path).or_default();
+                if known.iter().all(|known| known.rule != rule) {
+                    known.push(Known { rule, is_met: AtomicBool::new(false) });
                     baseline.len += 1;
                 }
             }
@@ -75,9 +84,15 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Whether it is known that the name at `path` breaks `rule`.
+    /// Whether it is known that the name at `path` breaks `rule`; it is met then.
     pub fn accepts(&self, path: &[u8], rule: RuleId) -> bool {
-        self.rules_by_path.get(path).is_some_and(|rules| rules.contains(&rule))
+        let known = self.by_path.get(path).and_then(|known| known.iter().find(|known| known.rule == rule));
+        known.inspect(|known| known.is_met.store(true, Relaxed)).is_some()
+    }
+
+    /// How many findings were met, each counted once however often it was.
+    pub fn met(&self) -> u64 {
+        self.by_path.values().flatten().filter(|known| known.is_met.load(Relaxed)).count() as u64
     }
 
     /// How many findings are known.

@@ -22,8 +22,6 @@ pub(super) struct Findings {
     pub(super) groups: Vec<Arc<Group>>,
     /// The findings, in the order of their names.
     pub(super) records: Vec<Record>,
-    /// How many pairs of a name and a rule the baseline accepts.
-    pub(super) accepted: u64,
 }
 
 /// The findings of one directory.
@@ -75,14 +73,13 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
         }
         groups.push(group);
     }
-    let accepted = settings.baseline.as_ref().map_or(0, |known| accept(known, &place, &names, &mut found));
-    if accepted > 0 {
+    if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, &names, &mut found)) {
         let told: HashSet<*const Group> =
             found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
         groups.retain(|group| told.contains(&Arc::as_ptr(group)));
     }
     if found.is_empty() {
-        return Findings { accepted, ..Findings::default() };
+        return Findings::default();
     }
     let mut repairs = repairs(batch, policy, settings.encoding, &all);
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
@@ -97,7 +94,7 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     };
     let mut records: Vec<Record> = found.into_iter().map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
-    Findings { groups, records, accepted }
+    Findings { groups, records }
 }
 
 /// The numbers that names of the batch share with each other or with what stands beside them; `None` if there is none.
@@ -119,21 +116,17 @@ pub(super) fn has_long_paths(batch: &Batch, policy: &Policy, settings: &Settings
     settings.prefix.len() + 1 + dir_len + 1 + longest > policy.harmless_path_bytes()
 }
 
-/// Takes out what is known; how many pairs of a name and a rule that is.
-fn accept(known: &Baseline, place: &Place, names: &[&[u8]], found: &mut Found) -> u64 {
-    let mut accepted = 0;
+/// Takes out what is known; whether anything was.
+fn accept(known: &Baseline, place: &Place, names: &[&[u8]], found: &mut Found) -> bool {
+    let mut has_accepted = false;
     found.retain(|&at, objections| {
         let path = place.path_of(names[at]);
-        let (old, new): (Vec<_>, Vec<_>) =
-            std::mem::take(objections).into_iter().partition(|o| known.accepts(&path, o.violation.rule));
-        let mut rules: Vec<RuleId> = old.iter().map(|o| o.violation.rule).collect();
-        rules.sort_unstable();
-        rules.dedup();
-        accepted += rules.len() as u64;
-        *objections = new;
+        let before = objections.len();
+        objections.retain(|o| !known.accepts(&path, o.violation.rule));
+        has_accepted |= objections.len() < before;
         !objections.is_empty()
     });
-    accepted
+    has_accepted
 }
 
 fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<Place>) -> Group {

@@ -273,6 +273,21 @@ fn each_name_of_a_history_is_told_once_with_its_first_and_its_last_commit() {
         (&summary["names"], &summary["directories"], &summary["findings"]),
         (&5.into(), &2.into(), &3.into())
     );
+
+    // Known findings are met in many versions of their directory, and are one each.
+    let known = dir.join("known.jsonl");
+    let args = ["--git-all", "--profile", "windows"];
+    let written = scan(dir, &[&args[..], &["--write-baseline", known.to_str().unwrap()]].concat());
+    let lines = fs::read_to_string(&known).unwrap().lines().count();
+    fs::write(
+        &known,
+        fs::read_to_string(&known).unwrap() + "{\"path\":\"gone\",\"rule\":\"trailing-dot\"}\n",
+    )
+    .unwrap();
+    let (status, objects) = scan(dir, &[&args[..], &["--baseline", known.to_str().unwrap()]].concat());
+    assert_eq!((written.0, status, findings(&objects).count()), (1, 0, 0));
+    let summary = objects.last().unwrap();
+    assert_eq!((&summary["baseline_accepted"], &summary["baseline_stale"]), (&lines.into(), &1.into()));
 }
 
 #[test]
