@@ -4,12 +4,12 @@
 //! front of the report.
 
 mod directory;
+mod kept;
 mod large;
 mod standing;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::io;
+use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use self::directory::Findings;
+use self::kept::Again;
+pub use self::kept::{Counts, Keeper, Kept, Octets};
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
@@ -66,22 +68,13 @@ pub struct Settings {
     pub baseline: Option<Baseline>,
 }
 
-/// Keeps how far a scan has come, so that another can go on from there.
-pub trait Keeper: fmt::Debug + Sync {
-    /// Everything but `frontier` has been judged, and the report of it has been written.
-    ///
-    /// # Errors
-    /// It cannot be kept; the scan ends.
-    fn keep(&self, frontier: &Frontier) -> io::Result<()>;
-}
-
 /// Judges all names of `source`.
 ///
 /// What cannot be read is reported and counted, and never ends the scan. A `keeper` is told how far it has come whenever
-/// the source tells.
+/// the source tells. What another scan has told `before` is told first, as if this one had found it.
 ///
 /// # Errors
-/// Writing the report failed, or keeping; the scan ended there.
+/// Writing the report failed, or keeping, or reading what was kept; the scan ended there.
 pub fn scan(
     source: &dyn Source,
     policy: &Policy,
@@ -89,10 +82,22 @@ pub fn scan(
     report: &mut dyn Report,
     progress: &Progress,
     keeper: Option<&dyn Keeper>,
+    before: Option<Kept>,
 ) -> io::Result<Summary> {
     let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
-    let summary = Summary::for_targets(targets);
-    let sink = Mutex::new(Sink { report, summary, keeper, failure: None, said: Said::default() });
+    let mut sink = Sink {
+        report,
+        summary: Summary::for_targets(targets),
+        keeper,
+        baseline: settings.baseline.as_ref(),
+        accepted_before: 0,
+        failure: None,
+        said: Said::default(),
+    };
+    if let Some(before) = before {
+        sink.tell_again(before)?;
+    }
+    let sink = Mutex::new(sink);
     source.read(&|event| {
         let told = match event {
             Event::Directory(batch) => {
@@ -116,12 +121,14 @@ pub fn scan(
         }
         ControlFlow::Continue(())
     });
-    let Sink { report, mut summary, failure, .. } = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let accepted = sink.accepted();
+    let Sink { report, mut summary, failure, .. } = sink;
     summary.was_interrupted = progress.stop.load(Relaxed);
-    summary.baseline = settings.baseline.as_ref().map(|known| {
-        let accepted = known.met();
-        Accepted { accepted, stale: known.len() - accepted }
-    });
+    summary.baseline = settings
+        .baseline
+        .as_ref()
+        .map(|known| Accepted { accepted, stale: known.len().saturating_sub(accepted) });
     match failure {
         Some(error) => Err(error),
         None => report.finish(policy, &summary).map(|()| summary),
@@ -162,6 +169,9 @@ struct Sink<'s> {
     report: &'s mut dyn Report,
     summary: Summary,
     keeper: Option<&'s dyn Keeper>,
+    baseline: Option<&'s Baseline>,
+    /// Entries of the baseline that were met by the scan that this one goes on from.
+    accepted_before: u64,
     failure: Option<io::Error>,
     said: Said,
 }
@@ -178,41 +188,84 @@ struct Said {
 impl Sink<'_> {
     fn take(&mut self, told: &Told) -> io::Result<()> {
         match told {
-            Told::Judged(Judged { directories, names, findings: found, is_version }) => {
+            Told::Judged(Judged { directories, names, findings, is_version }) => {
                 self.summary.directories += directories;
                 self.summary.names += names;
-                for group in &found.groups {
-                    if !is_version || self.said.groups.insert(group.id.clone()) {
-                        self.summary.collisions += 1;
-                        self.report.collision(group)?;
-                    }
+                if let Some(keeper) = self.keeper
+                    && let Some(line) = kept::of_findings(findings)
+                {
+                    keeper.tell(&line)?;
                 }
-                for record in &found.records {
-                    if !is_version {
-                        self.summary.count(record);
-                        self.report.record(record)?;
-                    } else if let Some(news) = self.news(record) {
-                        self.report.record(&news)?;
-                    }
-                }
-                if !found.records.is_empty() {
-                    self.report.pause()?;
-                }
+                self.tell(findings, *is_version)?;
             }
             Told::Fault(fault) => {
-                self.summary.unreadable += 1;
-                self.report.fault(fault.path.as_os_str().as_bytes(), &fault.to_string())?;
+                if let Some(keeper) = self.keeper {
+                    keeper.tell(&kept::of_fault(fault))?;
+                }
+                self.tell_fault(&fault.path, &fault.to_string())?;
             }
             Told::Vanished => self.summary.vanished += 1,
             Told::Frontier(frontier) => {
                 // What is kept as told must not be lost with us.
                 self.report.pause()?;
                 if let Some(keeper) = self.keeper {
-                    keeper.keep(frontier)?;
+                    keeper.keep(frontier, &self.counts())?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn tell(&mut self, findings: &Findings, is_version: bool) -> io::Result<()> {
+        for group in &findings.groups {
+            if !is_version || self.said.groups.insert(group.id.clone()) {
+                self.summary.collisions += 1;
+                self.report.collision(group)?;
+            }
+        }
+        for record in &findings.records {
+            if !is_version {
+                self.summary.count(record);
+                self.report.record(record)?;
+            } else if let Some(news) = self.news(record) {
+                self.report.record(&news)?;
+            }
+        }
+        if !findings.records.is_empty() {
+            self.report.pause()?;
+        }
+        Ok(())
+    }
+
+    fn tell_fault(&mut self, path: &Path, message: &str) -> io::Result<()> {
+        self.summary.unreadable += 1;
+        self.report.fault(path.as_os_str().as_bytes(), message)
+    }
+
+    /// Tells what another scan has told.
+    fn tell_again(&mut self, before: Kept) -> io::Result<()> {
+        for line in BufRead::split(before.lines, b'\n') {
+            match kept::read(&line?)? {
+                Again::Findings(findings) => self.tell(&findings, false)?,
+                Again::Fault { path, message } => self.tell_fault(&path, &message)?,
+            }
+        }
+        let Counts { directories, names, vanished, accepted } = before.counts;
+        self.summary.directories = directories;
+        self.summary.names = names;
+        self.summary.vanished = vanished;
+        self.accepted_before = accepted;
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        let Summary { directories, names, vanished, .. } = self.summary;
+        Counts { directories, names, vanished, accepted: self.accepted() }
+    }
+
+    /// Entries of the baseline that were met, now and before.
+    fn accepted(&self) -> u64 {
+        self.accepted_before + self.baseline.map_or(0, Baseline::met)
     }
 
     /// What was not said of the name yet, counted; `None` if everything was.

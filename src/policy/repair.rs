@@ -14,6 +14,8 @@ mod shorten;
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use super::profile::{Limit, Test, Unit};
 use super::{OnMismatch, Policy, Verdict};
 use crate::name::escape::escape;
@@ -33,7 +35,8 @@ pub struct Repair {
 }
 
 /// How sure a proposal is, from the surest on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// Only one thing can have been meant: another spelling of the same text, or the exact inverse of a known accident.
     Certain,

@@ -32,7 +32,7 @@ Examples:
   namegate scan . -q -o names.sarif -o junit.xml --fail-on error
   namegate scan . --write-baseline known.jsonl; namegate scan . --baseline known.jsonl
   namegate scan / -x --exclude '.snapshots/'       one file system, without its snapshots
-  namegate scan /archive --resume state >> found   goes on where it was interrupted
+  namegate scan /archive --resume state -o r.html  goes on where it was interrupted
   find /srv -print0 | namegate scan --list - -0
   namegate scan --git . --git-all                  every name that a history ever had
   namegate scan --archive old.zip --archive-encoding cp850
@@ -58,8 +58,9 @@ pub struct Args {
     /// How progress is shown on standard error.
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
     progress: Style,
-    /// Keep in this file what is left to be read, and read only that if the file is there already: the report tells of it
-    /// alone. The file is removed when the scan comes to its end. Directory trees alone can be resumed.
+    /// Keep in this file what is left to be read, and in STATE.found what was found; if they are there already, go on from
+    /// there. The report tells of everything, found now or before. The files are removed when the scan comes to its end.
+    /// Directory trees alone can be resumed.
     #[arg(long, value_name = "STATE", conflicts_with_all = INSTEAD_OF_PATHS)]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -81,7 +82,8 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         args;
     let policy = judging.policy(&policy)?;
     let settings = judging.settings(report_args.encoding)?;
-    let (state, left) = resume.map(StateFile::open).transpose()?.unzip();
+    let (state, before) = resume.map(StateFile::open).transpose()?.unzip();
+    let (left, before) = before.map(Option::unzip).unzip();
     let resumption = left.map(|left| Resumption { left, ..Resumption::default() });
     let wanted = resumption.as_ref().map(|resumption| resumption.wanted.clone());
     let mut source = sources.sources();
@@ -112,7 +114,8 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     });
     let mut report = Fan::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn Keeper);
-    let scanned = || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper);
+    let scanned =
+        || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper, before.flatten());
     let summary = watch.over(&progress, scanned)?;
     drop(report);
     files.finish()?;

@@ -1,21 +1,23 @@
-//! The state of a scan that can be resumed: a file that says what is left to be read.
+//! The state of a scan that can be resumed: a file that says what is left to be read, and one beside it that holds what was
+//! found, so that the scan that ends tells of everything.
 //!
-//! The file is replaced as a whole, after everything that it takes for told has been written; it goes when the scan ends.
-//! It holds for one command line in one directory: another one would tell of other names.
+//! The first is replaced as a whole, after everything that it takes for told has been written; it says how much of the
+//! second holds. Both go when the scan ends. They hold for one command line in one directory: another one would tell of
+//! other names.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Trouble;
+use crate::cli::policy_args::shown;
 use crate::name::display::display;
-use crate::scan::Keeper;
+use crate::scan::{Counts, Keeper, Kept, Octets};
 use crate::source::{Frontier, Waiting};
 
 /// Where the state is kept.
@@ -23,6 +25,16 @@ use crate::source::{Frontier, Waiting};
 pub struct StateFile {
     path: PathBuf,
     run: Run,
+    told: Mutex<Told>,
+}
+
+/// What was found, as lines.
+#[derive(Debug)]
+struct Told {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// How many bytes of it there are.
+    bytes: u64,
 }
 
 /// What a state holds for.
@@ -38,6 +50,9 @@ struct Run {
 struct State {
     #[serde(flatten)]
     run: Run,
+    /// How many bytes of the file beside it hold.
+    told: u64,
+    counts: Counts,
     left: Vec<Left>,
 }
 
@@ -48,59 +63,30 @@ struct Left {
     names: Vec<Octets>,
 }
 
-/// Any bytes, in base64.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-struct Octets(Vec<u8>);
-
-impl TryFrom<String> for Octets {
-    type Error = data_encoding::DecodeError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        BASE64.decode(text.as_bytes()).map(Self)
-    }
-}
-
-impl From<Octets> for String {
-    fn from(octets: Octets) -> Self {
-        BASE64.encode(&octets.0)
-    }
-}
-
-impl From<&OsStr> for Octets {
-    fn from(text: &OsStr) -> Self {
-        Self(text.as_bytes().to_vec())
-    }
-}
-
-impl From<Octets> for OsString {
-    fn from(octets: Octets) -> Self {
-        Self::from_vec(octets.0)
-    }
-}
-
 impl StateFile {
-    /// The state in the file `path`, for the command line that this process was started with; and what it says is left, if
-    /// there is such a file.
+    /// The state in the file `path`, for the command line that this process was started with; and, if there is such a file,
+    /// what it says is left and what was told.
     ///
     /// # Errors
-    /// The file cannot be read, is none of ours, or is of another command line.
-    pub fn open(path: PathBuf) -> Result<(Self, Option<Frontier>), Trouble> {
+    /// A file cannot be read or made, is none of ours, or is of another command line.
+    pub fn open(path: PathBuf) -> Result<(Self, Option<(Frontier, Kept)>), Trouble> {
         let directory = env::current_dir().unwrap_or_default();
         let run = Run {
             namegate: env!("CARGO_PKG_VERSION").into(),
             directory: directory.as_os_str().into(),
             arguments: env::args_os().skip(1).map(|arg| Octets::from(&*arg)).collect(),
         };
-        let file = Self { path, run };
-        let name = display(file.path.as_os_str().as_bytes()).to_string();
-        let bytes = match fs::read(&file.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((file, None)),
+        let name = shown(&path);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let told = Told::begin(beside(&path, ".found"))?;
+                return Ok((Self { path, run, told: Mutex::new(told) }, None));
+            }
             read => read.map_err(|error| Trouble::new(format_args!("{name}: cannot be read: {error}")))?,
         };
         let state: State = serde_json::from_slice(&bytes)
             .map_err(|error| Trouble::new(format_args!("{name}: not the state of a scan: {error}")))?;
-        if state.run != file.run {
+        if state.run != run {
             return Err(Trouble::new(format_args!(
                 "{name}: the state of another scan, which can only be resumed in the same way: {}",
                 state.run
@@ -111,32 +97,82 @@ impl StateFile {
             dir: OsString::from(left.dir).into(),
             names: left.names.into_iter().map(OsString::from).collect(),
         });
-        Ok((file, Some(left.collect())))
+        let (told, lines) = Told::go_on(beside(&path, ".found"), state.told)?;
+        let kept = Kept { counts: state.counts, lines: Box::new(lines) };
+        Ok((Self { path, run, told: Mutex::new(told) }, Some((left.collect(), kept))))
     }
 
-    /// Removes the file: the scan has come to its end.
+    /// Removes the files: the scan has come to its end.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// One cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
+        // Without the state the other says nothing, so the state goes first.
+        for path in [&self.path, &self.told().path] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
+        Ok(())
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, state: &State) -> io::Result<()> {
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        let beside = Path::new(&beside);
-        match fs::remove_file(beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = File::create_new(beside)?;
+        let beside = beside(&self.path, ".new");
+        let mut file = create(&beside)?;
         file.write_all(&serde_json::to_vec(state)?)?;
         file.sync_all()?;
         fs::rename(beside, &self.path)
+    }
+}
+
+/// The file `path` with something behind its name.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(end);
+    beside.into()
+}
+
+/// A new file in the place of what is there. What is there may be a link, which leads to somebody else's file.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::create_new(path)
+}
+
+impl Told {
+    fn begin(path: PathBuf) -> Result<Self, Trouble> {
+        let file = create(&path)
+            .map_err(|error| Trouble::new(format_args!("{}: cannot be made: {error}", shown(&path))))?;
+        Ok(Self { path, file: BufWriter::new(file), bytes: 0 })
+    }
+
+    /// Goes on behind the first `bytes` bytes of it; and a reader of these.
+    fn go_on(path: PathBuf, bytes: u64) -> Result<(Self, impl BufRead + use<>), Trouble> {
+        let opened = || -> io::Result<(File, File)> {
+            let mut file = OpenOptions::new().write(true).open(&path)?;
+            if file.metadata()?.len() < bytes {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // What came since the state was kept is found again.
+            file.set_len(bytes)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok((file, File::open(&path)?))
+        };
+        let (file, lines) = opened().map_err(|error| {
+            let name = shown(&path);
+            Trouble::new(format_args!(
+                "{name}: what was found so far cannot be read: {error}; without it only a scan from the beginning tells \
+                 everything: remove the state, too"
+            ))
+        })?;
+        Ok((Self { path, file: BufWriter::new(file), bytes }, BufReader::new(lines).take(bytes)))
     }
 }
 
@@ -148,14 +184,28 @@ impl std::fmt::Display for Run {
 }
 
 impl Keeper for StateFile {
-    fn keep(&self, frontier: &Frontier) -> io::Result<()> {
+    fn tell(&self, line: &[u8]) -> io::Result<()> {
+        let mut told = self.told();
+        told.file.write_all(line)?;
+        told.file.write_all(b"\n")?;
+        told.bytes += line.len() as u64 + 1;
+        Ok(())
+    }
+
+    fn keep(&self, frontier: &Frontier, &counts: &Counts) -> io::Result<()> {
+        let told = {
+            let mut told = self.told();
+            told.file.flush()?;
+            told.file.get_ref().sync_data()?;
+            told.bytes
+        };
         let left = frontier.iter().map(|waiting| Left {
             root: waiting.root.as_os_str().into(),
             dir: waiting.dir.as_os_str().into(),
             names: waiting.names.iter().map(|name| Octets::from(&**name)).collect(),
         });
-        let state = State { run: self.run.clone(), left: left.collect() };
-        let name = display(self.path.as_os_str().as_bytes());
+        let state = State { run: self.run.clone(), told, counts, left: left.collect() };
+        let name = shown(&self.path);
         self.write(&state)
             .map_err(|error| io::Error::new(error.kind(), format!("the state in {name}: {error}")))
     }
@@ -163,6 +213,9 @@ impl Keeper for StateFile {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
     use super::*;
 
     #[test]
@@ -174,19 +227,40 @@ mod tests {
         let names = vec![OsString::from_vec(b"\xFF\n".to_vec()), "b".into()];
         let left =
             vec![Waiting { root: "/r".into(), dir: OsString::from_vec(b"a/\xE9".to_vec()).into(), names }];
-        file.keep(&Frontier::new()).unwrap();
-        file.keep(&left).unwrap();
-        let (file, kept) = StateFile::open(path.clone()).unwrap();
-        assert_eq!(kept, Some(left));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+        let counts = Counts { directories: 1, names: 2, vanished: 3, accepted: 4 };
+        file.tell(b"one").unwrap();
+        file.keep(&Frontier::new(), &Counts::default()).unwrap();
+        file.tell(b"two").unwrap();
+        file.keep(&left, &counts).unwrap();
+        file.tell(b"three, which no state takes for told").unwrap();
+        drop(file);
+        for more in ["three", "four"] {
+            let (file, kept) = StateFile::open(path.clone()).unwrap();
+            let (frontier, kept) = kept.unwrap();
+            assert_eq!((frontier, kept.counts), (left.clone(), counts));
+            let lines: Vec<String> = kept.lines.lines().map(Result::unwrap).collect();
+            assert_eq!(lines, ["one", "two"], "{more}");
+            file.tell(more.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+        let found = beside(&path, ".found");
+        fs::write(&found, "on").unwrap();
+        assert!(
+            matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("from the beginning"))
+        );
         let changed = fs::read_to_string(&path).unwrap().replace("\"namegate\":\"", "\"namegate\":\"0.");
         fs::write(&path, changed).unwrap();
         assert!(
             matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("another scan"))
         );
         fs::write(&path, "{}").unwrap();
-        assert!(matches!(StateFile::open(path), Err(Trouble::Message(m)) if m.contains("not the state")));
+        assert!(
+            matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("not the state"))
+        );
+        fs::remove_file(&path).unwrap();
+        let (file, _) = StateFile::open(path).unwrap();
         file.remove().unwrap();
         file.remove().unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

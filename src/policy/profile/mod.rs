@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::nearest;
 use super::rule::{RuleId, Severity};
 use crate::name::casefold::Fold;
@@ -313,7 +315,7 @@ impl FromStr for &'static Profile {
 }
 
 /// A set of profiles: who objects to a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProfileSet(u32);
 
 impl ProfileSet {
