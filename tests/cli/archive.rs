@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::run::{namegate, status, stdout};
 use data_encoding::BASE64;
@@ -131,6 +132,44 @@ for how, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), 
             );
         }
     }
+}
+
+/// What comes of an archive whose octets come one by one at first.
+fn scan_pipe(bytes: &[u8]) -> (i32, Vec<Value>) {
+    let args = ["scan", "--format", "json", "--profile", "utf8", "--archive", "-"];
+    let mut child = namegate().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let (slow, rest) = bytes.split_at(bytes.len().min(600));
+    // A reader that has seen enough closes the pipe.
+    let _ = slow.iter().try_for_each(|byte| pipe.write_all(&[*byte])).and_then(|()| pipe.write_all(rest));
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    (status(&output), stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[test]
+fn a_tar_can_come_through_a_pipe_and_a_zip_cannot() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = 100_000;
+    let content = vec![b'x'; size as usize];
+    let members =
+        [&b"a/caf\xE9"[..], b"ok", b"\xFF"].map(|name| [header(name, b'0', size), padded(&content)].concat());
+    let tar = [members.concat(), vec![0; 1024]].concat();
+    let (_, expected) = scan(&file(&dir, &tar), &["--profile", "utf8"]);
+    assert_eq!(paths(&expected).len(), 2);
+    let mut packed = vec![tar.clone()];
+    if let Ok(gzip) = Command::new("gzip").arg("-c").arg(file(&dir, &tar)).output() {
+        packed.push(gzip.stdout);
+    }
+    for bytes in &packed {
+        let (status, objects) = scan_pipe(bytes);
+        assert_eq!((status, paths(&objects)), (1, paths(&expected)));
+    }
+    let (status, objects) = scan_pipe(&tar[..tar.len() / 2]);
+    assert_eq!((status, paths(&objects).len()), (2, 1), "{:?}", errors(&objects));
+    let (status, objects) = scan_pipe(&zip(&[]));
+    assert!(status == 2 && errors(&objects)[0].contains("save it first"), "{:?}", errors(&objects));
+    assert_eq!(scan_pipe(b"").0, 2);
 }
 
 #[test]

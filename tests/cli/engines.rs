@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use data_encoding::BASE64;
+use namegate::sys::directory;
 use serde_json::Value;
 
 use crate::run::{namegate, status, stderr, stdout};
@@ -180,6 +181,38 @@ fn depth_and_globs_say_what_is_read() {
     let refused = namegate().args(["scan", "--exclude", "[z-a]"]).arg(root).output().unwrap();
     assert_eq!(status(&refused), 2);
     assert!(stderr(&refused).starts_with("namegate: --exclude: "), "{}", stderr(&refused));
+}
+
+#[test]
+fn directories_are_found_where_the_file_system_does_not_tell_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, mounted) = (dir.path().join("image"), dir.path().join("mounted"));
+    fs::create_dir(&mounted).unwrap();
+    File::create(&image).unwrap().set_len(8 << 20).unwrap();
+    let ran = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    if !ran(Command::new("mkfs.ext4").args(["-q", "-O", "^filetype"]).arg(&image))
+        || !ran(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted))
+    {
+        return println!(
+            "SKIPPED: no file system without types of entries: no mkfs.ext4, or no right to mount"
+        );
+    }
+    let found = std::panic::catch_unwind(|| {
+        trees::bad(&mounted.join("tree")).unwrap();
+        let mut buffer = [0; 4096];
+        let filled = directory::read(File::open(&mounted).unwrap(), &mut buffer).unwrap();
+        let (entry, _) = directory::first(&buffer[..filled]).unwrap();
+        assert_eq!(entry.kind, 0, "DT_UNKNOWN (readdir(3))");
+        let of = |engine| scan(&mounted.join("tree"), &["--profile", "portable", "--engine", engine]);
+        let (getdents, walkdir) = (of("getdents"), of("walkdir"));
+        assert_eq!((getdents.0, sorted(&getdents.1)), (walkdir.0, sorted(&walkdir.1)));
+        paths(&mounted.join("tree"), &getdents.1).len()
+    });
+    assert!(ran(Command::new("umount").arg(&mounted)));
+    let beside = dir.path().join("tree");
+    trees::bad(&beside).unwrap();
+    let expected = paths(&beside, &scan(&beside, &["--profile", "portable"]).1).len();
+    assert_eq!(found.unwrap(), expected, "as where types are told");
 }
 
 #[test]

@@ -55,8 +55,8 @@ pub struct SourceArgs {
     #[cfg(feature = "git")]
     #[arg(long, value_name = "REV", requires = "repositories")]
     git_base: Option<String>,
-    /// Judge the names of the members of this archive: zip, or tar, plain or by gzip, bzip2, xz or zstd. May be given
-    /// several times.
+    /// Judge the names of the members of this archive: zip, or tar, plain or by gzip, bzip2, xz or zstd; `-` is a tar on
+    /// standard input. May be given several times.
     #[cfg(feature = "archive")]
     #[arg(long = "archive", value_name = "FILE")]
     archives: Vec<PathBuf>,

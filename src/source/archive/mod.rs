@@ -12,10 +12,11 @@ mod zip;
 pub use encoding::{MemberEncoding, Unknown};
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::group::{self, Groups, MAX_PARTS, Shape};
@@ -27,7 +28,7 @@ use packed::Packing;
 /// An archive.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    /// Its file.
+    /// Its file; `-` for standard input, through which a tar can come.
     pub file: PathBuf,
     /// The encoding of names in a zip that does not say that they are UTF-8.
     pub encoding: MemberEncoding,
@@ -101,15 +102,69 @@ impl Source for Archive {
     }
 }
 
+/// An archive that was opened.
+enum Opened {
+    /// A regular file.
+    File(BufReader<File>),
+    /// What cannot be read twice, with what was read of it.
+    Flow { start: Vec<u8>, rest: File },
+}
+
+impl Opened {
+    fn new(path: &Path) -> io::Result<Self> {
+        let file = match path == Path::new("-") {
+            true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+            false => File::open(path)?,
+        };
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(match kind.is_file() {
+            true => Self::File(BufReader::with_capacity(BUFFER, file)),
+            false => Self::Flow { start: Vec::new(), rest: file },
+        })
+    }
+
+    /// As many octets of its beginning as tell what it is.
+    fn start(&mut self) -> io::Result<&[u8]> {
+        const TELLING: u64 = 1024;
+        match self {
+            Self::File(file) => file.fill_buf(),
+            // A pipe may give them one by one.
+            Self::Flow { start, rest } => {
+                rest.take(TELLING).read_to_end(start)?;
+                Ok(start)
+            }
+        }
+    }
+
+    fn zip(self) -> io::Result<File> {
+        match self {
+            Self::File(file) => Ok(file.into_inner()),
+            Self::Flow { start, .. } if start.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            Self::Flow { .. } => Err(io::Error::other(
+                "it is no tar, and only a tar can be read from a pipe: a zip has its directory at its end; save it first",
+            )),
+        }
+    }
+
+    fn tar(self, packing: Packing) -> io::Result<packed::Stream> {
+        match self {
+            Self::File(file) => packed::Stream::of_file(file, packing),
+            Self::Flow { start, rest } => {
+                let stream = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(rest));
+                Ok(packed::Stream::flowing(stream, packing))
+            }
+        }
+    }
+}
+
 impl Archive {
     /// The members, as far as they can be read.
     fn gather(&self, tell: &mut dyn FnMut(io::Error) -> ControlFlow<()>) -> io::Result<Groups> {
-        let file = File::open(&self.file)?;
-        if file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        let mut file = BufReader::with_capacity(BUFFER, file);
-        let packing = Packing::of(file.fill_buf()?);
+        let mut opened = Opened::new(&self.file)?;
+        let packing = Packing::of(opened.start()?);
         let kind = match packing {
             None => ArchiveKind::Zip,
             Some(_) => ArchiveKind::Tar,
@@ -118,11 +173,8 @@ impl Archive {
         let mut groups = Groups::new(Arc::new(holder), Shape::Key, Some(Mark::Member), group::LIMIT);
         let mut members = Members { groups: &mut groups, number: 0, tell };
         let read = match packing {
-            None => zip::read(file.into_inner(), self.encoding, &mut members),
-            Some(packing) => {
-                let mut stream = packed::Stream::new(file, packing)?;
-                tar::read(&mut stream, &mut members)
-            }
+            None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
+            Some(packing) => opened.tar(packing).and_then(|mut stream| tar::read(&mut stream, &mut members)),
         };
         // What came before the damage is judged all the same.
         match read {

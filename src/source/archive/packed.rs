@@ -44,21 +44,29 @@ const MAX_RATIO: u64 = 4096;
 
 /// The octets of a tar.
 pub(super) enum Stream {
+    /// A file that is not compressed, in which what is between the headers need not be read.
     Plain { file: BufReader<File>, at: u64, len: u64 },
-    Packed { stream: Box<dyn Read>, packed: Rc<Cell<u64>>, unpacked: u64 },
+    /// What can only be read as it comes.
+    Flow { stream: Box<dyn Read>, packed: Rc<Cell<u64>>, unpacked: u64 },
 }
 
 impl Stream {
-    /// The tar in `file`, which begins where it is to be read.
-    pub(super) fn new(file: BufReader<File>, packing: Packing) -> io::Result<Self> {
+    /// The tar in the regular file `file`, which begins where it is to be read.
+    pub(super) fn of_file(file: BufReader<File>, packing: Packing) -> io::Result<Self> {
         if packing == Packing::None {
             let len = file.get_ref().metadata()?.len();
             return Ok(Self::Plain { file, at: 0, len });
         }
+        Ok(Self::flowing(file, packing))
+    }
+
+    /// The tar that comes through `stream`.
+    pub(super) fn flowing(stream: impl BufRead + 'static, packing: Packing) -> Self {
         let packed = Rc::new(Cell::new(0));
-        let file = Counted { stream: file, count: Rc::clone(&packed) };
+        let file = Counted { stream, count: Rc::clone(&packed) };
         let stream: Box<dyn Read> = match packing {
-            Packing::None | Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+            Packing::None => Box::new(file),
+            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
             Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
             Packing::Xz => {
                 let limit = u32::try_from(MAX_WINDOW >> 10).expect("the limit is less than 4 TiB");
@@ -70,7 +78,7 @@ impl Stream {
                 Box::new(Frames { stream: file, decoder })
             }
         };
-        Ok(Self::Packed { stream, packed, unpacked: 0 })
+        Self::Flow { stream, packed, unpacked: 0 }
     }
 
     /// Passes over the next `count` octets.
@@ -85,7 +93,7 @@ impl Stream {
                     Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
                 }
             }
-            Self::Packed { .. } => {
+            Self::Flow { .. } => {
                 let passed = io::copy(&mut self.take(count), &mut io::sink())?;
                 if passed < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
             }
@@ -101,7 +109,7 @@ impl Read for Stream {
                 *at += read as u64;
                 Ok(read)
             }
-            Self::Packed { stream, packed, unpacked } => {
+            Self::Flow { stream, packed, unpacked } => {
                 let read = stream.read(buffer)?;
                 *unpacked += read as u64;
                 if *unpacked > MAX_UNPACKED && *unpacked / MAX_RATIO > packed.get() {
