@@ -76,12 +76,31 @@ impl OpenDir {
 pub(super) const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NONBLOCK);
 
 impl OpenDir {
-    fn new(dir: OwnedFd) -> Self {
+    pub(super) fn new(dir: OwnedFd) -> Self {
         let stream = Stream { buffer: Vec::new(), filled: 0..0, position: 0 };
         Self { file: dir.into(), settled: None, stream: Mutex::new(stream) }
     }
 
+    /// As [`OpenDir::each`], for whoever asks for some entries at a time: what was handed out before an error reaches them,
+    /// and the error comes when they ask for more.
     fn read(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+        let mut has_handed = false;
+        let done = self.each(offset, |entry| {
+            let room = take(entry);
+            has_handed |= room == Room::Left;
+            room
+        });
+        match done {
+            Err(_) if has_handed => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Hands the entries from `offset` on to `take`, until it says that it has no room for the one it got.
+    ///
+    /// # Errors
+    /// As getdents64(2) says, wherever in the directory.
+    pub(super) fn each(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let Stream { buffer, filled, position } = &mut *stream;
         // At 0 the directory is read anew: rewinddir(3) promises to show what has changed.
@@ -91,21 +110,19 @@ impl OpenDir {
             (*filled, *position) = (0..0, offset);
         }
         buffer.resize(BUFFER, 0);
-        let mut is_first = true;
         loop {
             let Some((entry, len)) = directory::first(&buffer[filled.clone()]) else {
-                *filled = 0..match directory::read(&self.file, buffer) {
-                    Err(error) if is_first => return Err(error),
-                    Ok(0) | Err(_) => return Ok(()),
-                    Ok(read) => read,
-                };
+                match directory::read(&self.file, buffer)? {
+                    0 => return Ok(()),
+                    read => *filled = 0..read,
+                }
                 continue;
             };
             let next = entry.next as u64;
             let handed = DirEntry { name: entry.name, ino: entry.ino, kind: entry.kind, next };
             match take(&handed) {
                 Room::None => return Ok(()),
-                Room::Left => (filled.start, *position, is_first) = (filled.start + len, next, false),
+                Room::Left => (filled.start, *position) = (filled.start + len, next),
             }
         }
     }
@@ -139,7 +156,7 @@ impl Passthrough {
     /// As for opendir and readdir.
     pub fn list(&self, node: NodeId, take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
         let node = self.nodes.node(node)?;
-        OpenDir::new(self.nodes.open(&node, FLAGS)?).read(0, take)
+        OpenDir::new(self.nodes.open(&node, FLAGS)?).each(0, take)
     }
 
     /// Hands the entries from `offset` on to `take`, until it says that it has no room for the one it got.

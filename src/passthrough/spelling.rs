@@ -28,11 +28,10 @@ use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
 
-use super::dir::{FLAGS, is_settled};
-use super::inode::lock;
+use super::dir::{FLAGS, OpenDir, Room, is_settled};
+use super::inode::{Table, lock};
 use super::{Entry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
-use crate::sys::directory;
 use crate::sys::open::again;
 
 /// Which names are spellings of one another.
@@ -107,6 +106,7 @@ struct Index {
 /// A directory whose lock is held.
 struct Directory<'l> {
     spellings: &'l Spellings,
+    nodes: &'l Table,
     id: NodeId,
     fd: Arc<OwnedFd>,
     index: MutexGuard<'l, Option<Index>>,
@@ -259,27 +259,22 @@ impl Directory<'_> {
     /// The entries that are not stored under their key, with their keys; beyond `most` only those whose key is `wanted`.
     /// `None` if this process must not read the directory.
     fn read(&self, wanted: &OsStr, most: usize) -> Result<Option<BTreeSet<(OsString, OsString)>>> {
-        let dir = match again(&*self.fd, FLAGS) {
+        let dir = match self.nodes.with_room(|| again(&*self.fd, FLAGS)) {
             Err(Errno::EACCES) => return Ok(None),
-            dir => dir?,
+            dir => OpenDir::new(dir?),
         };
         let mut entries = BTreeSet::new();
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let filled = directory::read(&dir, &mut buffer)?;
-            if filled == 0 {
-                return Ok(Some(entries));
+        dir.each(0, |entry| {
+            // Most names are ASCII, and few of those have a key of their own.
+            if let Cow::Owned(key) = self.spellings.orthography.key(entry.name)
+                && key != entry.name
+                && (entries.len() < most || key == wanted)
+            {
+                entries.insert((key, entry.name.to_owned()));
             }
-            let mut rest = &buffer[..filled];
-            while let Some((entry, len)) = directory::first(rest) {
-                rest = &rest[len..];
-                // Most names are ASCII, and few of those have a key of their own.
-                let Cow::Owned(key) = self.spellings.orthography.key(entry.name) else { continue };
-                if key != entry.name && (entries.len() < most || key == wanted) {
-                    entries.insert((key, entry.name.to_owned()));
-                }
-            }
-        }
+            Room::Left
+        })?;
+        Ok(Some(entries))
     }
 }
 
@@ -302,7 +297,7 @@ impl Passthrough {
             {
                 let slot = spellings.slot(parent);
                 let (fd, index) = (self.fd(parent)?, lock(&slot));
-                match (Directory { spellings, id: parent, fd, index }).stored(name)? {
+                match (Directory { spellings, nodes: &self.nodes, id: parent, fd, index }).stored(name)? {
                     Some(stored) => self.lookup(parent, &stored),
                     None => Err(absent),
                 }
@@ -325,7 +320,7 @@ impl Passthrough {
         let Some(spellings) = &self.spellings else { return change(name) };
         let slot = spellings.slot(parent);
         let (fd, index) = (self.fd(parent)?, lock(&slot));
-        let mut directory = Directory { spellings, id: parent, fd, index };
+        let mut directory = Directory { spellings, nodes: &self.nodes, id: parent, fd, index };
         directory.begin_change()?;
         let stored = directory.stored(name)?;
         let stored = stored.as_ref().unwrap_or(name);
@@ -346,7 +341,9 @@ impl Passthrough {
     ) -> Result<T> {
         let Some(spellings) = &self.spellings else { return change(name, other_name) };
         let (slot, other_slot) = (spellings.slot(parent), spellings.slot(other_parent));
-        let directory = |id, index| Ok::<_, Errno>(Directory { spellings, id, fd: self.fd(id)?, index });
+        let nodes = &self.nodes;
+        let directory =
+            |id, index| Ok::<_, Errno>(Directory { spellings, nodes, id, fd: self.fd(id)?, index });
         // Always in the same order: two renames in opposite directions must not wait for each other.
         let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {
             Ordering::Equal => (directory(parent, lock(&slot))?, None),

@@ -68,6 +68,29 @@ fn ino(path: &Path) -> u64 {
 }
 
 #[test]
+fn an_error_in_the_middle_of_a_directory_is_told_after_what_came_before_it() {
+    let t = Tree::new();
+    let dir = t.path("dir");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..3000 {
+        fs::write(dir.join(format!("a name of some length {n}")), "").unwrap();
+    }
+    let node = t.lookup("dir").unwrap().node;
+    let (fh, _) = t.tree.opendir(node).unwrap();
+    // A directory that is gone cannot be read further (ENOENT); what was fetched before is there.
+    let mut last = 0;
+    let mut handed = 0;
+    let done = t.tree.readdir(fh, 0, |entry| {
+        let _ = fs::remove_dir_all(&dir);
+        (last, handed) = (entry.next, handed + 1);
+        Room::Left
+    });
+    assert!(done == Ok(()) && handed > 100 && handed < 3000, "{done:?} {handed}");
+    assert_eq!(t.tree.readdir(fh, last, |_| Room::Left), Err(Errno::ENOENT));
+    assert_eq!(t.tree.list(node, |_| Room::Left), Err(Errno::ENOENT));
+}
+
+#[test]
 fn a_node_is_known_by_the_backing_inode_number_until_its_last_lookup_is_taken_back() {
     let t = Tree::new();
     fs::write(t.path("file"), "content").unwrap();

@@ -13,12 +13,13 @@ use nix::sys::statvfs::statvfs;
 
 use crate::cli::Trouble;
 use crate::name::display::display;
-use crate::source::mounts::{self, Mount};
+use crate::source::mounts::habit;
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
 use crate::source::walk::{self, Walk};
 use crate::source::{Frontier, Source};
 use crate::sys::flags::is_casefolded;
+use crate::sys::mounts::{self, Mount};
 
 /// Threads that wait for a disk cost nothing, and with a warm cache four for each processor take 5 % more of its time than
 /// one does: docs/PERFORMANCE.md.
@@ -127,7 +128,7 @@ impl TreeArgs {
         for path in paths {
             let Ok(canonical) = path.canonicalize() else { continue };
             let on = mounts::holding(&mounts, &canonical);
-            if let Some((kind, habit)) = on.and_then(|mount| Some((&mount.kind, mount.habit()?))) {
+            if let Some((kind, habit)) = on.and_then(|mount| Some((&mount.kind, habit(mount)?))) {
                 log::warn!("{} is on {kind}, which {habit}", shown(path));
             }
             // Whatever else it is, a FIFO say, is not opened.

@@ -1,0 +1,95 @@
+//! What is mounted where. Source: proc_pid_mountinfo(5).
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub point: PathBuf,
+    /// Its type, as in `ext4` or `fuse.namegate`.
+    pub kind: String,
+    /// What it is of, in its own words: a device, a directory, a server.
+    pub source: Vec<u8>,
+    /// Its own options, as in `rw,iocharset=utf8`.
+    pub options: Vec<u8>,
+}
+
+/// Everything that is mounted in this process's namespace, in the order of mounting.
+///
+/// # Errors
+/// There is no /proc.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    fs::read("/proc/self/mountinfo").map(|table| table.split(|&b| b == b'\n').filter_map(parse).collect())
+}
+
+/// The mounts below `dir`, an absolute path without links, each place once.
+pub fn below<'m>(mounts: &'m [Mount], dir: &Path) -> Vec<&'m Mount> {
+    let mut found: Vec<&Mount> = Vec::new();
+    for mount in mounts.iter().filter(|mount| mount.point != dir && mount.point.starts_with(dir)) {
+        // What is mounted over another one hides it.
+        found.retain(|other| other.point != mount.point);
+        found.push(mount);
+    }
+    found
+}
+
+/// The mount that `path`, an absolute path without links, is on.
+pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    // Of several at one place the last is seen.
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.as_os_str().len())
+}
+
+/// One line of the table: fields, any number of optional ones, a hyphen, type, source and options of the file system.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let point = OsString::from_vec(unescaped(fields.nth(4)?)).into();
+    let mut own = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(own.next()?).into_owned();
+    let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
+    Some(Mount { point, kind, source, options })
+}
+
+/// Space, tab, line feed and backslash are written as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), field);
+    while let [first, behind @ ..] = rest {
+        let octal = (*first == b'\\').then(|| behind.first_chunk::<3>()).flatten();
+        let value = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(value.unwrap_or(*first));
+        rest = if value.is_some() { &behind[3..] } else { behind };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_read_with_its_escapes_and_optional_fields() {
+        let table = b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+            36 27 98:0 /mnt1 /mnt/a\\040b\\134c rw master:1 propagate_from:2 - vfat /dev/sda rw\n\
+            37 27 98:1 / /mnt rw - tmpfs none rw\n\
+            38 36 98:2 / /mnt/a\\040b\\134c rw - exfat /dev/sdb rw\nnonsense\n";
+        let mounts: Vec<Mount> = table.split(|&b| b == b'\n').filter_map(parse).collect();
+        assert_eq!(mounts.len(), 4);
+        let place = Path::new("/mnt/a b\\c");
+        assert_eq!((mounts[1].point.as_path(), mounts[1].kind.as_str()), (place, "vfat"));
+        let kinds = |found: Vec<&Mount>| found.iter().map(|m| m.kind.clone()).collect::<Vec<_>>();
+        assert_eq!(kinds(below(&mounts, Path::new("/"))), ["tmpfs", "exfat"]);
+        assert_eq!(kinds(below(&mounts, Path::new("/mnt"))), ["exfat"]);
+        let on = |path: &Path| holding(&mounts, path).map(|m| (m.kind.as_str(), m.source.as_slice()));
+        assert_eq!(on(&place.join("x")), Some(("exfat", &b"/dev/sdb"[..])), "the last one covers the others");
+        assert_eq!(on(Path::new("/mnt2")), Some(("ext4", &b"/dev/vda"[..])));
+        assert_eq!(mounts[1].options, b"rw");
+        assert_eq!(unescaped(br"\40 \777\08\134"), br"\40 \777\08\");
+    }
+}
