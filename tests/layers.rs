@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fix", &["policy", "source", "sys", "name"]),
     ("daemon", &["report", "policy", "name", "sys"]),
     ("passthrough", &["sys", "gate::Admitted"]),
-    ("fuse", &["passthrough", "gate", "daemon::audit", "name", "sys::mounts"]),
+    ("fuse", &["passthrough", "gate", "daemon::audit", "daemon::metrics", "name", "sys::mounts"]),
     (
         "cli",
         &[

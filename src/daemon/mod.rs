@@ -3,3 +3,4 @@
 pub mod audit;
 pub mod detach;
 pub mod log;
+pub mod metrics;

@@ -1,0 +1,408 @@
+//! What a running instance counts: requests by operation and outcome with the time that they took, refusals, what is held,
+//! and what was lost.
+//!
+//! Counting is on the way of every request, so it takes no lock, allocates nothing, and threads that count at once mostly
+//! write to different memory. Reading adds that up: a [`Snapshot`] is not of one instant, and no counter in it ever goes
+//! back. What each number means: `docs/METRICS.md`.
+
+mod snapshot;
+mod text;
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+
+use crate::policy::rule::{RULES, RuleId};
+
+pub use snapshot::{AuditCounts, Gauges, Histogram, Judged, Reloads, Requests, Snapshot};
+pub use text::CONTENT_TYPE;
+
+macro_rules! operations {
+    ($($variant:ident $name:literal,)*) => {
+        /// A request of the kernel, by the name that it has there.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Op {
+            $(#[doc = $name] $variant,)*
+        }
+
+        impl Op {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name, in lower case.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    Lookup "lookup",
+    Forget "forget",
+    Getattr "getattr",
+    Setattr "setattr",
+    Readlink "readlink",
+    Mknod "mknod",
+    Mkdir "mkdir",
+    Unlink "unlink",
+    Rmdir "rmdir",
+    Symlink "symlink",
+    Rename "rename",
+    Link "link",
+    Open "open",
+    Create "create",
+    Read "read",
+    Write "write",
+    Flush "flush",
+    Release "release",
+    Fsync "fsync",
+    Opendir "opendir",
+    Readdir "readdir",
+    Readdirplus "readdirplus",
+    Releasedir "releasedir",
+    Fsyncdir "fsyncdir",
+    Statfs "statfs",
+    Setxattr "setxattr",
+    Getxattr "getxattr",
+    Listxattr "listxattr",
+    Removexattr "removexattr",
+    Fallocate "fallocate",
+    Lseek "lseek",
+    CopyFileRange "copy_file_range",
+    Ioctl "ioctl",
+}
+
+/// The errors that are told apart; those seen most often come first.
+const ERRNOS: &[Errno] = &[
+    Errno::ENOENT,
+    Errno::ENODATA,
+    Errno::EEXIST,
+    Errno::EILSEQ,
+    Errno::EACCES,
+    Errno::EPERM,
+    Errno::EINVAL,
+    Errno::ENAMETOOLONG,
+    Errno::ENOTEMPTY,
+    Errno::EOPNOTSUPP,
+    Errno::ERANGE,
+    Errno::ESTALE,
+    Errno::ENOSPC,
+    Errno::EDQUOT,
+    Errno::EROFS,
+    Errno::EIO,
+    Errno::EXDEV,
+    Errno::EBUSY,
+    Errno::EFBIG,
+    Errno::EMFILE,
+    Errno::ENFILE,
+    Errno::ENOMEM,
+    Errno::EBADF,
+    Errno::ENOTTY,
+    Errno::EINTR,
+    Errno::ENXIO,
+];
+
+/// Success, each error that is told apart, and all others.
+const OUTCOMES: usize = ERRNOS.len() + 2;
+
+/// Upper bounds of the buckets in nanoseconds, both inclusive: from a reply out of memory to a disk that hangs.
+const BOUNDS: [u64; 14] = [
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+    500_000_000,
+    1_000_000_000,
+];
+
+/// More threads than that share what they write to.
+const SHARDS: usize = 8;
+
+/// One kind of request, as the threads of one shard saw it.
+#[derive(Debug)]
+struct Counts {
+    outcomes: [AtomicU64; OUTCOMES],
+    /// The last is for what is above all bounds.
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    nanoseconds: AtomicU64,
+}
+
+/// On cache lines of its own: two processors that write to one wait for each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard([Counts; Op::ALL.len()]);
+
+fn zeros<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counts {
+            outcomes: zeros(),
+            buckets: zeros(),
+            nanoseconds: AtomicU64::new(0),
+        }))
+    }
+}
+
+/// The shard of this thread.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    MINE.with(|mine| *mine)
+}
+
+/// Names that were judged, by operation and rule; behind the rules is a place for what breaks none of them.
+type ByRule = Box<[AtomicU64]>;
+
+/// Why a record of the audit was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// One user had too many.
+    Rate,
+    /// The writer was too far behind.
+    Queue,
+    /// The file did not take it.
+    File,
+}
+
+/// Reads what changes in both directions from where it is kept; `None` when that has gone.
+type Gauge = dyn Fn() -> Option<Gauges> + Send + Sync;
+
+/// What one instance counts.
+pub struct Metrics {
+    begun: Instant,
+    begun_at: SystemTime,
+    /// What tells this instance's series from those of others.
+    labels: Vec<(String, String)>,
+    shards: Box<[Shard]>,
+    refused: ByRule,
+    let_through: ByRule,
+    fallbacks: AtomicU64,
+    recorded: AtomicU64,
+    dropped: [AtomicU64; 3],
+    reloads: AtomicU64,
+    failed_reloads: AtomicU64,
+    is_permissive: AtomicBool,
+    gauges: OnceLock<Box<Gauge>>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    /// Nothing counted yet.
+    fn default() -> Self {
+        let by_rule = || (0..Op::ALL.len() * (RULES.len() + 1)).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            begun: Instant::now(),
+            begun_at: SystemTime::now(),
+            labels: Vec::new(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            refused: by_rule(),
+            let_through: by_rule(),
+            fallbacks: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+            dropped: zeros(),
+            reloads: AtomicU64::new(0),
+            failed_reloads: AtomicU64::new(0),
+            is_permissive: AtomicBool::new(false),
+            gauges: OnceLock::new(),
+        }
+    }
+}
+
+impl Metrics {
+    /// The same with a label on every series. `name` is one by Prometheus' rules; `value` can be anything, so that what is
+    /// not for display should be escaped before.
+    #[must_use]
+    pub fn with_label(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
+    }
+
+    /// A request is served from now on until what this returns is dropped.
+    pub fn begin(&self, op: Op) -> Timing<'_> {
+        Timing { metrics: self, op, outcome: Cell::new(0), begun: Instant::now() }
+    }
+
+    fn count(&self, op: Op, outcome: usize, took: Duration) {
+        let counts = &self.shards[shard()].0[op as usize];
+        // 584 years.
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.partition_point(|&bound| bound < nanoseconds);
+        counts.outcomes[outcome].fetch_add(1, Ordering::Relaxed);
+        counts.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        counts.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// A name was refused; no rule if it reads like the escape of another.
+    pub fn refused(&self, op: Op, rule: Option<RuleId>) {
+        self.refused[place(op, rule)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A name was let through that breaks this rule.
+    pub fn let_through(&self, op: Op, rule: Option<RuleId>) {
+        self.let_through[place(op, rule)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A file was opened whose content goes through this process.
+    pub fn fell_back(&self) {
+        self.fallbacks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A record of the audit was written.
+    pub fn recorded(&self) {
+        self.recorded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records of the audit were not written.
+    pub fn dropped(&self, why: Dropped, records: u64) {
+        self.dropped[why as usize].fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// The configuration was read again; if that failed the old one holds.
+    pub fn reloaded(&self, succeeded: bool) {
+        let counter = if succeeded { &self.reloads } else { &self.failed_reloads };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether names that break the policy are let through from now on.
+    pub fn set_permissive(&self, is_permissive: bool) {
+        self.is_permissive.store(is_permissive, Ordering::Relaxed);
+    }
+
+    /// Has `read` asked for what changes in both directions. Only the first call does anything.
+    pub fn read_gauges_by(&self, read: impl Fn() -> Option<Gauges> + Send + Sync + 'static) {
+        let _ = self.gauges.set(Box::new(read));
+    }
+
+    /// All of it as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let since_epoch = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION").into(),
+            labels: self.labels.iter().cloned().collect(),
+            start_seconds: since_epoch.as_secs_f64(),
+            uptime_seconds: self.begun.elapsed().as_secs_f64(),
+            is_permissive: self.is_permissive.load(Ordering::Relaxed),
+            requests: Op::ALL.iter().map(|&op| self.requests(op)).collect(),
+            refused: judged(&self.refused),
+            let_through: judged(&self.let_through),
+            gauges: self.gauges.get().and_then(|read| read()),
+            fallbacks: of(&self.fallbacks),
+            audit: AuditCounts {
+                recorded: of(&self.recorded),
+                dropped_rate: of(&self.dropped[Dropped::Rate as usize]),
+                dropped_queue: of(&self.dropped[Dropped::Queue as usize]),
+                dropped_file: of(&self.dropped[Dropped::File as usize]),
+            },
+            reloads: Reloads { succeeded: of(&self.reloads), failed: of(&self.failed_reloads) },
+        }
+    }
+
+    /// The same as text for Prometheus, of the type [`CONTENT_TYPE`].
+    pub fn render(&self) -> String {
+        self.snapshot().render()
+    }
+
+    fn requests(&self, op: Op) -> Requests {
+        let sum = |of: &dyn Fn(&Counts) -> u64| -> u64 {
+            self.shards.iter().map(|shard| of(&shard.0[op as usize])).sum()
+        };
+        let outcomes = (0..OUTCOMES).filter_map(|i| {
+            let count = sum(&|counts| counts.outcomes[i].load(Ordering::Relaxed));
+            (count > 0).then(|| (outcome_name(i), count))
+        });
+        let bounds = BOUNDS.iter().map(|&bound| Some(Duration::from_nanos(bound).as_secs_f64()));
+        let buckets = bounds.chain([None]).enumerate().map(|(i, bound)| {
+            let count = sum(&|counts| counts.buckets[i].load(Ordering::Relaxed));
+            (bound, count)
+        });
+        Requests {
+            op: op.name().into(),
+            outcomes: outcomes.collect(),
+            duration: Histogram {
+                buckets: buckets.collect(),
+                sum_seconds: Duration::from_nanos(sum(&|counts| counts.nanoseconds.load(Ordering::Relaxed)))
+                    .as_secs_f64(),
+            },
+        }
+    }
+}
+
+fn outcome(errno: Errno) -> usize {
+    let known = ERRNOS.iter().position(|&known| known == errno);
+    1 + known.unwrap_or(ERRNOS.len())
+}
+
+fn outcome_name(outcome: usize) -> String {
+    match outcome.checked_sub(1) {
+        None => "ok".into(),
+        Some(place) => ERRNOS.get(place).map_or("other".into(), |errno| format!("{errno:?}")),
+    }
+}
+
+fn place(op: Op, rule: Option<RuleId>) -> usize {
+    op as usize * (RULES.len() + 1) + rule.map_or(RULES.len(), |rule| rule as usize)
+}
+
+fn judged(counters: &[AtomicU64]) -> Vec<Judged> {
+    let by_op = Op::ALL.iter().zip(counters.chunks_exact(RULES.len() + 1));
+    let all = by_op.flat_map(|(op, counters)| {
+        counters.iter().enumerate().map(|(rule, counter)| {
+            let rule = RULES.get(rule).map(|rule| rule.name.to_owned());
+            Judged { op: op.name().into(), rule, count: counter.load(Ordering::Relaxed) }
+        })
+    });
+    all.filter(|judged| judged.count > 0).collect()
+}
+
+/// A request that is being served. It is counted when this is dropped, as a success unless it was said to have failed.
+#[derive(Debug)]
+#[must_use]
+pub struct Timing<'m> {
+    metrics: &'m Metrics,
+    op: Op,
+    outcome: Cell<usize>,
+    begun: Instant,
+}
+
+impl Timing<'_> {
+    /// The answer is this error.
+    pub fn failed(&self, errno: Errno) {
+        self.outcome.set(outcome(errno));
+    }
+}
+
+impl Drop for Timing<'_> {
+    fn drop(&mut self) {
+        self.metrics.count(self.op, self.outcome.get(), self.begun.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests;

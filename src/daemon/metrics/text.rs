@@ -1,0 +1,201 @@
+//! The text that Prometheus reads.
+//!
+//! Source: the text-based exposition format, version 0.0.4, of Prometheus' documentation, and its rules for names: base units,
+//! `_total` for what only grows.
+
+use std::fmt::Write as _;
+
+use super::snapshot::{Judged, Requests, Snapshot};
+
+/// The media type of what [`Snapshot::render`] gives.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Text that is being put together.
+struct Page<'s> {
+    text: String,
+    snapshot: &'s Snapshot,
+}
+
+impl Snapshot {
+    /// As text for Prometheus, of the type [`CONTENT_TYPE`].
+    pub fn render(&self) -> String {
+        let mut page = Page { text: String::with_capacity(1 << 15), snapshot: self };
+        page.instance();
+        page.requests();
+        page.names();
+        page.held();
+        page.audit();
+        page.text
+    }
+}
+
+impl Page<'_> {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// One sample; the labels of the instance come first.
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let own = self.snapshot.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        self.text.push_str(name);
+        let mut before = '{';
+        for (label, value) in own.chain(labels.iter().copied()) {
+            let _ = write!(self.text, "{before}{label}=\"");
+            escape(&mut self.text, value);
+            self.text.push('"');
+            before = ',';
+        }
+        if before == ',' {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn alone(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn instance(&mut self) {
+        let snapshot = self.snapshot;
+        let name = "namegate_build_info";
+        self.family(name, "gauge", "The version of namegate; the value is always 1.");
+        self.sample(name, &[("version", &snapshot.version)], 1);
+        self.alone(
+            "namegate_start_time_seconds",
+            "gauge",
+            "When this instance began, in seconds since 1970.",
+            snapshot.start_seconds,
+        );
+        self.alone(
+            "namegate_permissive",
+            "gauge",
+            "Whether names that break the policy are let through (1) or refused (0).",
+            u8::from(snapshot.is_permissive),
+        );
+        let name = "namegate_reloads_total";
+        self.family(
+            name,
+            "counter",
+            "How often the configuration was read again; after a failure the old one holds.",
+        );
+        self.sample(name, &[("outcome", "ok")], snapshot.reloads.succeeded);
+        self.sample(name, &[("outcome", "failed")], snapshot.reloads.failed);
+    }
+
+    fn requests(&mut self) {
+        let snapshot = self.snapshot;
+        let name = "namegate_fuse_requests_total";
+        self.family(name, "counter", "Requests of the kernel, by operation and by what they were answered.");
+        for Requests { op, outcomes, .. } in &snapshot.requests {
+            // What grows from nothing to one is seen to grow only if there was a nothing.
+            if !outcomes.contains_key("ok") {
+                self.sample(name, &[("op", op), ("outcome", "ok")], 0);
+            }
+            for (outcome, count) in outcomes {
+                self.sample(name, &[("op", op), ("outcome", outcome)], count);
+            }
+        }
+        let name = "namegate_fuse_request_duration_seconds";
+        self.family(name, "histogram", "How long requests took in this process, the reply included.");
+        for Requests { op, duration, .. } in &snapshot.requests {
+            if duration.count() == 0 {
+                continue;
+            }
+            let mut cumulative = 0;
+            for (bound, count) in &duration.buckets {
+                cumulative += count;
+                let bound = bound.map_or("+Inf".into(), |bound| bound.to_string());
+                self.sample(&format!("{name}_bucket"), &[("op", op), ("le", &bound)], cumulative);
+            }
+            self.sample(&format!("{name}_sum"), &[("op", op)], duration.sum_seconds);
+            self.sample(&format!("{name}_count"), &[("op", op)], cumulative);
+        }
+    }
+
+    fn names(&mut self) {
+        let snapshot = self.snapshot;
+        for (name, help, names) in [
+            (
+                "namegate_refusals_total",
+                "Names that were refused, by operation and by the rule that they break.",
+                &snapshot.refused,
+            ),
+            (
+                "namegate_let_through_total",
+                "Names that break the policy and were let through, by operation and rule.",
+                &snapshot.let_through,
+            ),
+        ] {
+            self.family(name, "counter", help);
+            for Judged { op, rule, count } in names {
+                let rule = rule.as_deref().unwrap_or("reads-as-escape");
+                self.sample(name, &[("op", op), ("rule", rule)], count);
+            }
+        }
+    }
+
+    fn held(&mut self) {
+        let gauges = self.snapshot.gauges;
+        for (name, help, value) in [
+            ("namegate_inodes", "Inodes that the kernel knows of.", gauges.map(|gauges| gauges.inodes)),
+            ("namegate_open_files", "Open files.", gauges.map(|gauges| gauges.open_files)),
+            ("namegate_open_directories", "Open directories.", gauges.map(|gauges| gauges.open_directories)),
+            (
+                "namegate_backing_ids",
+                "Files that the kernel reads and writes by itself (FUSE passthrough).",
+                gauges.map(|gauges| gauges.backing_ids),
+            ),
+            (
+                "namegate_passthrough_available",
+                "Whether the kernel reads and writes files by itself (1) or not (0).",
+                gauges.map(|gauges| gauges.has_passthrough.into()),
+            ),
+        ] {
+            self.family(name, "gauge", help);
+            if let Some(value) = value {
+                self.sample(name, &[], value);
+            }
+        }
+        self.alone(
+            "namegate_passthrough_fallbacks_total",
+            "counter",
+            "Files opened whose content goes through this process instead.",
+            self.snapshot.fallbacks,
+        );
+    }
+
+    fn audit(&mut self) {
+        let audit = self.snapshot.audit;
+        self.alone(
+            "namegate_audit_records_total",
+            "counter",
+            "Records of names refused or let through that were written.",
+            audit.recorded,
+        );
+        let name = "namegate_audit_dropped_total";
+        self.family(
+            name,
+            "counter",
+            "Such records that were not written: one user had too many (rate), the writer was behind (queue), the file took \
+             nothing (file).",
+        );
+        for (reason, count) in
+            [("rate", audit.dropped_rate), ("queue", audit.dropped_queue), ("file", audit.dropped_file)]
+        {
+            self.sample(name, &[("reason", reason)], count);
+        }
+    }
+}
+
+/// A label's value between quotation marks.
+fn escape(text: &mut String, value: &str) {
+    for c in value.chars() {
+        match c {
+            '\\' => text.push_str(r"\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str(r"\n"),
+            c => text.push(c),
+        }
+    }
+}
