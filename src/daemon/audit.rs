@@ -25,6 +25,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::metrics::Metrics;
 use crate::name::Span;
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
@@ -273,12 +274,14 @@ pub struct Settings {
     pub per_second: NonZeroU32,
     /// Where they are kept besides the log.
     pub trail: Option<Trail>,
+    /// What counts them. A mount counts its requests there too.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Default for Settings {
     /// A hundred a second, in the log alone.
     fn default() -> Self {
-        Self { per_second: NonZeroU32::new(100).expect("100 is not 0"), trail: None }
+        Self { per_second: NonZeroU32::new(100).expect("100 is not 0"), trail: None, metrics: Arc::default() }
     }
 }
 

@@ -6,23 +6,24 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, Generation, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use nix::sys::stat::FileStat;
 
-use super::Failure;
 use super::backing::{Backing, Opened};
 use super::readers::Readers;
-use super::server::{Result, Server};
+use super::reply::Serving;
+use super::server::Server;
 use super::timeouts::Timeouts;
-use super::translate::{attributes, bare, entry_type, file_type, requested_time};
-use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenNode, Room, SetId};
+use super::translate::{attributes, requested_time};
+use crate::daemon::metrics::{Gauges, Metrics, Op};
+use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenNode, SetId};
 
 /// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.
 const WANTED: &[InitFlags] = &[
@@ -43,53 +44,33 @@ const MAX_TRANSFER: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Adapter {
-    server: Server,
-    backing: Backing,
-    timeouts: Timeouts,
-    readers: Readers,
+    pub(super) server: Arc<Server>,
+    pub(super) backing: Arc<Backing>,
+    pub(super) timeouts: Timeouts,
+    pub(super) readers: Readers,
+    metrics: Arc<Metrics>,
 }
 
 impl Adapter {
-    pub(super) fn new(server: Server, timeouts: Timeouts) -> Self {
-        Self { server, backing: Backing::default(), timeouts, readers: Readers::default() }
+    /// What `server` holds can be read from `metrics` from now on.
+    pub(super) fn new(server: Server, timeouts: Timeouts, metrics: Arc<Metrics>) -> Self {
+        let (server, backing) = (Arc::new(server), Arc::new(Backing::new(metrics.clone())));
+        let (served, lent) = (Arc::downgrade(&server), Arc::downgrade(&backing));
+        metrics.read_gauges_by(move || {
+            let (server, backing) = (served.upgrade()?, lent.upgrade()?);
+            Some(Gauges {
+                inodes: server.tree.nodes() as u64,
+                open_files: server.tree.open_files() as u64,
+                open_directories: server.tree.open_directories() as u64,
+                backing_ids: backing.lent() as u64,
+                has_passthrough: backing.is_offered(),
+            })
+        });
+        Self { server, backing, timeouts, readers: Readers::default(), metrics }
     }
 
-    fn errno(&self, failure: impl Into<Failure>) -> Errno {
-        Errno::from_i32(self.server.errno(failure.into()) as i32)
-    }
-
-    fn reply_empty(&self, result: std::result::Result<(), impl Into<Failure>>, reply: ReplyEmpty) {
-        match result {
-            Ok(()) => reply.ok(),
-            Err(failure) => reply.error(self.errno(failure)),
-        }
-    }
-
-    fn reply_entry(&self, parent: INodeNo, name: &OsStr, result: Result<Entry>, reply: ReplyEntry) {
-        match result {
-            Ok(entry) => {
-                let may_be_kept = self.server.may_be_kept(node(parent), name);
-                let (name, attr) = self.timeouts.of_entry(&entry, may_be_kept);
-                reply.entry_with_ttls(&attr, &name, &attributes(&entry.stat), generation(&entry));
-            }
-            Err(failure) => reply.error(self.errno(failure)),
-        }
-    }
-
-    fn reply_attr(&self, result: nix::Result<FileStat>, reply: ReplyAttr) {
-        match result {
-            Ok(stat) => reply.attr(&self.timeouts.of_attributes(&stat), &attributes(&stat)),
-            Err(errno) => reply.error(self.errno(errno)),
-        }
-    }
-
-    fn reply_xattr(&self, size: u32, reply: ReplyXattr, read: impl FnOnce(&mut [u8]) -> nix::Result<usize>) {
-        let mut buffer = vec![0; size as usize];
-        match read(&mut buffer) {
-            Ok(len) if size == 0 => reply.size(u32::try_from(len).unwrap_or(u32::MAX)),
-            Ok(len) => reply.data(&buffer[..len]),
-            Err(errno) => reply.error(self.errno(errno)),
-        }
+    fn serving(&self, op: Op) -> Serving<'_> {
+        Serving::new(self, self.metrics.begin(op))
     }
 }
 
@@ -97,7 +78,7 @@ fn caller(request: &Request, umask: u32) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
 }
 
-fn node(ino: INodeNo) -> NodeId {
+pub(super) fn node(ino: INodeNo) -> NodeId {
     NodeId(ino.0)
 }
 
@@ -105,7 +86,7 @@ fn fh(handle: FileHandle) -> Fh {
     Fh(handle.0)
 }
 
-fn generation(entry: &Entry) -> Generation {
+pub(super) fn generation(entry: &Entry) -> Generation {
     Generation(entry.generation.into())
 }
 
@@ -123,16 +104,18 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let serving = self.serving(Op::Lookup);
         self.readers.looked_up(request.pid(), node(parent));
-        self.reply_entry(parent, name, self.server.do_lookup(node(parent), name), reply);
+        serving.entry(parent, name, self.server.do_lookup(node(parent), name), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
+        let _serving = self.serving(Op::Forget);
         self.backing.forget(node(ino), || self.server.tree.forget(node(ino), nlookup));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.reply_attr(self.server.tree.getattr(node(ino)), reply);
+        self.serving(Op::Getattr).attr(self.server.tree.getattr(node(ino)), reply);
     }
 
     fn setattr(
@@ -153,6 +136,7 @@ impl Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let serving = self.serving(Op::Setattr);
         let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
         let set_id = caller(request, 0).set_id();
@@ -161,13 +145,14 @@ impl Filesystem for Adapter {
             // Whoever opens the file from now on writes with the rights that he has.
             self.backing.revoke(node(ino));
         }
-        self.reply_attr(set, reply);
+        serving.attr(set, reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let serving = self.serving(Op::Readlink);
         match self.server.tree.readlink(node(ino)) {
             Ok(target) => reply.data(target.as_encoded_bytes()),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -181,8 +166,9 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let serving = self.serving(Op::Mknod);
         let made = self.server.do_mknod(&caller(request, umask), node(parent), name, mode, rdev);
-        self.reply_entry(parent, name, made, reply);
+        serving.entry(parent, name, made, reply);
     }
 
     fn mkdir(
@@ -194,21 +180,23 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let serving = self.serving(Op::Mkdir);
         let made = self.server.do_mkdir(&caller(request, umask), node(parent), name, mode);
-        self.reply_entry(parent, name, made, reply);
+        serving.entry(parent, name, made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reply_empty(self.server.do_unlink(node(parent), name), reply);
+        self.serving(Op::Unlink).empty(self.server.do_unlink(node(parent), name), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reply_empty(self.server.do_rmdir(node(parent), name), reply);
+        self.serving(Op::Rmdir).empty(self.server.do_rmdir(node(parent), name), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let serving = self.serving(Op::Symlink);
         let made = self.server.do_symlink(&caller(request, 0), node(parent), name, target.as_os_str());
-        self.reply_entry(parent, name, made, reply);
+        serving.entry(parent, name, made, reply);
     }
 
     fn rename(
@@ -221,16 +209,19 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let serving = self.serving(Op::Rename);
         let (from, to) = ((node(parent), name), (node(newparent), newname));
-        self.reply_empty(self.server.do_rename(&caller(request, 0), from, to, flags.bits()), reply);
+        serving.empty(self.server.do_rename(&caller(request, 0), from, to, flags.bits()), reply);
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let serving = self.serving(Op::Link);
         let made = self.server.do_link(&caller(request, 0), node(ino), node(newparent), newname);
-        self.reply_entry(newparent, newname, made, reply);
+        serving.entry(newparent, newname, made, reply);
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let serving = self.serving(Op::Open);
         let opened = self.server.tree.open(node(ino), flags.0).and_then(|fh| {
             let opened =
                 self.backing.open(&self.server.tree, node(ino), fh, flags.0, |fd| reply.open_backing(fd))?;
@@ -239,7 +230,7 @@ impl Filesystem for Adapter {
         match opened {
             Ok((fh, Opened { backing: Some(id), flags })) => reply.opened_passthrough(fh, flags, &id),
             Ok((fh, Opened { backing: None, flags })) => reply.opened(fh, flags),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -253,6 +244,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let serving = self.serving(Op::Create);
         let made = self.server.do_create(&caller(request, umask), node(parent), name, mode, flags);
         let opened = made.and_then(|(entry, fh)| {
             match self.backing.open(&self.server.tree, entry.node, fh, flags, |fd| reply.open_backing(fd)) {
@@ -273,7 +265,7 @@ impl Filesystem for Adapter {
                     None => reply.created(&timeout, &attr, generation, fh, opened.flags),
                 }
             }
-            Err(failure) => reply.error(self.errno(failure)),
+            Err(failure) => reply.error(serving.errno(failure)),
         }
     }
 
@@ -288,10 +280,11 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let serving = self.serving(Op::Read);
         let mut buffer = vec![0; size as usize];
         match self.server.tree.read(fh(handle), offset, &mut buffer) {
             Ok(len) => reply.data(&buffer[..len]),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -307,6 +300,7 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let serving = self.serving(Op::Write);
         let set_id = match flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             true => SetId::Cleared,
             false => SetId::Kept,
@@ -314,12 +308,12 @@ impl Filesystem for Adapter {
         match self.server.tree.write(fh(handle), offset, data, set_id) {
             // No more was written than there was, and that came in one request.
             Ok(written) => reply.written(written as u32),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.reply_empty(self.server.tree.flush(fh(handle)), reply);
+        self.serving(Op::Flush).empty(self.server.tree.flush(fh(handle)), reply);
     }
 
     fn release(
@@ -332,21 +326,23 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        let _serving = self.serving(Op::Release);
         self.backing.release(&self.server.tree, node(ino), fh(handle));
         reply.ok();
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        self.reply_empty(self.server.tree.fsync(fh(handle), datasync), reply);
+        self.serving(Op::Fsync).empty(self.server.tree.fsync(fh(handle), datasync), reply);
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let serving = self.serving(Op::Opendir);
         match self.server.tree.opendir(node(ino)) {
             Ok((fh, listing)) => {
                 let reading = self.readers.opens(request.pid(), node(ino));
                 reply.opened(FileHandle(fh.0), reading.flags(listing));
             }
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -356,33 +352,9 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let mut told = 0;
-        let done = self.server.do_readdir(fh(handle), offset, |entry, name| {
-            let kind = match (entry_type(entry.kind), name) {
-                (Some(kind), _) => kind,
-                (None, None) => FileType::Directory,
-                (None, Some(name)) => match self.server.tree.lookup(node(ino), name) {
-                    Ok(found) => {
-                        self.server.tree.forget(found.node, 1);
-                        file_type(found.stat.st_mode)
-                    }
-                    // It has gone since.
-                    Err(_) => return Room::Left,
-                },
-            };
-            if reply.add(INodeNo(entry.ino), entry.next, kind, entry.name) {
-                return Room::None;
-            }
-            told += 1;
-            Room::Left
-        });
-        self.readers.told(request.pid(), node(ino), told);
-        match done {
-            Ok(()) => reply.ok(),
-            Err(failure) => reply.error(self.errno(failure)),
-        }
+        self.serving(Op::Readdir).names(request.pid(), node(ino), fh(handle), offset, reply);
     }
 
     fn readdirplus(
@@ -391,65 +363,23 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let tree = &self.server.tree;
-        let mut left = self.readers.with_attributes(request.pid(), node(ino), offset);
-        let (mut given, mut failed) = (false, None);
-        let done = self.server.do_readdir(fh(handle), offset, |entry, name| {
-            if name.is_some() {
-                // An empty reply would be the end of the directory.
-                if left == 0 && given {
-                    return Room::None;
-                }
-                left = left.saturating_sub(1);
-            }
-            let found = match name.map(|name| tree.lookup(node(ino), name)) {
-                None => None,
-                Some(Ok(found)) => Some(found),
-                // It has gone since, or is the source itself once more, which has no second place.
-                Some(Err(nix::errno::Errno::ENOENT | nix::errno::Errno::ELOOP)) => return Room::Left,
-                Some(Err(errno)) => {
-                    failed = Some(errno);
-                    return Room::None;
-                }
-            };
-            let (attr, generation, timeout) = match &found {
-                Some(found) => {
-                    let may_be_kept = self.server.may_be_kept(node(ino), entry.name);
-                    (attributes(&found.stat), generation(found), self.timeouts.of_both(found, may_be_kept))
-                }
-                // The kernel keeps nothing of `.` and `..`.
-                None => (bare(entry.ino, entry.kind), Generation(0), Duration::ZERO),
-            };
-            if reply.add(attr.ino, entry.next, entry.name, &timeout, &attr, generation) {
-                // The kernel has not got it, and counts nothing.
-                if let Some(found) = found {
-                    tree.forget(found.node, 1);
-                }
-                return Room::None;
-            }
-            given = true;
-            Room::Left
-        });
-        match (done, failed) {
-            (Err(failure), _) => reply.error(self.errno(failure)),
-            // What was given stands; the failure comes back with the next request.
-            (Ok(()), Some(errno)) if !given => reply.error(self.errno(errno)),
-            (Ok(()), _) => reply.ok(),
-        }
+        self.serving(Op::Readdirplus).entries(request.pid(), node(ino), fh(handle), offset, reply);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        let _serving = self.serving(Op::Releasedir);
         self.server.tree.releasedir(fh(handle));
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        self.reply_empty(self.server.tree.fsyncdir(fh(handle), datasync), reply);
+        self.serving(Op::Fsyncdir).empty(self.server.tree.fsyncdir(fh(handle), datasync), reply);
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let serving = self.serving(Op::Statfs);
         match self.server.tree.statfs(node(ino)) {
             Ok(stat) => reply.statfs(
                 stat.blocks(),
@@ -461,7 +391,7 @@ impl Filesystem for Adapter {
                 stat.name_max() as u32,
                 stat.fragment_size() as u32,
             ),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -475,20 +405,22 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyEmpty,
     ) {
+        let serving = self.serving(Op::Setxattr);
         let set = self.server.tree.setxattr(&caller(request, 0), node(ino), name, value, flags);
-        self.reply_empty(set, reply);
+        serving.empty(set, reply);
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.reply_xattr(size, reply, |value| self.server.tree.getxattr(node(ino), name, value));
+        self.serving(Op::Getxattr)
+            .xattr(size, reply, |value| self.server.tree.getxattr(node(ino), name, value));
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.reply_xattr(size, reply, |names| self.server.tree.listxattr(node(ino), names));
+        self.serving(Op::Listxattr).xattr(size, reply, |names| self.server.tree.listxattr(node(ino), names));
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reply_empty(self.server.tree.removexattr(node(ino), name), reply);
+        self.serving(Op::Removexattr).empty(self.server.tree.removexattr(node(ino), name), reply);
     }
 
     fn fallocate(
@@ -501,8 +433,9 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let serving = self.serving(Op::Fallocate);
         let set_id = caller(request, 0).set_id();
-        self.reply_empty(self.server.tree.fallocate(fh(handle), mode, offset, length, set_id), reply);
+        serving.empty(self.server.tree.fallocate(fh(handle), mode, offset, length, set_id), reply);
     }
 
     fn lseek(
@@ -514,9 +447,10 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let serving = self.serving(Op::Lseek);
         match self.server.tree.lseek(fh(handle), offset, whence) {
             Ok(offset) => reply.offset(offset),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -533,12 +467,13 @@ impl Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let serving = self.serving(Op::CopyFileRange);
         let range =
             CopyRange { from: fh(fh_in), from_offset: offset_in, to: fh(fh_out), to_offset: offset_out, len };
         match self.server.tree.copy_file_range(&range, caller(request, 0).set_id()) {
             // The backing tree copies no more at once than fits.
             Ok(copied) => reply.written(copied as u32),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 
@@ -553,13 +488,14 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
+        let serving = self.serving(Op::Ioctl);
         let open = match flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
             true => OpenNode::Dir(fh(handle)),
             false => OpenNode::File(fh(handle)),
         };
         match self.server.tree.ioctl(&caller(request, 0), open, command, data) {
             Ok(answer) => reply.ioctl(0, &answer),
-            Err(errno) => reply.error(self.errno(errno)),
+            Err(errno) => reply.error(serving.errno(errno)),
         }
     }
 }

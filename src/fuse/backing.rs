@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{BackingId, FopenFlags, InitFlags, KernelConfig};
 
+use crate::daemon::metrics::Metrics;
 use crate::passthrough::{Fh, NodeId, Passthrough};
 
 /// How an opened file is answered: with a backing file that the kernel reads and writes by itself, or without one.
@@ -30,22 +31,39 @@ struct Lent {
 type Ids = HashMap<NodeId, Lent>;
 
 /// The backing files that the kernel reads and writes by itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Backing {
     /// Whether the kernel does that at all.
-    is_offered: bool,
+    is_offered: AtomicBool,
     /// By node, from its first open to its forgetting. An inode is open either way, never both: the kernel refuses to mix.
     ids: Mutex<Ids>,
     was_said: AtomicBool,
+    metrics: Arc<Metrics>,
 }
 
 impl Backing {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { is_offered, ids: Mutex::default(), was_said, metrics }
+    }
+
+    /// Whether the kernel takes file contents over.
+    pub(super) fn is_offered(&self) -> bool {
+        self.is_offered.load(Ordering::Relaxed)
+    }
+
+    /// How many files the kernel has taken over at the moment.
+    pub(super) fn lent(&self) -> usize {
+        self.lock().values().filter(|lent| lent.id.is_some()).count()
+    }
+
     /// Asks the kernel to take file contents over; one line in the log says so if it does not.
-    pub(super) fn negotiate(&mut self, config: &mut KernelConfig) {
+    pub(super) fn negotiate(&self, config: &mut KernelConfig) {
         // The backing file system itself must not be stacked on another one then: the kernel counts to two.
-        self.is_offered = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+        let is_offered = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok();
-        if !self.is_offered {
+        self.is_offered.store(is_offered, Ordering::Relaxed);
+        if !is_offered {
             log::warn!("file contents go through this process: this kernel does not take them over");
         }
     }
@@ -66,6 +84,9 @@ impl Backing {
             false => FopenFlags::FOPEN_NOFLUSH,
         };
         let backing = self.id(node, || tree.lend(node, register));
+        if backing.is_none() {
+            self.metrics.fell_back();
+        }
         // The kernel takes the file over as it is. Whether it may be written at all (chattr(1) +i and +a, a read-only mount, a
         // running program) only open(2) tells.
         if (backing.is_none() || flags & libc::O_ACCMODE != libc::O_RDONLY)
@@ -86,7 +107,7 @@ impl Backing {
         node: NodeId,
         register: impl FnOnce() -> io::Result<Option<BackingId>>,
     ) -> Option<Arc<BackingId>> {
-        if !self.is_offered {
+        if !self.is_offered() {
             return None;
         }
         if let Some(lent) = self.lock().get_mut(&node) {

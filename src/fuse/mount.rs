@@ -23,7 +23,7 @@ use super::options::Options;
 use super::server::Server;
 use super::timeouts::Timeouts;
 use crate::daemon::audit::{self, Audit};
-use crate::gate::Gate;
+use crate::gate::{Gate, Mode as GateMode};
 use crate::passthrough::{Passthrough, Settings};
 
 /// A mount that is live and not served yet: requests wait. It goes when it is dropped.
@@ -89,11 +89,14 @@ pub fn mount(
              use them (CAP_DAC_READ_SEARCH)"
         );
     }
+    let metrics = audit.metrics.clone();
+    metrics.set_permissive(gate.mode() == GateMode::Permissive);
     let server = Server::new(tree, gate, options.for_violations)
+        .with_metrics(metrics.clone())
         .with_audit(Audit::new(audit).map_err(Error::Serving)?)
         .with_target_checks(options.checks_targets);
     let timeouts = Timeouts { entry: options.entry_timeout, attr: options.attr_timeout };
-    let adapter = Adapter::new(server, timeouts);
+    let adapter = Adapter::new(server, timeouts, metrics);
     let session = Session::new(adapter, &target, &options.config(&canonical_source)).map_err(|error| {
         match error.kind() {
             // All that was named is there: what is missing is the program that mounts for other users.
@@ -166,7 +169,6 @@ fn unmount_on_signal(signals: &SigSet, mut unmounter: SessionUnmounter, mountpoi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::Mode as GateMode;
 
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {

@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use super::Failure;
 use super::spelling::Leaving;
 use crate::daemon::audit::{Asker, Audit, Outcome, Record};
+use crate::daemon::metrics::{Metrics, Op};
 use crate::gate::{Admitted, Existing, Gate, Intent};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Room};
@@ -28,12 +29,13 @@ pub struct Server {
     for_violations: Errno,
     leaving: Leaving,
     audit: Option<Audit>,
+    metrics: Option<Arc<Metrics>>,
     checks_targets: bool,
 }
 
 /// A name that is to come into being.
 struct Attempt<'a> {
-    operation: &'static str,
+    operation: Op,
     caller: &'a Caller,
     parent: NodeId,
     name: &'a OsStr,
@@ -46,7 +48,7 @@ impl Server {
     pub fn new(tree: Passthrough, gate: Gate, for_violations: Errno) -> Self {
         let tree = if gate.knows_spellings() { tree.spelt_by(Arc::new(gate.clone())) } else { tree };
         let leaving = Leaving::default();
-        Self { tree, gate, for_violations, leaving, audit: None, checks_targets: false }
+        Self { tree, gate, for_violations, leaving, audit: None, metrics: None, checks_targets: false }
     }
 
     /// Whether the kernel may take for granted for a while that `name` in `parent` is what it was told.
@@ -58,6 +60,12 @@ impl Server {
     #[must_use]
     pub fn with_audit(self, audit: Audit) -> Self {
         Self { audit: Some(audit), ..self }
+    }
+
+    /// The same; what is refused or let through is counted there too.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// The same; the components of the targets of new symbolic links have to pass the gate too if `checks_targets`.
@@ -73,7 +81,7 @@ impl Server {
     /// A name that is to come into being by `operation` in `parent`.
     fn new_name<'n>(
         &self,
-        operation: &'static str,
+        operation: Op,
         caller: &Caller,
         parent: NodeId,
         name: &'n OsStr,
@@ -89,12 +97,18 @@ impl Server {
             (Ok(_), Some(violation)) => (Outcome::LetThrough, Some(violation.rule), violation.span),
             (Ok(_), None) => return Ok(admitted?),
         };
+        let Attempt { operation, caller, parent, name, target } = *attempt;
+        if let Some(metrics) = &self.metrics {
+            match outcome {
+                Outcome::Refused => metrics.refused(operation, rule),
+                Outcome::LetThrough => metrics.let_through(operation, rule),
+            }
+        }
         if let Some(audit) = &self.audit {
-            let Attempt { operation, caller, parent, name, target } = *attempt;
             audit.record(|| Record {
                 time: SystemTime::now(),
                 outcome,
-                operation,
+                operation: operation.name(),
                 name: name.into(),
                 target: target.map(OsStr::to_os_string),
                 parent: self.tree.path(parent).ok(),
@@ -111,7 +125,7 @@ impl Server {
         if !self.checks_targets {
             return Ok(());
         }
-        let attempt = Attempt { operation: "symlink", caller, parent, name, target: Some(target) };
+        let attempt = Attempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
         let mut at = 0;
         for part in target.as_bytes().split(|&byte| byte == b'/') {
             if !matches!(part, b"" | b"." | b"..") {
@@ -152,7 +166,7 @@ impl Server {
     }
 
     pub(super) fn do_mkdir(&self, caller: &Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Entry> {
-        let name = self.new_name("mkdir", caller, parent, name)?;
+        let name = self.new_name(Op::Mkdir, caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mkdir(caller, parent, name, mode))?)
     }
 
@@ -164,7 +178,7 @@ impl Server {
         mode: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        let name = self.new_name("mknod", caller, parent, name)?;
+        let name = self.new_name(Op::Mknod, caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mknod(caller, parent, name, mode, rdev))?)
     }
 
@@ -176,7 +190,7 @@ impl Server {
         target: &OsStr,
     ) -> Result<Entry> {
         self.check_target(caller, parent, name, target)?;
-        let name = self.new_name("symlink", caller, parent, name)?;
+        let name = self.new_name(Op::Symlink, caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.symlink(caller, parent, name, target))?)
     }
 
@@ -187,7 +201,7 @@ impl Server {
         parent: NodeId,
         name: &OsStr,
     ) -> Result<Entry> {
-        let name = self.new_name("link", caller, parent, name)?;
+        let name = self.new_name(Op::Link, caller, parent, name)?;
         Ok(self.tree.change_spelt(parent, &name, |name| self.tree.link(node, parent, name))?)
     }
 
@@ -199,7 +213,7 @@ impl Server {
         mode: u32,
         flags: i32,
     ) -> Result<(Entry, Fh)> {
-        let name = self.new_name("create", caller, parent, name)?;
+        let name = self.new_name(Op::Create, caller, parent, name)?;
         let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
         Ok(self.tree.change_spelt(parent, &name, create)?)
     }
@@ -233,7 +247,7 @@ impl Server {
         }
         let name = self.present_name(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name("rename", caller, new_parent, new_name)?,
+            0 => self.new_name(Op::Rename, caller, new_parent, new_name)?,
             _ => self.present_name(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_spelt((parent, &name), (new_parent, &new_name), |name, new_name| {

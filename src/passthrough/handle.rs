@@ -31,6 +31,11 @@ impl<T> Handles<T> {
         Fh(fh)
     }
 
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     pub(super) fn get(&self, fh: Fh) -> Result<Arc<T>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&fh.0).cloned().ok_or(Errno::EBADF)

@@ -108,6 +108,16 @@ impl Passthrough {
         self.nodes.len()
     }
 
+    /// How many files are open.
+    pub fn open_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// How many directories are open.
+    pub fn open_directories(&self) -> usize {
+        self.dirs.len()
+    }
+
     fn fd(&self, node: NodeId) -> Result<Arc<OwnedFd>> {
         self.nodes.fd(&self.nodes.node(node)?)
     }

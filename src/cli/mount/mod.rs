@@ -111,7 +111,11 @@ impl Plan {
             }
         };
         let default = audit::Settings::default();
-        Ok(audit::Settings { trail, per_second: self.settings.audit_rate.unwrap_or(default.per_second) })
+        Ok(audit::Settings {
+            trail,
+            per_second: self.settings.audit_rate.unwrap_or(default.per_second),
+            ..default
+        })
     }
 }
 

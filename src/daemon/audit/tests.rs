@@ -119,8 +119,11 @@ fn a_bucket_lets_pass_so_many_a_second_whenever_they_come() {
 fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
     const MANY: usize = 5000;
     let sink = Sink::default();
-    let settings =
-        Settings { per_second: NonZeroU32::new(20).unwrap(), trail: Some(Trail::to(sink.clone())) };
+    let settings = Settings {
+        per_second: NonZeroU32::new(20).unwrap(),
+        trail: Some(Trail::to(sink.clone())),
+        ..Settings::default()
+    };
     let audit = Audit::new(settings).unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -138,7 +141,8 @@ fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
 #[test]
 fn a_count_is_told_soon_also_when_nothing_more_happens() {
     let sink = Sink::default();
-    let settings = Settings { per_second: NonZeroU32::MIN, trail: Some(Trail::to(sink.clone())) };
+    let settings =
+        Settings { per_second: NonZeroU32::MIN, trail: Some(Trail::to(sink.clone())), ..Settings::default() };
     let audit = Audit::new(settings).unwrap();
     (0..3).for_each(|_| audit.record(|| record(b"\xFF")));
     let begin = Instant::now();
@@ -198,7 +202,8 @@ fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
             Ok(())
         }
     }
-    let settings = Settings { per_second: NonZeroU32::MAX, trail: Some(Trail::to(Stuck)) };
+    let settings =
+        Settings { per_second: NonZeroU32::MAX, trail: Some(Trail::to(Stuck)), ..Settings::default() };
     let audit = Audit::new(settings).unwrap();
     let begin = Instant::now();
     (0..10_000).for_each(|_| audit.record(|| record(b"\xFF")));

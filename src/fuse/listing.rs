@@ -1,0 +1,96 @@
+//! Directories that are listed: names alone, or names with attributes, each of which is a lookup.
+
+use std::time::Duration;
+
+use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use nix::errno::Errno;
+
+use super::adapter::generation;
+use super::reply::Serving;
+use super::translate::{attributes, bare, entry_type, file_type};
+use crate::passthrough::{Fh, NodeId, Room};
+
+impl Serving<'_> {
+    /// The names in `dir` from `offset` on, as far as there is room, for the thread `pid`.
+    pub(super) fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectory) {
+        let tree = &self.adapter.server.tree;
+        let mut told = 0;
+        let done = self.adapter.server.do_readdir(fh, offset, |entry, name| {
+            let kind = match (entry_type(entry.kind), name) {
+                (Some(kind), _) => kind,
+                (None, None) => FileType::Directory,
+                (None, Some(name)) => match tree.lookup(dir, name) {
+                    Ok(found) => {
+                        tree.forget(found.node, 1);
+                        file_type(found.stat.st_mode)
+                    }
+                    // It has gone since.
+                    Err(_) => return Room::Left,
+                },
+            };
+            if reply.add(INodeNo(entry.ino), entry.next, kind, entry.name) {
+                return Room::None;
+            }
+            told += 1;
+            Room::Left
+        });
+        self.adapter.readers.told(pid, dir, told);
+        match done {
+            Ok(()) => reply.ok(),
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+    }
+
+    /// The same with the attributes of what they lead to.
+    pub(super) fn entries(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let tree = &self.adapter.server.tree;
+        let mut left = self.adapter.readers.with_attributes(pid, dir, offset);
+        let (mut given, mut failed) = (false, None);
+        let done = self.adapter.server.do_readdir(fh, offset, |entry, name| {
+            if name.is_some() {
+                // An empty reply would be the end of the directory.
+                if left == 0 && given {
+                    return Room::None;
+                }
+                left = left.saturating_sub(1);
+            }
+            let found = match name.map(|name| tree.lookup(dir, name)) {
+                None => None,
+                Some(Ok(found)) => Some(found),
+                // It has gone since, or is the source itself once more, which has no second place.
+                Some(Err(Errno::ENOENT | Errno::ELOOP)) => return Room::Left,
+                Some(Err(errno)) => {
+                    failed = Some(errno);
+                    return Room::None;
+                }
+            };
+            let (attr, generation, timeout) = match &found {
+                Some(found) => {
+                    let may_be_kept = self.adapter.server.may_be_kept(dir, entry.name);
+                    (
+                        attributes(&found.stat),
+                        generation(found),
+                        self.adapter.timeouts.of_both(found, may_be_kept),
+                    )
+                }
+                // The kernel keeps nothing of `.` and `..`.
+                None => (bare(entry.ino, entry.kind), Generation(0), Duration::ZERO),
+            };
+            if reply.add(attr.ino, entry.next, entry.name, &timeout, &attr, generation) {
+                // The kernel has not got it, and counts nothing.
+                if let Some(found) = found {
+                    tree.forget(found.node, 1);
+                }
+                return Room::None;
+            }
+            given = true;
+            Room::Left
+        });
+        match (done, failed) {
+            (Err(failure), _) => reply.error(self.errno(failure)),
+            // What was given stands; the failure comes back with the next request.
+            (Ok(()), Some(errno)) if !given => reply.error(self.errno(errno)),
+            (Ok(()), _) => reply.ok(),
+        }
+    }
+}
