@@ -62,6 +62,11 @@ impl Server {
         Self { audit: Some(audit), ..self }
     }
 
+    /// Goes on in a new file where the old one was moved away: see [`Audit::reopen`].
+    pub fn reopen_audit(&self) {
+        self.audit.iter().for_each(Audit::reopen);
+    }
+
     /// The same; what is refused or let through is counted there too.
     #[must_use]
     pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
@@ -99,13 +104,13 @@ impl Server {
         };
         let Attempt { operation, caller, parent, name, target } = *attempt;
         if let Some(metrics) = &self.metrics {
-            match outcome {
-                Outcome::Refused => metrics.refused(operation, rule),
-                Outcome::LetThrough => metrics.let_through(operation, rule),
+            match &admitted {
+                Err(_) => metrics.refused(operation, rule),
+                Ok(_) => metrics.let_through(operation, rule),
             }
         }
         if let Some(audit) = &self.audit {
-            audit.record(|| Record {
+            audit.record(Some(caller.uid), || Record {
                 time: SystemTime::now(),
                 outcome,
                 operation: operation.name(),

@@ -3,15 +3,18 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::unistd::{Group, Uid, mkfifo, setfsuid};
 use serde_json::Value;
 
+use crate::background::Unmounted;
 use crate::mounted::{Mounted, can_mount, prepare, wait_until};
 
 fn with_trail(args: &[&str]) -> Option<Mounted> {
@@ -73,6 +76,9 @@ fn every_operation_that_is_refused_leaves_one_record() {
         let numbers = ["start", "end", "uid", "gid"].map(|field| record[field].as_u64().unwrap());
         assert_eq!(numbers, [3, 4, 0, 0]);
         assert!(record["pid"].as_i64().unwrap() > 0);
+        let table = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let cgroup = record["cgroup"].as_str().unwrap();
+        assert!(table.lines().any(|line| line.ends_with(&format!(":{cgroup}"))), "{cgroup}\n{table}");
     }
 }
 
@@ -154,4 +160,88 @@ fn targets_of_links_are_judged_where_that_is_asked_for() {
     let numbers = ["start", "end"].map(|field| second[field].as_u64().unwrap());
     assert_eq!((&second["operation"], &second["name"], numbers), (&"symlink".into(), &"link".into(), [8, 9]));
     assert_eq!(second["target_base64"], "Li4vc3ViLy//L3g=");
+}
+
+#[test]
+fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let small = dir.path().join("small");
+    fs::create_dir(&small).unwrap();
+    mount(Some("tmpfs"), &small, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
+    let trail = small.join("trail");
+    let args = ["--audit", trail.to_str().unwrap(), "--audit-rate", "100000"];
+    let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let _unmounted = Unmounted(&small);
+    let mut refused = 0u64;
+    let mut refuse = || {
+        assert_eq!(File::create(mounted.mnt().join(bad())).unwrap_err().raw_os_error(), Some(84));
+        refused += 1;
+    };
+    let begun = Instant::now();
+    (0..1000).for_each(|_| refuse());
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let is_full = || fs::metadata(&trail).is_ok_and(|file| file.len() == 64 << 10);
+    wait_until("the full disk", is_full);
+    (0..100).for_each(|_| refuse());
+    fs::write(mounted.mnt().join("good"), "content").unwrap();
+    // What is in it by now has been read by somebody.
+    let first = fs::read(&trail).unwrap();
+    fs::OpenOptions::new().write(true).truncate(true).open(&trail).unwrap();
+    refuse();
+    mounted.signal(Signal::SIGTERM);
+    let (status, said) = mounted.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("cannot write the audit trail: "), "{said}");
+    assert!(said.contains("records are missing in it"), "{said}");
+    // If the disk has become full once more meanwhile.
+    let at_the_end = said.lines().find_map(|line| {
+        let (_, count) = line.split_once("could not be written to its end; ")?;
+        count.split(' ').next()?.parse::<u64>().ok()
+    });
+    let second = fs::read(&trail).unwrap();
+    let lines = [&first[..], &second].into_iter().flat_map(|bytes| bytes.split(|&byte| byte == b'\n'));
+    let read: Vec<Value> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let written = read.iter().filter(|line| line["type"] == "refusal").count() as u64;
+    let missing: u64 = read.iter().filter_map(|line| line["count"].as_u64()).sum();
+    assert_eq!(written + missing + at_the_end.unwrap_or_default(), refused, "{said}");
+    assert!(read.iter().any(|line| line["reason"] == "disk"));
+}
+
+#[test]
+fn a_flood_of_one_user_costs_no_record_of_another() {
+    const MANY: usize = 2000;
+    let Some(mut mounted) = with_trail(&["--audit-rate", "20", "--audit-log", "off"]) else { return };
+    let place = mounted.mnt().join(bad());
+    let flood = |uid: u32, many: usize| {
+        // Of this thread alone.
+        setfsuid(Uid::from_raw(uid));
+        (0..many).for_each(|_| assert!(File::create(&place).is_err()));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(12345, MANY));
+        scope.spawn(|| flood(12346, 10));
+    });
+    mounted.signal(Signal::SIGTERM);
+    let (_, said) = mounted.ended();
+    let records = records(&mounted);
+    let of = |kind: &str, uid: u64| -> Vec<&Value> {
+        records.iter().filter(|line| line["type"] == kind && line["uid"] == uid).collect()
+    };
+    assert_eq!((of("refusal", 12346).len(), of("dropped", 12346).len()), (10, 0), "{said}");
+    let dropped: u64 = of("dropped", 12345).iter().map(|line| line["count"].as_u64().unwrap()).sum();
+    assert!(of("dropped", 12345).iter().all(|line| line["reason"] == "rate"));
+    assert_eq!(of("refusal", 12345).len() as u64 + dropped, MANY as u64);
+    assert!(!said.contains("refused: create"), "the log is off: {said}");
+    assert!(said.contains("of uid 12345: more than 20 a second"), "{said}");
+}
+
+#[test]
+fn a_trail_belongs_to_the_group_that_may_read_it() {
+    let Some(mounted) = with_trail(&["--audit-group", "daemon"]) else { return };
+    let trail = fs::metadata(mounted.mnt().with_file_name("trail")).unwrap();
+    let group = Group::from_name("daemon").unwrap().unwrap();
+    assert_eq!((trail.gid(), trail.mode() & 0o777), (group.gid.as_raw(), 0o640));
 }

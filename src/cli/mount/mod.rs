@@ -10,8 +10,9 @@ use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::TypedValueParser;
+use nix::unistd::{Gid, Group};
 
-use self::settings::Settings;
+use self::settings::{Settings, Switch};
 use self::words::{Strictness, Words};
 use super::policy_args::shown;
 use super::{Status, Trouble};
@@ -19,6 +20,7 @@ use crate::daemon::audit::{self, Trail};
 use crate::daemon::detach::{Division, Ready, divide};
 use crate::fuse::{self, Options};
 use crate::gate::{Gate, Mode};
+use crate::name::display::display;
 use crate::policy::profile;
 
 pub(super) use helper::{Helper, is_called as is_helper};
@@ -105,18 +107,38 @@ impl Plan {
             None => None,
             Some(file) if file == Path::new("-") => Some(Trail::to(io::stdout())),
             Some(file) => {
+                let group = self.settings.audit_group.as_deref().map(group).transpose()?;
                 let unusable =
                     |error| Trouble::new(format!("cannot write the audit trail {}: {error}", shown(file)));
-                Some(path::absolute(file).and_then(|file| Trail::append(&file)).map_err(unusable)?)
+                let open = |file: PathBuf| match group {
+                    Some(group) => Trail::append_for(&file, group),
+                    None => Trail::append(&file),
+                };
+                Some(path::absolute(file).and_then(open).map_err(unusable)?)
             }
         };
         let default = audit::Settings::default();
         Ok(audit::Settings {
             trail,
+            is_logged: self.settings.audit_log != Some(Switch::Off),
             per_second: self.settings.audit_rate.unwrap_or(default.per_second),
             ..default
         })
     }
+}
+
+/// A group by its name or its number.
+fn group(name: &str) -> Result<Gid, Trouble> {
+    let by_number = || name.parse().ok().map(Gid::from_raw);
+    let found = Group::from_name(name).map_err(|errno| errno.desc());
+    found
+        .and_then(|group| group.map(|group| group.gid).or_else(by_number).ok_or("there is no such group"))
+        .map_err(|why| {
+            Trouble::new(format!(
+                "cannot give the audit trail to the group {}: {why}",
+                display(name.as_bytes())
+            ))
+        })
 }
 
 impl Args {

@@ -34,7 +34,13 @@ pub(super) struct Settings {
     /// Append a line of JSON for each name that is refused or let through; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,
-    /// Of more refusals than that in one second the others are counted only [default: 100].
+    /// The group that the file of --audit belongs to, which may read it [default: that of the process].
+    #[arg(long, value_name = "GROUP")]
+    pub(super) audit_group: Option<String>,
+    /// Whether they go to the log too, or only to the file of --audit [default: on].
+    #[arg(long, value_enum, value_name = "WHETHER")]
+    pub(super) audit_log: Option<Switch>,
+    /// Of more refusals of one user than that in one second the others are counted only [default: 100].
     #[arg(long, value_name = "PER-SECOND")]
     pub(super) audit_rate: Option<NonZeroU32>,
     #[command(flatten)]
@@ -52,6 +58,8 @@ impl Settings {
             entry_timeout: self.entry_timeout.or(other.entry_timeout),
             attr_timeout: self.attr_timeout.or(other.attr_timeout),
             audit: self.audit.or(other.audit),
+            audit_group: self.audit_group.or(other.audit_group),
+            audit_log: self.audit_log.or(other.audit_log),
             audit_rate: self.audit_rate.or(other.audit_rate),
             policy: self.policy.or(other.policy),
         }
@@ -93,6 +101,14 @@ pub(super) enum ErrnoWord {
     /// Operation not permitted.
     #[value(name = "EPERM")]
     Eperm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Switch {
+    /// They do.
+    On,
+    /// They do not.
+    Off,
 }
 
 impl From<ModeWord> for Mode {

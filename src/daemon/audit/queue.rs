@@ -1,0 +1,243 @@
+//! Between those who are not to wait and the one who writes: a queue of bounded length, with a share for each user.
+//!
+//! More than a number of records a second of one user are not taken but counted, and no user can fill more than a part of the
+//! queue: a flood of one silences nobody else. Of how many users that is kept is bounded too; those who come when nobody can
+//! be forgotten share one place.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::record::Record;
+use crate::daemon::metrics::{Dropped, Metrics};
+
+/// Enough for what a slow disk holds up, and a few MiB at most.
+const QUEUED: usize = 1024;
+/// What one user may have of it.
+const SHARE: usize = QUEUED / 4;
+/// Users that are told apart at a time.
+const USERS: usize = 1024;
+/// Users that are named when it is told what was dropped; that must not become a flood of its own.
+const NAMED: usize = 16;
+/// How often it is told.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Lets so many pass in a second: a token bucket, kept as the moment at which it is full again.
+#[derive(Debug)]
+struct Bucket {
+    interval: Duration,
+    full_at: Instant,
+}
+
+impl Bucket {
+    fn new(per_second: NonZeroU32, now: Instant) -> Self {
+        Self { interval: Duration::from_secs(1) / per_second.get(), full_at: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + self.interval;
+        let is_left = full_at <= now + Duration::from_secs(1);
+        if is_left {
+            self.full_at = full_at;
+        }
+        is_left
+    }
+}
+
+/// Records of one user that were not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Drops {
+    /// Too many in a second.
+    pub(super) rate: u64,
+    /// The writer was behind.
+    pub(super) queue: u64,
+}
+
+impl Drops {
+    fn total(self) -> u64 {
+        self.rate + self.queue
+    }
+
+    fn add(&mut self, other: Self) {
+        self.rate += other.rate;
+        self.queue += other.queue;
+    }
+}
+
+#[derive(Debug)]
+struct User {
+    bucket: Bucket,
+    waiting: usize,
+    drops: Drops,
+}
+
+impl User {
+    /// Whether a new one would be the same.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.waiting == 0 && self.drops == Drops::default() && self.bucket.full_at <= now
+    }
+}
+
+/// Who has a place: a user, or all who have none.
+type Who = Option<u32>;
+
+#[derive(Debug, Default)]
+struct State {
+    records: VecDeque<(Who, Record)>,
+    users: HashMap<Who, User>,
+    /// Records that have a place, and those that are still being put together.
+    waiting: usize,
+    /// Since when there is something to tell of.
+    dropped_since: Option<Instant>,
+    is_to_reopen: bool,
+    is_closed: bool,
+}
+
+/// What the writer is to do.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// Write this.
+    Write(Box<Record>),
+    /// Tell what was dropped, and of whom.
+    Tell(Vec<(Who, Drops)>),
+    /// Open the file anew.
+    Reopen,
+    /// Nothing more will come.
+    End,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    per_second: NonZeroU32,
+    metrics: Arc<Metrics>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Queue {
+    pub(super) fn new(per_second: NonZeroU32, metrics: Arc<Metrics>) -> Self {
+        Self { per_second, metrics, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Takes the record that `gather` puts together, unless there are too many of `uid` at the moment; it is not asked then.
+    pub(super) fn offer(&self, uid: Who, gather: impl FnOnce() -> Record) {
+        let Some(who) = self.reserve(uid, Instant::now()) else { return };
+        // Not under the lock: it reads files.
+        let record = gather();
+        self.lock().records.push_back((who, record));
+        self.changed.notify_one();
+    }
+
+    fn reserve(&self, uid: Who, now: Instant) -> Option<Who> {
+        let mut state = self.lock();
+        let (who, is_full) = (self.place(&mut state, uid, now), state.waiting >= QUEUED);
+        let user = state.users.get_mut(&who)?;
+        let dropped = match user.bucket.take(now) {
+            false => {
+                user.drops.rate += 1;
+                Dropped::Rate
+            }
+            true if is_full || user.waiting >= SHARE => {
+                user.drops.queue += 1;
+                Dropped::Queue
+            }
+            true => {
+                user.waiting += 1;
+                state.waiting += 1;
+                return Some(who);
+            }
+        };
+        self.metrics.dropped(dropped, 1);
+        if state.dropped_since.is_none() {
+            state.dropped_since = Some(now);
+            self.changed.notify_one();
+        }
+        None
+    }
+
+    /// The place of a user, which is there from now on.
+    fn place(&self, state: &mut State, uid: Who, now: Instant) -> Who {
+        if !state.users.contains_key(&uid) && state.users.len() >= USERS {
+            state.users.retain(|_, user| !user.is_idle(now));
+        }
+        let who = if state.users.len() < USERS || state.users.contains_key(&uid) { uid } else { None };
+        let new = || User { bucket: Bucket::new(self.per_second, now), waiting: 0, drops: Drops::default() };
+        state.users.entry(who).or_insert_with(new);
+        who
+    }
+
+    /// What is to be done next; waits for it.
+    pub(super) fn next(&self) -> Task {
+        let mut state = self.lock();
+        loop {
+            if std::mem::take(&mut state.is_to_reopen) {
+                return Task::Reopen;
+            }
+            let told_in = state.dropped_since.map(|since| INTERVAL.saturating_sub(since.elapsed()));
+            if told_in == Some(Duration::ZERO) {
+                return Task::Tell(state.take_drops());
+            }
+            if let Some((who, record)) = state.records.pop_front() {
+                state.waiting -= 1;
+                if let Some(user) = state.users.get_mut(&who) {
+                    user.waiting -= 1;
+                }
+                return Task::Write(Box::new(record));
+            }
+            if state.is_closed && state.waiting == 0 {
+                return match state.dropped_since {
+                    Some(_) => Task::Tell(state.take_drops()),
+                    None => Task::End,
+                };
+            }
+            state = match told_in {
+                Some(time) => {
+                    self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    pub(super) fn reopen(&self) {
+        self.lock().is_to_reopen = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What was dropped since the last time: of those who had most dropped by themselves, and of the others together.
+    fn take_drops(&mut self) -> Vec<(Who, Drops)> {
+        self.dropped_since = None;
+        let dropped = self.users.iter_mut().filter(|(_, user)| user.drops.total() > 0);
+        let mut all: Vec<(Who, Drops)> =
+            dropped.map(|(who, user)| (*who, std::mem::take(&mut user.drops))).collect();
+        all.sort_by_key(|(who, drops)| (std::cmp::Reverse(drops.total()), *who));
+        let mut others = Drops::default();
+        let named = all.iter().enumerate().filter_map(|(i, (who, drops))| {
+            if i < NAMED && who.is_some() {
+                return Some((*who, *drops));
+            }
+            others.add(*drops);
+            None
+        });
+        let mut told: Vec<(Who, Drops)> = named.collect();
+        if others.total() > 0 {
+            told.push((None, others));
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests;
