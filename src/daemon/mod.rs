@@ -1,6 +1,7 @@
-//! Running in the background, and what is written down there.
+//! Running in the background: signals, and what is written down there.
 
 pub mod audit;
 pub mod detach;
 pub mod log;
 pub mod metrics;
+pub mod signals;

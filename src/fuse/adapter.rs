@@ -20,7 +20,6 @@ use super::backing::{Backing, Opened};
 use super::readers::Readers;
 use super::reply::Serving;
 use super::server::Server;
-use super::timeouts::Timeouts;
 use super::translate::{attributes, requested_time};
 use crate::daemon::metrics::{Gauges, Metrics, Op};
 use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenNode, SetId};
@@ -46,15 +45,14 @@ const MAX_TRANSFER: u32 = 1 << 20;
 pub(super) struct Adapter {
     pub(super) server: Arc<Server>,
     pub(super) backing: Arc<Backing>,
-    pub(super) timeouts: Timeouts,
     pub(super) readers: Readers,
     metrics: Arc<Metrics>,
 }
 
 impl Adapter {
     /// What `server` holds can be read from `metrics` from now on.
-    pub(super) fn new(server: Server, timeouts: Timeouts, metrics: Arc<Metrics>) -> Self {
-        let (server, backing) = (Arc::new(server), Arc::new(Backing::new(metrics.clone())));
+    pub(super) fn new(server: Arc<Server>, metrics: Arc<Metrics>) -> Self {
+        let backing = Arc::new(Backing::new(metrics.clone()));
         let (served, lent) = (Arc::downgrade(&server), Arc::downgrade(&backing));
         metrics.read_gauges_by(move || {
             let (server, backing) = (served.upgrade()?, lent.upgrade()?);
@@ -66,7 +64,7 @@ impl Adapter {
                 has_passthrough: backing.is_offered(),
             })
         });
-        Self { server, backing, timeouts, readers: Readers::default(), metrics }
+        Self { server, backing, readers: Readers::default(), metrics }
     }
 
     fn serving(&self, op: Op) -> Serving<'_> {
@@ -259,7 +257,7 @@ impl Filesystem for Adapter {
             Ok((entry, fh, opened)) => {
                 let (attr, generation) = (attributes(&entry.stat), generation(&entry));
                 let may_be_kept = self.server.may_be_kept(node(parent), name);
-                let timeout = self.timeouts.of_both(&entry, may_be_kept);
+                let timeout = self.server.now().timeouts().of_both(&entry, may_be_kept);
                 match opened.backing {
                     Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
                     None => reply.created(&timeout, &attr, generation, fh, opened.flags),

@@ -70,7 +70,7 @@ impl Serving<'_> {
                     (
                         attributes(&found.stat),
                         generation(found),
-                        self.adapter.timeouts.of_both(found, may_be_kept),
+                        self.adapter.server.now().timeouts().of_both(found, may_be_kept),
                     )
                 }
                 // The kernel keeps nothing of `.` and `..`.

@@ -17,11 +17,13 @@ mod readers;
 mod reply;
 mod server;
 mod spelling;
+mod terms;
 mod timeouts;
 mod translate;
 
 pub use error::Error;
 pub use failure::Failure;
-pub use mount::{Mounted, mount};
+pub use mount::{Handle, Mounted, mount};
 pub use options::Options;
 pub use server::Server;
+pub use terms::Terms;

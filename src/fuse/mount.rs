@@ -5,14 +5,12 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process;
-use std::thread;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fuser::{Session, SessionUnmounter};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
@@ -21,30 +19,37 @@ use super::error::Error;
 use super::mountpoint::{detach, detach_dead, source_of};
 use super::options::Options;
 use super::server::Server;
-use super::timeouts::Timeouts;
+use super::terms::Terms;
 use crate::daemon::audit::{self, Audit};
-use crate::gate::{Gate, Mode as GateMode};
+use crate::gate::Mode as GateMode;
 use crate::passthrough::{Passthrough, Settings};
 
 /// A mount that is live and not served yet: requests wait. It goes when it is dropped.
 #[derive(Debug)]
 pub struct Mounted {
     session: Session<Adapter>,
-    signals: SigSet,
-    place: PathBuf,
+    handle: Handle,
 }
 
-/// Mounts `source` on `mountpoint` behind `gate`.
+/// What can be done with a mount while it is served, from any thread. Holding one keeps nothing alive.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    server: Weak<Server>,
+    unmounter: Arc<Mutex<SessionUnmounter>>,
+    place: Arc<Path>,
+}
+
+/// Mounts `source` on `mountpoint`, to be served on `terms`.
 ///
-/// It changes the process: SIGINT, SIGTERM and SIGHUP are blocked, the umask is 0, the limit of open files is the highest
-/// allowed.
+/// It changes the process: the umask is 0, the limit of open files is the highest allowed. It makes threads: signals that one
+/// thread is to wait for have to be blocked before.
 ///
 /// # Errors
 /// [`Error`] says what could not be done.
 pub fn mount(
     source: &Path,
     mountpoint: &Path,
-    gate: Gate,
+    terms: Terms,
     audit: audit::Settings,
     options: &Options,
 ) -> Result<Mounted, Error> {
@@ -77,9 +82,6 @@ pub fn mount(
     // Whoever cannot open it cannot mount; found out here, because a mount that fails later says less.
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
-    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>();
-    // Before there is a second thread: threads inherit what is blocked.
-    signals.thread_block().map_err(|errno| Error::Serving(errno.into()))?;
     umask(Mode::empty());
     let settings = Settings { cached_fds: cached_fds(raise_open_files()) };
     let tree = Passthrough::new(root.into(), settings).map_err(|errno| source_error(errno.into()))?;
@@ -90,42 +92,70 @@ pub fn mount(
         );
     }
     let metrics = audit.metrics.clone();
-    metrics.set_permissive(gate.mode() == GateMode::Permissive);
-    let server = Server::new(tree, gate, options.for_violations)
-        .with_metrics(metrics.clone())
-        .with_audit(Audit::new(audit).map_err(Error::Serving)?)
-        .with_target_checks(options.checks_targets);
-    let timeouts = Timeouts { entry: options.entry_timeout, attr: options.attr_timeout };
-    let adapter = Adapter::new(server, timeouts, metrics);
-    let session = Session::new(adapter, &target, &options.config(&canonical_source)).map_err(|error| {
-        match error.kind() {
-            // All that was named is there: what is missing is the program that mounts for other users.
-            io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
-            _ => Error::Mount(mountpoint.into(), error),
-        }
-    })?;
+    metrics.set_permissive(terms.gate.mode() == GateMode::Permissive);
+    let audit = Audit::new(audit).map_err(Error::Serving)?;
+    let server = Arc::new(Server::new(tree, terms).with_metrics(metrics.clone()).with_audit(audit));
+    let adapter = Adapter::new(server.clone(), metrics);
+    let mut session =
+        Session::new(adapter, &target, &options.config(&canonical_source)).map_err(|error| {
+            match error.kind() {
+                // All that was named is there: what is missing is the program that mounts for other users.
+                io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
+                _ => Error::Mount(mountpoint.into(), error),
+            }
+        })?;
     log::info!("mounted");
-    Ok(Mounted { session, signals, place: target })
+    let unmounter = Arc::new(Mutex::new(session.unmount_callable()));
+    let handle = Handle { server: Arc::downgrade(&server), unmounter, place: target.into() };
+    Ok(Mounted { session, handle })
 }
 
 impl Mounted {
-    /// Serves it until it is unmounted or the process gets SIGINT, SIGTERM or SIGHUP. While the mount is in use, such a
-    /// signal only detaches it, and what is open is served to its end; a second one ends at once.
+    /// For whoever has to do with it while it is served.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Serves it until it is unmounted.
     ///
     /// # Errors
     /// [`Error::Serving`].
     pub fn serve(self) -> Result<(), Error> {
-        let Self { mut session, signals, place } = self;
-        let unmounter = session.unmount_callable();
-        thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || unmount_on_signal(&signals, unmounter, &place))
-            .map_err(Error::Serving)?;
-        match session.run() {
+        match self.session.run() {
             // So the kernel may end a connection whose mount is gone, detached or aborted (fuse.rst): nothing is left to
             // serve.
             Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
             result => result.map_err(Error::Serving),
+        }
+    }
+}
+
+impl Handle {
+    /// The mount point, as it was called when it was mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.place
+    }
+
+    /// The terms in force; `None` if the mount has ended.
+    pub fn terms(&self) -> Option<Terms> {
+        Some(self.server.upgrade()?.terms())
+    }
+
+    /// Serves every request that comes from now on on other terms, and returns those that held; `None` if the mount has
+    /// ended. No request waits, and none is served on both. What the kernel was told before it keeps for as long as it was
+    /// told.
+    pub fn swap(&self, terms: Terms) -> Option<Terms> {
+        Some(self.server.upgrade()?.swap(terms))
+    }
+
+    /// Unmounts. While the mount is in use it is detached only, and what is open is served to its end.
+    pub fn unmount(&self) {
+        let mut unmounter = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = unmounter.unmount() {
+            log::warn!("{error}: the mount is detached, and what is open is served until it is closed");
+            if let Err(error) = detach(&self.place) {
+                log::error!("cannot detach the mount: {error}");
+            }
         }
     }
 }
@@ -148,40 +178,23 @@ fn cached_fds(open_files: u64) -> usize {
     usize::try_from((open_files / 4).min(MOST)).unwrap_or_default()
 }
 
-fn unmount_on_signal(signals: &SigSet, mut unmounter: SessionUnmounter, mountpoint: &Path) {
-    let mut is_first = true;
-    while let Ok(signal) = signals.wait() {
-        log::info!("{signal}: unmounting");
-        if !is_first {
-            // Whoever asks twice does not want to wait.
-            process::exit(128 + signal as i32);
-        }
-        is_first = false;
-        if let Err(error) = unmounter.unmount() {
-            log::warn!("{error}: the mount is detached, and what is open is served until it is closed");
-            if let Err(error) = detach(mountpoint) {
-                log::error!("cannot detach the mount: {error}");
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::Gate;
 
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {
-        let gate = || {
+        let terms = || {
             let policy = crate::policy::Policy::of(&[&crate::policy::profile::UTF8]);
-            Gate::new(std::sync::Arc::new(policy), GateMode::Enforcing)
+            Terms::of(Gate::new(Arc::new(policy), GateMode::Enforcing))
         };
         let dir = tempfile::tempdir().unwrap();
         let (inside, file) = (dir.path().join("a/b"), dir.path().join("file"));
         fs::create_dir_all(&inside).unwrap();
         fs::write(&file, "").unwrap();
         let refused = |source: &Path, mountpoint: &Path| {
-            mount(source, mountpoint, gate(), audit::Settings::default(), &Options::default()).unwrap_err()
+            mount(source, mountpoint, terms(), audit::Settings::default(), &Options::default()).unwrap_err()
         };
         assert!(matches!(refused(dir.path(), &inside), Error::Inside { .. }));
         assert!(matches!(refused(&file, &inside), Error::Source(..)));

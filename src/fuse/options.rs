@@ -3,15 +3,13 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use fuser::{Config, MountOption, SessionACL};
-use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
-/// How a tree is mounted.
-#[derive(Clone, Debug)]
+/// How a tree is mounted; none of it can change while it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What the mount table shows as the source; the source's path if not given.
     pub fsname: Option<String>,
@@ -19,28 +17,11 @@ pub struct Options {
     pub flags: MsFlags,
     /// Users other than the one who mounts have access, as permissions say. Always so for root.
     pub allow_other: bool,
-    /// What the creation of a name that breaks the policy fails with.
-    pub for_violations: Errno,
-    /// The targets of new symbolic links are judged too, each component like a new name.
-    pub checks_targets: bool,
-    /// How long the kernel may take for granted that a name leads to a file; a change made directly in the source shows
-    /// by then.
-    pub entry_timeout: Duration,
-    /// The same for the attributes of a file.
-    pub attr_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            fsname: None,
-            flags: Self::DEFAULT_FLAGS,
-            allow_other: false,
-            for_violations: Errno::EILSEQ,
-            checks_targets: false,
-            entry_timeout: Duration::from_secs(1),
-            attr_timeout: Duration::from_secs(1),
-        }
+        Self { fsname: None, flags: Self::DEFAULT_FLAGS, allow_other: false }
     }
 }
 

@@ -43,7 +43,7 @@ impl<'a> Serving<'a> {
         match result {
             Ok(entry) => {
                 let may_be_kept = self.adapter.server.may_be_kept(node(parent), name);
-                let (name, attr) = self.adapter.timeouts.of_entry(&entry, may_be_kept);
+                let (name, attr) = self.adapter.server.now().timeouts().of_entry(&entry, may_be_kept);
                 reply.entry_with_ttls(&attr, &name, &attributes(&entry.stat), generation(&entry));
             }
             Err(failure) => reply.error(self.errno(failure)),
@@ -52,7 +52,9 @@ impl<'a> Serving<'a> {
 
     pub(super) fn attr(&self, result: nix::Result<FileStat>, reply: ReplyAttr) {
         match result {
-            Ok(stat) => reply.attr(&self.adapter.timeouts.of_attributes(&stat), &attributes(&stat)),
+            Ok(stat) => {
+                reply.attr(&self.adapter.server.now().timeouts().of_attributes(&stat), &attributes(&stat))
+            }
             Err(errno) => reply.error(self.errno(errno)),
         }
     }

@@ -8,13 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use arc_swap::{ArcSwap, Guard};
 use nix::errno::Errno;
 
 use super::Failure;
 use super::spelling::Leaving;
+use super::terms::{InForce, Terms};
 use crate::daemon::audit::{Asker, Audit, Outcome, Record};
 use crate::daemon::metrics::{Metrics, Op};
-use crate::gate::{Admitted, Existing, Gate, Intent};
+use crate::gate::{Admitted, Existing, Intent, Mode};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Room};
 
@@ -25,13 +27,14 @@ pub(super) type Result<T> = std::result::Result<T, Failure>;
 #[derive(Debug)]
 pub struct Server {
     pub(super) tree: Passthrough,
-    gate: Gate,
-    for_violations: Errno,
+    in_force: ArcSwap<InForce>,
     leaving: Leaving,
     audit: Option<Audit>,
     metrics: Option<Arc<Metrics>>,
-    checks_targets: bool,
 }
+
+/// The terms that one request is served on.
+pub(super) type Now = Guard<Arc<InForce>>;
 
 /// A name that is to come into being.
 struct Attempt<'a> {
@@ -44,16 +47,44 @@ struct Attempt<'a> {
 }
 
 impl Server {
-    /// `tree` behind `gate`; a name that breaks the policy is refused with `for_violations`.
-    pub fn new(tree: Passthrough, gate: Gate, for_violations: Errno) -> Self {
-        let tree = if gate.knows_spellings() { tree.spelt_by(Arc::new(gate.clone())) } else { tree };
-        let leaving = Leaving::default();
-        Self { tree, gate, for_violations, leaving, audit: None, metrics: None, checks_targets: false }
+    /// `tree`, served on these terms.
+    pub fn new(tree: Passthrough, terms: Terms) -> Self {
+        let in_force = ArcSwap::from_pointee(InForce::new(terms));
+        Self { tree, in_force, leaving: Leaving::default(), audit: None, metrics: None }
+    }
+
+    /// The terms in force.
+    pub(super) fn now(&self) -> Now {
+        self.in_force.load()
+    }
+
+    /// Serves what comes from now on on other terms; returns those that held.
+    pub fn swap(&self, terms: Terms) -> Terms {
+        // Of two changes at once the later one has to know of the earlier one, or a change of the view could be missed.
+        let mut shows_otherwise = false;
+        let before = self.in_force.rcu(|now| {
+            let (next, differs) = now.followed_by(terms.clone());
+            shows_otherwise = differs;
+            next
+        });
+        if let Some(metrics) = &self.metrics {
+            metrics.set_permissive(terms.gate.mode() == Mode::Permissive);
+        }
+        if shows_otherwise {
+            // After the change: a listing that is noted as of the new view must not hold names of the old one.
+            self.tree.change_view();
+        }
+        before.terms.clone()
+    }
+
+    /// The terms on which requests are served that come now.
+    pub fn terms(&self) -> Terms {
+        self.now().terms.clone()
     }
 
     /// Whether the kernel may take for granted for a while that `name` in `parent` is what it was told.
     pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
-        !self.gate.has_other_spellings(name) && !self.leaving.contains(parent, name)
+        !self.now().has_other_spellings(name) && !self.leaving.contains(parent, name)
     }
 
     /// The same, with a record for every name that is refused, or let through against the policy.
@@ -73,30 +104,31 @@ impl Server {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// The same; the components of the targets of new symbolic links have to pass the gate too if `checks_targets`.
-    #[must_use]
-    pub fn with_target_checks(self, checks_targets: bool) -> Self {
-        Self { checks_targets, ..self }
-    }
-
     pub(super) fn errno(&self, failure: Failure) -> Errno {
-        failure.errno(self.for_violations)
+        failure.errno(self.now().terms.for_violations)
     }
 
     /// A name that is to come into being by `operation` in `parent`.
     fn new_name<'n>(
         &self,
+        now: &InForce,
         operation: Op,
         caller: &Caller,
         parent: NodeId,
         name: &'n OsStr,
     ) -> Result<Admitted<'n>> {
-        self.admit(&Attempt { operation, caller, parent, name, target: None }, name, 0)
+        self.admit(now, &Attempt { operation, caller, parent, name, target: None }, name, 0)
     }
 
     /// Lets `part` come in, which begins at byte `at` of what is attempted.
-    fn admit<'n>(&self, attempt: &Attempt<'_>, part: &'n OsStr, at: usize) -> Result<Admitted<'n>> {
-        let admitted = self.gate.admit(Intent::Create, part);
+    fn admit<'n>(
+        &self,
+        now: &InForce,
+        attempt: &Attempt<'_>,
+        part: &'n OsStr,
+        at: usize,
+    ) -> Result<Admitted<'n>> {
+        let admitted = now.terms.gate.admit(Intent::Create, part);
         let (outcome, rule, span) = match (&admitted, admitted.as_ref().ok().and_then(Admitted::noted)) {
             (Err(refusal), _) => (Outcome::Refused, refusal.rule(), refusal.span()),
             (Ok(_), Some(violation)) => (Outcome::LetThrough, Some(violation.rule), violation.span),
@@ -126,15 +158,22 @@ impl Server {
     }
 
     /// A target is content, and passes as it is; its components are judged like new names where that was asked for.
-    fn check_target(&self, caller: &Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<()> {
-        if !self.checks_targets {
+    fn check_target(
+        &self,
+        now: &InForce,
+        caller: &Caller,
+        parent: NodeId,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Result<()> {
+        if !now.terms.checks_targets {
             return Ok(());
         }
         let attempt = Attempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
         let mut at = 0;
         for part in target.as_bytes().split(|&byte| byte == b'/') {
             if !matches!(part, b"" | b"." | b"..") {
-                let admitted = self.admit(&attempt, OsStr::from_bytes(part), at)?;
+                let admitted = self.admit(now, &attempt, OsStr::from_bytes(part), at)?;
                 if admitted.noted().is_some() {
                     // One record is enough for one link.
                     break;
@@ -146,17 +185,17 @@ impl Server {
     }
 
     /// A name that is only named.
-    fn present_name<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
-        if self.gate.is_shortened(name) {
-            return self.shortened_name(parent, name);
+    fn present_name<'n>(&self, now: &InForce, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
+        if now.terms.gate.is_shortened(name) {
+            return self.shortened_name(now, parent, name);
         }
-        Ok(self.gate.admit(Intent::Address, name)?)
+        Ok(now.terms.gate.admit(Intent::Address, name)?)
     }
 
     /// A name whose escape was too long to be shown: only the directory knows which one it is.
-    fn shortened_name(&self, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
+    fn shortened_name(&self, now: &InForce, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
         let mut found = None;
-        self.tree.list(parent, |entry| match self.gate.show(entry.name) {
+        self.tree.list(parent, |entry| match now.terms.gate.show(entry.name) {
             Some(shown) if shown.name == name => {
                 found = Some(shown.admitted.into_owned());
                 Room::None
@@ -167,12 +206,17 @@ impl Server {
     }
 
     pub(super) fn do_lookup(&self, parent: NodeId, name: &OsStr) -> Result<Entry> {
-        Ok(self.tree.lookup_spelt(parent, &self.present_name(parent, name)?)?)
+        let now = self.now();
+        let name = self.present_name(&now, parent, name)?;
+        Ok(self.tree.lookup_spelt(now.spelt_by.as_ref(), parent, &name)?)
     }
 
     pub(super) fn do_mkdir(&self, caller: &Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Entry> {
-        let name = self.new_name(Op::Mkdir, caller, parent, name)?;
-        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mkdir(caller, parent, name, mode))?)
+        let now = self.now();
+        let name = self.new_name(&now, Op::Mkdir, caller, parent, name)?;
+        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+            self.tree.mkdir(caller, parent, name, mode)
+        })?)
     }
 
     pub(super) fn do_mknod(
@@ -183,8 +227,11 @@ impl Server {
         mode: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        let name = self.new_name(Op::Mknod, caller, parent, name)?;
-        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.mknod(caller, parent, name, mode, rdev))?)
+        let now = self.now();
+        let name = self.new_name(&now, Op::Mknod, caller, parent, name)?;
+        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+            self.tree.mknod(caller, parent, name, mode, rdev)
+        })?)
     }
 
     pub(super) fn do_symlink(
@@ -194,9 +241,12 @@ impl Server {
         name: &OsStr,
         target: &OsStr,
     ) -> Result<Entry> {
-        self.check_target(caller, parent, name, target)?;
-        let name = self.new_name(Op::Symlink, caller, parent, name)?;
-        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.symlink(caller, parent, name, target))?)
+        let now = self.now();
+        self.check_target(&now, caller, parent, name, target)?;
+        let name = self.new_name(&now, Op::Symlink, caller, parent, name)?;
+        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+            self.tree.symlink(caller, parent, name, target)
+        })?)
     }
 
     pub(super) fn do_link(
@@ -206,8 +256,11 @@ impl Server {
         parent: NodeId,
         name: &OsStr,
     ) -> Result<Entry> {
-        let name = self.new_name(Op::Link, caller, parent, name)?;
-        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.link(node, parent, name))?)
+        let now = self.now();
+        let name = self.new_name(&now, Op::Link, caller, parent, name)?;
+        Ok(self
+            .tree
+            .change_spelt(now.spelt_by.as_ref(), parent, &name, |name| self.tree.link(node, parent, name))?)
     }
 
     pub(super) fn do_create(
@@ -218,20 +271,27 @@ impl Server {
         mode: u32,
         flags: i32,
     ) -> Result<(Entry, Fh)> {
-        let name = self.new_name(Op::Create, caller, parent, name)?;
+        let now = self.now();
+        let name = self.new_name(&now, Op::Create, caller, parent, name)?;
         let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
-        Ok(self.tree.change_spelt(parent, &name, create)?)
+        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, create)?)
     }
 
     pub(super) fn do_unlink(&self, parent: NodeId, name: &OsStr) -> Result<()> {
-        let name = self.present_name(parent, name)?;
-        Ok(self.tree.change_spelt(parent, &name, |name| self.tree.unlink(parent, name))?)
+        let now = self.now();
+        let name = self.present_name(&now, parent, name)?;
+        Ok(self
+            .tree
+            .change_spelt(now.spelt_by.as_ref(), parent, &name, |name| self.tree.unlink(parent, name))?)
     }
 
     pub(super) fn do_rmdir(&self, parent: NodeId, name: &OsStr) -> Result<()> {
-        let present = self.present_name(parent, name)?;
-        let result = self.tree.change_spelt(parent, &present, |name| self.tree.rmdir(parent, name));
-        if result == Err(Errno::ENOTEMPTY) && self.gate.existing() == Existing::Hide {
+        let now = self.now();
+        let present = self.present_name(&now, parent, name)?;
+        let result = self
+            .tree
+            .change_spelt(now.spelt_by.as_ref(), parent, &present, |name| self.tree.rmdir(parent, name));
+        if result == Err(Errno::ENOTEMPTY) && now.terms.gate.existing() == Existing::Hide {
             // Somebody who sees an empty directory and cannot remove it should find out why.
             let shown = name.as_bytes().escape_ascii();
             log::info!("rmdir of `{shown}`: not empty; entries whose names are not UTF-8 are hidden");
@@ -247,25 +307,29 @@ impl Server {
         (new_parent, new_name): (NodeId, &OsStr),
         flags: u32,
     ) -> Result<()> {
-        if self.gate.knows_spellings() {
-            self.let_go((parent, name), (new_parent, new_name), flags)?;
+        let now = self.now();
+        if now.spelt_by.is_some() {
+            self.let_go(&now, (parent, name), (new_parent, new_name), flags)?;
         }
-        let name = self.present_name(parent, name)?;
+        let name = self.present_name(&now, parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name(Op::Rename, caller, new_parent, new_name)?,
-            _ => self.present_name(new_parent, new_name)?,
+            0 => self.new_name(&now, Op::Rename, caller, new_parent, new_name)?,
+            _ => self.present_name(&now, new_parent, new_name)?,
         };
-        Ok(self.tree.change_two_spelt((parent, &name), (new_parent, &new_name), |name, new_name| {
-            self.tree.rename(parent, name, new_parent, new_name, flags)
-        })?)
+        Ok(self.tree.change_two_spelt(
+            now.spelt_by.as_ref(),
+            (parent, &name),
+            (new_parent, &new_name),
+            |name, new_name| self.tree.rename(parent, name, new_parent, new_name, flags),
+        )?)
     }
 
     /// Before an entry moves from a name that the kernel may keep to one that it must not: see [`Leaving`].
     ///
     /// # Errors
     /// ESTALE, upon which the kernel asks for the names anew and then for the rename once more.
-    fn let_go(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
-        let is_known = |(_, name): (NodeId, &OsStr)| self.gate.has_other_spellings(name);
+    fn let_go(&self, now: &InForce, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
+        let is_known = |(_, name): (NodeId, &OsStr)| now.terms.gate.has_other_spellings(name);
         let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
         let leaving = match (is_known(from), is_known(to)) {
             (false, true) => from,
@@ -286,9 +350,10 @@ impl Server {
         offset: u64,
         mut take: impl FnMut(&DirEntry<'_>, Option<&Admitted<'_>>) -> Room,
     ) -> Result<()> {
+        let now = self.now();
         Ok(self.tree.readdir(fh, offset, |entry| match entry.name.as_bytes() {
             b"." | b".." => take(entry, None),
-            _ => match self.gate.show(entry.name) {
+            _ => match now.terms.gate.show(entry.name) {
                 Some(shown) => take(&DirEntry { name: &shown.name, ..*entry }, Some(&shown.admitted)),
                 None => Room::Left,
             },

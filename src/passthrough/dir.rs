@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, atomic};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
@@ -38,8 +38,8 @@ pub(super) fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
 #[derive(Debug)]
 pub struct OpenDir {
     file: File,
-    /// If it had settled when it was opened: the node, and when it had been changed last.
-    settled: Option<(Arc<Node>, TimeSpec)>,
+    /// If it had settled when it was opened: the node, when it had been changed last, and the view.
+    settled: Option<(Arc<Node>, (TimeSpec, u64))>,
     stream: Mutex<Stream>,
 }
 
@@ -138,7 +138,8 @@ impl Passthrough {
         let dir = OpenDir::new(self.nodes.open(&node, FLAGS)?);
         // The time of change, not of modification: that one can be set back.
         let stat = fstat(&dir.file)?;
-        let changed = TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec);
+        let changed =
+            (TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec), self.views.load(atomic::Ordering::Acquire));
         let is_settled = is_settled((stat.st_ctime, stat.st_ctime_nsec));
         let listing = match (is_settled, node.listed() == Some(changed)) {
             (false, _) => Listing::Unsettled,
@@ -147,6 +148,11 @@ impl Passthrough {
         };
         let settled = is_settled.then_some((node, changed));
         Ok((self.dirs.add(OpenDir { settled, ..dir }), listing))
+    }
+
+    /// Says that entries are seen under other names from now on: no listing is the [same](Listing::Same) as one before.
+    pub fn change_view(&self) {
+        self.views.fetch_add(1, atomic::Ordering::Release);
     }
 
     /// Hands all entries of a directory on to `take`, until it says that it has no room for another. Nobody else is told of

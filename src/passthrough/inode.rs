@@ -79,8 +79,8 @@ struct Opened {
     kept: Option<Arc<OwnedFd>>,
     /// Set when a name has been removed: file systems do not find a file without a name by its handle for long.
     for_good: bool,
-    /// Of a directory: when it was changed last before it was listed last.
-    listed: Option<TimeSpec>,
+    /// Of a directory: when it was changed last before it was listed last, and how its entries were seen then.
+    listed: Option<(TimeSpec, u64)>,
 }
 
 impl Opened {
@@ -95,12 +95,12 @@ impl Opened {
 }
 
 impl Node {
-    /// When the directory had been changed last when it was listed last.
-    pub(super) fn listed(&self) -> Option<TimeSpec> {
+    /// When the directory had been changed last when it was listed last, and in which view.
+    pub(super) fn listed(&self) -> Option<(TimeSpec, u64)> {
         lock(&self.opened).listed
     }
 
-    pub(super) fn note_listing(&self, changed: TimeSpec) {
+    pub(super) fn note_listing(&self, changed: (TimeSpec, u64)) {
         lock(&self.opened).listed = Some(changed);
     }
 

@@ -27,6 +27,7 @@ mod xattr;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
@@ -77,8 +78,9 @@ pub struct Passthrough {
     acts_for_others: bool,
     /// Whether files of the source's own file system close without a word.
     closes_silently: bool,
-    /// Only where an entry has more than one name in its directory.
-    spellings: Option<Spellings>,
+    spellings: Spellings,
+    /// How often entries have come to be seen under other names.
+    views: AtomicU64,
 }
 
 impl Passthrough {
@@ -94,7 +96,8 @@ impl Passthrough {
             files: Handles::new(),
             dirs: Handles::new(),
             acts_for_others: nix::unistd::geteuid().is_root(),
-            spellings: None,
+            spellings: Spellings::default(),
+            views: AtomicU64::new(0),
         })
     }
 

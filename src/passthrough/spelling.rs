@@ -61,7 +61,6 @@ struct Limits {
 /// What is known of the directories.
 #[derive(Debug)]
 pub(super) struct Spellings {
-    orthography: Arc<dyn Orthography>,
     limits: Limits,
     kept: Mutex<Kept>,
 }
@@ -94,6 +93,8 @@ struct Stamp {
 /// The entries of a directory that are not stored under their own key.
 #[derive(Debug)]
 struct Index {
+    /// Whose keys these are: to another orthography the index says nothing.
+    orthography: Arc<dyn Orthography>,
     /// Key and name, in this order, so that of two spellings always the same one is found.
     entries: BTreeSet<(OsString, OsString)>,
     stamp: Stamp,
@@ -107,6 +108,7 @@ struct Index {
 struct Directory<'l> {
     spellings: &'l Spellings,
     nodes: &'l Table,
+    orthography: &'l Arc<dyn Orthography>,
     id: NodeId,
     fd: Arc<OwnedFd>,
     index: MutexGuard<'l, Option<Index>>,
@@ -136,6 +138,10 @@ impl Stamp {
 }
 
 impl Index {
+    fn is_of(&self, orthography: &Arc<dyn Orthography>) -> bool {
+        Arc::ptr_eq(&self.orthography, orthography)
+    }
+
     fn holds(&self, now: Stamp) -> bool {
         self.stamp == now && (self.is_settled || self.read_at.elapsed() < self.cost * HOLDS)
     }
@@ -143,6 +149,12 @@ impl Index {
     fn first(&self, key: &OsStr) -> Option<&OsStr> {
         let (found, name) = self.entries.range((key.to_owned(), OsString::new())..).next()?;
         (found == key).then_some(name)
+    }
+}
+
+impl Default for Spellings {
+    fn default() -> Self {
+        Self { limits: MOST, kept: Mutex::default() }
     }
 }
 
@@ -185,10 +197,10 @@ impl Spellings {
 }
 
 impl Directory<'_> {
-    /// Forgets what is known if somebody else has changed the directory since.
+    /// Forgets what is known if somebody else has changed the directory since, or spelt names otherwise.
     fn begin_change(&mut self) -> Result<()> {
         if let Some(index) = &*self.index
-            && index.stamp != Stamp::of(&*self.fd)?
+            && (!index.is_of(self.orthography) || index.stamp != Stamp::of(&*self.fd)?)
         {
             *self.index = None;
         }
@@ -198,7 +210,7 @@ impl Directory<'_> {
     /// Carries a change of the entry `stored` forward, whatever came of it.
     fn end_change(&mut self, stored: &OsStr) {
         let Some(index) = &mut *self.index else { return };
-        let key = self.spellings.orthography.key(stored);
+        let key = self.orthography.key(stored);
         let seen = match key == stored {
             true => Ok(false),
             false => stands(&*self.fd, stored),
@@ -222,20 +234,22 @@ impl Directory<'_> {
     /// The name under which the entry stands that `name` means; `None` for `name` itself, there or not.
     fn stored(&mut self, name: &Admitted<'_>) -> Result<Option<Admitted<'static>>> {
         let (given, key) = (name.as_os_str(), name.key());
-        if !self.spellings.orthography.has_other_spellings(given) || stands(&*self.fd, given)? {
+        if !self.orthography.has_other_spellings(given) || stands(&*self.fd, given)? {
             return Ok(None);
         }
         let stored = match key != given && stands(&*self.fd, key)? {
             true => Some(key.to_owned()),
             false => self.indexed(key)?,
         };
-        Ok(stored.and_then(|stored| self.spellings.orthography.admitted(&stored)))
+        Ok(stored.and_then(|stored| self.orthography.admitted(&stored)))
     }
 
     /// The entry with this key among those that are not stored under theirs.
     fn indexed(&mut self, key: &OsStr) -> Result<Option<OsString>> {
         let now = Stamp::of(&*self.fd)?;
-        if let Some(index) = self.index.as_ref().filter(|index| index.holds(now)) {
+        if let Some(index) =
+            self.index.as_ref().filter(|index| index.is_of(self.orthography) && index.holds(now))
+        {
             match index.first(key) {
                 None => return Ok(None),
                 Some(stored) if stands(&*self.fd, stored)? => return Ok(Some(stored.to_owned())),
@@ -247,7 +261,8 @@ impl Directory<'_> {
         let read_at = Instant::now();
         let is_settled = is_settled(now.changed);
         let Some(entries) = self.read(key, most)? else { return Ok(None) };
-        let index = Index { entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
+        let orthography = self.orthography.clone();
+        let index = Index { orthography, entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
         let found = index.first(key).map(OsStr::to_owned);
         // What is too much to be kept was left out.
         let kept = Some(index).filter(|index| index.entries.len() < most);
@@ -266,7 +281,7 @@ impl Directory<'_> {
         let mut entries = BTreeSet::new();
         dir.each(0, |entry| {
             // Most names are ASCII, and few of those have a key of their own.
-            if let Cow::Owned(key) = self.spellings.orthography.key(entry.name)
+            if let Cow::Owned(key) = self.orthography.key(entry.name)
                 && key != entry.name
                 && (entries.len() < most || key == wanted)
             {
@@ -279,25 +294,25 @@ impl Directory<'_> {
 }
 
 impl Passthrough {
-    /// The same tree, in which an entry is found by all spellings of its name.
-    #[must_use]
-    pub fn spelt_by(self, orthography: Arc<dyn Orthography>) -> Self {
-        let spellings = Spellings { orthography, limits: MOST, kept: Mutex::default() };
-        Self { spellings: Some(spellings), ..self }
-    }
-
-    /// Looks up in `parent` what `name` means in any spelling, and counts the lookup.
+    /// Looks up in `parent` what `name` means in any spelling that `orthography` knows, or as it is without one, and counts
+    /// the lookup.
     ///
     /// # Errors
     /// As [`Passthrough::lookup`].
-    pub fn lookup_spelt(&self, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
-        match (self.lookup(parent, name), &self.spellings) {
-            (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(spellings))
-                if spellings.orthography.has_other_spellings(name.as_os_str()) =>
+    pub fn lookup_spelt(
+        &self,
+        orthography: Option<&Arc<dyn Orthography>>,
+        parent: NodeId,
+        name: &Admitted<'_>,
+    ) -> Result<Entry> {
+        match (self.lookup(parent, name), orthography) {
+            (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(orthography))
+                if orthography.has_other_spellings(name.as_os_str()) =>
             {
-                let slot = spellings.slot(parent);
+                let slot = self.spellings.slot(parent);
                 let (fd, index) = (self.fd(parent)?, lock(&slot));
-                match (Directory { spellings, nodes: &self.nodes, id: parent, fd, index }).stored(name)? {
+                let (spellings, nodes) = (&self.spellings, &self.nodes);
+                match (Directory { spellings, nodes, orthography, id: parent, fd, index }).stored(name)? {
                     Some(stored) => self.lookup(parent, &stored),
                     None => Err(absent),
                 }
@@ -307,20 +322,23 @@ impl Passthrough {
     }
 
     /// Makes or removes an entry of `parent` by `change`, which gets the name under which the entry stands that `name`
-    /// means in any spelling, or `name` if there is none.
+    /// means in any spelling that `orthography` knows, or `name` if there is none.
     ///
     /// # Errors
     /// Those of `change`, and those of reading a directory.
     pub fn change_spelt<T>(
         &self,
+        orthography: Option<&Arc<dyn Orthography>>,
         parent: NodeId,
         name: &Admitted<'_>,
         change: impl FnOnce(&Admitted<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Some(spellings) = &self.spellings else { return change(name) };
+        let Some(orthography) = orthography else { return change(name) };
+        let spellings = &self.spellings;
         let slot = spellings.slot(parent);
         let (fd, index) = (self.fd(parent)?, lock(&slot));
-        let mut directory = Directory { spellings, nodes: &self.nodes, id: parent, fd, index };
+        let nodes = &self.nodes;
+        let mut directory = Directory { spellings, nodes, orthography, id: parent, fd, index };
         directory.begin_change()?;
         let stored = directory.stored(name)?;
         let stored = stored.as_ref().unwrap_or(name);
@@ -335,15 +353,19 @@ impl Passthrough {
     /// As [`Passthrough::change_spelt`].
     pub fn change_two_spelt<T>(
         &self,
+        orthography: Option<&Arc<dyn Orthography>>,
         (parent, name): (NodeId, &Admitted<'_>),
         (other_parent, other_name): (NodeId, &Admitted<'_>),
         change: impl FnOnce(&Admitted<'_>, &Admitted<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Some(spellings) = &self.spellings else { return change(name, other_name) };
+        let Some(orthography) = orthography else { return change(name, other_name) };
+        let spellings = &self.spellings;
         let (slot, other_slot) = (spellings.slot(parent), spellings.slot(other_parent));
         let nodes = &self.nodes;
-        let directory =
-            |id, index| Ok::<_, Errno>(Directory { spellings, nodes, id, fd: self.fd(id)?, index });
+        let directory = |id, index| {
+            let fd = self.fd(id)?;
+            Ok::<_, Errno>(Directory { spellings, nodes, orthography, id, fd, index })
+        };
         // Always in the same order: two renames in opposite directions must not wait for each other.
         let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {
             Ordering::Equal => (directory(parent, lock(&slot))?, None),

@@ -18,7 +18,8 @@ use super::policy_args::shown;
 use super::{Status, Trouble};
 use crate::daemon::audit::{self, Trail};
 use crate::daemon::detach::{Division, Ready, divide};
-use crate::fuse::{self, Options};
+use crate::daemon::signals::{Signals, Wish};
+use crate::fuse::{self, Options, Terms};
 use crate::gate::{Gate, Mode};
 use crate::name::display::display;
 use crate::policy::profile;
@@ -67,7 +68,7 @@ fn lists() -> impl TypedValueParser<Value = OsString> {
 }
 
 /// What all options together come to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Plan {
     words: Words,
     settings: Settings,
@@ -83,16 +84,23 @@ impl Plan {
     }
 
     fn options(&self) -> Options {
-        let default = Options::default();
         Options {
             fsname: self.words.fsname.clone(),
             flags: self.words.flags,
             allow_other: self.words.allow_other,
+        }
+    }
+
+    /// Opens what it names.
+    fn terms(&self) -> Result<Terms, Trouble> {
+        let default = Terms::of(self.gate()?);
+        Ok(Terms {
             for_violations: self.settings.errno.unwrap_or_default().into(),
             checks_targets: self.settings.check_targets,
             entry_timeout: self.settings.entry_timeout.unwrap_or(default.entry_timeout),
             attr_timeout: self.settings.attr_timeout.unwrap_or(default.attr_timeout),
-        }
+            ..default
+        })
     }
 
     /// Opens what it names.
@@ -160,12 +168,24 @@ pub(super) fn run(args: Args) -> Result<Status, Trouble> {
 
 /// Mounts and serves; when the mount is live, `ready` is told.
 fn serve(source: &Path, mountpoint: &Path, plan: &Plan, ready: Option<Ready>) -> Result<Status, Trouble> {
-    let mounted = fuse::mount(source, mountpoint, plan.gate()?, plan.audit()?, &plan.options())
+    // Before there is a second thread: threads inherit what is blocked.
+    let signals = Signals::block().map_err(|error| Trouble::new(format!("cannot block signals: {error}")))?;
+    let mounted = fuse::mount(source, mountpoint, plan.terms()?, plan.audit()?, &plan.options())
         .map_err(Trouble::new)?;
     let is_detached = ready.is_some();
     if let Some(ready) = ready {
         ready.detach().map_err(|error| Trouble::new(format!("cannot go into the background: {error}")))?;
     }
+    let (handle, plan) = (mounted.handle(), plan.clone());
+    let act = move |wish| match wish {
+        Wish::Reload => match plan.terms() {
+            Ok(terms) => drop(handle.swap(terms)),
+            Err(Trouble::Message(why)) => log::error!("the policy stays as it was: {why}"),
+            Err(Trouble::OutputClosed | Trouble::Told) => {}
+        },
+        Wish::End => handle.unmount(),
+    };
+    signals.watch(act).map_err(|error| Trouble::new(format!("cannot wait for signals: {error}")))?;
     mounted.serve().map(|()| Status::Clean).map_err(|error| match is_detached {
         true => {
             log::error!("{error}");

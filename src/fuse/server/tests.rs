@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::Arc;
 
 use super::*;
-use crate::gate::{Mode, Refusal};
+use crate::gate::{Gate, Mode, Refusal};
 use crate::name::normalize::{Form, to_form};
 use crate::passthrough::Settings;
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
@@ -15,7 +15,7 @@ fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
     let tree = Passthrough::new(source.into(), Settings { cached_fds: 16 }).unwrap();
-    (dir, Server::new(tree, gate, Errno::EILSEQ))
+    (dir, Server::new(tree, Terms::of(gate)))
 }
 
 fn normalizing(on_mismatch: OnMismatch) -> (tempfile::TempDir, Server) {
@@ -206,7 +206,7 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap().as_os_str(), target);
     for (mode, passes) in [(Mode::Enforcing, false), (Mode::Permissive, true)] {
         let (dir, strict) = server(mode);
-        let strict = strict.with_target_checks(true);
+        strict.swap(Terms { checks_targets: true, ..strict.terms() });
         assert_eq!(strict.do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok(), passes);
         assert_eq!(fs::symlink_metadata(dir.path().join("link")).is_ok(), passes);
         assert!(strict.do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
@@ -256,6 +256,96 @@ fn requests_at_once_never_make_two_entries_of_one_name() {
         for client in clients {
             let worked = client.join().unwrap();
             assert!(worked > 40, "only {worked} of 400 requests did anything");
+        }
+    });
+}
+
+fn matching(form: Form) -> Gate {
+    let normalization = Normalization { form, on_mismatch: OnMismatch::Match };
+    Gate::new(Arc::new(Policy::builder().normalization(normalization).build().unwrap()), Mode::Enforcing)
+}
+
+#[test]
+fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
+    let (dir, server) = server(Mode::Enforcing);
+    let (control, ill_formed) = (OsStr::new("a\u{1}"), OsStr::from_bytes(b"caf\xE9"));
+    let mkdir = |name| server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop).map_err(|f| server.errno(f));
+    let finds = |name: &str| server.do_lookup(ROOT, OsStr::new(name)).is_ok();
+    assert_eq!(mkdir(control), Err(Errno::EILSEQ));
+    let old = server.swap(Terms {
+        for_violations: Errno::EINVAL,
+        ..Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing))
+    });
+    assert_eq!((mkdir(control), mkdir(ill_formed)), (Ok(()), Err(Errno::EINVAL)));
+    fs::write(dir.path().join("e\u{301}"), "").unwrap();
+    assert!(!finds("é"));
+    server.swap(Terms::of(matching(Form::Nfc)));
+    assert!(finds("é") && !finds("\u{2126}"));
+    // The index of the directory is one of NFC keys: an NFKC spelling of what stands there is not in it.
+    fs::write(dir.path().join("\u{fb01}"), "").unwrap();
+    server.swap(Terms::of(matching(Form::Nfkc)));
+    assert!(finds("é") && finds("fi"));
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Permissive)));
+    assert!(!finds("é") && !finds("fi") && mkdir(ill_formed) == Ok(()));
+    server.swap(old);
+    assert_eq!(mkdir(OsStr::new("b\u{1}")), Err(Errno::EILSEQ));
+}
+
+#[test]
+fn a_name_that_had_other_spellings_a_moment_ago_is_not_kept() {
+    let (_dir, server) = normalizing(OnMismatch::Match);
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing)));
+    assert!(!server.may_be_kept(ROOT, OsStr::new("é")) && server.may_be_kept(ROOT, OsStr::new("e")));
+}
+
+#[test]
+fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
+    use crate::passthrough::Listing;
+    let (dir, server) = server(Mode::Enforcing);
+    let listing = || {
+        let (fh, listing) = server.tree.opendir(ROOT).unwrap();
+        server.tree.releasedir(fh);
+        listing
+    };
+    let long_ago = std::time::Duration::from_millis(3200);
+    std::thread::sleep(long_ago);
+    assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), Mode::Enforcing)));
+    assert_eq!(listing(), Listing::Same, "nothing is seen otherwise");
+    let (open, _) = server.tree.opendir(ROOT).unwrap();
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), Mode::Permissive)));
+    assert_eq!(listing(), Listing::New);
+    // Opened before, and closed after: it may have shown names of both.
+    server.tree.releasedir(open);
+    assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
+    drop(dir);
+}
+
+/// Requests that come while the terms change are served on the old or on the new ones.
+#[test]
+fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_name() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (dir, server) = normalizing(OnMismatch::Match);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let forms = [Form::Nfc, Form::Nfd];
+            for form in forms.iter().cycle().take(2000) {
+                server.swap(Terms::of(matching(*form)));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        for name in ["é", "e\u{301}"].map(OsStr::new) {
+            let (server, done, dir) = (&server, &done, dir.path());
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let made = server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
+                    assert!(matches!(made, Ok(()) | Err(Failure::Backing(Errno::EEXIST))), "{made:?}");
+                    assert!(fs::read_dir(dir).unwrap().count() <= 1);
+                    let gone = server.do_rmdir(ROOT, name);
+                    assert!(matches!(gone, Ok(()) | Err(Failure::Backing(Errno::ENOENT))), "{gone:?}");
+                }
+            });
         }
     });
 }

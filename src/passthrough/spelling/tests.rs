@@ -49,7 +49,11 @@ impl Tree {
         let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
         let orthography = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
         let tree = Passthrough::new(source.into(), Settings { cached_fds: 4 }).unwrap();
-        Self { dir, tree: tree.spelt_by(orthography.clone()), orthography }
+        Self { dir, tree, orthography }
+    }
+
+    fn spelt_by(&self) -> Arc<dyn Orthography> {
+        self.orthography.clone()
     }
 
     fn write(&self, name: &str) {
@@ -65,7 +69,7 @@ impl Tree {
     }
 
     fn finds(&self, name: &str) -> bool {
-        match self.tree.lookup_spelt(ROOT, &self.name(name)) {
+        match self.tree.lookup_spelt(Some(&self.spelt_by()), ROOT, &self.name(name)) {
             Ok(entry) => {
                 self.tree.forget(entry.node, 1);
                 true
@@ -81,17 +85,21 @@ impl Tree {
         let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
         let myself = Caller { uid, gid, pid: 0, umask: 0 };
         let mkdir = |name: &Admitted<'_>| self.tree.mkdir(&myself, ROOT, name, 0o700);
-        self.tree.change_spelt(ROOT, &self.name(name), mkdir)
+        self.tree.change_spelt(Some(&self.spelt_by()), ROOT, &self.name(name), mkdir)
     }
 
     fn rmdir(&self, name: &str) -> Result<()> {
-        self.tree.change_spelt(ROOT, &self.name(name), |name| self.tree.rmdir(ROOT, name))
+        self.tree
+            .change_spelt(Some(&self.spelt_by()), ROOT, &self.name(name), |name| self.tree.rmdir(ROOT, name))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.tree.change_two_spelt((ROOT, &self.name(from)), (ROOT, &self.name(to)), |from, to| {
-            self.tree.rename(ROOT, from, ROOT, to, 0)
-        })
+        self.tree.change_two_spelt(
+            Some(&self.spelt_by()),
+            (ROOT, &self.name(from)),
+            (ROOT, &self.name(to)),
+            |from, to| self.tree.rename(ROOT, from, ROOT, to, 0),
+        )
     }
 
     /// How many keys `work` asks for.
@@ -102,7 +110,7 @@ impl Tree {
     }
 
     fn index(&self) -> Option<(Vec<String>, bool)> {
-        let slot = self.tree.spellings.as_ref().unwrap().slot(ROOT);
+        let slot = self.tree.spellings.slot(ROOT);
         let index = lock(&slot);
         let index = index.as_ref()?;
         Some((
@@ -113,7 +121,7 @@ impl Tree {
 
     /// Says of the index that it was read when the directory had long been as it is.
     fn settle(&self) {
-        let slot = self.tree.spellings.as_ref().unwrap().slot(ROOT);
+        let slot = self.tree.spellings.slot(ROOT);
         lock(&slot).as_mut().unwrap().is_settled = true;
     }
 }
@@ -153,7 +161,7 @@ fn a_settled_index_holds_until_the_directory_changes() {
     t.settle();
     // A change that does not show in the times of the directory: what was to be there and is not is looked for anew.
     fs::rename(t.dir.path().join("o\u{308}"), t.dir.path().join("u\u{308}")).unwrap();
-    let slot = t.tree.spellings.as_ref().unwrap().slot(ROOT);
+    let slot = t.tree.spellings.slot(ROOT);
     lock(&slot).as_mut().unwrap().stamp = Stamp::of(fs::File::open(t.dir.path()).unwrap()).unwrap();
     drop(slot);
     assert!(!t.finds("ö"));
@@ -165,7 +173,7 @@ fn an_index_that_is_not_settled_is_read_again_in_time() {
     let t = Tree::new();
     t.write("u\u{308}");
     assert!(t.finds("ü"));
-    let slot = t.tree.spellings.as_ref().unwrap().slot(ROOT);
+    let slot = t.tree.spellings.slot(ROOT);
     lock(&slot).as_mut().unwrap().cost = Duration::from_secs(3600);
     assert_eq!(t.keys(|| assert!(!t.finds("ö"))), 0);
     lock(&slot).as_mut().unwrap().cost = Duration::ZERO;
@@ -186,7 +194,7 @@ fn own_changes_are_carried_forward_without_reading_the_directory_again() {
     let t = Tree::new();
     t.write("u\u{308}");
     assert!(t.finds("ü"));
-    let slot = t.tree.spellings.as_ref().unwrap().slot(ROOT);
+    let slot = t.tree.spellings.slot(ROOT);
     // Or it would be read again in between.
     lock(&slot).as_mut().unwrap().cost = Duration::from_secs(3600);
     let keys = t.keys(|| {
@@ -213,15 +221,17 @@ fn own_changes_are_carried_forward_without_reading_the_directory_again() {
 #[test]
 fn what_is_kept_is_bounded_and_what_is_too_much_is_found_all_the_same() {
     let mut t = Tree::new();
-    t.tree.spellings.as_mut().unwrap().limits = Limits { directories: 3, entries: 10 };
+    t.tree.spellings.limits = Limits { directories: 3, entries: 10 };
     let subdirs: Vec<_> = (0..6).map(|i| t.mkdir(&format!("{i}")).unwrap().node).collect();
-    let find = |t: &Tree, parent, name: &str| t.tree.lookup_spelt(parent, &t.name(name)).is_ok();
+    let find = |t: &Tree, parent, name: &str| {
+        t.tree.lookup_spelt(Some(&t.spelt_by()), parent, &t.name(name)).is_ok()
+    };
     for (i, &node) in subdirs.iter().enumerate() {
         for n in 0..4 {
             t.write(&format!("{i}/{n}u\u{308}"));
         }
         assert!(find(&t, node, "3ü"));
-        let kept = lock(&t.tree.spellings.as_ref().unwrap().kept);
+        let kept = lock(&t.tree.spellings.kept);
         assert!(kept.directories.len() <= 3 && kept.entries <= 10, "{kept:?}");
         assert!(kept.directories.contains_key(&node), "the last one is kept");
         assert_eq!(kept.entries, kept.directories.values().map(|slot| slot.entries).sum::<usize>());
