@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("explain", &["policy", "report", "name"]),
     ("scan", &["policy", "source", "report", "name"]),
     ("fix", &["policy", "source", "sys", "name"]),
-    ("daemon", &["report", "policy", "name", "sys"]),
+    ("daemon", &["report", "gate", "policy", "name", "sys"]),
     ("passthrough", &["sys", "gate::Admitted"]),
     ("fuse", &["passthrough", "gate", "daemon::audit", "daemon::metrics", "name", "sys::mounts"]),
     (

@@ -1,6 +1,7 @@
 //! Running in the background: signals, and what is written down there.
 
 pub mod audit;
+pub mod config;
 pub mod detach;
 pub mod log;
 pub mod metrics;

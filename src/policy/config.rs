@@ -24,7 +24,7 @@ use crate::name::normalize::Form;
 use reader::{Placed, Table, shorten};
 
 mod mistake;
-mod reader;
+pub(crate) mod reader;
 mod write;
 
 pub use mistake::{ConfigError, Mistake, Place};
@@ -186,8 +186,8 @@ impl Config {
     }
 }
 
-/// Reads the keys of a policy from the top table.
-fn read_policy(table: &mut Table<'_>) -> Config {
+/// Reads the keys of a policy from a table: the top one of a policy file, or one of a file that holds more.
+pub(crate) fn read_policy(table: &mut Table<'_>) -> Config {
     let mut config = Config {
         profiles: read_profiles(table),
         reserved_characters: read_characters(table),

@@ -35,6 +35,12 @@ pub(crate) fn read<T>(text: &str, body: impl FnOnce(&mut Table<'_>) -> T) -> Res
     sink.into_result(value)
 }
 
+/// Whether the top table of `text`, as far as it is TOML, has one of these keys.
+pub(crate) fn has_key_of(text: &str, keys: &[&str]) -> bool {
+    let (top, _) = DeTable::parse_recoverable(text);
+    keys.iter().any(|key| top.get_ref().contains_key(*key))
+}
+
 /// A value and the bytes of the text where it stands.
 pub(crate) type Placed<T> = (T, Range<usize>);
 
@@ -135,6 +141,32 @@ impl<'s> Table<'s> {
             self.mistake(at, || format!("`{key}` must be from 1 to {}", isize::MAX));
         }
         number.map(isize::unsigned_abs)
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        let (value, at) = self.get(key)?;
+        let boolean = value.as_bool();
+        if boolean.is_none() {
+            self.wrong_type(key, at, "`true` or `false`", value);
+        }
+        boolean
+    }
+
+    /// A number, with or without a fraction; `what` is what it counts.
+    pub(crate) fn number(&mut self, key: &'static str, what: &str) -> Option<Placed<f64>> {
+        let (value, at) = self.get(key)?;
+        let number = match value {
+            DeValue::Integer(number) => {
+                i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
+            }
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        if number.is_none() {
+            self.wrong_type(key, at.clone(), what, value);
+        }
+        Some((number?, at))
     }
 
     /// A table, read by `body`; an empty one if there is none. `what` is what its keys are.
@@ -292,4 +324,19 @@ impl Stray {
             Some((_, table)) => format!("{}: this key belongs to the table `[{table}]`", self.bare),
         }
     }
+}
+
+/// All keys that `body` asks for, with the tables that lead to them, joined by dots.
+#[cfg(test)]
+pub(crate) fn keys(body: impl FnOnce(&mut Table<'_>)) -> Vec<String> {
+    let sink = Sink::new("");
+    let mut table = Table { sink: &sink, path: String::new(), what: "key", entries: None, asked: Vec::new() };
+    body(&mut table);
+    table.finish();
+    let known = sink.known.into_inner();
+    let path = |(key, table): &(&str, String)| match table.as_str() {
+        "" => (*key).to_owned(),
+        table => format!("{table}.{key}"),
+    };
+    known.iter().map(path).collect()
 }

@@ -81,29 +81,35 @@ impl Config {
     /// ```
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
+        self.write_to(&mut text, "");
+        text
+    }
+
+    /// The same, behind `text`; what stands in tables there stands in tables whose names begin with `within` here.
+    pub(crate) fn write_to(&self, text: &mut String, within: &str) {
         if let Some(profiles) = &self.profiles {
-            push_key(&mut text, "profiles", array(profiles.iter().map(|p| p.name)));
+            push_key(text, "profiles", array(profiles.iter().map(|p| p.name)));
         }
         if !self.reserved_characters.is_empty() {
-            push_key(&mut text, "reserved-characters", self.reserved_characters.as_str().into());
+            push_key(text, "reserved-characters", self.reserved_characters.as_str().into());
         }
         if !self.reserved_names.is_empty() {
-            push_key(&mut text, "reserved-names", array(self.reserved_names.iter().map(String::as_str)));
+            push_key(text, "reserved-names", array(self.reserved_names.iter().map(String::as_str)));
         }
         let severities = self.severities.iter().map(|(rule, severity)| (rule.name(), word(*severity).into()));
-        push_table(&mut text, "rules", severities.collect());
+        push_table(text, within, "rules", severities.collect());
         let normalization = self.normalization.iter();
         let normalization = normalization
             .flat_map(|n| [("form", n.form.as_str().into()), ("on-mismatch", n.on_mismatch.as_str().into())]);
-        push_table(&mut text, "normalization", normalization.collect());
+        push_table(text, within, "normalization", normalization.collect());
         // What was read fits; what a program set beyond that limits nothing, as the greatest number does.
         let number = |max: usize| i64::try_from(max).unwrap_or(i64::MAX).into();
         push_table(
-            &mut text,
+            text,
+            within,
             "limits",
             self.limits.tests().map(|(key, max, _)| (key, number(max))).collect(),
         );
-        text
     }
 }
 
@@ -128,13 +134,13 @@ fn push_key(text: &mut String, key: &str, value: toml::Value) {
     let _ = writeln!(text, "{key} = {value}");
 }
 
-fn push_table(text: &mut String, name: &str, keys: Vec<(&str, toml::Value)>) {
+fn push_table(text: &mut String, within: &str, name: &str, keys: Vec<(&str, toml::Value)>) {
     if keys.is_empty() {
         return;
     }
     if !text.is_empty() {
         text.push('\n');
     }
-    let _ = writeln!(text, "[{name}]");
+    let _ = writeln!(text, "[{within}{name}]");
     keys.into_iter().for_each(|(key, value)| push_key(text, key, value));
 }

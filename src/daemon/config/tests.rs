@@ -1,0 +1,147 @@
+use super::*;
+
+const WHOLE: &str = r##"
+source = "/srv/share"
+mountpoint = "/mnt/share"
+
+[policy]
+profiles = ["strict", "windows"]
+reserved-characters = "#\n["
+
+[policy.rules]
+leading-dash = "warn"
+
+[policy.normalization]
+form = "nfc"
+on-mismatch = "match"
+
+[policy.limits]
+name-bytes = 200
+
+[mount]
+mode = "permissive"
+existing = "hide"
+errno = "EINVAL"
+check-targets = true
+entry-timeout = 0.5
+attr-timeout = 60
+read-only = true
+noexec = false
+noatime = true
+suid = false
+dev = false
+allow-other = true
+fsname = "share, of all"
+
+[audit]
+file = "/var/log/namegate/share.jsonl"
+rate = 5
+
+[metrics]
+textfile = "/var/lib/node_exporter/share.prom"
+listen = "[::1]:9101"
+"##;
+
+fn mistakes(text: &str) -> Vec<String> {
+    let error = Instance::parse(text).err().unwrap_or_else(|| panic!("{text} is taken"));
+    let place = |m: &Mistake| m.place.as_ref().map_or((0, 0), |p| (p.line(), p.column()));
+    error.mistakes().iter().map(|m| format!("{}:{} {}", place(m).0, place(m).1, m.message)).collect()
+}
+
+#[test]
+fn every_key_is_read_and_written() {
+    let instance = Instance::parse(WHOLE).unwrap();
+    instance.check().unwrap();
+    assert_eq!(instance.source.as_deref(), Some(Path::new("/srv/share")));
+    assert_eq!(
+        instance.mount,
+        Mount {
+            mode: Some(Mode::Permissive),
+            existing: Some(Existing::Hide),
+            errno: Some(Errno::EINVAL),
+            check_targets: Some(true),
+            entry_timeout: Some(Duration::from_millis(500)),
+            attr_timeout: Some(Duration::from_secs(60)),
+            read_only: Some(true),
+            noexec: Some(false),
+            noatime: Some(true),
+            suid: Some(false),
+            dev: Some(false),
+            allow_other: Some(true),
+            fsname: Some("share, of all".into()),
+        }
+    );
+    assert_eq!(instance.audit.rate, NonZeroU32::new(5));
+    assert_eq!(instance.metrics.listen, Some("[::1]:9101".parse().unwrap()));
+    let written = instance.to_toml();
+    let again = Instance::parse(&written).unwrap();
+    assert_eq!(again.to_toml(), written);
+    assert_eq!((again.mount, again.audit, again.metrics), (instance.mount, instance.audit, instance.metrics));
+    let policy = |config: Option<Config>| config.unwrap().to_toml();
+    assert_eq!(policy(again.policy), policy(instance.policy));
+}
+
+#[test]
+fn every_mistake_has_its_place_and_its_nearest_word() {
+    let text = "source = \"share\"\nmontpoint = \"/mnt\"\nprofiles = [\"strict\"]\n[policy]\nprofiles = [\"widnows\"]\n\
+                [mount]\nmode = \"enforce\"\nexisting = 3\nentry-timeout = -1\nfsname = \"\"\nreadonly = true\n\
+                attr-timeout = \"1s\"\nnoexec = 1\n[audit]\nrate = 5_000_000_000\nfile = \"a\"\n[metrics]\nlisten = \"9101\"\n";
+    let expected = [
+        "1:10 `source` must be an absolute path: it begins with `/`",
+        "2:1 unknown key `montpoint`; did you mean `mountpoint`?",
+        "3:1 unknown key `profiles`: this key belongs to the table `[policy]`",
+        "5:13 unknown profile `widnows`; did you mean `windows`?",
+        "7:8 unknown mode `enforce`; did you mean `enforcing`? (one of \"enforcing\", \"permissive\")",
+        "8:12 `existing` must be one of \"escape\", \"show\", \"hide\", not an integer",
+        "9:17 `entry-timeout` must be a number of seconds, such as 0, 0.5 or 60",
+        "10:10 `fsname` is shown in tables: not empty, without control characters",
+        "11:1 unknown key `readonly`; did you mean `read-only`?",
+        "12:16 `attr-timeout` must be a number of seconds, not a string",
+        "13:10 `noexec` must be `true` or `false`, not an integer",
+        "15:1 `rate` must be at most 4294967295",
+        "16:8 `file` must be an absolute path: it begins with `/`",
+        "18:10 `listen` must be an address and a port, such as \"127.0.0.1:9101\"",
+    ];
+    assert_eq!(mistakes(text), expected);
+}
+
+#[test]
+fn what_a_mount_needs_and_the_file_does_not_say_is_named() {
+    let check = |text: &str| {
+        let error = Instance::parse(text).unwrap().check().unwrap_err();
+        error.mistakes().iter().map(|m| m.message.clone()).collect::<Vec<_>>()
+    };
+    let missing = |key: &str| format!("`{key}` is missing: an absolute path");
+    assert_eq!(check("[mount]"), [missing("source"), missing("mountpoint")]);
+    let parameter = "rule `not-in-form` is on and has no form: set `normalization.form`".to_owned();
+    assert_eq!(
+        check("source = '/a'\n[policy.rules]\nnot-in-form = 'warn'"),
+        [missing("mountpoint"), parameter]
+    );
+}
+
+/// The properties of an object in the schema, with the path that leads to it.
+fn keys_of(schema: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+    for (key, value) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}{key}");
+        keys_of(value, &format!("{path}."), found);
+        found.push(path);
+    }
+}
+
+#[test]
+fn the_schema_knows_the_keys_that_the_reader_knows() {
+    let mut in_schema = Vec::new();
+    keys_of(&schema(), "", &mut in_schema);
+    in_schema.sort();
+    let mut asked = reader::keys(|top| {
+        top.string("source");
+        top.string("mountpoint");
+        top.table("policy", "key", read_policy);
+        top.table("mount", "key", read_mount);
+        top.table("audit", "key", read_audit);
+        top.table("metrics", "key", read_metrics);
+    });
+    asked.sort();
+    assert_eq!(in_schema, asked);
+}
