@@ -13,6 +13,7 @@
 
 pub mod cli;
 pub mod daemon;
+pub mod doctor;
 pub mod explain;
 pub mod fuse;
 pub mod gate;

@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("scan", &["policy", "source", "report", "name"]),
     ("fix", &["policy", "source", "sys", "name"]),
     ("daemon", &["report", "gate", "policy", "name", "sys"]),
+    ("doctor", &["sys", "name::display"]),
     ("passthrough", &["sys", "gate::Admitted"]),
     ("fuse", &["passthrough", "gate", "daemon::audit", "daemon::metrics", "name", "sys::mounts"]),
     (
@@ -43,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fuse",
             "watch",
             "daemon",
+            "doctor",
         ],
     ),
     ("main", &["cli"]),

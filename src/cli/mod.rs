@@ -6,6 +6,7 @@
 
 mod check;
 mod completions;
+mod doctor;
 mod explain;
 mod format;
 mod judging;
@@ -127,6 +128,7 @@ enum Command {
     Rules(rules::Args),
     Profiles(profiles::Args),
     Policy(policy::Args),
+    Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
 }
@@ -228,6 +230,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
         Command::Rules(args) => rules::run(&args, out),
         Command::Profiles(args) => profiles::run(&args, out),
         Command::Policy(args) => policy::run(&args, out),
+        Command::Doctor(args) => doctor::run(&args, out),
         Command::Man(args) => man::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
     }

@@ -10,6 +10,7 @@ pub mod flags;
 pub mod handle;
 pub mod identity;
 pub mod iflags;
+pub mod locale;
 pub mod mounts;
 pub mod open;
 pub mod process;

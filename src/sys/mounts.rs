@@ -24,7 +24,12 @@ pub struct Mount {
 /// # Errors
 /// There is no /proc.
 pub fn mounts() -> io::Result<Vec<Mount>> {
-    fs::read("/proc/self/mountinfo").map(|table| table.split(|&b| b == b'\n').filter_map(parse).collect())
+    fs::read("/proc/self/mountinfo").map(|table| parse(&table))
+}
+
+/// The mounts of a table, in its order; a line that is none is passed over.
+pub fn parse(table: &[u8]) -> Vec<Mount> {
+    table.split(|&b| b == b'\n').filter_map(line).collect()
 }
 
 /// The mounts below `dir`, an absolute path without links, each place once.
@@ -48,7 +53,7 @@ pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
 }
 
 /// One line of the table: fields, any number of optional ones, a hyphen, type, source and options of the file system.
-fn parse(line: &[u8]) -> Option<Mount> {
+fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
     let point = OsString::from_vec(unescaped(fields.nth(4)?)).into();
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
@@ -57,8 +62,8 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { point, kind, source, options })
 }
 
-/// Space, tab, line feed and backslash are written as a backslash and three octal digits.
-fn unescaped(field: &[u8]) -> Vec<u8> {
+/// A field as it was meant: space, tab, line feed and backslash are written as a backslash and three octal digits.
+pub fn unescaped(field: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), field);
     while let [first, behind @ ..] = rest {
         let octal = (*first == b'\\').then(|| behind.first_chunk::<3>()).flatten();
@@ -79,7 +84,7 @@ mod tests {
             36 27 98:0 /mnt1 /mnt/a\\040b\\134c rw master:1 propagate_from:2 - vfat /dev/sda rw\n\
             37 27 98:1 / /mnt rw - tmpfs none rw\n\
             38 36 98:2 / /mnt/a\\040b\\134c rw - exfat /dev/sdb rw\nnonsense\n";
-        let mounts: Vec<Mount> = table.split(|&b| b == b'\n').filter_map(parse).collect();
+        let mounts = parse(table);
         assert_eq!(mounts.len(), 4);
         let place = Path::new("/mnt/a b\\c");
         assert_eq!((mounts[1].point.as_path(), mounts[1].kind.as_str()), (place, "vfat"));

@@ -1,0 +1,73 @@
+//! `namegate doctor`: what this machine can do, what on it spoils names, and what to do about it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::{Status, Trouble};
+use crate::doctor::{Check, Condition, Machine};
+use crate::report::json;
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate doctor                  the machine
+  namegate doctor /srv/share       and what a mount of /srv/share will have
+  sudo namegate doctor --json      with the locales of all services, for programs
+
+Exit status: 0 nothing to do, 1 something is advised.";
+
+/// Say what this machine can do for namegate, what on it spoils names, and what to do about it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directories that are to be mounted.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<PathBuf>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Examination<'c> {
+    r#type: &'static str,
+    condition: Condition,
+    checks: &'c [Check],
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+    let checks = Machine::this().examine(&args.sources);
+    let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
+    if args.json {
+        json::line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
+    } else {
+        for check in &checks {
+            let style = style(check.condition);
+            let word = check.condition.as_str();
+            writeln!(out, "{style}{word:<7}{style:#}  {:<16}  {}", check.id, check.found)?;
+            if let Some(advice) = &check.advice {
+                writeln!(out, "{:<7}  {:<16}  -> {advice}", "", "")?;
+            }
+        }
+    }
+    Ok(match condition {
+        Condition::Ok | Condition::Unknown => Status::Clean,
+        Condition::Warn | Condition::Fail => Status::Findings,
+    })
+}
+
+fn style(condition: Condition) -> Style {
+    let colour = match condition {
+        Condition::Ok => AnsiColor::Green,
+        Condition::Unknown => AnsiColor::Cyan,
+        Condition::Warn => AnsiColor::Yellow,
+        Condition::Fail => AnsiColor::Red,
+    };
+    colour.on_default().bold()
+}

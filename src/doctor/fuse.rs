@@ -1,0 +1,194 @@
+//! What a mount needs: a kernel, its device, the program that mounts for plain users, and file handles of the source.
+//!
+//! Sources: fuse(4), fusermount3(1), fuse.conf(5) as in mount.fuse3(8), fuse-passthrough.rst of the kernel,
+//! name_to_handle_at(2), fanotify(7), capabilities(7).
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+
+use super::{Check, Machine};
+use crate::name::display::display;
+use crate::sys::handle;
+
+const CAP_DAC_READ_SEARCH: u32 = 2;
+const CAP_SYS_ADMIN: u32 = 21;
+
+pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Check> {
+    let kernel = machine.text("proc/sys/kernel/osrelease").ok();
+    let version = kernel.as_deref().and_then(version);
+    let mut checks = vec![
+        kernel_check(kernel.as_deref(), version),
+        device(machine),
+        helper(machine),
+        allow_other(machine),
+        passthrough(machine, kernel.as_deref(), version),
+        fanotify(machine, version),
+    ];
+    checks.extend(sources.iter().map(|source| handles(machine, source)));
+    checks
+}
+
+/// The first two numbers of a release such as `6.9.3-arch1`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn kernel_check(release: Option<&str>, version: Option<(u32, u32)>) -> Check {
+    const ID: &str = "kernel";
+    match (release, version) {
+        (Some(release), Some(version)) if version >= (5, 6) => {
+            Check::ok(ID, format!("Linux {}", display(release.as_bytes())))
+        }
+        (Some(release), Some(_)) => Check::fail(
+            ID,
+            format!("Linux {}, which has no openat2(2)", display(release.as_bytes())),
+            "a mount needs Linux 5.6 or later; scans, checks and repairs run on any",
+        ),
+        _ => Check::unknown(ID, "/proc/sys/kernel/osrelease tells no version"),
+    }
+}
+
+fn device(machine: &Machine) -> Check {
+    const ID: &str = "fuse-device";
+    match OpenOptions::new().read(true).write(true).open(machine.path("dev/fuse")) {
+        Ok(_) => Check::ok(ID, "/dev/fuse can be opened"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Check::fail(
+            ID,
+            "there is no /dev/fuse",
+            "modprobe fuse; in a container, hand the device in (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
+        ),
+        Err(error) => Check::fail(
+            ID,
+            format!("/dev/fuse cannot be opened: {error}"),
+            "run as root, or let the user open it (mode 0666, as udev sets it)",
+        ),
+    }
+}
+
+fn helper(machine: &Machine) -> Check {
+    const ID: &str = "fusermount3";
+    let found = ["usr/bin", "bin", "usr/local/bin"].iter().find_map(|dir| {
+        let path = machine.path(dir).join("fusermount3");
+        fs::metadata(&path).ok().map(|meta| (format!("/{dir}/fusermount3"), meta))
+    });
+    match found {
+        Some((path, meta)) if machine.is_root_user || (meta.mode() & 0o4000 != 0 && meta.uid() == 0) => {
+            Check::ok(ID, path)
+        }
+        Some((path, _)) => Check::fail(
+            ID,
+            format!("{path} is not set-user-id root, so that plain users cannot mount"),
+            format!("chown root {path} && chmod 4755 {path}"),
+        ),
+        None if machine.is_root_user => Check::ok(ID, "not there, and not needed by root"),
+        None => Check::fail(
+            ID,
+            "there is no fusermount3, so that plain users cannot mount",
+            "install it (Debian, Fedora: the package fuse3)",
+        ),
+    }
+}
+
+fn allow_other(machine: &Machine) -> Check {
+    const ID: &str = "user-allow-other";
+    let conf = machine.text("etc/fuse.conf").unwrap_or_default();
+    let is_set = conf.lines().any(|line| line.trim() == "user_allow_other");
+    match is_set || machine.is_root_user {
+        true if is_set => Check::ok(ID, "/etc/fuse.conf has user_allow_other"),
+        true => Check::ok(ID, "not set in /etc/fuse.conf, and not needed by root"),
+        false => Check::warn(
+            ID,
+            "/etc/fuse.conf has no user_allow_other: what a plain user mounts only that user sees",
+            "add the line `user_allow_other` to /etc/fuse.conf if others are to see it (-o allow_other)",
+        ),
+    }
+}
+
+fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u32)>) -> Check {
+    const ID: &str = "fuse-passthrough";
+    let (Some(release), Some(version)) = (release, version) else {
+        return Check::unknown(ID, "the version of the kernel is not known");
+    };
+    if version < (6, 9) {
+        let found = "file contents go through the server: the kernel is older than 6.9";
+        return Check::warn(ID, found, "Linux 6.9 or later reads and writes by itself, at native speed");
+    }
+    // A release comes from the kernel, and `/` is in none.
+    let config = machine.text(&format!("boot/config-{release}"));
+    if config.is_ok_and(|config| !config.lines().any(|line| line == "CONFIG_FUSE_PASSTHROUGH=y")) {
+        let found =
+            "file contents go through the server: the kernel was built without CONFIG_FUSE_PASSTHROUGH";
+        return Check::warn(ID, found, "a kernel with CONFIG_FUSE_PASSTHROUGH=y reads and writes by itself");
+    }
+    match capable(machine, CAP_SYS_ADMIN) {
+        Some(true) => Check::ok(ID, "the kernel reads and writes file contents by itself"),
+        Some(false) => Check::warn(
+            ID,
+            "file contents go through the server: only CAP_SYS_ADMIN may let the kernel do it",
+            "mount as root where speed matters",
+        ),
+        None => Check::unknown(ID, "/proc/self/status tells no capabilities"),
+    }
+}
+
+/// Whether this process has a capability; `None` if it cannot be told.
+fn capable(machine: &Machine, capability: u32) -> Option<bool> {
+    let status = machine.text("proc/self/status").ok()?;
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    Some(u64::from_str_radix(set.trim(), 16).ok()? & (1 << capability) != 0)
+}
+
+fn fanotify(machine: &Machine, version: Option<(u32, u32)>) -> Check {
+    const ID: &str = "fanotify";
+    let watches = machine.text("proc/sys/fs/inotify/max_user_watches").unwrap_or_else(|_| "?".into());
+    let by_directory = format!("`watch` has to watch each directory by itself, at most {watches} of them");
+    let advice =
+        "raise fs.inotify.max_user_watches (sysctl) above the number of directories, or watch as root";
+    if !machine.path("proc/sys/fs/fanotify").exists() || version.is_some_and(|version| version < (5, 9)) {
+        return Check::warn(ID, format!("the kernel cannot tell names by fanotify: {by_directory}"), advice);
+    }
+    match capable(machine, CAP_SYS_ADMIN) {
+        Some(true) => Check::ok(ID, "`watch` can watch whole file systems"),
+        Some(false) => Check::warn(ID, format!("without CAP_SYS_ADMIN {by_directory}"), advice),
+        None => Check::unknown(ID, "/proc/self/status tells no capabilities"),
+    }
+}
+
+fn handles(machine: &Machine, source: &PathBuf) -> Check {
+    const ID: &str = "file-handles";
+    let shown = display(source.as_os_str().as_bytes()).to_string();
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(source);
+    let dir = match opened {
+        Ok(dir) => dir,
+        Err(error) => {
+            let advice = "name a directory that is there and may be opened";
+            return Check::fail(ID, format!("{shown} cannot be opened: {error}"), advice);
+        }
+    };
+    match handle::of(&dir) {
+        Ok(_) if capable(machine, CAP_DAC_READ_SEARCH) == Some(true) => {
+            Check::ok(ID, format!("{shown} is on a file system that has them"))
+        }
+        Ok(_) => Check::warn(
+            ID,
+            format!(
+                "{shown}: every file in use costs an open descriptor: only CAP_DAC_READ_SEARCH opens by handle"
+            ),
+            "mount as root, or raise the limit of open files (ulimit -Hn) for large trees",
+        ),
+        Err(Errno::EOPNOTSUPP) => Check::warn(
+            ID,
+            format!(
+                "{shown}: every file in use costs an open descriptor: its file system has no file handles"
+            ),
+            "overlayfs has them with the option nfs_export=on; else raise the limit of open files (LimitNOFILE=)",
+        ),
+        Err(error) => Check::unknown(ID, format!("{shown}: {error}")),
+    }
+}

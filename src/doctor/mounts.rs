@@ -1,0 +1,82 @@
+//! What is mounted: mounts of namegate whose server has gone, and file systems that hand names out in another encoding.
+//!
+//! Sources: mount(8) on vfat, iso9660, ntfs and jfs; mount.cifs(8); hfsplus.rst and hfs.rst of the kernel (`nls`).
+
+use std::os::unix::ffi::OsStrExt;
+
+use nix::errno::Errno;
+use nix::sys::statfs::statfs;
+
+use super::{Check, Machine};
+use crate::name::display::display;
+use crate::sys::mounts::{Mount, parse};
+
+pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+    const ID: &str = "mounts";
+    let table = match machine.read("proc/self/mountinfo") {
+        Ok(table) => parse(&table),
+        Err(error) => return vec![Check::unknown(ID, format!("/proc/self/mountinfo: {error}"))],
+    };
+    let mut checks: Vec<Check> = table.iter().filter_map(charset).collect();
+    if machine.is_live() {
+        checks.extend(table.iter().filter(|mount| mount.kind == "fuse.namegate").map(server));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(
+            "name-encodings",
+            "all mounted file systems hand names out as they are, or as UTF-8",
+        ));
+    }
+    checks
+}
+
+fn shown(mount: &Mount) -> String {
+    display(mount.point.as_os_str().as_bytes()).to_string()
+}
+
+/// Whether names come out in another encoding than UTF-8.
+fn charset(mount: &Mount) -> Option<Check> {
+    let options = || mount.options.split(|&byte| byte == b',');
+    if options().any(|option| option == b"utf8" || option == b"utf8=1") {
+        return None;
+    }
+    let named = options().find_map(|option| {
+        option
+            .strip_prefix(b"iocharset=")
+            .or_else(|| option.strip_prefix(b"nls="))
+            .map(<[u8]>::to_ascii_lowercase)
+    })?;
+    if matches!(named.as_slice(), b"utf8" | b"utf-8" | b"none") {
+        return None;
+    }
+    let option = match mount.kind.as_str() {
+        "hfsplus" | "ntfs" | "ntfs3" => "nls=utf8",
+        "vfat" | "msdos" => "utf8",
+        _ => "iocharset=utf8",
+    };
+    Some(Check::warn(
+        "name-encodings",
+        format!(
+            "{} ({}) hands names out in {}",
+            shown(mount),
+            display(mount.kind.as_bytes()),
+            display(&named)
+        ),
+        format!(
+            "mount it with -o {option}: names that this encoding has not are shown with `?` or not at all"
+        ),
+    ))
+}
+
+/// Whether the server of a mount still answers.
+fn server(mount: &Mount) -> Check {
+    const ID: &str = "servers";
+    match statfs(&mount.point) {
+        Err(Errno::ENOTCONN) => Check::fail(
+            ID,
+            format!("{} has lost its server", shown(mount)),
+            "mount it again, which replaces it, or take it away: umount -l MOUNTPOINT, fusermount3 -uz MOUNTPOINT",
+        ),
+        _ => Check::ok(ID, format!("{} is served", shown(mount))),
+    }
+}

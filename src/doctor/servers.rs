@@ -1,0 +1,176 @@
+//! What file servers do to names: Samba's settings, and exports of mounts.
+//!
+//! Sources: smb.conf(5), vfs_catia(8), vfs_fruit(8), exports(5).
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::{Check, Machine};
+use crate::name::display::display;
+use crate::sys::mounts::{holding, parse};
+
+pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Ok(conf) = machine.read("etc/samba/smb.conf") {
+        checks.extend(samba(&String::from_utf8_lossy(&conf)));
+    }
+    checks.extend(nfs(machine));
+    checks
+}
+
+/// A setting of smb.conf: its section, its name without spaces and in small letters, its value.
+type Setting = (String, String, String);
+
+/// The settings of a file, in its order. Lines that end with a backslash go on in the next.
+fn settings(conf: &str) -> Vec<Setting> {
+    let (mut section, mut found, mut line) = (String::from("global"), Vec::new(), String::new());
+    for part in conf.lines() {
+        match part.trim_end().strip_suffix('\\') {
+            Some(begun) => {
+                line.push_str(begun);
+                continue;
+            }
+            None => line.push_str(part),
+        }
+        let whole = std::mem::take(&mut line);
+        let whole = whole.trim();
+        if whole.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(name) = whole.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+            section = name.trim().to_owned();
+        } else if let Some((name, value)) = whole.split_once('=') {
+            let name = name.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
+            found.push((section.clone(), name, value.trim().to_owned()));
+        }
+    }
+    found
+}
+
+fn samba(conf: &str) -> Vec<Check> {
+    const ID: &str = "samba";
+    let settings = settings(conf);
+    let mut checks = Vec::new();
+    for (section, name, value) in &settings {
+        let place =
+            format!("smb.conf [{}] {} = {}", display(section.as_bytes()), name, display(value.as_bytes()));
+        let low = value.to_ascii_lowercase();
+        let words = || low.split([' ', '\t', ',']);
+        let of_section = |wanted: &str| {
+            settings
+                .iter()
+                .rfind(|(s, n, _)| (s == section || s == "global") && n == wanted)
+                .map(|(_, _, v)| v.as_str())
+        };
+        match name.as_str() {
+            "unixcharset" if !matches!(low.as_str(), "utf-8" | "utf8") => checks.push(Check::warn(
+                ID,
+                format!("{place}: names reach the disk in another encoding than UTF-8, and a gate refuses them"),
+                "unix charset = UTF-8, after converting what is there (namegate scan, namegate fix)",
+            )),
+            "manglednames" if matches!(low.as_str(), "yes" | "true" | "1") => checks.push(Check::warn(
+                ID,
+                format!("{place}: clients see other names than the disk has, and may write them back"),
+                "mangled names = illegal, or no, once the names suit Windows (--profile smb)",
+            )),
+            "vfsobjects" if words().any(|word| word == "catia") => checks.push(Check::warn(
+                ID,
+                format!(
+                    "{place}: characters are mapped ({})",
+                    of_section("catia:mappings").map_or_else(|| "none named".into(), |m| display(m.as_bytes()).to_string())
+                ),
+                "the disk then holds other characters than clients wrote; a scan shows them as `smb-private-use` or as they are",
+            )),
+            "vfsobjects"
+                if words().any(|word| word == "fruit") && of_section("fruit:encoding") != Some("native") =>
+            {
+                checks.push(Check::warn(
+                    ID,
+                    format!("{place}: what Windows reserves is stored as private characters (fruit:encoding = private)"),
+                    "fruit:encoding = native if other programs read the disk; see the rule smb-private-use",
+                ));
+            }
+            "preservecase" | "shortpreservecase" if matches!(low.as_str(), "no" | "false" | "0") => {
+                checks.push(Check::warn(
+                    ID,
+                    format!("{place}: new names get another case than they were given"),
+                    "preserve case = yes",
+                ));
+            }
+            _ => {}
+        }
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(ID, "smb.conf stores names as UTF-8 and as they are"));
+    }
+    checks
+}
+
+/// Exports of mounts that have no number of their own, without which the server refuses them.
+fn nfs(machine: &Machine) -> Vec<Check> {
+    const ID: &str = "nfs-exports";
+    let mut files = vec![machine.path("etc/exports")];
+    let more = fs::read_dir(machine.path("etc/exports.d")).into_iter().flatten().flatten();
+    files.extend(
+        more.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "exports")),
+    );
+    let table = machine.read("proc/self/mountinfo").map(|table| parse(&table)).unwrap_or_default();
+    let (mut checks, mut exported) = (Vec::new(), 0);
+    for line in files.iter().filter_map(|file| fs::read(file).ok()).flat_map(|text| lines(&text)) {
+        let Some((path, options)) = export(&line) else { continue };
+        let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+        let Some(mount) = holding(&table, path).filter(|mount| mount.kind.starts_with("fuse.namegate"))
+        else {
+            continue;
+        };
+        exported += 1;
+        if !options.windows(5).any(|window| window == b"fsid=") {
+            checks.push(Check::fail(
+                ID,
+                format!(
+                    "{} is exported from the mount {} without a number of its own",
+                    display(path.as_os_str().as_bytes()),
+                    display(mount.point.as_os_str().as_bytes())
+                ),
+                "add fsid=NUMBER to its options in /etc/exports: a FUSE mount has no device that would tell one",
+            ));
+        }
+    }
+    if exported > 0 && checks.is_empty() {
+        checks.push(Check::ok(ID, "exports of mounts have fsid="));
+    }
+    checks
+}
+
+/// Lines of exports(5): a backslash at the end goes on, `#` begins a remark.
+fn lines(text: &[u8]) -> Vec<Vec<u8>> {
+    let (mut found, mut line) = (Vec::new(), Vec::new());
+    for part in text.split(|&byte| byte == b'\n') {
+        let part = part.split(|&byte| byte == b'#').next().unwrap_or_default();
+        match part.strip_suffix(b"\\") {
+            Some(begun) => line.extend_from_slice(begun),
+            None => {
+                line.extend_from_slice(part);
+                found.push(std::mem::take(&mut line));
+            }
+        }
+    }
+    found
+}
+
+/// The path of an export and what stands behind it.
+fn export(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let line = line.trim_ascii();
+    let (path, rest) = match line.strip_prefix(b"\"") {
+        Some(quoted) => {
+            let end = quoted.iter().position(|&byte| byte == b'"')?;
+            (&quoted[..end], &quoted[end + 1..])
+        }
+        None => {
+            let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+            line.split_at(end)
+        }
+    };
+    (path.first() == Some(&b'/')).then(|| (crate::sys::mounts::unescaped(path), rest))
+}

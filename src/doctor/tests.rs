@@ -1,0 +1,218 @@
+//! Machines made of files, in any state.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use super::Condition::{Fail, Ok, Unknown, Warn};
+use super::*;
+
+/// A machine of these files.
+fn machine(files: &[(&str, &str)], is_root_user: bool) -> (TempDir, Machine) {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let machine = Machine { root: dir.path().into(), is_root_user };
+    (dir, machine)
+}
+
+/// The checks of an id: condition, what was found, what to do.
+fn found(machine: &Machine, id: &str) -> Vec<(Condition, String, String)> {
+    let checks = machine.examine(&[]).into_iter().filter(|check| check.id == id);
+    checks.map(|check| (check.condition, check.found, check.advice.unwrap_or_default())).collect()
+}
+
+/// The one check of an id.
+fn condition(files: &[(&str, &str)], is_root_user: bool, id: &str) -> Condition {
+    let (_dir, machine) = machine(files, is_root_user);
+    let found = found(&machine, id);
+    assert_eq!(found.len(), 1, "{id}: {found:?}");
+    let (condition, text, advice) = &found[0];
+    assert_eq!(
+        advice.is_empty(),
+        matches!(condition, Ok | Unknown),
+        "{id}: {text}: what to do is said where needed"
+    );
+    *condition
+}
+
+const RELEASE: &str = "proc/sys/kernel/osrelease";
+const STATUS: &str = "proc/self/status";
+const ALL_RIGHTS: &str = "Name:\tx\nCapEff:\t000001ffffffffff\n";
+const NO_RIGHTS: &str = "CapEff:\t0000000000000000\n";
+
+#[test]
+fn a_kernel_that_is_too_old_for_something_is_told() {
+    for (release, kernel, passthrough) in [
+        ("6.18.5-amd64\n", Ok, Ok),
+        ("6.9.0", Ok, Ok),
+        ("6.8.12", Ok, Warn),
+        ("5.6", Ok, Warn),
+        ("5.5.19", Fail, Warn),
+        ("10.0", Ok, Ok),
+        ("nonsense", Unknown, Unknown),
+    ] {
+        let files = [(RELEASE, release), (STATUS, ALL_RIGHTS)];
+        assert_eq!(condition(&files, true, "kernel"), kernel, "{release}");
+        assert_eq!(condition(&files, true, "fuse-passthrough"), passthrough, "{release}");
+    }
+    let config = ("boot/config-6.12.1", "CONFIG_FUSE_FS=m\n# CONFIG_FUSE_PASSTHROUGH is not set\n");
+    let files = [(RELEASE, "6.12.1\n"), (STATUS, ALL_RIGHTS), config];
+    assert_eq!(condition(&files, true, "fuse-passthrough"), Warn);
+    assert_eq!(condition(&[(RELEASE, "6.12.1"), (STATUS, NO_RIGHTS)], false, "fuse-passthrough"), Warn);
+    assert_eq!(condition(&[(RELEASE, "6.12.1")], false, "fuse-passthrough"), Unknown);
+}
+
+#[test]
+fn what_a_plain_user_needs_is_asked_for_plain_users_alone() {
+    for (is_root, helper, other) in [(true, Ok, Ok), (false, Fail, Warn)] {
+        assert_eq!(condition(&[], is_root, "fusermount3"), helper);
+        assert_eq!(
+            condition(&[("etc/fuse.conf", "# user_allow_other\n")], is_root, "user-allow-other"),
+            other
+        );
+    }
+    assert_eq!(condition(&[("etc/fuse.conf", "user_allow_other\n")], false, "user-allow-other"), Ok);
+    let (dir, machine) = machine(&[("usr/bin/fusermount3", "")], false);
+    assert!(found(&machine, "fusermount3")[0].1.contains("not set-user-id"));
+    let helper = dir.path().join("usr/bin/fusermount3");
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o4755)).unwrap();
+    match nix::unistd::geteuid().is_root() {
+        true => assert_eq!(found(&machine, "fusermount3")[0].0, Ok),
+        false => println!("SKIPPED: only root can make a file of root"),
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told_and_one_that_is_there_is_opened() {
+    assert_eq!(condition(&[], true, "fuse-device"), Fail);
+    assert_eq!(condition(&[("dev/fuse", "")], true, "fuse-device"), Ok);
+    let fanotify = ("proc/sys/fs/fanotify/max_user_marks", "1");
+    assert_eq!(condition(&[fanotify, (STATUS, ALL_RIGHTS), (RELEASE, "5.9")], true, "fanotify"), Ok);
+    assert_eq!(condition(&[fanotify, (STATUS, NO_RIGHTS), (RELEASE, "5.9")], true, "fanotify"), Warn);
+    assert_eq!(condition(&[fanotify, (STATUS, ALL_RIGHTS), (RELEASE, "5.8")], true, "fanotify"), Warn);
+    assert_eq!(condition(&[(STATUS, ALL_RIGHTS)], true, "fanotify"), Warn);
+}
+
+#[test]
+fn mounts_that_hand_names_out_in_another_encoding_are_told_with_the_option_that_helps() {
+    let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        23 22 8:2 / /mnt/ok rw - vfat /dev/sdb rw,codepage=437,iocharset=iso8859-1,utf8\n\
+        24 22 8:3 / /mnt/usb\\040stick rw - vfat /dev/sdc rw,codepage=437,iocharset=iso8859-1\n\
+        25 22 8:4 / /mnt/nas rw - cifs //nas/x rw,vers=3.1.1,iocharset=UTF-8\n\
+        26 22 8:5 / /mnt/mac rw - hfsplus /dev/sdd rw,nls=koi8-r\n\
+        27 22 8:6 / /mnt/cd ro - iso9660 /dev/sr0 ro,iocharset=cp850\n";
+    let (_dir, machine) = machine(&[("proc/self/mountinfo", table)], true);
+    let found = found(&machine, "name-encodings");
+    let told: Vec<(&str, &str)> =
+        found.iter().map(|(_, found, advice)| (found.as_str(), advice.as_str())).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].0.contains("/mnt/usb stick (vfat)") && told[0].1.contains("-o utf8:"), "{told:?}");
+    assert!(told[1].0.contains("koi8-r") && told[1].1.contains("-o nls=utf8:"), "{told:?}");
+    assert!(told[2].0.contains("cp850") && told[2].1.contains("-o iocharset=utf8:"), "{told:?}");
+    assert_eq!(condition(&[("proc/self/mountinfo", "")], true, "name-encodings"), Ok);
+    assert_eq!(condition(&[], true, "mounts"), Unknown);
+}
+
+#[test]
+fn the_locale_of_the_system_is_read_where_it_stands() {
+    let check = |files: &[(&str, &str)]| condition(files, true, "locale-system");
+    assert_eq!(check(&[("etc/locale.conf", "LANG=\"C.UTF-8\"\n")]), Ok);
+    assert_eq!(check(&[("etc/default/locale", "# x\n LANG=C.UTF-8\n")]), Ok);
+    assert_eq!(check(&[("etc/locale.conf", "LANG=C.UTF-8\nLC_ALL=C\n")]), Warn);
+    assert_eq!(check(&[("etc/locale.conf", "LANG=xx_XX.UTF-8\n")]), Warn, "it is not installed");
+    assert_eq!(check(&[("etc/locale.conf", "\n")]), Warn);
+    assert_eq!(check(&[]), Unknown);
+    let systemd = ("proc/1/comm", "systemd\n");
+    let file = ("etc/locale.conf", "LANG=C.UTF-8\n");
+    assert_eq!(check(&[systemd, ("proc/1/environ", "PATH=/bin\0LANG=C\0"), file]), Warn, "what runs counts");
+    assert_eq!(
+        check(&[systemd, ("proc/1/environ", "LANG=C.UTF-8\0LC_CTYPE=\0"), ("etc/locale.conf", "LANG=C")]),
+        Ok
+    );
+}
+
+#[test]
+fn services_whose_names_are_not_utf8_are_named_once_each() {
+    let stat =
+        |pid: &str, name: &str, terminal: &str| format!("{pid} ({name}) S 1 {pid} {pid} {terminal} -1 0\n");
+    let process = |pid: &str, group: &str, environment: &str, stat: String| {
+        let file = |name: &str, text: &str| (format!("proc/{pid}/{name}"), text.to_owned());
+        [file("cmdline", "x\0"), file("cgroup", group), file("environ", environment), file("stat", &stat)]
+    };
+    let unit = "0::/system.slice/system-smb.slice/smbd.service\n";
+    let files: Vec<(String, String)> = [
+        process("10", unit, "LANG=C\0", stat("10", "smbd", "0")),
+        process("11", unit, "LANG=C\0", stat("11", "smbd", "0")),
+        process("12", "0::/system.slice/good.service", "LANG=C\0LC_ALL=C.UTF-8\0", stat("12", "good", "0")),
+        process(
+            "13",
+            "0::/user.slice/user-0.slice/user@0.service/x.service",
+            "LANG=C\0",
+            stat("13", "mine", "34816"),
+        ),
+        // A name that tries to be several fields, and to act on a terminal.
+        process("14", "0::/", "A=1\0", stat("14", "evil) S 1 1 1 1\u{1b}[2J", "0")),
+        process("15", "0::/", "LANG=C\0", stat("15", "bash", "34816")),
+    ]
+    .concat();
+    let borrowed: Vec<(&str, &str)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let (_dir, machine) = machine(&borrowed, true);
+    let [(told, found, _)] = &found(&machine, "locale-services")[..] else { panic!("one check") };
+    assert_eq!(*told, Warn);
+    assert_eq!(found.matches("smbd.service (C: names are ").count(), 1, "{found}");
+    assert!(!found.contains("good") && !found.contains("mine") && !found.contains("bash"), "{found}");
+    assert!(found.contains(r"evil) S 1 1 1 1\u{1B}[2J"), "{found}");
+    assert!(!found.contains('\u{1b}'));
+    assert_eq!(condition(&[], true, "locale-services"), Ok);
+}
+
+#[test]
+fn settings_of_samba_that_change_names_are_told() {
+    let check = |conf: &str| {
+        let (_dir, machine) = machine(&[("etc/samba/smb.conf", conf)], true);
+        found(&machine, "samba").into_iter().map(|(c, found, _)| (c, found)).collect::<Vec<_>>()
+    };
+    let good =
+        "[global]\n  Unix  Charset = UTF-8\n# unix charset = KOI8-R\n; mangled names = yes\n[a]\npath=/x\n";
+    assert_eq!(check(good), [(Ok, "smb.conf stores names as UTF-8 and as they are".into())]);
+    let bad = "[global]\nunix charset = ISO8859-15\nmangled names = yes\n[mac \u{1b}]\nvfs objects = acl_xattr \\\n  fruit streams_xattr\n\
+        [cat]\nvfs objects = catia\ncatia:mappings = 0x22:0xa8\npreserve case = no\n";
+    let told = check(bad);
+    assert_eq!(told.len(), 5, "{told:?}");
+    assert!(told.iter().all(|(condition, text)| *condition == Warn && !text.contains('\u{1b}')), "{told:?}");
+    assert!(told[2].1.contains("fruit:encoding = private") && told[3].1.contains("0x22:0xa8"), "{told:?}");
+    let native = "[x]\nvfs objects = fruit\nfruit:encoding = native\n";
+    assert_eq!(check(native)[0].0, Ok);
+}
+
+#[test]
+fn an_export_of_a_mount_needs_a_number_of_its_own() {
+    let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        40 22 0:40 / /mnt/a\\040b rw - fuse.namegate /srv rw\n";
+    let check = |exports: &str| {
+        let files = [("proc/self/mountinfo", table), ("etc/exports.d/x.exports", exports)];
+        let (_dir, machine) = machine(&files, true);
+        found(&machine, "nfs-exports").into_iter().map(|(condition, ..)| condition).collect::<Vec<_>>()
+    };
+    assert_eq!(check("\"/mnt/a b\" *(rw)\n"), [Fail]);
+    assert_eq!(check("/mnt/a\\040b/sub host(rw, \\\n fsid=7)\n"), [Ok]);
+    assert_eq!(check("# /mnt/a\\040b *(rw)\n/srv *(rw)\n"), []);
+}
+
+#[test]
+fn the_machine_that_runs_this_is_looked_at_without_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let checks = Machine::this().examine(&[dir.path().into(), "/nowhere".into()]);
+    let of = |id: &str| {
+        checks.iter().filter(|check| check.id == id).map(|check| check.condition).collect::<Vec<_>>()
+    };
+    assert_eq!(of("kernel"), [Ok]);
+    assert_eq!(of("file-handles")[1], Fail, "what is not there cannot be mounted");
+    assert!(!of("locale-caller").is_empty());
+}
