@@ -99,6 +99,9 @@ pub struct Cli {
     /// Say on standard error what is done; with --version, print the version of the Unicode data too.
     #[arg(short, long, global = true, display_order = 901)]
     verbose: bool,
+    /// In what form messages on standard error are [default: journal where it is systemd's journal, else text].
+    #[arg(long, value_enum, global = true, value_name = "FORMAT", display_order = 902)]
+    log_format: Option<LogFormat>,
     /// Print the version.
     #[arg(short = 'V', long, exclusive = false)]
     version: bool,
@@ -117,6 +120,26 @@ enum Color {
     Always,
     /// Never.
     Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// An object of JSON a line.
+    Json,
+    /// To systemd's journal, with priority and fields.
+    Journal,
+}
+
+impl From<LogFormat> for daemon::log::Format {
+    fn from(word: LogFormat) -> Self {
+        match word {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+            LogFormat::Journal => Self::Journal,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -156,7 +179,7 @@ pub fn main() -> ExitCode {
 fn help_mount() -> ExitCode {
     match mount::Helper::try_parse() {
         Ok(helper) => {
-            log_to_terminal(helper.is_verbose());
+            start_log(helper.is_verbose(), helper.log_format());
             match helper.run() {
                 Ok(status) => ExitCode::from(status as u8),
                 Err((status, trouble)) => told("mount.namegate", &trouble, status),
@@ -179,13 +202,13 @@ fn told(program: &str, trouble: &Trouble, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn log_to_terminal(is_verbose: bool) {
+fn start_log(is_verbose: bool, format: Option<LogFormat>) {
     let level = if is_verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
     // fuser takes each reply whose request the kernel has given up meanwhile, as at every unmounting, for an error.
     let of_fuser = if is_verbose { level } else { log::LevelFilter::Off };
     let mut logger = env_logger::Builder::new();
     logger.filter_level(level).filter_module("fuser", of_fuser).parse_default_env();
-    daemon::log::install(logger.build());
+    daemon::log::install(logger.build(), format.map(Into::into));
 }
 
 fn go(cli: Cli) -> Result<Status, Trouble> {
@@ -194,7 +217,11 @@ fn go(cli: Cli) -> Result<Status, Trouble> {
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-    log_to_terminal(cli.verbose || matches!(&cli.command, Some(Command::Mount(args)) if args.is_verbose()));
+    let (is_verbose, log_format) = match &cli.command {
+        Some(Command::Mount(args)) => (args.is_verbose(), args.log_format()),
+        _ => (false, None),
+    };
+    start_log(cli.verbose || is_verbose, cli.log_format.or(log_format));
     // Stripping colours cuts the output into small pieces, so there is a buffer before it and one behind it.
     let color = anstream::AutoStream::choice(&io::stdout());
     let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));

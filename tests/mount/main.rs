@@ -14,6 +14,7 @@ mod lifetime;
 mod links;
 mod listings;
 mod locks;
+mod logs;
 mod metadata;
 mod mounted;
 mod nameless;

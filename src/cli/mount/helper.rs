@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, setns};
 use super::settings::Settings;
 use super::words::Strictness;
 use super::{Plan, in_background, is_named};
-use crate::cli::{Status, Trouble};
+use crate::cli::{LogFormat, Status, Trouble};
 
 /// Mount a tree so that no name that breaks the policy can be created in it, for mount(8).
 ///
@@ -69,6 +69,11 @@ impl Helper {
     /// Whether the log is to say more.
     pub(in crate::cli) fn is_verbose(&self) -> bool {
         self.verbose || self.plan().is_ok_and(|plan| plan.words.verbose)
+    }
+
+    /// In what form the log is to be.
+    pub(in crate::cli) fn log_format(&self) -> Option<LogFormat> {
+        self.plan().ok()?.words.log_format
     }
 
     fn plan(&self) -> Result<Plan, String> {

@@ -15,7 +15,7 @@ use nix::unistd::{Gid, Group};
 use self::settings::{Settings, Switch};
 use self::words::{Strictness, Words};
 use super::policy_args::shown;
-use super::{Status, Trouble};
+use super::{LogFormat, Status, Trouble};
 use crate::daemon::audit::{self, Trail};
 use crate::daemon::detach::{Division, Ready, divide};
 use crate::daemon::signals::{Signals, Wish};
@@ -37,7 +37,7 @@ Examples:
 The mount lasts until `umount MOUNTPOINT`, for other users than root `fusermount3 -u MOUNTPOINT`, or until \
 SIGINT (Ctrl-C) or SIGTERM. -o takes all options above but --daemon, with _ for - and : between profiles, and also: ro, \
 noexec, noatime; suid and dev, for root alone, without which nosuid and nodev hold; allow_other; \
-fsname=NAME; verbose. What is meant for fstab is passed over. Of two options that contradict each other the long option \
+fsname=NAME; verbose; log_format=FORMAT. What is meant for fstab is passed over. Of two options that contradict each other the long option \
 holds, then the later word.
 
 Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount ended by an error.";
@@ -152,7 +152,16 @@ fn group(name: &str) -> Result<Gid, Trouble> {
 impl Args {
     /// Whether `-o` says so.
     pub(super) fn is_verbose(&self) -> bool {
-        Plan::new(&self.options, Settings::default(), Strictness::Strict).is_ok_and(|plan| plan.words.verbose)
+        self.words().is_some_and(|words| words.verbose)
+    }
+
+    /// What `-o` says of it.
+    pub(super) fn log_format(&self) -> Option<LogFormat> {
+        self.words()?.log_format
+    }
+
+    fn words(&self) -> Option<Words> {
+        Plan::new(&self.options, Settings::default(), Strictness::Strict).ok().map(|plan| plan.words)
     }
 }
 

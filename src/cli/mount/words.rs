@@ -7,10 +7,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use clap::{Args, Command, FromArgMatches};
+use clap::{Args, Command, FromArgMatches, ValueEnum};
 use nix::mount::MsFlags;
 
 use super::settings::Settings;
+use crate::cli::LogFormat;
 use crate::fuse::Options;
 use crate::name::display::display;
 use crate::policy::nearest::Unknown;
@@ -58,7 +59,7 @@ pub(super) const PASSED_OVER: &[&str] = &[
 const PASSED_OVER_BEFORE: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper=", "helper="];
 
 /// The words that are neither.
-pub(super) const OTHERS: &[&str] = &["allow_other", "fsname", "verbose"];
+pub(super) const OTHERS: &[&str] = &["allow_other", "fsname", "log_format", "verbose"];
 
 /// What becomes of a word that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,7 @@ pub(super) struct Words {
     pub(super) allow_other: bool,
     pub(super) fsname: Option<String>,
     pub(super) verbose: bool,
+    pub(super) log_format: Option<LogFormat>,
     pub(super) settings: Settings,
 }
 
@@ -87,6 +89,7 @@ impl Default for Words {
             allow_other: false,
             fsname: None,
             verbose: false,
+            log_format: None,
             settings: Settings::default(),
         }
     }
@@ -129,6 +132,11 @@ impl Words {
         match (key.as_str(), value) {
             ("allow_other", None) => self.allow_other = true,
             ("verbose", None) => self.verbose = true,
+            ("log_format", value) => {
+                let known = value.and_then(OsStr::to_str).map(|value| LogFormat::from_str(value, false));
+                let format = known.and_then(Result::ok);
+                self.log_format = Some(format.ok_or("mount option `log_format`: text, json or journal")?);
+            }
             ("fsname", Some(name)) => {
                 let name = name.to_str().filter(|name| !name.is_empty() && !name.contains(char::is_control));
                 self.fsname = Some(name.ok_or(format!("mount option `{shown}`: not a name to show"))?.into());

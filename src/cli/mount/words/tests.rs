@@ -12,13 +12,14 @@ fn read(list: &str) -> Result<Words, String> {
 fn every_word_says_what_its_long_option_says() {
     let words = read(
         "ro,noexec,noatime,async,allow_other,fsname=share,verbose,mode=permissive,existing=hide,errno=EACCES,\
-         check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_rate=7,profile=strict:windows,\
+         check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_group=adm,audit_log=off,audit_rate=7,log_format=json,profile=strict:windows,\
          config=/etc/p.toml,normalize=nfc,on_mismatch=refuse",
     )
     .unwrap();
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
     assert_eq!(words.flags, flags | Options::DEFAULT_FLAGS);
     assert!(words.allow_other && words.verbose && words.fsname.as_deref() == Some("share"));
+    assert_eq!(words.log_format, Some(LogFormat::Json));
     let said = [
         "--mode=permissive",
         "--existing=hide",
@@ -27,6 +28,8 @@ fn every_word_says_what_its_long_option_says() {
         "--entry-timeout=0",
         "--attr-timeout=2.5",
         "--audit=/var/log/a",
+        "--audit-group=adm",
+        "--audit-log=off",
         "--audit-rate=7",
         "--profile=strict,windows",
         "--config=/etc/p.toml",

@@ -1,0 +1,160 @@
+//! Entries of systemd's journal, by its native protocol: a datagram of fields, or, for what is too long for one, a sealed
+//! file in memory.
+//!
+//! Sources: systemd's "Native Journal Protocol"; systemd.journal-fields(7). The crates for it wait for the journal as long as
+//! it takes; whoever serves requests must not.
+
+use std::fs::File;
+use std::io::{IoSlice, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use log::kv::{self, Key, Value, VisitSource};
+use log::{Level, Record};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+
+use super::severity;
+
+/// Where the journal listens.
+pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// How long a message may wait for a journal that is behind; the next one does not wait at all.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The journal has it.
+    Done,
+    /// It is lost: the journal took nothing in time.
+    Lost,
+    /// There is no journal.
+    NobodyListens,
+}
+
+/// The journal that listens at one place.
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// `None` where there can be no sockets.
+    socket: Option<UnixDatagram>,
+    place: PathBuf,
+    is_behind: AtomicBool,
+    lost: AtomicU64,
+}
+
+impl Journal {
+    pub(super) fn new(place: &Path) -> Self {
+        let socket = UnixDatagram::unbound()
+            .and_then(|socket| socket.set_write_timeout(Some(PATIENCE)).map(|()| socket))
+            .ok();
+        Self { socket, place: place.into(), is_behind: AtomicBool::new(false), lost: AtomicU64::new(0) }
+    }
+
+    pub(super) fn send(&self, record: &Record<'_>) -> Sent {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let message = format!("{lost} messages are lost: the journal took nothing");
+            if self.send_entry(&entry_of(Level::Warn, module_path!(), &message)) != Sent::Done {
+                self.lost.fetch_add(lost, Ordering::Relaxed);
+            }
+        }
+        let mut entry = entry_of(record.level(), record.target(), &record.args().to_string());
+        // It fails only if the visitor does.
+        let _ = record.key_values().visit(&mut entry);
+        let sent = self.send_entry(&entry);
+        if sent == Sent::Lost {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    /// To the place by its name each time: the journal may have been started again.
+    fn send_entry(&self, Entry(bytes): &Entry) -> Sent {
+        let sent = match self.send_datagram(bytes, &[]) {
+            Err(Errno::EMSGSIZE | Errno::ENOBUFS) => sealed(bytes)
+                .and_then(|file| self.send_datagram(&[], &[ControlMessage::ScmRights(&[file.as_raw_fd()])])),
+            sent => sent,
+        };
+        self.is_behind.store(sent == Err(Errno::EAGAIN), Ordering::Relaxed);
+        match sent {
+            Ok(()) => Sent::Done,
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM) => Sent::Lost,
+            Err(_) => Sent::NobodyListens,
+        }
+    }
+
+    fn send_datagram(&self, bytes: &[u8], with: &[ControlMessage<'_>]) -> nix::Result<()> {
+        let socket = self.socket.as_ref().ok_or(Errno::ENOTSOCK)?;
+        let patience = match self.is_behind.load(Ordering::Relaxed) {
+            true => MsgFlags::MSG_DONTWAIT,
+            false => MsgFlags::empty(),
+        };
+        let place = UnixAddr::new(&self.place)?;
+        let flags = MsgFlags::MSG_NOSIGNAL | patience;
+        sendmsg(socket.as_raw_fd(), &[IoSlice::new(bytes)], with, flags, Some(&place)).map(drop)
+    }
+}
+
+/// A file in memory that nobody can change any more, as the journal asks for.
+fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = File::from(memfd_create(c"namegate-log", flags)?);
+    file.write_all(bytes).map_err(|_| Errno::ENOMEM)?;
+    let seals =
+        SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file.into())
+}
+
+/// The fields of an entry, as they are sent.
+struct Entry(Vec<u8>);
+
+fn entry_of(level: Level, module: &str, message: &str) -> Entry {
+    let mut entry = Entry(Vec::with_capacity(1024));
+    entry.add("MESSAGE", message);
+    entry.add("PRIORITY", &(severity(level) as u8).to_string());
+    entry.add("SYSLOG_IDENTIFIER", "namegate");
+    entry.add("NAMEGATE_MODULE", module);
+    entry
+}
+
+impl Entry {
+    /// A field; `name` is a name of the journal's. A value with a line feed in it is preceded by its length, so that what
+    /// follows the line feed is no field.
+    fn add(&mut self, name: &str, value: &str) {
+        self.0.extend(name.as_bytes());
+        if value.contains('\n') {
+            self.0.push(b'\n');
+            self.0.extend((value.len() as u64).to_le_bytes());
+        } else {
+            self.0.push(b'=');
+        }
+        self.0.extend(value.as_bytes());
+        self.0.push(b'\n');
+    }
+}
+
+impl<'kvs> VisitSource<'kvs> for Entry {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
+        self.add(&field_name(key.as_str()), &value.to_string());
+        Ok(())
+    }
+}
+
+/// What a field is called in the journal: capital letters, digits and underscores, no more than 64.
+fn field_name(key: &str) -> String {
+    if key == "message_id" {
+        return "MESSAGE_ID".into();
+    }
+    let letters = key.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
+    "NAMEGATE_".chars().chain(letters).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests;

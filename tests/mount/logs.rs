@@ -1,0 +1,139 @@
+//! Where a mount's log goes, and that it is whole and nobody else's there.
+
+use std::ffi::OsStr;
+use std::io::{Read, pipe};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, io};
+
+use nix::sys::stat::fstat;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::mounted::{can_mount, prepare};
+
+/// Mounts with `options` where nothing of this machine's systemd is, refuses a directory, unmounts. In `run` the test can
+/// listen as the journal does. Returns what was said on standard error, which is what `JOURNAL_STREAM` names if `is_stream`.
+fn refuse_one(dir: &TempDir, options: &str, is_stream: bool) -> Option<String> {
+    // A foreground mount is waited for, a background one is there.
+    let script = r#"
+        mount -t tmpfs none /run && mkdir /run/systemd && mount --rbind "$1/run" /run/systemd || exit 9
+        "$0" mount "$1/backing" "$1/mnt" $2 & server=$!
+        for i in $(seq 200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
+        mkdir "$1/mnt/$(printf 'x\nPRIORITY=0\n<0>\377')"
+        umount "$1/mnt" && wait $server"#;
+    let (mut said, stderr) = pipe().unwrap();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_namegate")])
+        .arg(dir.path())
+        .arg(options);
+    command.env_remove("RUST_LOG").env_remove("JOURNAL_STREAM").stdout(Stdio::null());
+    if is_stream {
+        let stat = fstat(stderr.as_fd()).unwrap();
+        command.env("JOURNAL_STREAM", format!("{}:{}", stat.st_dev, stat.st_ino));
+    }
+    let status = match command.stderr(stderr).spawn() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            println!("SKIPPED: no unshare");
+            return None;
+        }
+        child => child.unwrap().wait().unwrap(),
+    };
+    // It holds the other end of the pipe.
+    drop(command);
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    assert!(status.success(), "{text}");
+    Some(text)
+}
+
+/// The directories of a mount, and a journal.
+fn with_journal() -> Option<(TempDir, UnixDatagram)> {
+    if !can_mount() {
+        return None;
+    }
+    let dir = prepare();
+    fs::create_dir_all(dir.path().join("run/journal")).unwrap();
+    let journal = UnixDatagram::bind(dir.path().join("run/journal/socket")).unwrap();
+    journal.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    Some((dir, journal))
+}
+
+/// The entry of the refusal.
+fn entry(journal: &UnixDatagram) -> Vec<u8> {
+    let mut datagram = vec![0; 1 << 16];
+    loop {
+        let length = journal.recv(&mut datagram).expect("the journal gets it");
+        if datagram[..length].windows(8).any(|part| part == b"refused:") {
+            return datagram[..length].to_vec();
+        }
+    }
+}
+
+#[test]
+fn the_journal_gets_each_refusal_with_its_fields_when_it_reads_standard_error() {
+    let Some((dir, journal)) = with_journal() else { return };
+    let Some(said) = refuse_one(&dir, "", true) else { return };
+    assert!(!said.contains("refused"), "{said}");
+    let entry = entry(&journal);
+    let lines: Vec<&str> = std::str::from_utf8(&entry).unwrap().lines().collect();
+    let hex = "780a5052494f524954593d300a3c303eff";
+    for field in [
+        "PRIORITY=4",
+        "SYSLOG_IDENTIFIER=namegate",
+        "NAMEGATE_OPERATION=mkdir",
+        "NAMEGATE_OUTCOME=refused",
+        "NAMEGATE_RULE=invalid-octet",
+        "NAMEGATE_START=16",
+        "NAMEGATE_UID=0",
+        "NAMEGATE_COMMAND=mkdir",
+        r"NAMEGATE_NAME=x\nPRIORITY=0\n<0>\xFF",
+        &format!("NAMEGATE_NAME_HEX={hex}"),
+    ] {
+        assert_eq!(lines.iter().filter(|line| **line == field).count(), 1, "{field}\n{lines:#?}");
+    }
+    let priorities = lines.iter().filter(|line| line.starts_with("PRIORITY")).count();
+    assert_eq!(priorities, 1, "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("MESSAGE_ID=")));
+}
+
+#[test]
+fn a_mount_in_the_background_logs_to_the_journal_if_told_to() {
+    let Some((dir, journal)) = with_journal() else { return };
+    for options in ["--daemon --log-format journal", "--daemon -o log_format=journal"] {
+        let Some(_) = refuse_one(&dir, options, false) else { return };
+        let entry = entry(&journal);
+        assert!(entry.windows(16).any(|part| part == b"\nNAMEGATE_GID=0\n"), "{}", entry.escape_ascii());
+    }
+}
+
+#[test]
+fn without_a_journal_its_lines_say_how_grave_they_are() {
+    let Some((dir, journal)) = with_journal() else { return };
+    drop(journal);
+    let Some(said) = refuse_one(&dir, "", true) else { return };
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("refused")).collect();
+    let [line] = lines[..] else { panic!("{said}") };
+    assert!(line.starts_with(r#"<4>refused: mkdir of "x\nPRIORITY=0\n<0>\xFF""#), "{said}");
+}
+
+#[test]
+fn a_log_of_json_is_an_object_a_line() {
+    let Some((dir, _journal)) = with_journal() else { return };
+    let Some(said) = refuse_one(&dir, "--log-format json", true) else { return };
+    let lines: Vec<Value> = said
+        .lines()
+        // mkdir says something too.
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let refusal = lines.iter().find(|line| line["fields"]["type"] == "refusal").expect("it is told");
+    assert_eq!((&refusal["level"], &refusal["fields"]["rule"]), (&"warn".into(), &"invalid-octet".into()));
+    let name = OsStr::from_bytes(b"x\nPRIORITY=0\n<0>\xFF");
+    let hex = data_encoding::HEXLOWER.encode(name.as_bytes());
+    assert_eq!((&refusal["fields"]["name_hex"], &refusal["fields"]["uid"]), (&hex.into(), &0.into()));
+}
