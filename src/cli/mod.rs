@@ -12,6 +12,7 @@ mod format;
 mod judging;
 mod lists;
 mod man;
+mod metrics_args;
 mod mount;
 mod output;
 mod policy;

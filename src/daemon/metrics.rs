@@ -5,6 +5,8 @@
 //! write to different memory. Reading adds that up: a [`Snapshot`] is not of one instant, and no counter in it ever goes
 //! back. What each number means: `docs/METRICS.md`.
 
+mod http;
+mod outlets;
 mod snapshot;
 mod text;
 
@@ -18,6 +20,7 @@ use nix::errno::Errno;
 
 use crate::policy::rule::{RULES, RuleId};
 
+pub use outlets::{Outlets, Running, Unavailable, Wanted};
 pub use snapshot::{AuditCounts, Gauges, Histogram, Judged, Reloads, Requests, Snapshot};
 pub use text::CONTENT_TYPE;
 

@@ -18,6 +18,7 @@ use super::policy_args::shown;
 use super::{LogFormat, Status, Trouble};
 use crate::daemon::audit::{self, Trail};
 use crate::daemon::detach::{Division, Ready, divide};
+use crate::daemon::metrics::Metrics;
 use crate::daemon::signals::{Signals, Wish};
 use crate::fuse::{self, Options, Terms};
 use crate::gate::{Gate, Mode};
@@ -110,7 +111,7 @@ impl Plan {
         Ok(Gate::new(Arc::new(policy), mode).with_existing(self.settings.existing.unwrap_or_default().into()))
     }
 
-    fn audit(&self) -> Result<audit::Settings, Trouble> {
+    fn audit(&self, metrics: Arc<Metrics>) -> Result<audit::Settings, Trouble> {
         let trail = match self.settings.audit.as_deref() {
             None => None,
             Some(file) if file == Path::new("-") => Some(Trail::to(io::stdout())),
@@ -130,7 +131,7 @@ impl Plan {
             trail,
             is_logged: self.settings.audit_log != Some(Switch::Off),
             per_second: self.settings.audit_rate.unwrap_or(default.per_second),
-            ..default
+            metrics,
         })
     }
 }
@@ -175,12 +176,21 @@ pub(super) fn run(args: Args) -> Result<Status, Trouble> {
     }
 }
 
+/// Metrics that are told from those of other mounts on the same machine.
+fn metrics_of(mountpoint: &Path) -> Metrics {
+    let place = path::absolute(mountpoint).unwrap_or(mountpoint.into());
+    Metrics::default().with_label("mountpoint", shown(&place))
+}
+
 /// Mounts and serves; when the mount is live, `ready` is told.
 fn serve(source: &Path, mountpoint: &Path, plan: &Plan, ready: Option<Ready>) -> Result<Status, Trouble> {
     // Before there is a second thread: threads inherit what is blocked.
     let signals = Signals::block().map_err(|error| Trouble::new(format!("cannot block signals: {error}")))?;
-    let mounted = fuse::mount(source, mountpoint, plan.terms()?, plan.audit()?, &plan.options())
+    let metrics = Arc::new(metrics_of(mountpoint));
+    let outlets = plan.settings.metrics.outlets(metrics.clone())?;
+    let mounted = fuse::mount(source, mountpoint, plan.terms()?, plan.audit(metrics)?, &plan.options())
         .map_err(Trouble::new)?;
+    let _served = outlets.start().map_err(Trouble::new)?;
     let is_detached = ready.is_some();
     if let Some(ready) = ready {
         ready.detach().map_err(|error| Trouble::new(format!("cannot go into the background: {error}")))?;

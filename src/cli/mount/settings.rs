@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use nix::errno::Errno;
 
+use crate::cli::metrics_args::MetricsArgs;
 use crate::cli::policy_args::PolicyArgs;
 use crate::gate::{Existing, Mode};
 
@@ -44,6 +45,8 @@ pub(super) struct Settings {
     #[arg(long, value_name = "PER-SECOND")]
     pub(super) audit_rate: Option<NonZeroU32>,
     #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
+    #[command(flatten)]
     pub(super) policy: PolicyArgs,
 }
 
@@ -61,6 +64,7 @@ impl Settings {
             audit_group: self.audit_group.or(other.audit_group),
             audit_log: self.audit_log.or(other.audit_log),
             audit_rate: self.audit_rate.or(other.audit_rate),
+            metrics: self.metrics.or(other.metrics),
             policy: self.policy.or(other.policy),
         }
     }

@@ -12,7 +12,8 @@ fn read(list: &str) -> Result<Words, String> {
 fn every_word_says_what_its_long_option_says() {
     let words = read(
         "ro,noexec,noatime,async,allow_other,fsname=share,verbose,mode=permissive,existing=hide,errno=EACCES,\
-         check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_group=adm,audit_log=off,audit_rate=7,log_format=json,profile=strict:windows,\
+         check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_group=adm,audit_log=off,audit_rate=7,log_format=json,\
+         metrics_textfile=/x.prom,metrics_interval=5,metrics_listen=9630,profile=strict:windows,\
          config=/etc/p.toml,normalize=nfc,on_mismatch=refuse",
     )
     .unwrap();
@@ -31,6 +32,9 @@ fn every_word_says_what_its_long_option_says() {
         "--audit-group=adm",
         "--audit-log=off",
         "--audit-rate=7",
+        "--metrics-textfile=/x.prom",
+        "--metrics-interval=5",
+        "--metrics-listen=127.0.0.1:9630",
         "--profile=strict,windows",
         "--config=/etc/p.toml",
         "--normalize=nfc",

@@ -1,0 +1,206 @@
+//! The smallest server of HTTP/1.1 that Prometheus can scrape: one page, one request a connection.
+//!
+//! One thread, a few connections, a bounded request, and a deadline for the whole of each: whoever sends slowly, or nothing,
+//! or reads nothing, costs a place for a moment, and not even that when somebody new needs it.
+//!
+//! Source: RFC 9110 and RFC 9112. The server crates that are kept (hyper, axum) need an asynchronous runtime for this one
+//! page; tiny_http has had no release since 2022, and no time limit for a connection.
+
+use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{CONTENT_TYPE, Metrics};
+
+/// Connections at a time; of more the oldest goes.
+const CONNECTIONS: usize = 16;
+/// For the whole of a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest request, in bytes.
+const REQUEST: usize = 8 << 10;
+/// Most header fields of one.
+const FIELDS: usize = 64;
+
+/// A server that ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    _ends: PipeWriter,
+}
+
+struct Connection {
+    stream: TcpStream,
+    state: State,
+    deadline: Instant,
+}
+
+enum State {
+    /// So much of the request has come.
+    Asked(Vec<u8>),
+    /// So much of the reply is sent.
+    Answered(Vec<u8>, usize),
+    /// All of it is, and the client is to close: what it still sends would otherwise undo what it has not yet read.
+    Done,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Going {
+    On,
+    Ended,
+}
+
+/// Serves `metrics` to whoever comes.
+pub(super) fn start(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<Running> {
+    listener.set_nonblocking(true)?;
+    log::info!("metrics at http://{}/metrics", listener.local_addr()?);
+    let (ends, writer) = io::pipe()?;
+    thread::Builder::new().name("metrics-http".into()).spawn(move || serve(&listener, &ends, &metrics))?;
+    Ok(Running { _ends: writer })
+}
+
+fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
+    let mut connections: Vec<Connection> = Vec::new();
+    // Without a descriptor left nobody can be let in; asking at once again would only cost time.
+    let mut pause: Option<Instant> = None;
+    loop {
+        let now = Instant::now();
+        connections.retain(|connection| connection.deadline > now);
+        pause = pause.filter(|&until| until > now);
+        let door = if pause.is_some() { PollFlags::empty() } else { PollFlags::POLLIN };
+        let mut fds = vec![PollFd::new(ends.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), door)];
+        fds.extend(connections.iter().map(|connection| {
+            let waits_for = match connection.state {
+                State::Answered(..) => PollFlags::POLLOUT,
+                State::Asked(_) | State::Done => PollFlags::POLLIN,
+            };
+            PollFd::new(connection.stream.as_fd(), waits_for)
+        }));
+        let next = connections.iter().map(|connection| connection.deadline).chain(pause).min();
+        match poll(&mut fds, time_until(next, now)) {
+            Err(Errno::EINTR) => continue,
+            Err(errno) => return log::error!("the metrics are not served any more: {errno}"),
+            Ok(_) => {}
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        if ready[0] {
+            return;
+        }
+        let mut place = 2;
+        connections.retain_mut(|connection| {
+            place += 1;
+            !ready[place - 1] || connection.go_on(metrics) == Going::On
+        });
+        if ready[1] {
+            match accept(listener) {
+                Ok(Some(connection)) => {
+                    if connections.len() >= CONNECTIONS {
+                        // The oldest stands in front.
+                        connections.remove(0);
+                    }
+                    connections.push(connection);
+                }
+                Ok(None) => {}
+                Err(_) => pause = Some(Instant::now() + Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+/// A little more than until `next`, so that it has come then.
+fn time_until(next: Option<Instant>, now: Instant) -> PollTimeout {
+    let Some(next) = next else { return PollTimeout::NONE };
+    let milliseconds = next.saturating_duration_since(now).as_millis() + 1;
+    u16::try_from(milliseconds).unwrap_or(u16::MAX).into()
+}
+
+/// The next who has come, if he has not gone again.
+fn accept(listener: &TcpListener) -> io::Result<Option<Connection>> {
+    match listener.accept() {
+        Ok((stream, _)) => {
+            stream.set_nonblocking(true)?;
+            let deadline = Instant::now() + PATIENCE;
+            Ok(Some(Connection { stream, state: State::Asked(Vec::new()), deadline }))
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Connection {
+    fn go_on(&mut self, metrics: &Metrics) -> Going {
+        match self.try_to_go_on(metrics) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Going::On,
+            Err(_) => Going::Ended,
+            Ok(going) => going,
+        }
+    }
+
+    fn try_to_go_on(&mut self, metrics: &Metrics) -> io::Result<Going> {
+        let mut part = [0; 1024];
+        match &mut self.state {
+            State::Asked(request) => {
+                match self.stream.read(&mut part)? {
+                    0 => return Ok(Going::Ended),
+                    length => request.extend(&part[..length]),
+                }
+                if let Some(reply) = answer(request, metrics) {
+                    self.state = State::Answered(reply, 0);
+                }
+            }
+            State::Answered(reply, sent) => {
+                *sent += self.stream.write(&reply[*sent..])?;
+                if *sent == reply.len() {
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.state = State::Done;
+                }
+            }
+            State::Done if self.stream.read(&mut part)? == 0 => return Ok(Going::Ended),
+            State::Done => {}
+        }
+        Ok(Going::On)
+    }
+}
+
+/// What a request is answered; `None` as long as it is not whole.
+fn answer(request: &[u8], metrics: &Metrics) -> Option<Vec<u8>> {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut parsed = httparse::Request::new(&mut fields);
+    let (status, kind, content) = match parsed.parse(request) {
+        Ok(httparse::Status::Partial) if request.len() <= REQUEST => return None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            ("431 Request Header Fields Too Large", TEXT, "the request is too long\n".into())
+        }
+        Err(_) => ("400 Bad Request", TEXT, "this is not HTTP\n".into()),
+        Ok(httparse::Status::Complete(_)) => {
+            let path = parsed.path.unwrap_or_default().split('?').next().unwrap_or_default();
+            match (parsed.method.unwrap_or_default(), path) {
+                ("GET" | "HEAD", "/metrics") => ("200 OK", CONTENT_TYPE, metrics.render()),
+                ("GET" | "HEAD", "/") => ("200 OK", TEXT, "namegate: the metrics are at /metrics\n".into()),
+                ("GET" | "HEAD", _) => ("404 Not Found", TEXT, "the metrics are at /metrics\n".into()),
+                _ => ("405 Method Not Allowed", TEXT, "GET and HEAD alone\n".into()),
+            }
+        }
+    };
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let length = content.len();
+    let mut reply = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
+    )
+    .into_bytes();
+    if parsed.method != Some("HEAD") {
+        reply.extend(content.as_bytes());
+    }
+    Some(reply)
+}
+
+#[cfg(test)]
+mod tests;
