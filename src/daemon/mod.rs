@@ -3,6 +3,9 @@
 pub mod audit;
 pub mod config;
 pub mod detach;
+pub mod health;
 pub mod log;
 pub mod metrics;
+pub mod notify;
+pub mod privileges;
 pub mod signals;

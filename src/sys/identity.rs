@@ -6,6 +6,8 @@
 use nix::errno::Errno;
 use nix::unistd::Gid;
 
+use super::capability::{Set, Sets};
+
 /// Gives the calling thread, and no other, the supplementary `groups`. See setgroups(2), "C library/kernel differences".
 ///
 /// # Errors
@@ -17,27 +19,8 @@ pub fn set_thread_groups(groups: &[Gid]) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// What the kernel calls `struct __user_cap_header_struct`.
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: i32,
-}
-
-/// What the kernel calls `struct __user_cap_data_struct`: one half of the three sets.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Capabilities {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h: sets of 64 bits, in two halves.
-const CAPABILITY_VERSION: u32 = 0x2008_0522;
-
 /// `CAP_FSETID` of linux/capability.h: set-id bits stay when a file is changed.
-const FSETID: u32 = 1 << 4;
+const FSETID: Set = Set::of(&[4]);
 
 /// Lets CAP_FSETID work for the calling thread, and no other, or stops it from working; returns whether it did before.
 /// See capset(2), capabilities(7).
@@ -45,15 +28,11 @@ const FSETID: u32 = 1 << 4;
 /// # Errors
 /// EPERM for a thread that may not have it.
 pub fn set_fsetid(is_on: bool) -> Result<bool, Errno> {
-    let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
-    let mut sets = [Capabilities::default(); 2];
-    // SAFETY: the header says version 3, for which the kernel writes two elements; `sets` has as many.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) })?;
-    let was_on = sets[0].effective & FSETID != 0;
+    let mut sets = Sets::of_thread()?;
+    let was_on = sets.effective.contains(FSETID);
     if was_on != is_on {
-        sets[0].effective ^= FSETID;
-        // SAFETY: likewise, and the kernel only reads.
-        Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) })?;
+        sets.effective.0 ^= FSETID.0;
+        sets.apply()?;
     }
     Ok(was_on)
 }
@@ -68,7 +47,7 @@ mod tests {
             let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
             let line =
                 status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim().to_owned();
-            u64::from_str_radix(&line, 16).unwrap() & u64::from(FSETID) != 0
+            Set(u64::from_str_radix(&line, 16).unwrap()).contains(FSETID)
         };
         std::thread::spawn(move || {
             if !of_thread() {

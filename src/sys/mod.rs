@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod capability;
 pub mod directory;
 pub mod flags;
 pub mod handle;
@@ -14,4 +15,5 @@ pub mod locale;
 pub mod mounts;
 pub mod open;
 pub mod process;
+pub mod seccomp;
 pub mod xattr;

@@ -1,6 +1,7 @@
-//! Dividing a process.
+//! Dividing a process, and what a part of it keeps open.
 
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::unistd::ForkResult;
@@ -15,6 +16,43 @@ pub fn fork() -> Result<ForkResult, Errno> {
         Ok(1) => unsafe { nix::unistd::fork() },
         _ => Err(Errno::EDEADLK),
     }
+}
+
+/// Closes all descriptors from 3 on but `kept`, for a process that shares nothing else with the one it came from. See
+/// close_range(2); where the kernel lacks it (before 5.9), they are closed one by one.
+///
+/// Whatever owns one of them in this process must not be used any more, nor dropped: [`fork`] and a loop that never returns
+/// give that.
+///
+/// # Errors
+/// /proc does not tell what is open.
+pub fn close_all_but(kept: &OwnedFd) -> Result<(), Errno> {
+    const FIRST: RawFd = 3;
+    let kept = kept.as_raw_fd();
+    for (first, last) in [(FIRST, kept - 1), (kept + 1, RawFd::MAX)] {
+        if first > last {
+            continue;
+        }
+        // SAFETY: closing takes no memory away; that nobody uses what is closed here is what this function asks for.
+        match Errno::result(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }) {
+            Ok(_) => {}
+            Err(Errno::ENOSYS) => close_one_by_one(kept)?,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
+    let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")
+        .map_err(|_| Errno::ENOSYS)?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in open.into_iter().filter(|&fd| fd >= 3 && fd != kept) {
+        // SAFETY: as above. The one by which the list was read is in it, and closed already.
+        unsafe { libc::close(fd) };
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod names;
 mod normalization_test;
 mod normalize;
 mod ownership;
+mod service;
 mod special;
 mod submounts;
 mod user;

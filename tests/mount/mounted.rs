@@ -55,7 +55,7 @@ pub fn open_to_all(path: &Path) {
 }
 
 /// Waits until `holds`, and panics with `what` if it never does.
-pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < PATIENCE, "{what} did not happen");

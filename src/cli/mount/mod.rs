@@ -1,6 +1,7 @@
 //! `namegate mount`: a tree behind the gate.
 
 mod helper;
+mod service;
 mod settings;
 mod words;
 
@@ -12,13 +13,15 @@ use std::sync::Arc;
 use clap::builder::TypedValueParser;
 use nix::unistd::{Gid, Group};
 
+use self::service::Service;
 use self::settings::{Settings, Switch};
 use self::words::{Strictness, Words};
 use super::policy_args::shown;
 use super::{LogFormat, Status, Trouble};
 use crate::daemon::audit::{self, Trail};
 use crate::daemon::detach::{Division, Ready, divide};
-use crate::daemon::metrics::Metrics;
+use crate::daemon::metrics::{Judged, Metrics, Requests};
+use crate::daemon::notify::Manager;
 use crate::daemon::signals::{Signals, Wish};
 use crate::fuse::{self, Options, Terms};
 use crate::gate::{Gate, Mode};
@@ -73,6 +76,8 @@ fn lists() -> impl TypedValueParser<Value = OsString> {
 struct Plan {
     words: Words,
     settings: Settings,
+    /// Who is told that the mount is live.
+    manager: Manager,
 }
 
 impl Plan {
@@ -81,7 +86,7 @@ impl Plan {
     fn new(lists: &[OsString], settings: Settings, strictness: Strictness) -> Result<Self, String> {
         let words = lists.iter().try_fold(Words::default(), |words, list| words.add(list, strictness))?;
         let settings = settings.or(words.settings.clone());
-        Ok(Self { words, settings })
+        Ok(Self { words, settings, manager: Manager::none() })
     }
 
     fn options(&self) -> Options {
@@ -168,7 +173,9 @@ impl Args {
 
 /// Runs the command; it ends with the mount, or when the mount is live.
 pub(super) fn run(args: Args) -> Result<Status, Trouble> {
-    let plan = Plan::new(&args.options, args.settings, Strictness::Strict).map_err(Trouble::new)?;
+    let mut plan = Plan::new(&args.options, args.settings, Strictness::Strict).map_err(Trouble::new)?;
+    // Not where mount(8) has started it: whoever is waited for there is mount(8).
+    plan.manager = Manager::of_environment();
     if args.daemon {
         in_background(&args.source, &args.mountpoint, &plan)
     } else {
@@ -184,10 +191,12 @@ fn metrics_of(mountpoint: &Path) -> Metrics {
 
 /// Mounts and serves; when the mount is live, `ready` is told.
 fn serve(source: &Path, mountpoint: &Path, plan: &Plan, ready: Option<Ready>) -> Result<Status, Trouble> {
+    let service = Service::begin(plan.manager.clone(), mountpoint, !plan.settings.no_sandbox)?;
     // Before there is a second thread: threads inherit what is blocked.
     let signals = Signals::block().map_err(|error| Trouble::new(format!("cannot block signals: {error}")))?;
     let metrics = Arc::new(metrics_of(mountpoint));
     let outlets = plan.settings.metrics.outlets(metrics.clone())?;
+    let status = status(source, mountpoint, metrics.clone());
     let mounted = fuse::mount(source, mountpoint, plan.terms()?, plan.audit(metrics)?, &plan.options())
         .map_err(Trouble::new)?;
     let _served = outlets.start().map_err(Trouble::new)?;
@@ -195,23 +204,46 @@ fn serve(source: &Path, mountpoint: &Path, plan: &Plan, ready: Option<Ready>) ->
     if let Some(ready) = ready {
         ready.detach().map_err(|error| Trouble::new(format!("cannot go into the background: {error}")))?;
     }
+    let _pulse = service.mounted(status)?;
     let (handle, plan) = (mounted.handle(), plan.clone());
+    let manager = plan.manager.clone();
     let act = move |wish| match wish {
-        Wish::Reload => match plan.terms() {
-            Ok(terms) => drop(handle.swap(terms)),
-            Err(Trouble::Message(why)) => log::error!("the policy stays as it was: {why}"),
-            Err(Trouble::OutputClosed | Trouble::Told) => {}
-        },
-        Wish::End => handle.unmount(),
+        Wish::Reload => {
+            plan.manager.reloading();
+            match plan.terms() {
+                Ok(terms) => drop(handle.swap(terms)),
+                Err(Trouble::Message(why)) => log::error!("the policy stays as it was: {why}"),
+                Err(Trouble::OutputClosed | Trouble::Told) => {}
+            }
+            plan.manager.reloaded();
+        }
+        Wish::End => {
+            plan.manager.stopping();
+            handle.unmount();
+        }
     };
     signals.watch(act).map_err(|error| Trouble::new(format!("cannot wait for signals: {error}")))?;
-    mounted.serve().map(|()| Status::Clean).map_err(|error| match is_detached {
+    let served = mounted.serve();
+    manager.stopping();
+    served.map(|()| Status::Clean).map_err(|error| match is_detached {
         true => {
             log::error!("{error}");
             Trouble::Told
         }
         false => Trouble::new(error),
     })
+}
+
+/// What a service manager shows of a mount that works.
+fn status(source: &Path, mountpoint: &Path, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 'static {
+    let what = format!("{} on {}", shown(source), shown(mountpoint));
+    move || {
+        let counted = metrics.snapshot();
+        let requests: u64 = counted.requests.iter().map(Requests::total).sum();
+        let names = |judged: &[Judged]| judged.iter().map(|judged| judged.count).sum::<u64>();
+        let (refused, let_through) = (names(&counted.refused), names(&counted.let_through));
+        format!("{what}: {requests} requests, {refused} names refused, {let_through} let through")
+    }
 }
 
 /// The same in a process of its own; this one waits until the mount is live.

@@ -44,6 +44,9 @@ pub(super) struct Settings {
     /// Of more refusals of one user than that in one second the others are counted only [default: 100].
     #[arg(long, value_name = "PER-SECOND")]
     pub(super) audit_rate: Option<NonZeroU32>,
+    /// Keep all privileges, and filter no system call.
+    #[arg(long)]
+    pub(super) no_sandbox: bool,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
     #[command(flatten)]
@@ -65,6 +68,7 @@ impl Settings {
             audit_log: self.audit_log.or(other.audit_log),
             audit_rate: self.audit_rate.or(other.audit_rate),
             metrics: self.metrics.or(other.metrics),
+            no_sandbox: self.no_sandbox || other.no_sandbox,
             policy: self.policy.or(other.policy),
         }
     }

@@ -1,0 +1,213 @@
+//! What a service manager is told: that the service is ready, how it is, that it lives.
+//!
+//! One datagram of `KEY=VALUE` lines a message, to the socket that the environment names. Without a manager all of it does
+//! nothing. The address is kept, the environment is not read again, and no message is waited for longer than a moment: a
+//! manager that takes nothing must not hold a file server up.
+//!
+//! Sources: sd_notify(3), with "Notes" on the address and the keys; sd_watchdog_enabled(3). The crate `sd-notify` knows
+//! neither addresses in the abstract namespace, which container managers use, nor a bound on the time that a message may take.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Where the manager listens.
+const SOCKET: &str = "NOTIFY_SOCKET";
+/// How often it wants to hear that the service lives, in microseconds, and from whom.
+const WATCHDOG: (&str, &str) = ("WATCHDOG_USEC", "WATCHDOG_PID");
+
+/// How long a message may take to be sent.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The service manager that started this process, or nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Manager {
+    line: Option<Arc<Line>>,
+    watchdog: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Line {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+/// The address that `NOTIFY_SOCKET` names: a path, or a name in the abstract namespace behind `@`.
+fn address(value: &OsStr) -> io::Result<SocketAddr> {
+    match value.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(value),
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "neither a path nor an abstract name")),
+    }
+}
+
+/// How often the manager wants to hear from the process `pid`, by the two variables.
+fn period(microseconds: Option<&str>, addressee: Option<&str>, pid: u32) -> Option<Duration> {
+    let microseconds = microseconds?.parse().ok().filter(|&number: &u64| number > 0)?;
+    let is_meant = addressee.is_none_or(|addressee| addressee.parse() == Ok(pid));
+    is_meant.then(|| Duration::from_micros(microseconds))
+}
+
+impl Manager {
+    /// Nobody.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The one that the environment names.
+    pub fn of_environment() -> Self {
+        let Some(value) = env::var_os(SOCKET).filter(|value| !value.is_empty()) else { return Self::none() };
+        let [microseconds, addressee] = [WATCHDOG.0, WATCHDOG.1].map(|name| env::var(name).ok());
+        let watchdog = period(microseconds.as_deref(), addressee.as_deref(), process::id());
+        Self::at(&value, watchdog).unwrap_or_else(|error| {
+            log::warn!("the service manager hears nothing of this service: {SOCKET}: {error}");
+            Self::none()
+        })
+    }
+
+    /// The one that listens at `address` (a path, or `@` and an abstract name), and wants to hear once in `watchdog`.
+    ///
+    /// # Errors
+    /// There is no such address, or no socket to be had.
+    pub fn at(address: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
+        let address = self::address(address)?;
+        let socket = UnixDatagram::unbound()?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { line: Some(Arc::new(Line { socket, address })), watchdog })
+    }
+
+    /// Whether there is one.
+    pub fn is_there(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// Within which time it wants to hear [`Manager::alive`], again and again; if it does not, it ends the service.
+    pub fn watchdog(&self) -> Option<Duration> {
+        self.watchdog
+    }
+
+    /// The service is ready, and this process is the one that counts.
+    pub fn ready(&self) {
+        self.tell(format_args!("READY=1\nMAINPID={}", process::id()));
+    }
+
+    /// A configuration is being read anew; [`Manager::reloaded`] has to follow, also when nothing comes of it.
+    pub fn reloading(&self) {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
+    }
+
+    /// The reading anew is over.
+    pub fn reloaded(&self) {
+        self.tell(format_args!("READY=1"));
+    }
+
+    /// The service ends.
+    pub fn stopping(&self) {
+        self.tell(format_args!("STOPPING=1"));
+    }
+
+    /// The service lives.
+    pub fn alive(&self) {
+        self.tell(format_args!("WATCHDOG=1"));
+    }
+
+    /// How it is, in one line for people.
+    pub fn status(&self, status: &str) {
+        // What stood behind a line feed would be a message of its own.
+        let line: String = status.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        self.tell(format_args!("STATUS={line}"));
+    }
+
+    fn tell(&self, message: fmt::Arguments<'_>) {
+        let Some(line) = &self.line else { return };
+        let sent = line.socket.send_to_addr(message.to_string().as_bytes(), &line.address);
+        if let Err(error) = sent {
+            log::debug!("the service manager was not told {message:?}: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was received, one message after the other.
+    fn received(socket: &UnixDatagram) -> String {
+        let mut message = [0; 512];
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let len = socket.recv(&mut message).unwrap();
+        String::from_utf8(message[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_message_is_one_datagram_of_the_protocol_at_either_kind_of_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let abstract_name = format!("namegate-test-{}", process::id());
+        let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        for (socket, address) in [
+            (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
+            (UnixDatagram::bind_addr(&address).unwrap(), format!("@{abstract_name}")),
+        ] {
+            let manager = Manager::at(OsStr::new(&address), None).unwrap();
+            manager.ready();
+            assert_eq!(received(&socket), format!("READY=1\nMAINPID={}", process::id()));
+            manager.reloading();
+            let reloading = received(&socket);
+            let moment = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("both at once");
+            assert!(moment.parse::<u64>().unwrap() > 0);
+            type Telling = fn(&Manager);
+            let all: [(Telling, &str); 3] = [
+                (Manager::reloaded, "READY=1"),
+                (Manager::stopping, "STOPPING=1"),
+                (Manager::alive, "WATCHDOG=1"),
+            ];
+            for (tell, expected) in all {
+                tell(&manager);
+                assert_eq!(received(&socket), expected);
+            }
+            manager.status("serving /a\nMAINPID=1\u{1b}[2J");
+            assert_eq!(received(&socket), "STATUS=serving /a MAINPID=1 [2J");
+        }
+    }
+
+    #[test]
+    fn the_watchdog_is_for_the_process_that_it_names_alone() {
+        let seconds = |number| Some(Duration::from_secs(number));
+        assert_eq!(period(Some("3000000"), Some("7"), 7), seconds(3));
+        assert_eq!(period(Some("3000000"), None, 7), seconds(3));
+        assert_eq!(period(Some("3000000"), Some("8"), 7), None);
+        for nonsense in [None, Some("0"), Some(""), Some("-1"), Some("soon")] {
+            assert_eq!(period(nonsense, None, 7), None, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn a_manager_that_takes_nothing_or_has_gone_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let manager = Manager::at(path.as_os_str(), None).unwrap();
+        let begin = std::time::Instant::now();
+        socket.set_nonblocking(true).unwrap();
+        // Until its queue is full, which takes a few messages, and one more.
+        while begin.elapsed() < PATIENCE / 2 {
+            manager.alive();
+        }
+        drop(socket);
+        manager.alive();
+        assert!(begin.elapsed() < 4 * PATIENCE);
+        assert!(Manager::at(OsStr::new("relative"), None).is_err());
+        Manager::none().ready();
+    }
+}

@@ -1,0 +1,173 @@
+//! What a server may do, brought down to what it needs.
+//!
+//! Two steps. Before the mount, and before there is a second thread, it gives up all capabilities but [`FOR_SERVING`]. When the
+//! mount is live it can gain no privileges any more, and makes no system call that is none of its business ([`calls`]).
+//!
+//! A user without privileges has nothing to give up, and needs the set-user-id program fusermount3(1) to unmount: there the
+//! second step is left out.
+//!
+//! Sources: capabilities(7), seccomp(2), PR_SET_NO_NEW_PRIVS(2const).
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod calls;
+
+use std::fs;
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_no_new_privs;
+
+use crate::sys::capability::{Set, Sets, bound};
+
+/// Capabilities by their numbers in linux/capability.h.
+mod number {
+    pub(super) const CHOWN: u8 = 0;
+    pub(super) const DAC_OVERRIDE: u8 = 1;
+    pub(super) const DAC_READ_SEARCH: u8 = 2;
+    pub(super) const FOWNER: u8 = 3;
+    pub(super) const FSETID: u8 = 4;
+    pub(super) const SETGID: u8 = 6;
+    pub(super) const SETUID: u8 = 7;
+    pub(super) const LINUX_IMMUTABLE: u8 = 9;
+    pub(super) const SYS_PTRACE: u8 = 19;
+    pub(super) const SYS_ADMIN: u8 = 21;
+    pub(super) const MKNOD: u8 = 27;
+    pub(super) const SETFCAP: u8 = 31;
+}
+
+/// What a server needs, each with the operation that fails without it.
+///
+/// CAP_SYS_RESOURCE is not among them on purpose: with it the server would write beyond the quota of whoever asks.
+pub const FOR_SERVING: Set = Set::of(&[
+    // chown(2) that a client was allowed.
+    number::CHOWN,
+    // Opening what the kernel has let the client open already, and names in directories of anybody.
+    number::DAC_OVERRIDE,
+    // open_by_handle_at(2): inodes that cost no descriptor.
+    number::DAC_READ_SEARCH,
+    // chmod(2), utimensat(2), ACLs and other attributes of files of anybody; removing from sticky directories.
+    number::FOWNER,
+    // Set-id bits that stay when root writes, and set-group-id for groups that the client has and the server has not.
+    number::FSETID,
+    // setfsgid(2) and setgroups(2): what is created belongs to whoever asks.
+    number::SETGID,
+    // setfsuid(2), likewise.
+    number::SETUID,
+    // chattr(1) +i and +a.
+    number::LINUX_IMMUTABLE,
+    // Mounting and unmounting, files that the kernel reads and writes by itself, attributes in `trusted.` and `security.`.
+    number::SYS_ADMIN,
+    // Devices, by mknod(2).
+    number::MKNOD,
+    // The attribute `security.capability`.
+    number::SETFCAP,
+]);
+
+/// What the process needs that asks a mount whether it answers: to come to it.
+const FOR_PROBING: Set = Set::of(&[number::DAC_READ_SEARCH]);
+
+/// Gives up, for this thread and all that it makes, what serving does not need.
+///
+/// # Errors
+/// The process has more threads already, which would keep everything; or the kernel refuses.
+pub fn give_up() -> io::Result<()> {
+    if fs::read_dir("/proc/self/task")?.count() > 1 {
+        return Err(io::Error::other("the process has more than one thread"));
+    }
+    let mut kept = FOR_SERVING;
+    if hides_processes(&fs::read("/proc/self/mountinfo")?) {
+        // The groups and the command of whoever asks are read from /proc, which shows them to nobody else there.
+        kept = Set(kept.0 | Set::of(&[number::SYS_PTRACE]).0);
+    }
+    Ok(keep(kept)?)
+}
+
+/// The same for the process that asks a mount whether it answers, which starts no other. It goes on if it cannot be.
+pub(super) fn keep_for_probing() {
+    let _ = keep(FOR_PROBING);
+    let _ = set_no_new_privs();
+}
+
+fn keep(kept: Set) -> Result<(), Errno> {
+    match bound(kept) {
+        // Without CAP_SETPCAP. It bounds programs that are started from here alone, and there are none.
+        Err(Errno::EPERM) => {}
+        done => done?,
+    }
+    let permitted = Sets::of_thread()?.permitted.and(kept);
+    Sets { effective: permitted, permitted, inheritable: Set::default() }.apply()
+}
+
+/// Whether processes of others are out of sight in /proc (`hidepid`, proc(5)), by a table as proc_pid_mountinfo(5) has it. Of
+/// mounts on one place the last counts.
+fn hides_processes(table: &[u8]) -> bool {
+    let lines = String::from_utf8_lossy(table);
+    let options = lines.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"));
+    let options = options.and_then(|line| line.rsplit(' ').next()).unwrap_or_default();
+    options.split(',').any(|option| {
+        option.strip_prefix("hidepid=").is_some_and(|how| !matches!(how, "0" | "off" | "1" | "noaccess"))
+    })
+}
+
+/// Whether a server is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// It is.
+    Done,
+    /// It is not: it needs fusermount3(1) to unmount, which a confined process could not run.
+    NeedsHelper,
+    /// It gains no privileges, and may call what it likes: there are no filters for this kind of processor.
+    NoFilters,
+}
+
+/// Confines all threads of this process: no privileges are gained from here on, and no system call is made but those that a
+/// server needs. To be called when all is mounted.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn confine() -> io::Result<Confinement> {
+    if !Sets::of_thread()?.effective.contains(Set::of(&[number::SYS_ADMIN])) {
+        return Ok(Confinement::NeedsHelper);
+    }
+    // For this thread. The filters bring it to the others (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
+    set_no_new_privs()?;
+    filter()
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn filter() -> io::Result<Confinement> {
+    for filter in calls::filters().map_err(io::Error::other)? {
+        crate::sys::seccomp::install(&filter)?;
+    }
+    Ok(Confinement::Done)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn filter() -> io::Result<Confinement> {
+    Ok(Confinement::NoFilters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_hidden_where_the_last_mount_on_proc_says_so() {
+        let table = |options: &str| {
+            format!(
+                "22 1 0:5 / /proc rw - proc proc rw\n23 1 8:1 / / rw - ext4 /dev/sda rw,hidepid=2\n24 22 0:6 / /proc rw shared:5 - proc proc {options}\n"
+            )
+        };
+        for (options, hidden) in [
+            ("rw", false),
+            ("rw,hidepid=0", false),
+            ("rw,hidepid=noaccess", false),
+            ("rw,hidepid=2", true),
+            ("rw,gid=4,hidepid=invisible", true),
+            ("rw,hidepid=ptraceable,gid=4", true),
+        ] {
+            assert_eq!(hides_processes(table(options).as_bytes()), hidden, "{options}");
+        }
+        assert!(!hides_processes(b"\xFF nonsense"));
+    }
+}

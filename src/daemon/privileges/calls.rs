@@ -1,0 +1,217 @@
+//! The system calls of a server, as filters.
+//!
+//! What is [`ALLOWED`] passes. Anything else fails with ENOSYS, and the kernel's audit log says so: libraries take that for an
+//! older kernel and do without, so that a new release of one breaks nothing. The list is wide for the same reason: it takes
+//! what a program of this kind may come to use, not what it was seen to use. What only somebody else's program would call
+//! here ends the process ([`FOREIGN`]).
+//!
+//! Sources: seccomp(2), syscalls(2); the groups of system calls in systemd.exec(5), "SystemCallFilter=".
+
+use std::collections::BTreeMap;
+use std::process;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use crate::sys::seccomp::Instruction;
+
+/// The number of a system call.
+type Call = i64;
+
+/// Calls that this C library has no name for yet; calls of that age have one number on all architectures.
+mod young {
+    use super::Call;
+    pub(super) const FUTEX_WAITV: Call = 449;
+    pub(super) const CACHESTAT: Call = 451;
+    pub(super) const FCHMODAT2: Call = 452;
+    pub(super) const MAP_SHADOW_STACK: Call = 453;
+    pub(super) const FUTEX_WAKE: Call = 454;
+    pub(super) const FUTEX_WAIT: Call = 455;
+    pub(super) const FUTEX_REQUEUE: Call = 456;
+    pub(super) const STATMOUNT: Call = 457;
+    pub(super) const LISTMOUNT: Call = 458;
+    pub(super) const MSEAL: Call = 462;
+    pub(super) const SETXATTRAT: Call = 463;
+    pub(super) const GETXATTRAT: Call = 464;
+    pub(super) const LISTXATTRAT: Call = 465;
+    pub(super) const REMOVEXATTRAT: Call = 466;
+    pub(super) const FILE_GETATTR: Call = 468;
+    pub(super) const FILE_SETATTR: Call = 469;
+}
+
+/// What passes whatever its arguments are.
+#[rustfmt::skip]
+const ALLOWED: &[Call] = &[
+    // Files, by descriptor and below one.
+    libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
+    libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_lseek, libc::SYS_openat,
+    libc::SYS_openat2, libc::SYS_close, libc::SYS_close_range, libc::SYS_dup, libc::SYS_dup3, libc::SYS_fcntl,
+    libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_getdents64,
+    libc::SYS_readlinkat, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_mkdirat, libc::SYS_mknodat,
+    libc::SYS_symlinkat, libc::SYS_linkat, libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchmodat,
+    young::FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_utimensat, libc::SYS_truncate, libc::SYS_ftruncate,
+    libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range, libc::SYS_syncfs,
+    libc::SYS_copy_file_range, libc::SYS_sendfile, libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice,
+    libc::SYS_fadvise64, libc::SYS_readahead, libc::SYS_flock, libc::SYS_getcwd, libc::SYS_chdir, libc::SYS_fchdir,
+    libc::SYS_umask, libc::SYS_memfd_create, young::CACHESTAT, young::FILE_GETATTR, young::FILE_SETATTR,
+    libc::SYS_name_to_handle_at, libc::SYS_open_by_handle_at, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
+    // Extended attributes.
+    libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr, young::GETXATTRAT, libc::SYS_setxattr,
+    libc::SYS_lsetxattr, libc::SYS_fsetxattr, young::SETXATTRAT, libc::SYS_listxattr, libc::SYS_llistxattr,
+    libc::SYS_flistxattr, young::LISTXATTRAT, libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr,
+    young::REMOVEXATTRAT,
+    // The mount: looked at, and unmounted.
+    libc::SYS_umount2, young::STATMOUNT, young::LISTMOUNT,
+    // Whom it acts for.
+    libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_setgroups, libc::SYS_getgroups, libc::SYS_capget, libc::SYS_capset,
+    libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid,
+    libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid, libc::SYS_getsid, libc::SYS_setsid,
+    // Pipes, events, waiting.
+    libc::SYS_pipe2, libc::SYS_eventfd2, libc::SYS_signalfd4, libc::SYS_timerfd_create, libc::SYS_timerfd_settime,
+    libc::SYS_timerfd_gettime, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_restart_syscall,
+    // Sockets, once there is one: SOCKET_FAMILIES.
+    libc::SYS_socketpair, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
+    libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmsg,
+    libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_shutdown, libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    // Memory.
+    libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
+    libc::SYS_msync, libc::SYS_mincore, libc::SYS_mlock, libc::SYS_munlock, libc::SYS_membarrier, young::MSEAL,
+    young::MAP_SHADOW_STACK, libc::SYS_pkey_alloc, libc::SYS_pkey_free, libc::SYS_pkey_mprotect,
+    // Threads, and the end of one and of all. No program can be started, so a process that is made stays this program.
+    libc::SYS_clone, libc::SYS_clone3, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex, young::FUTEX_WAITV,
+    young::FUTEX_WAKE, young::FUTEX_WAIT, young::FUTEX_REQUEUE, libc::SYS_set_robust_list, libc::SYS_get_robust_list,
+    libc::SYS_rseq, libc::SYS_set_tid_address, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_getpriority,
+    libc::SYS_setpriority, libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_seccomp, libc::SYS_wait4, libc::SYS_waitid,
+    // Signals to itself: TO_ITSELF.
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigtimedwait, libc::SYS_rt_sigsuspend, libc::SYS_sigaltstack,
+    // Time, and what there is of everything.
+    libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep,
+    libc::SYS_gettimeofday, libc::SYS_times, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime,
+    libc::SYS_timer_getoverrun, libc::SYS_timer_delete, libc::SYS_getitimer, libc::SYS_setitimer, libc::SYS_prlimit64,
+    libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname,
+    libc::SYS_getrandom,
+];
+
+/// The older forms of some, which younger architectures do not have.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const ALLOWED_OLD: &[Call] = &[
+    libc::SYS_open, libc::SYS_creat, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink,
+    libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_rename, libc::SYS_unlink, libc::SYS_link,
+    libc::SYS_symlink, libc::SYS_mknod, libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime,
+    libc::SYS_utimes, libc::SYS_futimesat, libc::SYS_getdents, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_eventfd,
+    libc::SYS_signalfd, libc::SYS_inotify_init, libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_poll,
+    libc::SYS_select, libc::SYS_pause, libc::SYS_alarm, libc::SYS_time, libc::SYS_getpgrp, libc::SYS_arch_prctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_OLD: &[Call] = &[];
+
+/// What no server calls once it serves, and who has taken one over may want to.
+#[rustfmt::skip]
+const FOREIGN: &[Call] = &[
+    libc::SYS_mount, libc::SYS_move_mount, libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount,
+    libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_setns,
+    libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp,
+    libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module,
+    libc::SYS_kexec_load, libc::SYS_kexec_file_load, libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff,
+    libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_adjtimex, libc::SYS_clock_adjtime, libc::SYS_sethostname,
+    libc::SYS_setdomainname, libc::SYS_acct, libc::SYS_quotactl,
+];
+
+/// Kinds of sockets: of this machine, for the control socket and the logs, and of the network, for metrics.
+const SOCKET_FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+
+/// Ioctl requests that put words into the keyboard of whoever started the server.
+const TYPING: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+
+/// A condition on the argument number `index`, of which 32 bits count.
+fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)
+}
+
+/// What passes by its arguments.
+fn allowed_partly() -> Result<Vec<(Call, Vec<SeccompRule>)>, BackendError> {
+    let is = |index, value: i64| {
+        SeccompRule::new(vec![argument(index, SeccompCmpOp::Eq, value as u64 & u64::from(u32::MAX))?])
+    };
+    let families = SOCKET_FAMILIES.iter().map(|&family| is(0, family.into())).collect::<Result<_, _>>()?;
+    let no_typing = TYPING
+        .iter()
+        .map(|&request| argument(1, SeccompCmpOp::Ne, request.into()))
+        .collect::<Result<_, _>>()?;
+    let itself = i64::from(process::id());
+    Ok(vec![
+        (libc::SYS_socket, families),
+        (libc::SYS_ioctl, vec![SeccompRule::new(no_typing)?]),
+        // A umask of its own for each thread, and nothing else that threads share.
+        (libc::SYS_unshare, vec![is(0, libc::CLONE_FS.into())?]),
+        (libc::SYS_kill, vec![is(0, itself)?]),
+        (libc::SYS_tgkill, vec![is(0, itself)?]),
+    ])
+}
+
+/// The filters for this architecture.
+///
+/// # Errors
+/// None that depends on anything but the lists here.
+pub(super) fn filters() -> Result<[Vec<Instruction>; 2], BackendError> {
+    build(TargetArch::try_from(std::env::consts::ARCH)?)
+}
+
+fn build(architecture: TargetArch) -> Result<[Vec<Instruction>; 2], BackendError> {
+    let whole = |calls: &[Call]| calls.iter().map(|&call| (call, Vec::new())).collect::<Vec<_>>();
+    let mut allowed: BTreeMap<_, _> =
+        [whole(ALLOWED), whole(ALLOWED_OLD), allowed_partly()?].into_iter().flatten().collect();
+    // What is foreign is left to the other filter, whose word counts for more.
+    allowed.extend(whole(FOREIGN));
+    let foreign = whole(FOREIGN).into_iter().collect();
+    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+    let compile = |rules, otherwise, listed| -> Result<Vec<Instruction>, BackendError> {
+        let program: BpfProgram = SeccompFilter::new(rules, otherwise, listed, architecture)?.try_into()?;
+        Ok(program
+            .iter()
+            .map(|i| Instruction { code: i.code, jump_true: i.jt, jump_false: i.jf, operand: i.k })
+            .collect())
+    };
+    Ok([
+        compile(foreign, SeccompAction::Allow, SeccompAction::KillProcess)?,
+        compile(allowed, unknown, SeccompAction::Allow)?,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_call_is_both_allowed_and_foreign_or_listed_twice() {
+        let all: Vec<Call> = [ALLOWED, ALLOWED_OLD, FOREIGN].concat();
+        let mut seen = BTreeSet::new();
+        for call in all.iter().copied().chain(allowed_partly().unwrap().into_iter().map(|(call, _)| call)) {
+            assert!(seen.insert(call), "{call} is listed twice");
+        }
+        for started in [libc::SYS_execve, libc::SYS_execveat] {
+            assert!(!seen.contains(&started), "no program is started");
+        }
+    }
+
+    #[test]
+    fn there_are_filters_that_the_kernel_can_take_for_both_architectures() {
+        /// `BPF_MAXINSNS` of linux/bpf_common.h.
+        const MOST: usize = 4096;
+        for architecture in [TargetArch::x86_64, TargetArch::aarch64] {
+            for filter in build(architecture).unwrap() {
+                assert!((1..=MOST).contains(&filter.len()), "{}", filter.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Capabilities of the calling thread: what it may, and what it could ever get.
+//!
+//! Sources: capabilities(7), capget(2), PR_CAPBSET_DROP(2const), linux/capability.h. The sets are those of one thread; a thread
+//! that is made later begins with those of its maker.
+
+use nix::errno::Errno;
+
+/// A set of capabilities: bit `n` is the capability with the number `n`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Set(pub u64);
+
+impl Set {
+    /// The set of the capabilities with these numbers.
+    pub const fn of(numbers: &[u8]) -> Self {
+        let (mut bits, mut i) = (0, 0);
+        while i < numbers.len() {
+            bits |= 1 << numbers[i];
+            i += 1;
+        }
+        Self(bits)
+    }
+
+    /// Those that are in both.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether all of `other` are in it.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// What the kernel calls `struct __user_cap_header_struct`.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+/// What the kernel calls `struct __user_cap_data_struct`: one half of the three sets.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Half {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h: sets of 64 bits, in two halves, the lower one first.
+const VERSION: u32 = 0x2008_0522;
+
+/// The highest number that a capability can have: the sets hold 64.
+const LAST: u8 = 63;
+
+/// The three sets of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sets {
+    /// Those that count.
+    pub effective: Set,
+    /// Those that can be made to count.
+    pub permitted: Set,
+    /// Those that a program started from here may keep.
+    pub inheritable: Set,
+}
+
+impl Sets {
+    /// Those of the calling thread.
+    ///
+    /// # Errors
+    /// None is known: every kernel that runs this has the call.
+    pub fn of_thread() -> Result<Self, Errno> {
+        let header = Header { version: VERSION, pid: 0 };
+        let mut halves = [Half::default(); 2];
+        // SAFETY: the header says version 3, for which the kernel writes two elements; `halves` has as many.
+        Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, halves.as_mut_ptr()) })?;
+        let whole =
+            |part: fn(&Half) -> u32| Set(u64::from(part(&halves[0])) | u64::from(part(&halves[1])) << 32);
+        Ok(Self {
+            effective: whole(|half| half.effective),
+            permitted: whole(|half| half.permitted),
+            inheritable: whole(|half| half.inheritable),
+        })
+    }
+
+    /// Makes them those of the calling thread.
+    ///
+    /// # Errors
+    /// EPERM for more than the thread is permitted.
+    pub fn apply(&self) -> Result<(), Errno> {
+        let header = Header { version: VERSION, pid: 0 };
+        let half = |shift: u32| {
+            let part = |set: Set| (set.0 >> shift & u64::from(u32::MAX)) as u32;
+            Half {
+                effective: part(self.effective),
+                permitted: part(self.permitted),
+                inheritable: part(self.inheritable),
+            }
+        };
+        let halves = [half(0), half(32)];
+        // SAFETY: likewise, and the kernel only reads.
+        Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, halves.as_ptr()) })?;
+        Ok(())
+    }
+}
+
+/// Takes all capabilities but `kept` out of the bounding set of the calling thread: no program that it starts gets them.
+///
+/// # Errors
+/// EPERM without CAP_SETPCAP.
+pub fn bound(kept: Set) -> Result<(), Errno> {
+    for number in (0..=LAST).filter(|&number| !kept.contains(Set::of(&[number]))) {
+        // SAFETY: the call reads two numbers.
+        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
+        match Errno::result(result) {
+            // This kernel knows no capability with that number, and none with a higher one.
+            Err(Errno::EINVAL) => return Ok(()),
+            done => done?,
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of proc_pid_status(5) of the calling thread.
+    fn told(line: &str) -> Set {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let value =
+            status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap().trim();
+        Set(u64::from_str_radix(value, 16).unwrap())
+    }
+
+    #[test]
+    fn what_is_given_up_is_given_up_by_this_thread_alone() {
+        let before = Sets::of_thread().unwrap();
+        assert_eq!(before.effective, told("CapEff"));
+        assert_eq!(before.permitted, told("CapPrm"));
+        // CAP_CHOWN and CAP_SETPCAP.
+        let kept = before.permitted.and(Set::of(&[0, 8]));
+        std::thread::spawn(move || {
+            let can_bound = before.effective.contains(Set::of(&[8]));
+            assert_eq!(bound(kept), if can_bound { Ok(()) } else { Err(Errno::EPERM) });
+            if can_bound {
+                assert_eq!(told("CapBnd"), kept);
+            }
+            let sets = Sets { effective: kept, permitted: kept, inheritable: Set::default() };
+            sets.apply().unwrap();
+            assert_eq!(Sets::of_thread(), Ok(sets));
+            assert_eq!((told("CapEff"), told("CapPrm")), (kept, kept));
+            if before.permitted != kept {
+                assert_eq!(before.apply(), Err(Errno::EPERM), "there is no way back");
+            } else {
+                println!("SKIPPED: this process has no capability to lose");
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(Sets::of_thread(), Ok(before));
+    }
+
+    #[test]
+    fn sets_are_the_bits_of_their_numbers() {
+        assert_eq!(Set::of(&[0, 40]).0, 1 | 1 << 40);
+        assert!(Set(7).contains(Set(5)) && !Set(5).contains(Set(7)));
+    }
+}

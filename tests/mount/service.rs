@@ -1,0 +1,306 @@
+//! What a service manager hears of a mount, on a socket of its protocol, and what becomes of a mount whose server dies.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::statfs::statfs;
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::background::Unmounted;
+use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+
+/// How often the manager of these tests wants to hear from its service: long enough that a busy machine is no dead service.
+const WATCHDOG: Duration = Duration::from_secs(6);
+
+/// A service manager: it listens.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    fn new(dir: &Path) -> Self {
+        let path = dir.join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        Self { socket, path }
+    }
+
+    /// What comes next within `patience`.
+    fn heard(&self, patience: Duration) -> Option<String> {
+        self.socket.set_read_timeout(Some(patience)).unwrap();
+        let mut message = [0; 512];
+        let len = self.socket.recv(&mut message).ok()?;
+        Some(String::from_utf8(message[..len].to_vec()).unwrap())
+    }
+
+    /// Waits for a message that holds `what`, and returns it.
+    #[track_caller]
+    fn hears(&self, what: &str) -> String {
+        let begin = Instant::now();
+        let mut all = Vec::new();
+        while let Some(message) = self.heard(Duration::from_secs(20).saturating_sub(begin.elapsed())) {
+            if message.contains(what) {
+                return message;
+            }
+            all.push(message);
+        }
+        panic!("{what} was not heard, but {all:?}");
+    }
+
+    /// Whether `what` is heard within that time.
+    fn hears_within(&self, what: &str, time: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            match self.heard(time.saturating_sub(begin.elapsed()).max(Duration::from_millis(1))) {
+                Some(message) if message.contains(what) => return true,
+                _ if begin.elapsed() >= time => return false,
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets `command` be a service of this manager. Its shell becomes the server, so that the number of the process is known.
+    fn start(&self, command: &mut Command) -> Child {
+        command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+        command.env_remove("RUST_LOG").stdin(Stdio::null()).spawn().unwrap()
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().unwrap())
+}
+
+fn serve(source: &Path, target: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("mount").args([source, target]);
+    command
+}
+
+/// Ends with its process, however the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = kill(pid(&self.0), Signal::SIGCONT);
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_manager_hears_that_the_mount_is_ready_when_it_answers_that_it_lives_and_that_it_ends() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let manager = Manager::new(dir.path());
+    let (source, mnt) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let _unmounted = Unmounted(&mnt);
+    let server = Ended(manager.start(&mut serve(&source, &mnt)));
+    let ready = manager.hears("READY=1");
+    assert_eq!(ready, format!("READY=1\nMAINPID={}", server.0.id()));
+    assert!(is_mounted(&mnt));
+    fs::write(mnt.join("file"), "content").unwrap();
+    manager.hears("WATCHDOG=1");
+    let begin = Instant::now();
+    manager.hears("WATCHDOG=1");
+    assert!(begin.elapsed() < WATCHDOG, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_server_that_goes_into_the_background_tells_the_manager_which_process_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let manager = Manager::new(dir.path());
+    let (source, mnt) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let _unmounted = Unmounted(&mnt);
+    let mut starter = manager.start(serve(&source, &mnt).arg("--daemon"));
+    let ready = manager.hears("READY=1");
+    assert_ne!(ready, format!("READY=1\nMAINPID={}", starter.id()));
+    let server = crate::background::server_of(&source).expect("it serves");
+    // The process that asks has the same command line.
+    let main: i32 = ready.strip_prefix("READY=1\nMAINPID=").unwrap().parse().unwrap();
+    assert!(Path::new("/proc").join(main.to_string()).exists() && server.as_raw() > 0);
+    assert!(starter.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_is_stopped_is_heard_no_more_until_it_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let manager = Manager::new(dir.path());
+    let (source, mnt) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let _unmounted = Unmounted(&mnt);
+    let server = Ended(manager.start(&mut serve(&source, &mnt)));
+    manager.hears("WATCHDOG=1");
+    kill(pid(&server.0), Signal::SIGSTOP).unwrap();
+    // What was sent before it stopped.
+    while manager.heard(Duration::from_millis(100)).is_some() {}
+    assert!(!manager.hears_within("WATCHDOG=1", WATCHDOG));
+    kill(pid(&server.0), Signal::SIGCONT).unwrap();
+    manager.hears("WATCHDOG=1");
+}
+
+/// A mount of a mount: the second server waits for the first, which can be stopped.
+struct Stacked {
+    dir: TempDir,
+    first: Ended,
+    second: Ended,
+    manager: Manager,
+}
+
+impl Stacked {
+    fn new() -> Self {
+        let dir = prepare();
+        let manager = Manager::new(dir.path());
+        let (source, middle, top) =
+            (dir.path().join("backing"), dir.path().join("plain"), dir.path().join("mnt"));
+        let first = Ended(serve(&source, &middle).stdin(Stdio::null()).spawn().unwrap());
+        wait_until("the first mount", || is_mounted(&middle));
+        let second = Ended(manager.start(&mut serve(&middle, &top)));
+        manager.hears("WATCHDOG=1");
+        Self { dir, first, second, manager }
+    }
+}
+
+impl Drop for Stacked {
+    fn drop(&mut self) {
+        // Whatever waits for the first server goes on when it does.
+        let _ = kill(pid(&self.first.0), Signal::SIGCONT);
+        for place in ["mnt", "plain"] {
+            let _ = umount2(&self.dir.path().join(place), MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+#[test]
+fn a_server_whose_source_hangs_says_that_it_does_not_answer_and_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let stacked = Stacked::new();
+    kill(pid(&stacked.first.0), Signal::SIGSTOP).unwrap();
+    while stacked.manager.heard(Duration::from_millis(100)).is_some() {}
+    let begin = Instant::now();
+    stacked.manager.hears("STATUS=the mount has not answered for");
+    while let Some(message) = stacked.manager.heard(Duration::from_secs(1)) {
+        assert!(!message.contains("WATCHDOG=1"), "after {:?}", begin.elapsed());
+        if begin.elapsed() > WATCHDOG {
+            break;
+        }
+    }
+    kill(pid(&stacked.first.0), Signal::SIGCONT).unwrap();
+    stacked.manager.hears("WATCHDOG=1");
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_is_asked_ends_and_leaves_no_process_behind() {
+    if !can_mount() {
+        return;
+    }
+    let mut stacked = Stacked::new();
+    let children = format!("/proc/{0}/task/{0}/children", stacked.second.0.id());
+    let prober = fs::read_to_string(children).unwrap().trim().to_owned();
+    assert!(!prober.is_empty(), "there is a process that asks");
+    kill(pid(&stacked.first.0), Signal::SIGSTOP).unwrap();
+    stacked.manager.hears("STATUS=the mount has not answered for");
+    kill(pid(&stacked.second.0), Signal::SIGKILL).unwrap();
+    kill(pid(&stacked.first.0), Signal::SIGCONT).unwrap();
+    wait_until("the end of the server", || stacked.second.0.try_wait().unwrap().is_some());
+    let proc = Path::new("/proc").join(&prober);
+    let is_gone = || {
+        let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
+        // A zombie has ended; whoever has taken it over may take its time.
+        stat.is_empty() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+    };
+    wait_until("the end of the process that asks", is_gone);
+}
+
+#[test]
+fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
+    if !can_mount() {
+        return;
+    }
+    const ROUNDS: usize = 5;
+    let dir = prepare();
+    let (source, mnt) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let _unmounted = Unmounted(&mnt);
+    for round in 0..ROUNDS {
+        let manager_dir = tempfile::tempdir().unwrap();
+        let manager = Manager::new(manager_dir.path());
+        // What is left of the round before is dead, and nothing but the next start takes it away.
+        assert_eq!(is_mounted(&mnt), round > 0);
+        let mut server = manager.start(&mut serve(&source, &mnt));
+        manager.hears("READY=1");
+        assert!(statfs(&mnt).is_ok());
+        fs::write(mnt.join(round.to_string()), "content").unwrap();
+        for earlier in 0..round {
+            assert_eq!(fs::read_to_string(mnt.join(earlier.to_string())).unwrap(), "content");
+        }
+        // In the middle of work.
+        let busy = Command::new("sh")
+            .args(["-c", "while :; do echo x >\"$1/busy\" || exit; done", "sh"])
+            .arg(&mnt)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _busy = Ended(busy);
+        sleep(Duration::from_millis(50));
+        kill(pid(&server), Signal::SIGKILL).unwrap();
+        server.wait().unwrap();
+        assert!(fs::write(mnt.join("lost"), "").is_err(), "nobody writes below a dead mount");
+    }
+    assert!(!source.join("lost").exists());
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let left = table.lines().filter(|line| line.split(' ').nth(4) == mnt.to_str()).count();
+    assert_eq!(left, 1, "one dead mount, not one for each round");
+}
+
+/// One line of proc_pid_status(5) of each thread of `process`.
+fn of_all_threads(process: u32, line: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        .map(|thread| {
+            let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
+            value.unwrap_or_default().trim().to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_thread_of_a_server_is_confined_unless_that_is_not_wanted() {
+    use namegate::daemon::privileges::FOR_SERVING;
+    for (args, is_confined) in [(&[][..], true), (&["--no-sandbox"], false), (&["-o", "no_sandbox"], false)] {
+        let Some(mounted) = Mounted::new(args) else { return };
+        fs::create_dir(mounted.mnt().join("dir")).unwrap();
+        let of_test = of_all_threads(std::process::id(), "CapPrm")[0].clone();
+        let possible = u64::from_str_radix(&of_test, 16).unwrap();
+        for set in ["CapEff", "CapPrm", "CapBnd"] {
+            for capabilities in of_all_threads(mounted.server(), set) {
+                let found = u64::from_str_radix(&capabilities, 16).unwrap();
+                // What a thread has laid down for a moment it still has.
+                let expected = if is_confined { FOR_SERVING.0 & possible } else { possible };
+                assert_eq!(found & !expected, 0, "{args:?} {set}");
+                assert!(set == "CapEff" || found == expected, "{args:?} {set}: {found:x}, not {expected:x}");
+            }
+        }
+        let expected = if is_confined { ["1", "2"] } else { ["0", "0"] };
+        for (line, expected) in ["NoNewPrivs", "Seccomp"].iter().zip(expected) {
+            for found in of_all_threads(mounted.server(), line) {
+                assert_eq!(found, expected, "{args:?} {line}");
+            }
+        }
+    }
+}
