@@ -1,0 +1,233 @@
+//! The units under `systemd/`, judged by systemd itself where it is installed, and what they start tried out.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// The units, each with the instance that it is tried with.
+const UNITS: [(&str, &str); 4] = [
+    ("namegate@.service", "share"),
+    ("namegate-watch@.service", "srv-share"),
+    ("namegate-scan@.service", "srv-share"),
+    ("namegate-scan@.timer", "srv-share"),
+];
+
+/// Where the program is once it is installed.
+const INSTALLED: &str = "/usr/bin/namegate";
+
+fn units() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd")
+}
+
+fn unit(name: &str) -> String {
+    fs::read_to_string(units().join(name)).unwrap()
+}
+
+/// The values of a setting, in order, with line continuations joined.
+fn values<'u>(unit: &'u str, setting: &'u str) -> impl Iterator<Item = &'u str> {
+    unit.lines().filter_map(move |line| line.strip_prefix(setting)?.strip_prefix('='))
+}
+
+/// A directory with all units as instances that start the program that was built.
+fn instances() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, instance) in UNITS {
+        let text = unit(name).replace(INSTALLED, env!("CARGO_BIN_EXE_namegate"));
+        let (prefix, kind) = name.split_once('@').unwrap();
+        fs::write(dir.path().join(format!("{prefix}@{instance}{kind}")), text).unwrap();
+    }
+    dir
+}
+
+fn analyze(args: &[&str], unit: &Path) -> Option<Output> {
+    match Command::new("systemd-analyze").args(args).arg(unit).env("SYSTEMD_COLORS", "0").output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            println!("SKIPPED: no systemd-analyze: {error}");
+            None
+        }
+    }
+}
+
+fn all(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units() {
+    let dir = instances();
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let Some(output) = analyze(&["verify", "--man=no"], &path) else { return };
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let said = all(&output);
+        // What it says of other units of this machine is not ours.
+        let ours: Vec<&str> = said.lines().filter(|line| line.contains("namegate")).collect();
+        assert!(output.status.success() && ours.is_empty(), "{name}: {said}");
+    }
+}
+
+#[test]
+fn what_scans_and_watches_is_exposed_as_little_as_systemd_can_make_it() {
+    let dir = instances();
+    // In tenths, of ten.
+    for (name, most) in [("namegate-scan@srv-share.service", 15), ("namegate-watch@srv-share.service", 25)] {
+        let threshold = format!("--threshold={most}");
+        let args = ["security", "--offline=true", &threshold];
+        let Some(output) = analyze(&args, &dir.path().join(name)) else { return };
+        let said = all(&output);
+        if said.contains("unrecognized option") {
+            return println!("SKIPPED: this systemd-analyze judges no files");
+        }
+        assert!(output.status.success(), "{name}: {said}");
+    }
+}
+
+/// Settings that give a unit a mount namespace of its own, by systemd.exec(5).
+const WITH_NAMESPACE: &[&str] = &[
+    "PrivateTmp",
+    "PrivateDevices",
+    "PrivateMounts",
+    "PrivateIPC",
+    "PrivateUsers",
+    "PrivatePIDs",
+    "ProtectSystem",
+    "ProtectHome",
+    "ProtectKernelTunables",
+    "ProtectKernelModules",
+    "ProtectKernelLogs",
+    "ProtectControlGroups",
+    "ProtectHostname",
+    "ProtectProc",
+    "ProcSubset",
+    "ReadWritePaths",
+    "ReadOnlyPaths",
+    "InaccessiblePaths",
+    "ExecPaths",
+    "NoExecPaths",
+    "TemporaryFileSystem",
+    "BindPaths",
+    "BindReadOnlyPaths",
+    "RootDirectory",
+    "RootImage",
+    "MountImages",
+    "ExtensionImages",
+    "ExtensionDirectories",
+    "MountFlags",
+    "MountAPIVFS",
+    "DynamicUser",
+    "LogNamespace",
+];
+
+#[test]
+fn the_unit_that_mounts_has_no_mount_namespace_of_its_own() {
+    let mounting = unit("namegate@.service");
+    for setting in WITH_NAMESPACE {
+        assert_eq!(values(&mounting, setting).count(), 0, "{setting}");
+    }
+    // And those that would take from the server what it does for others.
+    for setting in ["RestrictSUIDSGID", "DevicePolicy", "User", "AmbientCapabilities", "UMask"] {
+        assert_eq!(values(&mounting, setting).count(), 0, "{setting}");
+    }
+}
+
+#[test]
+fn the_unit_that_mounts_leaves_the_server_what_it_keeps() {
+    use namegate::daemon::privileges::FOR_SERVING;
+    let mounting = unit("namegate@.service");
+    let left: Vec<&str> =
+        values(&mounting, "CapabilityBoundingSet").flat_map(str::split_whitespace).collect();
+    let names = [
+        (0, "CAP_CHOWN"),
+        (1, "CAP_DAC_OVERRIDE"),
+        (2, "CAP_DAC_READ_SEARCH"),
+        (3, "CAP_FOWNER"),
+        (4, "CAP_FSETID"),
+        (6, "CAP_SETGID"),
+        (7, "CAP_SETUID"),
+        (9, "CAP_LINUX_IMMUTABLE"),
+        (21, "CAP_SYS_ADMIN"),
+        (27, "CAP_MKNOD"),
+        (31, "CAP_SETFCAP"),
+    ];
+    let of_names: u64 = names.iter().map(|(number, _)| 1 << number).sum();
+    assert_eq!(of_names, FOR_SERVING.0, "a capability that this test does not know");
+    for (_, name) in names {
+        assert!(left.contains(&name), "{name}");
+    }
+    let more: Vec<_> = left.iter().filter(|name| !names.iter().any(|(_, known)| known == *name)).collect();
+    assert_eq!(
+        more,
+        [&"CAP_SETPCAP", &"CAP_SYS_PTRACE"],
+        "what is given up at the beginning, or kept with hidepid"
+    );
+}
+
+#[test]
+fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
+    let scanning = unit("namegate-scan@.service");
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir_all(place("state/namegate/scan")).unwrap();
+    fs::create_dir(place("tree")).unwrap();
+    fs::write(place("tree/a\u{1B}b"), "").unwrap();
+    let options =
+        values(&scanning, "Environment").find_map(|line| line.strip_prefix("NAMEGATE_SCAN_OPTIONS="));
+    let line = values(&scanning, "ExecStart").next().unwrap();
+    let line = line
+        .replace(INSTALLED, env!("CARGO_BIN_EXE_namegate"))
+        .replace("$NAMEGATE_SCAN_OPTIONS", options.unwrap())
+        .replace("%S", &place("state"))
+        .replace("%i", "tree")
+        .replace("%f", &place("tree"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    // Findings, which the unit takes for a success.
+    assert_eq!(output.status.code(), Some(1), "{}", all(&output));
+    assert_eq!(values(&scanning, "SuccessExitStatus").collect::<Vec<_>>(), ["1"]);
+    let report = fs::read_to_string(place("state/namegate/scan/tree.jsonl")).unwrap();
+    assert!(report.contains("c0-control"), "{report}");
+}
+
+#[test]
+fn systemd_makes_units_of_the_lines_for_fstab() {
+    const GENERATOR: &str = "system-generators/systemd-fstab-generator";
+    let generator = ["/usr/lib/systemd", "/lib/systemd"].map(|base| Path::new(base).join(GENERATOR));
+    let Some(generator) = generator.iter().find(|path| path.exists()) else {
+        return println!("SKIPPED: no systemd-fstab-generator");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let fstab = dir.path().join("fstab");
+    fs::write(
+        &fstab,
+        "/srv/share /mnt/share namegate profile=strict:windows,nofail,_netdev,x-systemd.requires-mounts-for=/srv/share 0 0\n\
+         /srv/other /mnt/other namegate ro,noauto,x-systemd.automount,x-systemd.idle-timeout=60 0 0\n",
+    )
+    .unwrap();
+    let made = ["normal", "early", "late"].map(|name| dir.path().join(name));
+    made.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    let output = Command::new(generator).args(&made).env("SYSTEMD_FSTAB", &fstab).output().unwrap();
+    let read = |name: &str| {
+        fs::read_to_string(made[0].join(name)).unwrap_or_else(|_| panic!("{name}: {}", all(&output)))
+    };
+    let mounting = read("mnt-share.mount");
+    for line in ["What=/srv/share", "Where=/mnt/share", "Type=namegate", "RequiresMountsFor=/srv/share"] {
+        assert!(mounting.lines().any(|found| found == line), "{line} in {mounting}");
+    }
+    assert!(
+        made[0].join("remote-fs.target.wants/mnt-share.mount").is_symlink(),
+        "wanted, not required: nofail"
+    );
+    assert!(read("mnt-other.automount").contains("TimeoutIdleSec="));
+    // The helper takes every word that systemd hands on to it.
+    let options = mounting.lines().find_map(|line| line.strip_prefix("Options=")).unwrap();
+    let helper = dir.path().join("mount.namegate");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_namegate"), &helper).unwrap();
+    let places = [dir.path().join("normal"), dir.path().join("early")];
+    let output = Command::new(helper).args(places).args(["-f", "-o", options]).output().unwrap();
+    assert!(output.status.success(), "{}", all(&output));
+}
