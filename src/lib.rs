@@ -15,6 +15,7 @@ pub mod cli;
 pub mod daemon;
 pub mod doctor;
 pub mod explain;
+pub mod fix;
 pub mod fuse;
 pub mod gate;
 pub mod name;

@@ -57,6 +57,17 @@ impl Bytes {
 pub struct MountId(i32);
 
 impl Handle {
+    /// Its type and its bytes, as the kernel told them.
+    pub fn parts(&self) -> (i32, &[u8]) {
+        (self.kind, self.bytes.as_slice())
+    }
+
+    /// The handle of this type and these bytes; `None` for more bytes than a handle has. Whether it names anything is said
+    /// by [`open`].
+    pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= MAX_BYTES).then(|| Self { kind, bytes: Bytes::new(bytes) })
+    }
+
     /// A number made of the handle: the same for the same file always, and hardly ever for another one.
     pub fn fingerprint(&self) -> u32 {
         // FNV-1a: any mixing serves, the bytes are the kernel's own.
@@ -167,6 +178,9 @@ mod tests {
             Ok(found) => found,
             Err(error) => return println!("SKIPPED: no file handles in {}: {error}", dir.path().display()),
         };
+        let (kind, bytes) = handle.parts();
+        assert_eq!(Handle::from_parts(kind, bytes).as_ref(), Some(&handle));
+        assert_eq!(Handle::from_parts(kind, &[0; MAX_BYTES + 1]), None);
         fs::rename(&old, &new).unwrap();
         fs::write(&old, "y").unwrap();
         let (other, _) = of(fs::File::open(&old).unwrap()).unwrap();

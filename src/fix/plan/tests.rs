@@ -1,0 +1,393 @@
+use proptest::prelude::*;
+
+use super::order::steps;
+use super::*;
+use crate::name::display::acts_or_hides;
+
+fn header() -> Header {
+    Header {
+        tool: "1.2.3".into(),
+        created: "2026-01-02T03:04:05Z".into(),
+        roots: vec![Root { path: b"/srv/caf\xE9".to_vec(), inode: 7 }],
+        profiles: vec!["strict".into()],
+        policy: Some("profiles = [\"strict\"]\n".into()),
+        encoding: "auto".into(),
+        normalize: Some("nfc".into()),
+        map: None,
+    }
+}
+
+fn directory(path: &[u8]) -> Arc<Directory> {
+    let handle = Some(Handle { kind: -3, bytes: vec![0, 255, 7] });
+    Arc::new(Directory { path: path.to_vec(), inode: u64::MAX, handle })
+}
+
+fn identity(kind: Kind) -> Identity {
+    Identity { inode: 12, ctime: Ctime { seconds: -1, nanoseconds: 5 }, kind }
+}
+
+fn rename(id: u64, dir: &[u8], old: &[u8], new: &str) -> Rename {
+    Rename {
+        id,
+        directory: directory(dir),
+        old: old.to_vec(),
+        new: new.into(),
+        identity: identity(Kind::File),
+        reasons: vec![RuleId::Truncated, RuleId::TrailingDot],
+        confidence: Confidence::Likely,
+        reading: "windows-1252".into(),
+        evidence: Some("reads all 3 names".into()),
+        alternatives: vec![Alternative { new: "cafй".into(), reading: "windows-1251".into() }],
+    }
+}
+
+fn retarget() -> Retarget {
+    Retarget {
+        directory: directory(b"/srv/caf\xE9"),
+        name: b"link".to_vec(),
+        identity: identity(Kind::Symlink),
+        old_target: b"../caf\xE9//x".to_vec(),
+        new_target: "../café//x".into(),
+        after: vec![Part { rename: 3, component: 1 }],
+    }
+}
+
+fn skipped() -> Skipped {
+    Skipped {
+        directory: directory(b"/srv"),
+        name: b"caf\xE9".to_vec(),
+        reasons: vec![RuleId::CollisionCase],
+        why: "no free name".into(),
+    }
+}
+
+fn plan_text() -> String {
+    let records = [
+        Record::Rename(rename(3, b"/srv/caf\xE9/sub", b"caf\xE9.", "café")),
+        Record::Skipped(skipped()),
+        Record::Retarget(retarget()),
+    ];
+    let lines: Vec<String> =
+        [header().to_line()].into_iter().chain(records.iter().map(Record::to_line)).collect();
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn a_plan_reads_back_as_it_was_written() {
+    let plan = Plan::parse(plan_text().as_bytes()).unwrap();
+    let expected = Plan {
+        header: header(),
+        renames: vec![rename(3, b"/srv/caf\xE9/sub", b"caf\xE9.", "café")],
+        retargets: vec![retarget()],
+        skipped: vec![skipped()],
+    };
+    assert_eq!(plan, expected);
+}
+
+#[test]
+fn what_acts_on_a_terminal_is_escaped_and_reads_back() {
+    let name = "a\u{202E}b\u{7F}\u{85}\u{1F600}\u{E0041}\u{1B}[31m.txt";
+    let rename = rename(1, "/srv/caf\u{200B}".as_bytes(), b"\x1B]0;x\x07", name);
+    let line = rename.to_line();
+    assert!(line.chars().all(|c| !acts_or_hides(c)), "{line}");
+    let mut header = header();
+    header.roots[0].path = b"/".to_vec();
+    let plan = Plan::parse(format!("{}\n{line}", header.to_line()).as_bytes()).unwrap();
+    assert_eq!(plan.renames, [rename]);
+}
+
+/// What the parser says to the plan in which `from` stands as `to`, without the words for the line.
+fn mistakes_with(from: &str, to: &str) -> Vec<(usize, String)> {
+    let text = plan_text();
+    assert!(text.contains(from), "{from} is not in {text}");
+    let mistakes = Plan::parse(text.replacen(from, to, 1).as_bytes()).expect_err("it has a mistake");
+    mistakes.into_iter().map(|mistake| (mistake.line, mistake.message)).collect()
+}
+
+#[test]
+fn what_an_editor_can_break_is_told_with_its_line() {
+    let base64 = |path: &[u8]| data_encoding::BASE64.encode(path);
+    let sub = base64(b"/srv/caf\xE9/sub");
+    let cases: &[(&str, &str, usize, &str)] = &[
+        (r#""version":1"#, r#""version":2"#, 1, "version 2 of the format"),
+        (r#""encoding":"auto""#, r#""encodings":"auto""#, 1, "unknown field"),
+        (r#""type":"rename""#, r#""type":"remove""#, 2, "unknown type `remove`"),
+        (r#""type":"rename","#, "", 2, "missing field `type`"),
+        (r#""type":"rename""#, r#"type:"rename""#, 2, "key must be a string"),
+        (r#""id":3,"old""#, r#""id":3,"id":4,"old""#, 2, "duplicate field `id`"),
+        (r#""id":3,"old""#, r#""id":-3,"old""#, 2, "invalid value"),
+        (r#""id":3,"old""#, r#""id":0,"old""#, 2, "ids count from 1"),
+        (r#""new":"café""#, r#""new":"a/b""#, 2, "the new name `a/b` holds a `/`"),
+        (r#""new":"café""#, r#""new":"..""#, 2, "names a directory itself or its parent"),
+        (r#""new":"café""#, r#""new":"""#, 2, "is empty"),
+        (r#""new":"café""#, r#""new":"a\u0000b""#, 2, "holds a NUL"),
+        (r#""new":"café""#, r#""new":"\ud800""#, 2, "(column"),
+        (r#""new":"café""#, r#""new":7"#, 2, "invalid type"),
+        (r#""old":"caf\\xE9.""#, r#""old":"cafe""#, 2, "`old` is not what `old_hex` says"),
+        (r#""old_hex":"636166e92e""#, r#""old_hex":"636166e92""#, 2, "`old_hex` is no hexadecimal"),
+        (r#""old_hex":"636166e92e""#, r#""old_hex":"2e2e""#, 2, "`old_hex`: a name that names a directory"),
+        (r#""old_hex":"636166e92e""#, r#""old_hex":"2f""#, 2, "holds a `/`"),
+        (r#""ctime":"-1.000000005""#, r#""ctime":"-1.5""#, 2, "`ctime` is no time"),
+        (r#""kind":"file""#, r#""kind":"door""#, 2, "`kind` is no type"),
+        (r#""confidence":"likely""#, r#""confidence":"sure""#, 2, "`confidence` is one of"),
+        (r#""truncated""#, r#""truncate""#, 2, "did you mean `truncated`?"),
+        (r#""directory_handle":"-3:AP8H""#, r#""directory_handle":"x""#, 2, "`directory_handle` is no"),
+        (&sub, &base64(b"/srv/caf\xE9/../../etc"), 2, "holds `.` or `..`"),
+        (&sub, &base64(b"/etc"), 2, "is outside of the roots"),
+        (&sub, &base64(b"/srv/caf\xE9x"), 2, "is outside of the roots"),
+        (&sub, &base64(b"/srv"), 2, "is outside of the roots"),
+        (&sub, &base64(b"srv"), 2, "is not absolute"),
+        (&sub, &base64(b"/srv/caf\xE9//sub"), 2, "holds an empty component"),
+        (&sub, &base64(b"/srv/caf\xE9/a\0b"), 2, "holds a NUL"),
+        (&sub, "AAA", 2, "`directory_base64` is no base64"),
+        (r#""component":1"#, r#""component":3"#, 4, "the target has 3 components, and none at 3"),
+        (r#""new_target":"../café//x""#, r#""new_target":"y""#, 4, "`new_target` is not what"),
+        (r#"{"type":"plan""#, "\u{1}", 1, "(column 1)"),
+    ];
+    for (from, to, line, message) in cases {
+        let found = mistakes_with(from, to);
+        assert!(
+            found.iter().any(|(at, told)| at == line && told.contains(message)),
+            "{from} -> {to}: {found:?}, not {message}"
+        );
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_and_not_more_than_can_be_read() {
+    let mut text = header().to_line();
+    for _ in 0..3 {
+        text += "\nnonsense\n";
+    }
+    text += &rename(1, b"/srv/caf\xE9", b"a", "b").to_line();
+    text += "\n";
+    text += &rename(1, b"/srv/caf\xE9", b"a", "c").to_line();
+    text += "\n";
+    text += &rename(2, b"/srv/caf\xE9", b"a", "d").to_line();
+    let found = Plan::parse(text.as_bytes()).unwrap_err();
+    let lines: Vec<usize> = found.iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, [2, 4, 6, 8, 9]);
+    assert_eq!(found[3].to_string(), "line 8: the id 1 is that of line 7 too");
+    assert_eq!(found[4].to_string(), "line 9: line 7 renames `a` too");
+    let found = Plan::parse("\u{1B}[31m\n".repeat(1000).as_bytes()).unwrap_err();
+    assert_eq!(found.len(), 101);
+    assert_eq!(found[100].to_string(), "and 900 more mistakes");
+    assert!(found.iter().all(|mistake| !mistake.message.contains('\u{1B}')));
+    assert!(Plan::parse(b"").is_err() && Plan::parse(b"\n\n").is_err());
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_and_the_next_is_read() {
+    let long = "x".repeat(10 << 20);
+    let mut first = rename(1, b"/srv/caf\xE9", b"a", "b");
+    first.evidence = Some(long.clone());
+    let text =
+        [header().to_line(), first.to_line(), rename(2, b"/srv/caf\xE9", b"b", "c").to_line()].join("\n");
+    let found = Plan::parse(text.as_bytes()).unwrap_err();
+    assert_eq!(found.iter().map(|m| m.line).collect::<Vec<_>>(), [2]);
+    let mut header = header();
+    header.tool = long;
+    assert!(Plan::parse(header.to_line().as_bytes()).is_err());
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(Plan::parse(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn a_root_is_covered_with_what_is_below_it_and_its_own_name() {
+    let header = header();
+    for (dir, name, is_covered) in [
+        (&b"/srv/caf\xE9"[..], &b"x"[..], true),
+        (b"/srv/caf\xE9/y", b"x", true),
+        (b"/srv", b"caf\xE9", true),
+        (b"/srv", b"x", false),
+        (b"/", b"srv", false),
+        (b"/srv/caf", b"x", false),
+    ] {
+        assert_eq!(header.covers(dir, name), is_covered, "{dir:?} {name:?}");
+    }
+}
+
+#[test]
+fn times_read_back_and_nothing_else_is_a_time() {
+    for (seconds, nanoseconds) in [(0, 0), (-1, 999_999_999), (i64::MIN, 1), (i64::MAX, 5)] {
+        let time = Ctime { seconds, nanoseconds };
+        assert_eq!(time.to_string().parse(), Ok(time));
+    }
+    for text in
+        ["", "1", "1.", ".000000000", "1.5", "+1.000000000", "01.000000000", "1.00000000x", "1.+00000000"]
+    {
+        assert_eq!(text.parse::<Ctime>(), Err(NoTime), "{text}");
+    }
+}
+
+#[test]
+fn components_of_a_target_are_replaced_and_everything_else_stays() {
+    let cases: &[(&[u8], &[(usize, &[u8])], &[u8])] = &[
+        (b"a", &[(0, b"b")], b"b"),
+        (b"/a/b", &[(1, b"c")], b"/a/c"),
+        (b"./../a//b/.", &[(2, b"x"), (3, b"y")], b"./../x//y/."),
+        (b"a/", &[], b"a/"),
+        (b"", &[(0, b"x")], b""),
+    ];
+    for (path, parts, expected) in cases {
+        assert_eq!(replaced(path, parts), *expected);
+    }
+    let new = |id| (id == 3).then_some(&b"x"[..]);
+    assert_eq!(retarget().target(new), b"../x//x");
+    assert_eq!(retarget().target(|_| None), retarget().old_target);
+}
+
+/// Does the steps on a directory of names that hold their entries, and says so where one would overwrite.
+fn apply(
+    names: &mut std::collections::BTreeMap<Vec<u8>, usize>,
+    renames: &[(&[u8], &[u8])],
+    steps: &[Step],
+) -> Result<(), String> {
+    let mut aside = std::collections::BTreeMap::new();
+    let put = |names: &mut std::collections::BTreeMap<Vec<u8>, usize>, name: &[u8], entry| {
+        names.insert(name.to_vec(), entry).map_or(Ok(()), |_| Err(format!("{name:?} was overwritten")))
+    };
+    for &step in steps {
+        match step {
+            Step::Rename(at) => {
+                let entry = names.remove(renames[at].0).ok_or("nothing to rename")?;
+                put(names, renames[at].1, entry)?;
+            }
+            Step::Exchange(one, other) => {
+                let of_one = names.remove(renames[one].0).ok_or("nothing to exchange")?;
+                let of_other = names.remove(renames[other].0).ok_or("nothing to exchange")?;
+                put(names, renames[one].1, of_one)?;
+                put(names, renames[other].1, of_other)?;
+            }
+            Step::Aside(at) => {
+                aside.insert(at, names.remove(renames[at].0).ok_or("nothing to put aside")?);
+            }
+            Step::Settle(at) => {
+                put(names, renames[at].1, aside.remove(&at).ok_or("nothing was put aside")?)?;
+            }
+        }
+    }
+    if aside.is_empty() { Ok(()) } else { Err("something stayed aside".into()) }
+}
+
+#[test]
+fn chains_and_circles_are_put_in_order() {
+    let cases: &[(&str, &str, &[Step])] = &[
+        ("ab", "bc", &[Step::Rename(1), Step::Rename(0)]),
+        ("abc", "bca", &[Step::Aside(0), Step::Rename(2), Step::Rename(1), Step::Settle(0)]),
+        ("abx", "bay", &[Step::Exchange(0, 1), Step::Rename(2)]),
+        ("xab", "aba", &[]),
+        ("a", "a", &[]),
+    ];
+    for (old, new, expected) in cases {
+        let renames: Vec<(&[u8], &[u8])> =
+            (0..old.len()).map(|at| (&old.as_bytes()[at..=at], &new.as_bytes()[at..=at])).collect();
+        let made = steps(&renames);
+        if !expected.is_empty() || old == new {
+            assert_eq!(made, *expected, "{old} -> {new}");
+        }
+    }
+}
+
+#[test]
+fn what_lies_deepest_has_its_turn_first() {
+    let renames = [
+        rename(1, b"/srv/caf\xE9", b"b", "c"),
+        rename(2, b"/srv/caf\xE9/b", b"x", "y"),
+        rename(3, b"/srv/caf\xE9", b"a", "b"),
+        rename(4, b"/srv", b"caf\xE9", "café"),
+        rename(5, b"/srv/caf\xE9/b/x", b"x", "y"),
+    ];
+    let turns = order::order(&renames);
+    let found: Vec<(&[u8], &[Step])> =
+        turns.iter().map(|turn| (&*turn.directory.path, &*turn.steps)).collect();
+    let expected: [(&[u8], &[Step]); 4] = [
+        (b"/srv/caf\xE9/b/x", &[Step::Rename(4)]),
+        (b"/srv/caf\xE9/b", &[Step::Rename(1)]),
+        (b"/srv/caf\xE9", &[Step::Rename(0), Step::Rename(2)]),
+        (b"/srv", &[Step::Rename(3)]),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_long_chain_and_a_long_circle_take_no_stack_and_little_time() {
+    const COUNT: usize = 200_000;
+    let names: Vec<Vec<u8>> = (0..=COUNT).map(|n| n.to_string().into_bytes()).collect();
+    let chain: Vec<(&[u8], &[u8])> = (0..COUNT).map(|n| (&*names[n], &*names[n + 1])).collect();
+    assert_eq!(steps(&chain).len(), COUNT);
+    let circle: Vec<(&[u8], &[u8])> = (0..COUNT).map(|n| (&*names[n], &*names[(n + 1) % COUNT])).collect();
+    assert_eq!(steps(&circle).len(), COUNT + 1);
+    let swaps: Vec<(&[u8], &[u8])> = (0..COUNT).map(|n| (&*names[n], &*names[n ^ 1])).collect();
+    assert_eq!(steps(&swaps).len(), COUNT / 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_steps_give_every_entry_its_name_and_never_overwrite(
+        shuffled in Just((0..24_u8).collect::<Vec<_>>()).prop_shuffle(),
+        count in 0..12_usize,
+        shared in prop::collection::vec(any::<bool>(), 12),
+    ) {
+        // Old names are 0..12; new names are any of 0..24, as long as no entry that stays has them.
+        let olds: Vec<u8> = shuffled.iter().copied().filter(|n| *n < 12).take(count).collect();
+        let mut news = shuffled.iter().rev().copied().filter(|n| *n >= 12 || olds.contains(n));
+        let mut renames = Vec::new();
+        for (at, old) in olds.iter().enumerate() {
+            let new = if shared[at] { olds[(at + 1) % olds.len()] } else { news.next().unwrap() };
+            renames.push((vec![*old], vec![new]));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        renames.retain(|(_, new)| seen.insert(new.clone()));
+        // Whose rename fell away stays, and is in the way of nobody.
+        let moving: Vec<Vec<u8>> = renames.iter().map(|(old, _)| old.clone()).collect();
+        renames.retain(|(_, new)| new[0] >= 12 || moving.contains(new));
+        let moving: Vec<Vec<u8>> = renames.iter().map(|(old, _)| old.clone()).collect();
+        prop_assume!(renames.iter().all(|(_, new)| new[0] >= 12 || moving.contains(new)));
+        let pairs: Vec<(&[u8], &[u8])> = renames.iter().map(|(old, new)| (&**old, &**new)).collect();
+        let mut names: std::collections::BTreeMap<Vec<u8>, usize> =
+            (0..12_u8).map(|n| (vec![n], usize::from(n))).collect();
+        let mut expected = names.clone();
+        expected.retain(|name, _| !moving.contains(name));
+        for (old, new) in &renames {
+            prop_assert!(expected.insert(new.clone(), usize::from(old[0])).is_none());
+        }
+        let done = apply(&mut names, &pairs, &steps(&pairs));
+        prop_assert_eq!(done, Ok(()));
+        prop_assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn any_record_reads_back_as_it_was_written(
+        old in "[^/\0]{1,20}",
+        new in "[^/\0]{1,20}",
+        raw in prop::collection::vec(1_u8..=255, 1..20),
+        target in prop::collection::vec(1_u8..=255, 1..20),
+        why in ".*",
+    ) {
+        let raw: Vec<u8> = raw.into_iter().map(|b| if b == b'/' { b'_' } else { b }).collect();
+        prop_assume!(name_objection(&raw).is_none() && name_objection(new.as_bytes()).is_none());
+        prop_assume!(raw != new.as_bytes() && name_objection(old.as_bytes()).is_none());
+        let mut header = header();
+        header.roots[0].path = path_in(b"/", &raw);
+        let dir = header.roots[0].path.clone();
+        let mut written = rename(1, &dir, &raw, &new);
+        written.evidence = Some(why.clone());
+        let link = Retarget { name: raw.clone(), directory: directory(&dir), old_target: target.clone(), new_target: target, after: vec![], ..retarget() };
+        let left = Skipped { name: raw, directory: directory(&dir), why, ..skipped() };
+        let text = [header.to_line(), written.to_line(), link.to_line(), left.to_line()].join("\n");
+        let plan = Plan::parse(text.as_bytes());
+        prop_assert_eq!(plan, Ok(Plan { header, renames: vec![written], retargets: vec![link], skipped: vec![left] }));
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic(text in prop::collection::vec(any::<u8>(), 0..200), at in 0..1000_usize, octet: u8) {
+        let _ = Plan::parse(&text);
+        let mut damaged = plan_text().into_bytes();
+        let at = at % damaged.len();
+        damaged[at] = octet;
+        let _ = Plan::parse(&damaged);
+    }
+}
