@@ -8,6 +8,7 @@ mod check;
 mod completions;
 mod doctor;
 mod explain;
+mod fix;
 mod format;
 mod judging;
 mod lists;
@@ -148,6 +149,7 @@ enum Command {
     Check(check::Args),
     Explain(explain::Args),
     Scan(Box<scan::Args>),
+    Fix(fix::Args),
     Mount(mount::Args),
     Rules(rules::Args),
     Profiles(profiles::Args),
@@ -254,6 +256,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
         Command::Check(args) => check::run(args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Scan(args) => scan::run(*args, out),
+        Command::Fix(args) => fix::run(args, out),
         Command::Mount(args) => mount::run(args),
         Command::Rules(args) => rules::run(&args, out),
         Command::Profiles(args) => profiles::run(&args, out),

@@ -97,7 +97,7 @@ impl OutputArgs {
     }
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Trouble {
+pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Trouble {
     Trouble::new(format!("{}: cannot be written: {error}", shown(path)))
 }
 
@@ -135,7 +135,7 @@ impl Files {
 }
 
 /// A file that appears under its name when it is whole, and not before: readers see the old content or the new.
-struct OutputFile {
+pub(super) struct OutputFile {
     path: PathBuf,
     sink: Sink,
     /// Takes out colours, which only text has.
@@ -150,7 +150,11 @@ enum Sink {
 }
 
 impl OutputFile {
-    fn create(path: &Path) -> io::Result<Self> {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// Its directory cannot be written to.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
         // A symbolic link stays one: the file that it leads to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
@@ -165,7 +169,11 @@ impl OutputFile {
         Ok(Self { path, sink: Sink::New(BufWriter::new(file)), colours: StripBytes::new() })
     }
 
-    fn finish(self) -> io::Result<()> {
+    /// Puts it in its place.
+    ///
+    /// # Errors
+    /// Writing what was still held back failed, or putting it there.
+    pub(super) fn finish(self) -> io::Result<()> {
         match self.sink {
             Sink::There(mut file) => file.flush(),
             Sink::New(file) => {

@@ -73,6 +73,18 @@ impl PolicyArgs {
         default_profiles: &[&'static Profile],
         targets: &[&'static Profile],
     ) -> Result<Policy, Trouble> {
+        self.made_of(&self.config_for(default_profiles, targets)?)
+    }
+
+    /// The same as a configuration, to be added to.
+    ///
+    /// # Errors
+    /// As of [`policy`](Self::policy), apart from rules that lack a parameter.
+    pub fn config_for(
+        &self,
+        default_profiles: &[&'static Profile],
+        targets: &[&'static Profile],
+    ) -> Result<Config, Trouble> {
         if self.on_mismatch.is_some() && self.normalize.is_none() {
             return Err(Trouble::new("--on-mismatch says nothing without a form: --normalize <FORM>"));
         }
@@ -90,6 +102,14 @@ impl PolicyArgs {
             let on_mismatch = self.on_mismatch.unwrap_or(OnMismatch::Refuse);
             config.normalization = Some(Normalization { form, on_mismatch });
         }
+        Ok(config)
+    }
+
+    /// The policy that such a configuration asks for.
+    ///
+    /// # Errors
+    /// Rules that are switched on and lack a parameter, by their place in the file.
+    pub fn made_of(&self, config: &Config) -> Result<Policy, Trouble> {
         let file = self.config.as_deref().map(shown).unwrap_or_default();
         config.policy().map_err(|error| Trouble::new(error.in_file(&file)))
     }

@@ -76,6 +76,11 @@ impl Watch {
         self.ended_by.get().copied()
     }
 
+    /// Lets signals act as they always do: somebody is asked something, and must be able to leave.
+    pub fn release(&self) {
+        self.signals.give_back();
+    }
+
     /// A writer to a terminal that the line may stand on: what is written comes above it, when it is flushed.
     pub fn above<W: Write>(&self, out: W) -> Above<W> {
         Above { out, bar: self.bar.clone(), pending: Vec::new() }

@@ -34,6 +34,29 @@ impl Encoding {
     /// windows-1252, the superset of ISO-8859-1 that Western systems used.
     pub const WINDOWS_1252: Self = Self(encoding_rs::WINDOWS_1252);
 
+    /// Encodings that many names of before were written in, the most common first.
+    pub const COMMON: [Self; 16] = [
+        Self(encoding_rs::WINDOWS_1252),
+        Self(encoding_rs::WINDOWS_1251),
+        Self(encoding_rs::SHIFT_JIS),
+        Self(encoding_rs::GBK),
+        Self(encoding_rs::KOI8_R),
+        Self(encoding_rs::EUC_KR),
+        Self(encoding_rs::BIG5),
+        Self(encoding_rs::IBM866),
+        Self(encoding_rs::EUC_JP),
+        Self(encoding_rs::WINDOWS_1250),
+        Self(encoding_rs::ISO_8859_2),
+        Self(encoding_rs::WINDOWS_1253),
+        Self(encoding_rs::WINDOWS_1254),
+        Self(encoding_rs::WINDOWS_1255),
+        Self(encoding_rs::WINDOWS_1256),
+        Self(encoding_rs::MACINTOSH),
+    ];
+
+    /// ISO-8859-15, which differs from ISO-8859-1 and windows-1252 in the euro sign and seven letters.
+    pub const ISO_8859_15: Self = Self(encoding_rs::ISO_8859_15);
+
     /// The name of the encoding in the Encoding Standard, such as `IBM866`.
     pub fn name(self) -> &'static str {
         self.0.name()
@@ -341,24 +364,6 @@ pub const MAX_READINGS: usize = 4;
 /// assert!(likeliest("café.txt".as_bytes()).is_empty());
 /// ```
 pub fn likeliest(name: &[u8]) -> Vec<Reading> {
-    const COMMON: [&encoding_rs::Encoding; 16] = [
-        encoding_rs::WINDOWS_1252,
-        encoding_rs::WINDOWS_1251,
-        encoding_rs::SHIFT_JIS,
-        encoding_rs::GBK,
-        encoding_rs::KOI8_R,
-        encoding_rs::EUC_KR,
-        encoding_rs::BIG5,
-        encoding_rs::IBM866,
-        encoding_rs::EUC_JP,
-        encoding_rs::WINDOWS_1250,
-        encoding_rs::ISO_8859_2,
-        encoding_rs::WINDOWS_1253,
-        encoding_rs::WINDOWS_1254,
-        encoding_rs::WINDOWS_1255,
-        encoding_rs::WINDOWS_1256,
-        encoding_rs::MACINTOSH,
-    ];
     if std::str::from_utf8(name).is_ok() {
         return Vec::new();
     }
@@ -366,7 +371,7 @@ pub fn likeliest(name: &[u8]) -> Vec<Reading> {
     evidence.add(name);
     let read = |encoding: Encoding| Some(Reading { encoding, text: encoding.read_name(name)? });
     let mut readings: Vec<Reading> = evidence.guess().and_then(read).into_iter().collect();
-    let mut others: Vec<Reading> = COMMON.into_iter().map(Encoding).filter_map(read).collect();
+    let mut others: Vec<Reading> = Encoding::COMMON.into_iter().filter_map(read).collect();
     others.sort_by_cached_key(|reading| oddity(&reading.text));
     for reading in others {
         if readings.len() < MAX_READINGS && readings.iter().all(|r| r.text != reading.text) {
@@ -377,7 +382,7 @@ pub fn likeliest(name: &[u8]) -> Vec<Reading> {
 }
 
 /// How little `text` looks like the name of a file: words of mixed scripts first, then the number of symbols.
-fn oddity(text: &str) -> (bool, usize) {
+pub(crate) fn oddity(text: &str) -> (bool, usize) {
     let is_odd = |c: &char| !c.is_ascii() && !c.is_alphanumeric();
     (mixed(text).is_some() || mojibake::find(text).is_some(), text.chars().filter(is_odd).count())
 }

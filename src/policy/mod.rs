@@ -33,5 +33,5 @@ pub use collision::Collision;
 pub use compile::{Active, Builder, MissingParameter, Normalization, OnMismatch, Policy};
 pub use fingerprint::{Fingerprints, Shared};
 pub use nearest::Unknown;
-pub use repair::{Confidence, Repair};
+pub use repair::{Confidence, How, Legacy, Meaning, Repair};
 pub use violation::{NameCheck, Outcome, Verdict, Violation};

@@ -105,9 +105,31 @@ impl Policy {
     }
 }
 
+/// What a name that is not UTF-8 stands for, before anything is mended in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// The text.
+    pub text: String,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// How the bytes were read.
+    pub how: How,
+}
+
+/// How bytes that are not UTF-8 were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By the structure of Annex R: as pairs of surrogates or overlong forms.
+    Structure,
+    /// In a legacy encoding.
+    Encoding(Encoding),
+    /// Not at all: they are escaped.
+    Escape,
+}
+
 /// What is known about the encoding of names that are not UTF-8.
 #[derive(Clone, Copy, Debug)]
-enum Legacy {
+pub enum Legacy {
     /// The user says so.
     Given(Encoding),
     /// The names of the directory say so, more or less surely.
@@ -161,14 +183,19 @@ impl<'p> Mender<'p> {
     /// What `name` becomes when all that can be repaired is; `None` if nothing can or needs to be, or if the result
     /// would not be accepted.
     fn mend(&self, name: &[u8], legacy: Legacy) -> Option<Repair> {
-        let room = room_for(name);
-        let (mut text, mut confidence) = match std::str::from_utf8(name) {
-            Ok(text) => (Cow::Borrowed(text), Confidence::Certain),
+        match std::str::from_utf8(name) {
+            Ok(text) => self.mend_from(name, text, Confidence::Certain),
             Err(_) => {
-                let (text, confidence) = read(name, legacy);
-                (Cow::Owned(text), confidence)
+                let Meaning { text, confidence, .. } = legacy.read(name);
+                self.mend_from(name, &text, confidence)
             }
-        };
+        }
+    }
+
+    /// The same for a name that stands for `text`, as surely as `confidence` says.
+    fn mend_from(&self, name: &[u8], text: &str, mut confidence: Confidence) -> Option<Repair> {
+        let room = room_for(name);
+        let mut text = Cow::Borrowed(text);
         for _ in 0..MAX_STEPS {
             if let Some(step) = self.step(&text, room) {
                 text = Cow::Owned(step.name);
@@ -272,33 +299,47 @@ fn is_repository(name: &str) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
-/// What `name`, which is not UTF-8, reads as.
-fn read(name: &[u8], legacy: Legacy) -> (String, Confidence) {
-    let by_structure = structural(name);
-    let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
-    if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
-        return (text, Confidence::Certain);
-    }
-    // What has the shape of an overlong form or a surrogate is text in some encodings, but in no Latin one that anybody
-    // would write; and without a reason to think of an encoding it is what it looks like.
-    let has_strays = has_stray_octets(name);
-    let read_in =
-        |encoding: Encoding| (has_strays || !encoding.is_latin()).then(|| encoding.read_name(name)).flatten();
-    let by_itself = || {
-        let mut evidence = Evidence::default();
-        evidence.add(name);
-        Some((evidence.guess().and_then(read_in)?, Confidence::Guess))
-    };
-    let by_encoding = match legacy {
-        Legacy::Given(encoding) => read_in(encoding).map(|text| (text, Confidence::Likely)),
-        Legacy::Guessed(encoding, confidence) => {
-            read_in(encoding).map(|text| (text, confidence)).or_else(by_itself)
+impl Legacy {
+    /// What `name`, which is not UTF-8, stands for.
+    ///
+    /// ```
+    /// use namegate::name::reading::Encoding;
+    /// use namegate::policy::{How, Legacy};
+    /// let meaning = Legacy::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
+    /// assert_eq!((&*meaning.text, meaning.how), ("café", How::Encoding(Encoding::WINDOWS_1252)));
+    /// assert_eq!(Legacy::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4").how, How::Structure);
+    /// ```
+    pub fn read(self, name: &[u8]) -> Meaning {
+        let by_structure = structural(name);
+        let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
+        if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
+            return Meaning { text, confidence: Confidence::Certain, how: How::Structure };
         }
-        Legacy::Unknown => by_itself(),
-    };
-    by_encoding
-        .or_else(|| by_structure.map(|text| (text, Confidence::Likely)))
-        .unwrap_or_else(|| (escape(name).into_owned(), Confidence::Guess))
+        // What has the shape of an overlong form or a surrogate is text in some encodings, but in no Latin one that
+        // anybody would write; and without a reason to think of an encoding it is what it looks like.
+        let has_strays = has_stray_octets(name);
+        let read_in = |encoding: Encoding, confidence| {
+            let text = (has_strays || !encoding.is_latin()).then(|| encoding.read_name(name)).flatten()?;
+            Some(Meaning { text, confidence, how: How::Encoding(encoding) })
+        };
+        let by_itself = || {
+            let mut evidence = Evidence::default();
+            evidence.add(name);
+            read_in(evidence.guess()?, Confidence::Guess)
+        };
+        let by_encoding = match self {
+            Self::Given(encoding) => read_in(encoding, Confidence::Likely),
+            Self::Guessed(encoding, confidence) => read_in(encoding, confidence).or_else(by_itself),
+            Self::Unknown => by_itself(),
+        };
+        let as_told =
+            || by_structure.map(|text| Meaning { text, confidence: Confidence::Likely, how: How::Structure });
+        by_encoding.or_else(as_told).unwrap_or_else(|| Meaning {
+            text: escape(name).into_owned(),
+            confidence: Confidence::Guess,
+            how: How::Escape,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::directory::{self, Findings, has_long_paths};
 use super::{Judged, Progress, Settings};
-use crate::name::arena::Arena;
 use crate::policy::Policy;
-use crate::source::{Batch, Beside, Parts};
+use crate::source::Parts;
 
 /// Judges the names of a large directory.
 pub(super) fn judge(
@@ -32,28 +31,10 @@ pub(super) fn judge(
     });
     has_findings |= fingerprints.is_some_and(|fingerprints| !fingerprints.shared().is_empty());
     let findings = match has_findings {
-        true => whole(parts).map(|batch| directory::judge(&batch, policy, settings)).unwrap_or_default(),
+        true => parts.whole().map(|batch| directory::judge(&batch, policy, settings)).unwrap_or_default(),
         false => Findings::default(),
     };
     progress.findings.fetch_add(findings.records.len() as u64, Relaxed);
     progress.directories.fetch_add(1, Relaxed);
     Judged { directories: 1, names, findings, is_version: false }
-}
-
-/// The whole directory; `None` if nothing of it can be read any more.
-fn whole(parts: &mut dyn Parts) -> Option<Batch> {
-    let mut whole: Option<Batch> = None;
-    let mut excluded = Arena::new();
-    parts.each(&mut |part| {
-        let whole = whole.get_or_insert_with(|| Batch::new(part.dir.clone(), part.root_len));
-        whole.count += part.count;
-        whole.names.append(&part.names);
-        if let Beside::Excluded(names) = &part.beside {
-            excluded.append(names);
-        }
-    });
-    if let Some(whole) = whole.as_mut().filter(|_| !excluded.is_empty()) {
-        whole.beside = Beside::Excluded(excluded);
-    }
-    whole
 }

@@ -73,6 +73,27 @@ pub trait Parts: fmt::Debug {
     fn each(&mut self, take: &mut dyn FnMut(&Batch));
 }
 
+impl dyn Parts + '_ {
+    /// All parts in one; `None` if nothing of the directory can be read any more.
+    pub fn whole(&mut self) -> Option<Batch> {
+        let mut whole: Option<Batch> = None;
+        let mut excluded = Arena::new();
+        self.each(&mut |part| {
+            let whole = whole.get_or_insert_with(|| Batch::new(part.dir.clone(), part.root_len));
+            whole.count += part.count;
+            whole.names.append(&part.names);
+            whole.has_links |= part.has_links;
+            if let Beside::Excluded(names) = &part.beside {
+                excluded.append(names);
+            }
+        });
+        if let Some(whole) = whole.as_mut().filter(|_| !excluded.is_empty()) {
+            whole.beside = Beside::Excluded(excluded);
+        }
+        whole
+    }
+}
+
 /// Directories that wait to be read, with all that is below them.
 pub type Frontier = Vec<Waiting>;
 
@@ -104,6 +125,8 @@ pub struct Batch {
     pub marks: Vec<Mark>,
     /// How many names there are.
     pub count: usize,
+    /// Whether a symbolic link is among the names, or may be; told by [`tree::Tree`] alone.
+    pub has_links: bool,
     /// What else the directory holds.
     pub beside: Beside,
     /// Which version of the directory this is; `None` if it has only one.
@@ -144,6 +167,7 @@ impl Batch {
             holding_nul: Vec::new(),
             marks: Vec::new(),
             count: 0,
+            has_links: false,
             beside: Beside::Nothing,
             version: None,
         }

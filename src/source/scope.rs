@@ -23,7 +23,7 @@ impl Default for Scope {
 }
 
 /// Patterns in the syntax of gitignore(5), relative to the roots: what they match is neither judged nor read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Exclude(Gitignore);
 
 impl Default for Exclude {

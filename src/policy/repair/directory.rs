@@ -41,10 +41,47 @@ impl Policy {
     pub fn repair_all(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<Repair>> {
         let mender = Mender::new(self);
         let legacy = encoding.map_or_else(|| guessed(names), Legacy::Given);
-        let mended: Vec<Option<Repair>> = names
+        let mended = names
             .iter()
             .map(|name| if self.is_spotless(name) { None } else { mender.mend(name, legacy) })
             .collect();
+        self.placed(&mender, names, mended)
+    }
+
+    /// The same, where the caller knows of some names what they stand for: at the place of each such a text and how sure it
+    /// is. A text that is the name itself says nothing. Names that are not UTF-8 and stand for nothing are left as they are.
+    ///
+    /// ```
+    /// # use namegate::policy::{Confidence, Policy, profile};
+    /// let policy = Policy::of(&[profile::by_name("windows")?]);
+    /// let names: [&[u8]; 3] = [b"a\xEF\x80\xA2b", b"a_b", b"con"];
+    /// let meant = [Some(("a:b".to_owned(), Confidence::Certain)), None, None];
+    /// let repairs = policy.repair_meant(&names, &meant);
+    /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
+    /// assert_eq!(repaired, [Some("a_b_2"), None, Some("con_")]);
+    /// # Ok::<(), namegate::policy::Unknown>(())
+    /// ```
+    pub fn repair_meant(
+        &self,
+        names: &[&[u8]],
+        meant: &[Option<(String, Confidence)>],
+    ) -> Vec<Option<Repair>> {
+        let mender = Mender::new(self);
+        let mended = names.iter().zip(meant).map(|(name, meant)| match meant {
+            Some((text, confidence)) => mender.mend_from(name, text, *confidence),
+            None if self.is_spotless(name) => None,
+            None => mender.mend_from(name, std::str::from_utf8(name).ok()?, Confidence::Certain),
+        });
+        self.placed(&mender, names, mended.collect())
+    }
+
+    /// Finds a free place for each of `mended`, which are proposed for `names`, and for those that have to make room.
+    fn placed(
+        &self,
+        mender: &Mender<'_>,
+        names: &[&[u8]],
+        mended: Vec<Option<Repair>>,
+    ) -> Vec<Option<Repair>> {
         let moving = self.moving(names, &mended);
         if mended.iter().all(Option::is_none) && !moving.contains(&true) {
             return mended;
@@ -53,12 +90,12 @@ impl Policy {
         let places = names.iter().zip(mended).zip(moving);
         places
             .map(|((name, mended), moves)| match mended {
-                Some(repair) => directory.place(&mender, name, repair),
+                Some(repair) => directory.place(mender, name, repair),
                 None if moves => {
                     // Only a name that is admissible can move without being mended.
                     let text = std::str::from_utf8(name).ok()?;
                     let repair = Repair { name: text.to_owned(), confidence: Confidence::Likely };
-                    mender.is_accepted(text).then(|| directory.place(&mender, name, repair)).flatten()
+                    mender.is_accepted(text).then(|| directory.place(mender, name, repair)).flatten()
                 }
                 None => None,
             })

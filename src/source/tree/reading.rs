@@ -154,6 +154,7 @@ impl Reading<'_> {
             return;
         }
         add(&mut self.batch, name);
+        self.batch.has_links |= matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN);
         if is_dir && self.descends && !self.is_again {
             self.below.extend_from_slice(name.as_bytes());
             self.below.push(0);
@@ -210,6 +211,7 @@ impl Parts for Reading<'_> {
             take(&self.batch);
             self.batch.names.clear();
             self.batch.count = 0;
+            self.batch.has_links = false;
             if filled != Filled::Part {
                 break;
             }

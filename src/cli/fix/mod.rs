@@ -1,0 +1,33 @@
+//! `namegate fix`: repair that can be read first and undone after.
+
+mod ask;
+mod plan;
+mod show;
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use super::{Status, Trouble};
+
+/// Give names that break the policy better ones: by a plan that can be read and edited before anything moves.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Plan(Box<plan::Args>),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As each of the commands says.
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+    match args.command {
+        Command::Plan(args) => plan::run(*args, out),
+    }
+}

@@ -1,0 +1,309 @@
+//! What could be done about the names of one directory. Opens nothing: which entries these are is looked up later.
+
+use std::collections::BTreeMap;
+
+use super::Settings;
+use super::guess::{Choice, Prior, choose};
+use crate::fix::plan::Alternative;
+use crate::name::display::display;
+use crate::name::normalize::to_form;
+use crate::name::reading::{Encoding, likeliest};
+use crate::policy::profile::Test;
+use crate::policy::rule::{RuleId, Severity};
+use crate::policy::{Confidence, How, Legacy, Policy, Repair, Shared, Verdict};
+use crate::source::{Batch, Beside};
+
+/// What could be done.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// The renames, in the order of the names in the batch.
+    pub(super) proposals: Vec<Proposal>,
+    /// What nothing can be done about.
+    pub(super) unplanned: Vec<Unplanned>,
+    /// In which encoding names that are not UTF-8 were read, if there are any.
+    pub(super) choice: Option<Prior>,
+}
+
+/// A new name for a name.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub(super) old: Vec<u8>,
+    pub(super) new: String,
+    pub(super) reasons: Vec<RuleId>,
+    pub(super) confidence: Confidence,
+    pub(super) reading: String,
+    pub(super) evidence: Option<String>,
+    pub(super) alternatives: Vec<Alternative>,
+}
+
+/// A name that should have another, and why it gets none.
+#[derive(Debug)]
+pub(super) struct Unplanned {
+    pub(super) name: Vec<u8>,
+    pub(super) reasons: Vec<RuleId>,
+    pub(super) why: String,
+}
+
+/// The rules that a name breaks.
+#[derive(Debug, Default)]
+struct Reasons {
+    rules: Vec<RuleId>,
+    has_error: bool,
+}
+
+impl Reasons {
+    fn add(&mut self, rule: RuleId, severity: Severity) {
+        if !self.rules.contains(&rule) {
+            self.rules.push(rule);
+        }
+        self.has_error |= severity == Severity::Error;
+    }
+}
+
+/// What stands in the way of two names in one directory, apart from looks.
+fn merges(rule: RuleId) -> bool {
+    matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
+}
+
+/// What could be done about the names of a batch; `prior` is what was decided for a directory above.
+pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings, prior: Option<Prior>) -> Findings {
+    let mut suspects = policy.check_arena(&batch.names).peekable();
+    let shared = shared(batch, policy);
+    if suspects.peek().is_none() && shared.is_none() && !is_mapped(batch, settings) {
+        return Findings::default();
+    }
+    let (offsets, names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
+    let mut all = names.clone();
+    if let Beside::Names(others) | Beside::Excluded(others) = &batch.beside {
+        all.extend(others.iter().map(|(_, name)| name));
+    }
+    let mut found = BTreeMap::<usize, Reasons>::new();
+    for (offset, check) in suspects {
+        let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+        let reasons = found.entry(at).or_default();
+        check.violations.iter().for_each(|v| reasons.add(v.rule, v.severity));
+    }
+    for collision in shared.map(|shared| shared.collisions(&all)).unwrap_or_default() {
+        for (&at, violation) in collision.members.iter().zip(&collision.violations) {
+            if at < names.len() && merges(violation.rule) {
+                found.entry(at).or_default().add(violation.rule, Severity::Warn);
+            }
+        }
+    }
+    if matches!(batch.beside, Beside::Unknown) {
+        return unlisted(&names, found);
+    }
+    let meanings = Meanings::of(&all, names.len(), settings, prior);
+    let repairs = policy.repair_meant(&all, &meanings.texts);
+    let mut findings = Findings { choice: meanings.prior(), ..Findings::default() };
+    let mut after: Vec<&[u8]> = all.clone();
+    for (at, repair) in repairs.iter().enumerate().take(names.len()) {
+        if let Some(repair) = repair {
+            after[at] = repair.name.as_bytes();
+        }
+    }
+    let merging = merging(policy, &after, names.len());
+    for (at, repair) in repairs.iter().enumerate().take(names.len()) {
+        let reasons = found.remove(&at).unwrap_or_default();
+        if let Some(other) = merging.get(&at) {
+            let why =
+                format!("it becomes one with {} on the target, and no free name was found", display(other));
+            findings.unplanned.push(Unplanned { name: names[at].to_vec(), reasons: reasons.rules, why });
+        } else if let Some(repair) = repair {
+            findings.proposals.push(meanings.proposal(policy, at, names[at], repair.clone(), reasons.rules));
+        } else if reasons.has_error {
+            let why = "no admissible name was found for it".to_owned();
+            findings.unplanned.push(Unplanned { name: names[at].to_vec(), reasons: reasons.rules, why });
+        }
+    }
+    findings
+}
+
+/// The numbers that names of the batch share with each other or with what stands beside them; `None` if there is none.
+fn shared<'p>(batch: &Batch, policy: &'p Policy) -> Option<Shared<'p>> {
+    let mut fingerprints = policy.fingerprints()?;
+    fingerprints.add_all(&batch.names);
+    if let Beside::Names(others) | Beside::Excluded(others) = &batch.beside {
+        fingerprints.add_all(others);
+    }
+    Some(fingerprints.shared()).filter(|shared| !shared.is_empty())
+}
+
+fn is_mapped(batch: &Batch, settings: &Settings) -> bool {
+    let Some(map) = settings.map else { return false };
+    let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
+    texts.any(|name| map.apply(name).is_some())
+}
+
+/// A directory of which only some names are known: nobody can say what is free in it.
+fn unlisted(names: &[&[u8]], found: BTreeMap<usize, Reasons>) -> Findings {
+    let why = "its directory cannot be listed, so that no free name can be found";
+    let unplanned = found.into_iter().map(|(at, reasons)| Unplanned {
+        name: names[at].to_vec(),
+        reasons: reasons.rules,
+        why: why.to_owned(),
+    });
+    Findings { unplanned: unplanned.collect(), ..Findings::default() }
+}
+
+/// Those of the first `count` names that the target would merge with another one, each with one such.
+fn merging<'n>(policy: &Policy, names: &[&'n [u8]], count: usize) -> BTreeMap<usize, &'n [u8]> {
+    let mut merging = BTreeMap::new();
+    let Some(mut fingerprints) = policy.fingerprints() else { return merging };
+    names.iter().for_each(|name| fingerprints.add(name));
+    let shared = fingerprints.shared();
+    if shared.is_empty() {
+        return merging;
+    }
+    for collision in shared.collisions(names) {
+        let violation = collision.violations[0];
+        if !merges(violation.rule) || violation.severity != Severity::Error {
+            continue;
+        }
+        for &at in collision.members.iter().filter(|&&at| at < count) {
+            if let Some(&other) = collision.members.iter().find(|&&other| other != at) {
+                merging.insert(at, names[other]);
+            }
+        }
+    }
+    merging
+}
+
+/// What names stand for that are not UTF-8 or hold characters of a mapping.
+struct Meanings {
+    texts: Vec<Option<(String, Confidence)>>,
+    /// How the name at the same place was read; `None` for a name that is what it is.
+    readings: Vec<Option<Reading>>,
+    choice: Option<Choice>,
+}
+
+#[derive(Clone, Copy)]
+enum Reading {
+    Bytes(How),
+    Mapped(super::map::Map),
+}
+
+impl Meanings {
+    /// What those of the first `count` of `names` mean; the others are only heard on the encoding.
+    fn of(names: &[&[u8]], count: usize, settings: &Settings, prior: Option<Prior>) -> Self {
+        let has_legacy = names.iter().any(|name| std::str::from_utf8(name).is_err());
+        let choice = match settings.encoding {
+            None if has_legacy => choose(names, prior),
+            Some(encoding) if has_legacy => Some(Choice {
+                encoding,
+                confidence: Confidence::Likely,
+                evidence: "asked for".to_owned(),
+                others: Vec::new(),
+            }),
+            _ => None,
+        };
+        let legacy = match (&choice, settings.encoding) {
+            (_, Some(encoding)) => Legacy::Given(encoding),
+            (Some(choice), None) => Legacy::Guessed(choice.encoding, choice.confidence),
+            (None, None) => Legacy::Unknown,
+        };
+        let mut meanings = Self { texts: vec![None; names.len()], readings: vec![None; names.len()], choice };
+        for (at, name) in names.iter().enumerate().take(count) {
+            match std::str::from_utf8(name) {
+                Err(_) => {
+                    let meaning = legacy.read(name);
+                    meanings.readings[at] = Some(Reading::Bytes(meaning.how));
+                    meanings.texts[at] = Some((meaning.text, meaning.confidence));
+                }
+                Ok(text) => {
+                    let mapped = settings.map.and_then(|map| Some((map, map.apply(text)?)));
+                    if let Some((map, text)) = mapped {
+                        meanings.readings[at] = Some(Reading::Mapped(map));
+                        meanings.texts[at] = Some((text, map.confidence()));
+                    }
+                }
+            }
+        }
+        meanings
+    }
+
+    fn prior(&self) -> Option<Prior> {
+        let choice = self.choice.as_ref()?;
+        Some(Prior { encoding: choice.encoding, confidence: choice.confidence })
+    }
+
+    fn proposal(
+        &self,
+        policy: &Policy,
+        at: usize,
+        name: &[u8],
+        repair: Repair,
+        reasons: Vec<RuleId>,
+    ) -> Proposal {
+        let Repair { name: new, confidence } = repair;
+        let chosen = self.choice.as_ref();
+        let (mut evidence, mut alternatives) = (None, Vec::new());
+        let reading = match self.readings[at] {
+            Some(Reading::Mapped(map)) => format!("map {map}"),
+            Some(Reading::Bytes(how)) => {
+                alternatives = self.alternatives(policy, name, &new, how);
+                match how {
+                    How::Structure => "structure".to_owned(),
+                    How::Escape => "escape".to_owned(),
+                    How::Encoding(encoding) => {
+                        let of_choice = chosen.filter(|choice| choice.encoding == encoding);
+                        evidence = Some(of_choice.map_or_else(
+                            || "guessed from this name alone".to_owned(),
+                            |choice| choice.evidence.clone(),
+                        ));
+                        encoding.name().to_owned()
+                    }
+                }
+            }
+            None if reasons.contains(&RuleId::Mojibake) => {
+                evidence = Some("UTF-8 that was read as windows-1252 and encoded once more".to_owned());
+                "mojibake".to_owned()
+            }
+            None => shape_reading(policy, name, &new, &reasons),
+        };
+        Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// What else the bytes of `name` could stand for, each admissible.
+    fn alternatives(&self, policy: &Policy, name: &[u8], new: &str, how: How) -> Vec<Alternative> {
+        /// More are no help to who has to choose.
+        const MAX: usize = 3;
+        let readings: Vec<(String, String)> = match (how, &self.choice) {
+            (How::Encoding(_), Some(choice)) => {
+                let read =
+                    |encoding: &Encoding| Some((encoding.read_name(name)?, encoding.name().to_owned()));
+                choice.others.iter().filter_map(read).collect()
+            }
+            _ => likeliest(name).into_iter().map(|r| (r.text, r.encoding.name().to_owned())).collect(),
+        };
+        let mut alternatives: Vec<Alternative> = Vec::new();
+        for (text, reading) in readings {
+            let admissible = match policy.verdict(text.as_bytes()) {
+                Verdict::Accept(_) => Some(text),
+                _ => policy.repair(text.as_bytes(), None, &mut |_| false).map(|repair| repair.name),
+            };
+            let Some(other) = admissible else { continue };
+            if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
+                alternatives.push(Alternative { new: other, reading });
+            }
+        }
+        alternatives
+    }
+}
+
+/// How the new name of a name that is UTF-8 and means what it says comes from it.
+fn shape_reading(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) -> String {
+    let converted = policy.normalization().map(|normalization| normalization.form);
+    let asked = policy.lines().iter().filter_map(|line| match line.test {
+        Test::Form(form) => Some(form),
+        _ => None,
+    });
+    let text = std::str::from_utf8(name).unwrap_or_default();
+    if let Some(form) = converted.into_iter().chain(asked).find(|&form| to_form(text, form) == new) {
+        return format!("normalize {form}");
+    }
+    match reasons.iter().all(|&rule| merges(rule)) {
+        true => "number".to_owned(),
+        false => "repair".to_owned(),
+    }
+}
