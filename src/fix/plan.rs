@@ -6,6 +6,7 @@
 //!
 //! Every byte of a plan may be an attacker's. [`Parser`] lets in nothing that leads out of the roots.
 
+pub mod check;
 pub mod order;
 pub mod parse;
 pub mod write;

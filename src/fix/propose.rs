@@ -362,6 +362,16 @@ impl Draft {
         new
     }
 
+    /// The names in a directory as they are now.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not where it was.
+    pub fn listing(&self, directory: &Directory) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut names = Vec::new();
+        self.places.open(&directory.path)?.each(&mut |entry| names.push(entry.name.as_bytes().to_vec()))?;
+        Ok(names)
+    }
+
     /// How many renames there are.
     pub fn renames(&self) -> usize {
         self.directories.iter().map(|planned| planned.renames.len()).sum()

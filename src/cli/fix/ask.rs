@@ -1,15 +1,16 @@
 //! Asking which renames are to be in the plan.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 
 use super::{Trouble, show};
-use crate::fix::plan::{Rename, name_objection};
-use crate::fix::propose::Draft;
+use crate::fix::plan::Rename;
+use crate::fix::plan::check::{Objection, check};
+use crate::fix::propose::{Draft, Planned};
 use crate::name::display::{display, width};
+use crate::policy::Policy;
 use crate::policy::rule::RuleId;
-use crate::policy::{Policy, Verdict};
 use crate::report::layout::{BOLD, DIM};
 
 /// A longer answer is none.
@@ -44,33 +45,14 @@ pub fn about(
     let count = draft.renames();
     let mut asking =
         Asking { policy, answers, questions, ruled: HashMap::new(), at: 0, count, has_left: false };
-    for planned in &mut draft.directories {
-        let path = &planned.directory.path;
-        let mut is_told = false;
-        let mut wanted = Vec::with_capacity(planned.renames.len());
-        // A new name may not be that of another entry here, as far as these are known; applying looks at all of them.
-        let mut taken: HashSet<Vec<u8>> =
-            planned.renames.iter().map(|rename| rename.new.clone().into_bytes()).collect();
-        taken.extend(planned.renames.iter().map(|rename| rename.old.clone()));
-        for mut rename in std::mem::take(&mut planned.renames) {
-            asking.at += 1;
-            if asking.has_left {
-                continue;
-            }
-            if asking.ruling(&rename).is_none() && !is_told {
-                writeln!(asking.questions, "{BOLD}{}{BOLD:#}", display(path)).map_err(Trouble::from)?;
-                is_told = true;
-            }
-            if asking
-                .wants(&mut rename, &mut taken)
-                .map_err(|error| Trouble::new(format_args!("cannot ask about a rename: {error}")))?
-            {
-                wanted.push(rename);
-            }
-        }
-        planned.renames = wanted;
+    let mut directories = std::mem::take(&mut draft.directories);
+    for planned in &mut directories {
+        asking
+            .about(draft, planned)
+            .map_err(|error| Trouble::new(format_args!("cannot ask about a rename: {error}")))?;
     }
-    draft.directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
+    directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
+    draft.directories = directories;
     Ok(())
 }
 
@@ -86,6 +68,24 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
+    /// Asks about what is planned in one directory.
+    fn about(&mut self, draft: &Draft, planned: &mut Planned) -> io::Result<()> {
+        let mut is_told = false;
+        let mut wanted = vec![true; planned.renames.len()];
+        for at in 0..planned.renames.len() {
+            self.at += 1;
+            let rename = &planned.renames[at];
+            if !self.has_left && self.ruling(rename).is_none() && !is_told {
+                writeln!(self.questions, "{BOLD}{}{BOLD:#}", display(&planned.directory.path))?;
+                is_told = true;
+            }
+            wanted[at] = !self.has_left && self.wants(draft, planned, &wanted, at)?;
+        }
+        let mut wanted = wanted.into_iter();
+        planned.renames.retain(|_| wanted.next().unwrap_or_default());
+        Ok(())
+    }
+
     /// The rule under which a rename is asked about: the first that its name breaks.
     fn rule(rename: &Rename) -> Option<RuleId> {
         rename.reasons.first().copied()
@@ -95,12 +95,20 @@ impl Asking<'_> {
         self.ruled.get(&Self::rule(rename)).copied()
     }
 
-    /// Whether the rename is wanted; it may get another new name.
-    fn wants(&mut self, rename: &mut Rename, taken: &mut HashSet<Vec<u8>>) -> io::Result<bool> {
+    /// Whether the rename at `at` is wanted; it may get another new name.
+    fn wants(
+        &mut self,
+        draft: &Draft,
+        planned: &mut Planned,
+        wanted: &[bool],
+        at: usize,
+    ) -> io::Result<bool> {
+        let rename = &planned.renames[at];
         if let Some(ruled) = self.ruling(rename) {
             return Ok(matches!(ruled, Ruled::Take));
         }
         loop {
+            let rename = &planned.renames[at];
             self.describe(rename)?;
             let rule = Self::rule(rename).map_or("mapping", RuleId::name);
             write!(self.questions, "({}/{}) {rule} [y,n,a,d,e,q,?]? ", self.at, self.count)?;
@@ -124,7 +132,7 @@ impl Asking<'_> {
                     return Ok(false);
                 }
                 "e" => {
-                    if self.edit(rename, taken)?.is_break() {
+                    if self.edit(draft, planned, wanted, at)?.is_break() {
                         return Ok(true);
                     }
                 }
@@ -145,32 +153,45 @@ impl Asking<'_> {
         Ok(())
     }
 
-    /// Breaks when the rename has got another name.
-    fn edit(&mut self, rename: &mut Rename, taken: &mut HashSet<Vec<u8>>) -> io::Result<ControlFlow<()>> {
+    /// Breaks when the rename at `at` has got another name.
+    fn edit(
+        &mut self,
+        draft: &Draft,
+        planned: &mut Planned,
+        wanted: &[bool],
+        at: usize,
+    ) -> io::Result<ControlFlow<()>> {
         write!(self.questions, "  new name: ")?;
         let Some(name) = self.answer()?.filter(|name| !name.is_empty()) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let bytes = name.as_bytes();
-        let objection = if let Some(why) = name_objection(bytes) {
-            Some(why.to_owned())
-        } else if bytes == rename.old {
-            Some("is the old one".to_owned())
-        } else if bytes != rename.new.as_bytes() && taken.contains(bytes) {
-            Some("is that of another entry".to_owned())
-        } else if let Verdict::Reject(violation) = self.policy.verdict(bytes) {
-            Some(format!("breaks the rule {}", violation.rule))
-        } else {
-            None
-        };
-        if let Some(why) = objection {
-            writeln!(self.questions, "  {} {why}", display(bytes))?;
+        let mut edited = planned.renames[at].clone();
+        if name.as_bytes() == edited.old {
+            writeln!(self.questions, "  that is the old one")?;
             return Ok(ControlFlow::Continue(()));
         }
-        taken.insert(bytes.to_vec());
-        rename.new = name;
-        "by hand".clone_into(&mut rename.reading);
-        rename.evidence = None;
+        edited.new = name;
+        "by hand".clone_into(&mut edited.reading);
+        edited.evidence = None;
+        let before = std::mem::replace(&mut planned.renames[at], edited);
+        let listing = match draft.listing(&planned.directory) {
+            Ok(listing) => listing,
+            Err(error) => {
+                planned.renames[at] = before;
+                writeln!(self.questions, "  its directory cannot be read: {error}")?;
+                return Ok(ControlFlow::Continue(()));
+            }
+        };
+        let listing: Vec<&[u8]> = listing.iter().map(Vec::as_slice).collect();
+        let staying = planned.renames.iter().zip(wanted).filter(|(_, wanted)| **wanted);
+        let renames: Vec<&Rename> = staying.map(|(rename, _)| rename).collect();
+        let objections = check(Some(self.policy), &listing, &renames);
+        let id = |objection: &&Objection| renames[objection.at].old == planned.renames[at].old;
+        if let Some(objection) = objections.iter().find(id) {
+            writeln!(self.questions, "  {}", objection.why)?;
+            planned.renames[at] = before;
+            return Ok(ControlFlow::Continue(()));
+        }
         Ok(ControlFlow::Break(()))
     }
 

@@ -1,7 +1,7 @@
 //! Lines as records. All mistakes of a plan are found, each with its line.
 //!
 //! Nothing comes through that leads out of the roots or that no entry could be called. Whether the new names are free is
-//! another question, which needs the directories.
+//! another question, which needs the directories: [`super::check`].
 
 use std::collections::HashMap;
 use std::fmt;

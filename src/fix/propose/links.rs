@@ -10,16 +10,15 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, readlinkat};
+use nix::fcntl::readlinkat;
 
 use super::places::{Opened, Place, Seen, is_within};
 use super::{Draft, Onlooker};
-use crate::fix::plan::{Kind, Part, Rename, Retarget, components, path_in};
+use crate::fix::plan::{Kind, Part, Rename, Retarget, components, path_in, replaced};
 use crate::source::Fault;
-use crate::sys::directory;
-use crate::sys::open::again;
 
 /// So many links on the way are followed, as the kernel does (path_resolution(7)).
 const MAX_LINKS: usize = 40;
@@ -85,10 +84,10 @@ impl Search<'_> {
                 Ok(_) | Err(Errno::ENOENT) => continue,
                 Err(error) => return Err(error),
             };
-            let directory = described.get_or_insert_with(|| std::sync::Arc::new(opened.directory(dir)));
+            let directory = described.get_or_insert_with(|| Arc::new(opened.directory(dir)));
             let new: Vec<(usize, &[u8])> =
                 after.iter().map(|(component, rename)| (*component, rename.new.as_bytes())).collect();
-            let new_target = crate::fix::plan::replaced(&old_target, &new);
+            let new_target = replaced(&old_target, &new);
             let after = after.iter().map(|&(component, rename)| Part { rename: rename.id, component });
             found.push(Retarget {
                 directory: directory.clone(),
@@ -209,27 +208,12 @@ fn above(path: &[u8]) -> Vec<u8> {
 
 /// The names of the symbolic links in a directory, and of what may be one, in order.
 fn links_in(dir: &Opened) -> Result<Vec<Vec<u8>>, Errno> {
-    /// Room for what one call reads.
-    const BUFFER: usize = 64 * 1024;
-    let readable = again(&dir.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)?;
-    let (mut names, mut buffer) = (Vec::new(), vec![0; BUFFER]);
-    loop {
-        let filled = match directory::read(&readable, &mut buffer) {
-            Ok(0) => break,
-            Ok(filled) => filled,
-            Err(Errno::EINTR) => continue,
-            Err(error) => return Err(error),
-        };
-        let mut rest = &buffer[..filled];
-        while let Some((entry, len)) = directory::first(rest) {
-            if matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN)
-                && !matches!(entry.name.as_bytes(), b"." | b"..")
-            {
-                names.push(entry.name.as_bytes().to_vec());
-            }
-            rest = &rest[len..];
+    let mut names = Vec::new();
+    dir.each(&mut |entry| {
+        if matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN) {
+            names.push(entry.name.as_bytes().to_vec());
         }
-    }
+    })?;
     names.sort_unstable();
     Ok(names)
 }

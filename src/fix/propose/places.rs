@@ -15,7 +15,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readli
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 use crate::fix::plan::{Ctime, Directory, Handle, Identity, Kind, Root, components, path_in};
+use crate::sys::directory::{self, Entry};
 use crate::sys::handle;
+use crate::sys::open::again;
 
 /// Longer paths are opened in pieces: the system takes 4,095 bytes at a time.
 const MAX_PIECE: usize = 4000;
@@ -229,5 +231,31 @@ impl Opened {
         };
         let kind = Kind::of_mode(stat.st_mode).ok_or(Errno::EINVAL)?;
         Ok(Some(Identity { inode: stat.st_ino, ctime, kind }))
+    }
+
+    /// Hands over all entries but `.` and `..`.
+    ///
+    /// # Errors
+    /// As getdents64(2) says.
+    pub(super) fn each(&self, take: &mut dyn FnMut(Entry<'_>)) -> Result<(), Errno> {
+        /// Room for what one call reads.
+        const BUFFER: usize = 64 * 1024;
+        let readable = again(&self.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)?;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let filled = match directory::read(&readable, &mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(filled) => filled,
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error),
+            };
+            let mut rest = &buffer[..filled];
+            while let Some((entry, len)) = directory::first(rest) {
+                if !matches!(entry.name.as_bytes(), b"." | b"..") {
+                    take(entry);
+                }
+                rest = &rest[len..];
+            }
+        }
     }
 }
