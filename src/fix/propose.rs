@@ -387,3 +387,6 @@ impl Draft {
         links::retargets(self, onlooker, take)
     }
 }
+
+#[cfg(test)]
+mod tests;
