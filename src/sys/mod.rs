@@ -16,4 +16,5 @@ pub mod mounts;
 pub mod open;
 pub mod process;
 pub mod seccomp;
+pub mod stat;
 pub mod xattr;

@@ -20,6 +20,25 @@ pub fn beneath(dir: impl AsFd, name: &OsStr, flags: OFlag, mode: Mode) -> Result
     nix::fcntl::openat2(dir, name, how)
 }
 
+/// Opens the directory at `path` below `dir`, as an `O_PATH` descriptor: no symbolic link is followed anywhere on the way, and
+/// with `crosses` unset nothing that is mounted is entered. See openat2(2).
+///
+/// # Errors
+/// ELOOP for a symbolic link; ENOTDIR; EXDEV for what leads out or lies on another mount; otherwise as the page says.
+pub fn directory(dir: impl AsFd, path: &OsStr, crosses: bool) -> Result<OwnedFd, Errno> {
+    let stays = if crosses { ResolveFlag::empty() } else { ResolveFlag::RESOLVE_NO_XDEV };
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | stays);
+    loop {
+        match nix::fcntl::openat2(dir.as_fd(), path, how) {
+            // Something was renamed somewhere while the kernel made sure that nothing leads out.
+            Err(Errno::EAGAIN) => {}
+            result => return result,
+        }
+    }
+}
+
 /// A path that leads to exactly what `fd` holds, for calls that take no `O_PATH` descriptor. See proc_pid_fd(5).
 ///
 /// It does not lead on where that is a symbolic link: the link itself is meant. `fd` must stay open as long as the path is
@@ -58,6 +77,24 @@ mod tests {
         assert_eq!(open("link"), Err(Errno::ELOOP));
         assert_eq!(open("magic"), Err(Errno::ELOOP));
         assert_eq!(open("none"), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn a_path_of_directories_is_walked_without_links() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/file"), "").unwrap();
+        symlink("a", dir.path().join("link")).unwrap();
+        let top = fs::File::open(dir.path()).unwrap();
+        let open = |path: &str| directory(&top, OsStr::new(path), false).map(drop);
+        assert_eq!(open("a/b"), Ok(()));
+        assert_eq!(open("link/b"), Err(Errno::ELOOP));
+        assert_eq!(open("link"), Err(Errno::ENOTDIR));
+        assert_eq!(open("a/file"), Err(Errno::ENOTDIR));
+        assert_eq!(open("a/../.."), Err(Errno::EXDEV));
+        let root = fs::File::open("/").unwrap();
+        assert_eq!(directory(&root, OsStr::new("proc"), false).map(drop), Err(Errno::EXDEV));
+        assert_eq!(directory(&root, OsStr::new("proc"), true).map(drop), Ok(()));
     }
 
     #[test]

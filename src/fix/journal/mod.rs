@@ -1,0 +1,135 @@
+//! The journal: what is going to be done is on the disk before it is done, and what was done is told behind it.
+//!
+//! A file of lines that only grows. Before a batch its intentions are written and brought to the disk; what became of them is
+//! written with the next batch. So the last batch may be done in any part when a process ends, and only looking at the
+//! directories tells which; of everything else the journal tells by itself. `docs/FIX.md` describes the lines.
+
+mod batch;
+mod read;
+mod record;
+pub mod shelf;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+pub use batch::{Batch, Entry, Place};
+pub use read::{Damage, Reading, Told, Unreadable, header};
+pub use record::{Base64, Header, Hex, Left, Moment, Record, Remainder, Root};
+
+use super::watcher::{Point, Watcher};
+
+/// The version of the format.
+pub const VERSION: u64 = 1;
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    file: Flock<File>,
+    path: PathBuf,
+    /// What was not written yet.
+    buffer: Vec<u8>,
+    /// The check of the last line.
+    check: u32,
+    /// How much of the file is whole and on the disk.
+    len: u64,
+}
+
+/// Locks `file`, so that nobody else writes it; `None` if somebody does.
+fn lock(file: File) -> io::Result<Option<Flock<File>>> {
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(file) => Ok(Some(file)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, error)) => Err(error.into()),
+    }
+}
+
+fn in_use() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it")
+}
+
+impl Journal {
+    /// Begins a journal in the new file `path`, which nobody else can read. When this returns, the file and its name are on
+    /// the disk.
+    ///
+    /// # Errors
+    /// It cannot be made, or is there already.
+    pub fn create(path: &Path, header: Header, watcher: &mut dyn Watcher) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+        let file = lock(file)?.ok_or_else(in_use)?;
+        let mut journal = Self { file, path: path.to_path_buf(), buffer: Vec::new(), check: 0, len: 0 };
+        journal.push(&Record::Journal(header));
+        let begun = journal.commit(watcher).and_then(|()| {
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(dir)?.sync_all()
+        });
+        if begun.is_err() {
+            // An empty one says nothing, and would be in the way.
+            let _ = std::fs::remove_file(path);
+        }
+        begun.map(|()| journal)
+    }
+
+    /// Opens a journal to go on with it, and reads it. What is torn at its end is cut off: it was never acted on.
+    ///
+    /// # Errors
+    /// It cannot be read, is none, is damaged, or another process is writing it.
+    pub fn resume(path: &Path) -> Result<(Self, Reading), Unreadable> {
+        let file = OpenOptions::new().append(true).read(true).open(path)?;
+        let file = lock(file)?.ok_or_else(in_use)?;
+        let reading = Reading::of(&file)?;
+        file.set_len(reading.len)?;
+        let journal = Self {
+            file,
+            path: path.to_path_buf(),
+            buffer: Vec::new(),
+            check: reading.check,
+            len: reading.len,
+        };
+        Ok((journal, reading))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, for reading batches again.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Appends a record; it is not written yet.
+    pub fn push(&mut self, record: &Record) {
+        self.check = record.write(self.check, &mut self.buffer);
+    }
+
+    /// Appends the records of a batch.
+    pub fn push_batch(&mut self, batch: &Batch) {
+        batch.records().for_each(|record| self.push(&record));
+    }
+
+    /// Writes what was appended, and brings it to the disk.
+    ///
+    /// # Errors
+    /// That cannot be done; then nothing that was appended since the last time may be acted on.
+    pub fn commit(&mut self, watcher: &mut dyn Watcher) -> io::Result<()> {
+        let written = self.file.write_all(&self.buffer).and_then(|()| {
+            watcher.reached(Point::Written);
+            self.file.sync_data()
+        });
+        if written.is_err() {
+            // A torn line is known for what it is; without it the next reader has less to explain.
+            let _ = self.file.set_len(self.len);
+            return written;
+        }
+        self.len += self.buffer.len() as u64;
+        self.buffer.clear();
+        watcher.reached(Point::Synced(self.len));
+        Ok(())
+    }
+}

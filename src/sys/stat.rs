@@ -1,0 +1,119 @@
+//! What an inode is, with the time at which it was made: statx(2), which std and nix do not offer for a name in a directory.
+
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::NixPath;
+use nix::errno::Errno;
+
+/// A point in time: seconds since the epoch, which may lie before it, and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time {
+    /// Seconds since the epoch.
+    pub seconds: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nanoseconds: u32,
+}
+
+/// What statx(2) tells of one inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The number of the inode.
+    pub ino: u64,
+    /// The file system: major number in the upper, minor number in the lower half.
+    pub device: u64,
+    /// Its type, one of the `S_IF` constants.
+    pub kind: u32,
+    /// How many names it has.
+    pub links: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// When it was read last.
+    pub atime: Time,
+    /// When its content was changed last.
+    pub mtime: Time,
+    /// When anything of it was changed last.
+    pub ctime: Time,
+    /// When it was made, where the file system keeps that.
+    pub btime: Option<Time>,
+}
+
+/// What stands under `name` in `dir`, a symbolic link itself. With an empty name what `dir` holds, which may be an `O_PATH`
+/// descriptor. See statx(2).
+///
+/// # Errors
+/// ENOENT when there is nothing; otherwise as the manual page says.
+pub fn at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
+    const FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
+    let mut stat = MaybeUninit::<libc::statx>::uninit();
+    name.with_nix_path(|name| {
+        let (fd, mask) = (dir.as_fd().as_raw_fd(), libc::STATX_BASIC_STATS | libc::STATX_BTIME);
+        // SAFETY: the name ends with NUL, and the kernel writes one `struct statx` to `stat`, which has room for it.
+        Errno::result(unsafe { libc::statx(fd, name.as_ptr(), FLAGS, mask, stat.as_mut_ptr()) })
+    })??;
+    // SAFETY: the call succeeded, so that the kernel has filled the whole structure.
+    let stat = unsafe { stat.assume_init() };
+    let time = |at: libc::statx_timestamp| Time { seconds: at.tv_sec, nanoseconds: at.tv_nsec };
+    Ok(Stat {
+        ino: stat.stx_ino,
+        device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
+        kind: u32::from(stat.stx_mode) & libc::S_IFMT,
+        links: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        atime: time(stat.stx_atime),
+        mtime: time(stat.stx_mtime),
+        ctime: time(stat.stx_ctime),
+        btime: (stat.stx_mask & libc::STATX_BTIME != 0).then(|| time(stat.stx_btime)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_name_and_a_descriptor_are_told_as_std_tells_them() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "x").unwrap();
+        fs::hard_link(dir.path().join("file"), dir.path().join("second")).unwrap();
+        symlink("file", dir.path().join("link")).unwrap();
+        let parent = fs::File::open(dir.path()).unwrap();
+        for name in ["file", "link", ""] {
+            let meta = fs::symlink_metadata(dir.path().join(name)).unwrap();
+            let stat = at(&parent, OsStr::new(name)).unwrap();
+            assert_eq!((stat.ino, u64::from(stat.links)), (meta.ino(), meta.nlink()), "{name}");
+            assert_eq!((stat.kind, stat.uid, stat.gid), (meta.mode() & libc::S_IFMT, meta.uid(), meta.gid()));
+            assert_eq!(
+                (stat.mtime.seconds, i64::from(stat.mtime.nanoseconds)),
+                (meta.mtime(), meta.mtime_nsec())
+            );
+            assert_eq!(
+                (stat.ctime.seconds, i64::from(stat.ctime.nanoseconds)),
+                (meta.ctime(), meta.ctime_nsec())
+            );
+            match (stat.btime, meta.created()) {
+                (Some(born), Ok(created)) => {
+                    let since = created.duration_since(std::time::UNIX_EPOCH).unwrap();
+                    assert_eq!(
+                        (born.seconds as u64, born.nanoseconds),
+                        (since.as_secs(), since.subsec_nanos())
+                    );
+                }
+                (None, Err(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(at(&parent, OsStr::new("none")), Err(Errno::ENOENT));
+        assert_ne!(
+            at(fs::File::open("/proc").unwrap(), OsStr::new("")).unwrap().device,
+            at(&parent, OsStr::new("")).unwrap().device
+        );
+    }
+}
