@@ -13,7 +13,7 @@ fn every_word_says_what_its_long_option_says() {
     let words = read(
         "ro,noexec,noatime,async,allow_other,fsname=share,verbose,mode=permissive,existing=hide,errno=EACCES,\
          check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_group=adm,audit_log=off,audit_rate=7,log_format=json,\
-         metrics_textfile=/x.prom,metrics_interval=5,metrics_listen=9630,profile=strict:windows,\
+         metrics_textfile=/x.prom,metrics_interval=5,metrics_listen=9630,no_sandbox,profile=strict:windows,\
          config=/etc/p.toml,normalize=nfc,on_mismatch=refuse",
     )
     .unwrap();
@@ -35,6 +35,7 @@ fn every_word_says_what_its_long_option_says() {
         "--metrics-textfile=/x.prom",
         "--metrics-interval=5",
         "--metrics-listen=127.0.0.1:9630",
+        "--no-sandbox",
         "--profile=strict,windows",
         "--config=/etc/p.toml",
         "--normalize=nfc",
