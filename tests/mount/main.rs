@@ -16,6 +16,7 @@ mod listings;
 mod locks;
 mod logs;
 mod metadata;
+mod metrics;
 mod mounted;
 mod nameless;
 mod names;

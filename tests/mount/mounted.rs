@@ -95,6 +95,11 @@ impl Mounted {
     /// A mount of an overlay. The kernel does not take files of such a file system over, and it has no file handles: file
     /// contents go through the server, and nodes are held by descriptors.
     pub fn of_overlay() -> Option<Self> {
+        Self::of_overlay_with(&[])
+    }
+
+    /// The same with these arguments.
+    pub fn of_overlay_with(args: &[&str]) -> Option<Self> {
         if !can_mount() {
             return None;
         }
@@ -108,7 +113,7 @@ impl Mounted {
             [layer("lowerdir", "lower"), layer("upperdir", "upper"), layer("workdir", "work")].join(",");
         let (target, kind) = (dir.path().join("backing"), Some("overlay"));
         match mount(kind, &target, kind, MsFlags::empty(), Some(layers.as_str())) {
-            Ok(()) => Some(Self::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[])),
+            Ok(()) => Some(Self::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), args)),
             Err(errno) => {
                 println!("SKIPPED: no overlay can be mounted: {errno}");
                 None

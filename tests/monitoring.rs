@@ -1,0 +1,190 @@
+//! Metrics as others read them: the text by Prometheus' own tools, and dashboard, alerts and documentation by what there is.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use namegate::daemon::metrics::{Dropped, Gauges, Metrics, Op};
+use namegate::policy::rule::RULES;
+use nix::errno::Errno;
+
+/// Everything that can be counted, at least once, under a name that has to be escaped.
+fn everything() -> String {
+    let metrics = Metrics::default().with_label("mountpoint", "/mnt/\"a\\b\"\nc ä");
+    for &op in Op::ALL {
+        drop(metrics.begin(op));
+        metrics.begin(op).failed(Errno::EILSEQ);
+        metrics.refused(op, None);
+        RULES.iter().for_each(|rule| metrics.refused(op, Some(rule.id)));
+        metrics.let_through(op, Some(RULES[0].id));
+    }
+    metrics.fell_back();
+    metrics.recorded();
+    [Dropped::Rate, Dropped::Queue, Dropped::File].iter().for_each(|&why| metrics.dropped(why, 2));
+    metrics.reloaded(true);
+    metrics.read_gauges_by(|| Some(Gauges { inodes: 1, open_files: 2, ..Gauges::default() }));
+    metrics.render()
+}
+
+/// Names of metrics in the text, with their types.
+fn families(text: &str) -> BTreeSet<(&str, &str)> {
+    text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
+}
+
+fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(file(path)).unwrap()
+}
+
+/// Words that begin like the name of a metric.
+fn metrics_in(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+    words.filter(|word| word.starts_with("namegate_") && *word != "namegate_").collect()
+}
+
+/// What the program prints; `None`, with a line that says so, where it is not installed.
+fn run(command: &mut Command, input: &str) -> Option<Output> {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = match child {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            println!("SKIPPED: {} is not installed", command.get_program().display());
+            return None;
+        }
+        child => child.unwrap(),
+    };
+    // Whoever takes no input closes it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    Some(child.wait_with_output().unwrap())
+}
+
+#[track_caller]
+fn succeeds(output: Option<Output>) {
+    if let Some(output) = output {
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    }
+}
+
+#[test]
+fn a_client_library_of_prometheus_reads_every_series() {
+    let script = "
+import sys
+try:
+    from prometheus_client.parser import text_string_to_metric_families
+except ImportError:
+    sys.exit(77)
+text = sys.stdin.buffer.read().decode()
+for family in text_string_to_metric_families(text):
+    assert family.documentation, family
+    for sample in family.samples:
+        assert sample.labels['mountpoint'] == '/mnt/\"a\\\\b\"\\nc ä', sample
+        print(family.type, sample.name)
+";
+    let text = everything();
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).env("PYTHONIOENCODING", "utf-8");
+    let Some(output) = run(&mut command, &text) else { return };
+    if output.status.code() == Some(77) {
+        return println!("SKIPPED: python3 has no prometheus_client");
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(read.lines().count(), text.lines().filter(|line| !line.starts_with('#')).count());
+    for (name, kind) in families(&text) {
+        assert!(
+            read.lines().any(|line| line.starts_with(kind) && line.contains(name)),
+            "{name} is no {kind} to it"
+        );
+    }
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_with_names_types_and_units() {
+    succeeds(run(Command::new("promtool").args(["check", "metrics"]), &everything()));
+}
+
+#[test]
+fn the_alert_rules_fire_when_they_should_and_only_then() {
+    let rules = file("docs/prometheus-alerts.yml");
+    succeeds(run(Command::new("promtool").args(["check", "rules"]).arg(rules), ""));
+    succeeds(run(
+        Command::new("promtool").args(["test", "rules"]).arg(file("tests/monitoring/alerts.yml")),
+        "",
+    ));
+}
+
+#[test]
+fn dashboard_and_alerts_ask_for_what_there_is() {
+    let text = everything();
+    let families = families(&text);
+    let there_is = |name: &str| {
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        families.iter().any(|(family, kind)| *family == name && *kind != "histogram")
+            || of_histogram.is_some_and(|name| families.contains(&(name, "histogram")))
+    };
+    for path in ["docs/grafana-dashboard.json", "docs/prometheus-alerts.yml"] {
+        let document = read(path);
+        let asked = metrics_in(&document);
+        assert!(asked.len() > 5, "{path}: {asked:?}");
+        for name in asked {
+            assert!(there_is(name), "{path} asks for {name}");
+        }
+    }
+}
+
+#[test]
+fn the_documentation_tells_of_every_metric_with_its_type_and_its_labels() {
+    let (text, document) = (everything(), read("docs/METRICS.md"));
+    let rows: Vec<Vec<&str>> = document
+        .lines()
+        .filter(|line| line.starts_with("| `namegate_"))
+        .map(|line| line.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    let described: BTreeSet<(&str, &str)> = rows.iter().map(|row| (row[1], row[2])).collect();
+    assert_eq!(described, families(&text));
+    for row in &rows {
+        let labels: BTreeSet<&str> = row[4]
+            .split(", ")
+            .map(|label| label.trim_matches('`'))
+            .filter(|label| !label.is_empty())
+            .collect();
+        let series = text.lines().find(|line| line.starts_with(&format!("{}{{", row[1])));
+        let series = series.or(text.lines().find(|line| line.starts_with(&format!("{}_bucket{{", row[1]))));
+        let series = series.unwrap_or_else(|| panic!("no series of {}", row[1]));
+        let own: BTreeSet<&str> = series
+            .split("=\"")
+            .filter_map(|part| part.rsplit(['{', ',']).next())
+            .filter(|label| labels.contains(label))
+            .collect();
+        assert_eq!((own, series.matches("=\"").count()), (labels.clone(), labels.len() + 1), "{series}");
+    }
+}
+
+#[test]
+fn every_expression_of_the_dashboard_is_one() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read("docs/grafana-dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let rules: Vec<String> = targets
+        .enumerate()
+        .map(|(i, target)| {
+            let expr = target["expr"].as_str().unwrap();
+            let expr = expr.replace("$__rate_interval", "5m").replace("$__range", "1h");
+            let expr = expr.replace("$instance", ".*").replace("$mountpoint", ".*");
+            assert!(!expr.contains('$'), "{expr}");
+            format!("  - record: r{i}\n    expr: {}\n", serde_json::to_string(&expr).unwrap())
+        })
+        .collect();
+    assert!(rules.len() > 10);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yml");
+    fs::write(&path, format!("groups:\n- name: dashboard\n  rules:\n{}", rules.concat())).unwrap();
+    succeeds(run(Command::new("promtool").args(["check", "rules"]).arg(path), ""));
+}

@@ -1,0 +1,225 @@
+//! Metrics of a live mount, scraped over HTTP and read from the file, by a client library of Prometheus where it is there.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A mount that serves its metrics at the port.
+fn scraped(args: &[&str]) -> Option<(Mounted, u16)> {
+    let port = free_port();
+    let listen = port.to_string();
+    Some((Mounted::new(&[args, &["--metrics-listen", &listen]].concat())?, port))
+}
+
+fn get(port: u16) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let (head, text) = reply.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    text.into()
+}
+
+/// The samples by name and labels without the mount point, in their order.
+fn samples(text: &str, mountpoint: &str) -> BTreeMap<String, f64> {
+    let own = format!("mountpoint=\"{mountpoint}\"");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(series.contains(&own), "{series}");
+            let series = series.replace(&format!("{own},"), "").replace(&format!("{{{own}}}"), "");
+            (series, value.parse().unwrap())
+        })
+        .collect()
+}
+
+impl Mounted {
+    fn metrics(&self, port: u16) -> BTreeMap<String, f64> {
+        samples(&get(port), self.mnt().to_str().unwrap())
+    }
+}
+
+fn bad() -> &'static OsStr {
+    OsStr::from_bytes(b"caf\xE9")
+}
+
+#[test]
+fn what_is_asked_of_a_mount_is_counted_with_its_outcome() {
+    let Some((mounted, port)) = scraped(&[]) else { return };
+    let mnt = mounted.mnt();
+    for i in 0..7 {
+        fs::create_dir(mnt.join(format!("dir{i}"))).unwrap();
+    }
+    for _ in 0..3 {
+        assert!(fs::create_dir(mnt.join(bad())).is_err());
+    }
+    assert!(fs::remove_file(mnt.join("absent")).is_err());
+    assert!(fs::remove_dir(mnt.join("dir0")).is_ok());
+    fs::create_dir(mnt.join("dir1/sub")).unwrap();
+    assert!(fs::remove_dir(mnt.join("dir1")).is_err());
+    let files: Vec<File> = (0..5).map(|i| File::create(mnt.join(format!("file{i}"))).unwrap()).collect();
+    let value = |series: &str| mounted.metrics(port).get(series).copied();
+    let requests = |op: &str, outcome: &str| {
+        value(&format!("namegate_fuse_requests_total{{op=\"{op}\",outcome=\"{outcome}\"}}"))
+    };
+    // A request is counted when its reply has been sent.
+    wait_until("the last count", || requests("create", "ok") == Some(5.0));
+    assert_eq!((requests("mkdir", "ok"), requests("mkdir", "EILSEQ")), (Some(8.0), Some(3.0)));
+    assert_eq!((requests("rmdir", "ok"), requests("rmdir", "ENOTEMPTY")), (Some(1.0), Some(1.0)));
+    assert_eq!(requests("unlink", "ok"), Some(0.0), "the kernel knew by a lookup");
+    assert!(requests("lookup", "ENOENT") >= Some(1.0));
+    assert_eq!(value("namegate_refusals_total{op=\"mkdir\",rule=\"truncated\"}"), Some(3.0));
+    assert_eq!(value("namegate_audit_records_total"), Some(3.0));
+    assert_eq!(value("namegate_permissive"), Some(0.0));
+    assert_eq!(value("namegate_open_files"), Some(5.0));
+    // The root, six directories, one in one of them, five files; and what the kernel has not forgotten yet.
+    assert!(value("namegate_inodes") >= Some(13.0));
+    match value("namegate_passthrough_available") {
+        Some(1.0) => assert_eq!(
+            (value("namegate_backing_ids"), value("namegate_passthrough_fallbacks_total")),
+            (Some(5.0), Some(0.0))
+        ),
+        _ => assert_eq!(value("namegate_passthrough_fallbacks_total"), Some(5.0)),
+    }
+    let count = value("namegate_fuse_request_duration_seconds_count{op=\"mkdir\"}");
+    assert_eq!(count, Some(11.0));
+    assert_eq!(value("namegate_fuse_request_duration_seconds_bucket{op=\"mkdir\",le=\"+Inf\"}"), count);
+    let sum = value("namegate_fuse_request_duration_seconds_sum{op=\"mkdir\"}").unwrap();
+    assert!(sum > 11.0 * 1e-6 && sum < 11.0, "{sum}");
+    drop(files);
+    wait_until("the closing", || value("namegate_open_files") == Some(0.0));
+}
+
+#[test]
+fn files_whose_content_goes_through_the_server_are_counted() {
+    if !can_mount() {
+        return;
+    }
+    let port = free_port();
+    // The kernel takes no files of a stacked file system over.
+    let Some(mounted) = Mounted::of_overlay_with(&["--metrics-listen", &port.to_string()]) else { return };
+    for i in 0..3 {
+        fs::write(mounted.mnt().join(format!("file{i}")), "content").unwrap();
+    }
+    let metrics = mounted.metrics(port);
+    assert_eq!(metrics["namegate_passthrough_fallbacks_total"], 3.0);
+    assert_eq!(metrics["namegate_backing_ids"], 0.0);
+}
+
+#[test]
+fn what_is_let_through_is_counted_apart() {
+    let Some((mounted, port)) = scraped(&["--mode", "permissive"]) else { return };
+    File::create(mounted.mnt().join(bad())).unwrap();
+    let metrics = mounted.metrics(port);
+    assert_eq!(metrics["namegate_let_through_total{op=\"create\",rule=\"truncated\"}"], 1.0);
+    assert_eq!(metrics["namegate_permissive"], 1.0);
+    assert!(!metrics.keys().any(|series| series.starts_with("namegate_refusals_total")), "{metrics:?}");
+}
+
+#[test]
+fn a_client_library_of_prometheus_scrapes_a_mount() {
+    let Some((mounted, port)) = scraped(&[]) else { return };
+    let script = "
+import sys, urllib.request
+try:
+    from prometheus_client.parser import text_string_to_metric_families
+except ImportError:
+    sys.exit(77)
+with urllib.request.urlopen('http://127.0.0.1:%s/metrics' % sys.argv[1]) as reply:
+    assert reply.headers['Content-Type'] == 'text/plain; version=0.0.4; charset=utf-8', reply.headers
+    text = reply.read().decode()
+for family in text_string_to_metric_families(text):
+    for sample in family.samples:
+        assert sample.labels.pop('mountpoint') == sys.argv[2]
+        print(sample.name, family.type, sample.value, *sorted(sample.labels.values()))
+";
+    assert!(File::create(mounted.mnt().join(bad())).is_err());
+    wait_until("the count", || {
+        mounted.metrics(port).contains_key("namegate_fuse_requests_total{op=\"create\",outcome=\"EILSEQ\"}")
+    });
+    let mut command = Command::new("python3");
+    command.args(["-c", script, &port.to_string()]).arg(mounted.mnt()).stderr(Stdio::inherit());
+    let output = match command.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return println!("SKIPPED: no python3"),
+        output => output.unwrap(),
+    };
+    if output.status.code() == Some(77) {
+        return println!("SKIPPED: python3 has no prometheus_client");
+    }
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "namegate_fuse_requests_total counter 1.0 EILSEQ create",
+        "namegate_refusals_total counter 1.0 create truncated",
+        "namegate_fuse_request_duration_seconds_count histogram 1.0 create",
+        "namegate_permissive gauge 0.0",
+    ] {
+        assert!(text.lines().any(|read| read == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn the_file_for_node_exporter_is_kept_up_and_goes_with_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let file = dir.path().join("share.prom");
+    let args = ["--metrics-textfile", file.to_str().unwrap(), "--metrics-interval", "0.1"];
+    let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    fs::create_dir(mounted.mnt().join("dir")).unwrap();
+    let mountpoint = mounted.mnt();
+    wait_until("the count", || {
+        let metrics = samples(&fs::read_to_string(&file).unwrap(), mountpoint.to_str().unwrap());
+        metrics["namegate_fuse_requests_total{op=\"mkdir\",outcome=\"ok\"}"] == 1.0
+            && metrics["namegate_inodes"] >= 2.0
+    });
+    mounted.signal(Signal::SIGTERM);
+    let (status, said) = mounted.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(!file.exists());
+}
+
+#[test]
+fn whoever_scrapes_slowly_disturbs_neither_the_mount_nor_others() {
+    let Some((mounted, port)) = scraped(&[]) else { return };
+    let begun = Instant::now();
+    let slow: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            // Those that came first may have had to go.
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX:");
+            stream
+        })
+        .collect();
+    for i in 0..100 {
+        fs::create_dir(mounted.mnt().join(i.to_string())).unwrap();
+    }
+    wait_until("the count", || {
+        mounted.metrics(port)["namegate_fuse_requests_total{op=\"mkdir\",outcome=\"ok\"}"] == 100.0
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let sockets = fs::read_dir(format!("/proc/{}/fd", mounted.server())).unwrap().filter_map(|fd| {
+        fs::read_link(fd.unwrap().path()).ok().filter(|link| link.to_string_lossy().starts_with("socket:"))
+    });
+    assert!(sockets.count() < 30, "descriptors are for files");
+    drop(slow);
+}
