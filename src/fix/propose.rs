@@ -12,7 +12,7 @@ mod links;
 pub mod map;
 mod places;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -22,13 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::errno::Errno;
 
 use self::directory::{Findings, Proposal, Unplanned};
-use self::guess::Prior;
+use self::guess::{Prior, Whose};
 use self::map::Map;
 use self::places::Places;
 use super::plan::{Directory, Rename, Retarget, Root, Skipped, path_in, post_order};
 use crate::name::reading::Encoding;
-use crate::policy::Policy;
 use crate::policy::rule::RuleId;
+use crate::policy::{Confidence, Policy};
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
 use crate::source::{Batch, Event, Fault, Source};
@@ -109,6 +109,7 @@ pub fn propose(request: &Request, policy: &Policy, settings: &Settings, onlooker
     let tree = Tree::new(places.paths(), scope, request.jobs);
     let reading = Reading { policy, settings, onlooker, places: &places, found: Mutex::default() };
     tree.read(&|event| reading.take(event));
+    reading.decide_again(&request.exclude);
     let Found { mut planned, mut linked, long, .. } =
         reading.found.into_inner().unwrap_or_else(PoisonError::into_inner);
     planned.sort_by(|a, b| post_order(&a.directory.path, &b.directory.path));
@@ -133,6 +134,18 @@ struct Found {
     long: Vec<(Arc<Directory>, Vec<u8>)>,
     /// What was decided on the encoding of a directory's names.
     choices: HashMap<Vec<u8>, Prior>,
+    /// Directories whose names do not tell their encoding well.
+    doubtful: Vec<Doubtful>,
+}
+
+/// A directory whose names may be read otherwise once those of the whole tree are known.
+struct Doubtful {
+    dir: PathBuf,
+    root_len: usize,
+    /// The encoding that its names were read in.
+    encoding: Encoding,
+    /// What was read of it, where that was for the sake of a root's own name; the others are read again.
+    single: Option<Batch>,
 }
 
 struct Reading<'r> {
@@ -146,10 +159,10 @@ struct Reading<'r> {
 impl Reading<'_> {
     fn take(&self, event: Event<'_>) -> ControlFlow<()> {
         match event {
-            Event::Directory(batch) => self.judge(&batch),
+            Event::Directory(batch) => self.judge(batch),
             Event::Large(parts) => {
                 if let Some(batch) = parts.whole() {
-                    self.judge(&batch);
+                    self.judge(batch);
                 }
             }
             Event::Fault(fault) => self.onlooker.fault(&fault),
@@ -162,11 +175,11 @@ impl Reading<'_> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge(&self, batch: &Batch) {
+    fn judge(&self, batch: Batch) {
         let dir = batch.dir.as_os_str().as_bytes();
         let prior = self.found().prior(dir);
-        let findings = directory::judge(batch, self.policy, self.settings, prior);
-        let long = self.long_paths(batch);
+        let findings = directory::judge(&batch, self.policy, self.settings, prior);
+        let long = self.long_paths(&batch);
         let found = findings.proposals.len() + findings.unplanned.len();
         self.onlooker.judged(&batch.dir, batch.count as u64, found as u64);
         // A directory that was only listed for the sake of a root's own name has links of which nobody asked.
@@ -184,11 +197,46 @@ impl Reading<'_> {
             found.linked.push(dir.to_vec());
         }
         found.choices.extend(choice.map(|choice| (dir.to_vec(), choice)));
-        if let Some((planned, long)) = looked_up {
-            found.long.extend(long.into_iter().map(|name| (Arc::clone(&planned.directory), name)));
-            if !planned.renames.is_empty() || !planned.skipped.is_empty() {
-                found.planned.push(planned);
+        found.plan(looked_up);
+        let doubt = choice.filter(|choice| choice.confidence == Confidence::Guess);
+        if let Some(Prior { encoding, .. }) = doubt.filter(|_| self.settings.encoding.is_none()) {
+            let (dir, root_len) = (batch.dir.clone(), batch.root_len);
+            let single = (!batch.is_whole()).then_some(batch);
+            found.doubtful.push(Doubtful { dir, root_len, encoding, single });
+        }
+    }
+
+    /// Looks again at the directories whose names do not tell their encoding, with what most names of the tree tell.
+    fn decide_again(&self, exclude: &Exclude) {
+        let (doubtful, most) = {
+            let mut found = self.found();
+            (std::mem::take(&mut found.doubtful), found.most())
+        };
+        let Some(most) = most else { return };
+        let (same, others): (Vec<_>, Vec<_>) =
+            doubtful.into_iter().partition(|doubtful| doubtful.encoding == most.encoding);
+        self.found().confirm(&same, most);
+        for Doubtful { dir, root_len, single, .. } in others {
+            if self.onlooker.is_stopped() {
+                return;
             }
+            let path = dir.as_os_str().as_bytes();
+            // What cannot be read a second time keeps the names that were found for it.
+            let batch = single.or_else(|| self.places.batch(path, root_len, exclude).ok());
+            let Some(batch) = batch else { continue };
+            let findings = directory::judge(&batch, self.policy, self.settings, Some(most));
+            if findings.choice.is_none_or(|choice| choice.encoding != most.encoding) {
+                continue;
+            }
+            let looked_up = self.look_up(path, findings, Vec::new());
+            let mut found = self.found();
+            // One batch tells of some names, and another of others, where a root stands in another.
+            let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
+            for planned in found.planned.iter_mut().filter(|planned| planned.directory.path == path) {
+                planned.renames.retain(|rename| !names.contains(&*rename.old));
+                planned.skipped.retain(|skipped| !names.contains(&*skipped.name));
+            }
+            found.plan(looked_up);
         }
     }
 
@@ -260,6 +308,41 @@ impl Reading<'_> {
 }
 
 impl Found {
+    fn plan(&mut self, looked_up: Option<(Planned, Vec<Vec<u8>>)>) {
+        if let Some((planned, long)) = looked_up {
+            self.long.extend(long.into_iter().map(|name| (Arc::clone(&planned.directory), name)));
+            if !planned.renames.is_empty() || !planned.skipped.is_empty() {
+                self.planned.push(planned);
+            }
+        }
+    }
+
+    /// The encoding that was found likely for most names.
+    fn most(&self) -> Option<Prior> {
+        let mut names = BTreeMap::<&str, Prior>::new();
+        for choice in self.choices.values().filter(|choice| choice.confidence == Confidence::Likely) {
+            let none = Prior { names: 0, of: Whose::Tree, ..*choice };
+            names.entry(choice.encoding.name()).or_insert(none).names += choice.names;
+        }
+        // Of equals the last by name, always the same.
+        names.into_values().max_by_key(|prior| prior.names)
+    }
+
+    /// Takes what was guessed for some directories for likely: most names of the tree say the same.
+    fn confirm(&mut self, same: &[Doubtful], most: Prior) {
+        let same: HashSet<&[u8]> = same.iter().map(|doubtful| doubtful.dir.as_os_str().as_bytes()).collect();
+        let planned = self.planned.iter_mut().filter(|planned| same.contains(&*planned.directory.path));
+        for rename in planned.flat_map(|planned| &mut planned.renames) {
+            if rename.reading == most.encoding.name() && rename.confidence == Confidence::Guess {
+                rename.confidence = Confidence::Likely;
+                if let Some(evidence) = &mut rename.evidence {
+                    evidence.push_str(", ");
+                    evidence.push_str(most.of.as_str());
+                }
+            }
+        }
+    }
+
     /// What was decided for the nearest directory above `dir`. It has been judged: a directory is read before those in it.
     fn prior(&self, dir: &[u8]) -> Option<Prior> {
         if self.choices.is_empty() {
@@ -302,6 +385,7 @@ impl Draft {
             }
             is_same
         });
+        self.directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
     }
 
     /// Numbers the renames, and says which paths are too long when they are done. To be called when all renames are

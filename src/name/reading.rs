@@ -315,6 +315,14 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// The likeliest encoding when nothing in the names is taken for UTF-8: bytes of East Asia are UTF-8 by chance often
+    /// enough to hide most of what [`Evidence::guess`] would need.
+    pub fn guess_whole(&self) -> Option<Encoding> {
+        (self.names > 0).then(|| guess(&[&self.plain[..], &self.mixed].concat()))
+    }
+}
+
 /// The likeliest encoding of `lines`.
 fn guess(lines: &[u8]) -> Encoding {
     /// So few letters say only that the text is Latin; then the most common encoding is the best guess.

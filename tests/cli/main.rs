@@ -7,6 +7,7 @@ mod archive;
 mod check;
 mod engines;
 mod explain;
+mod fix_plan;
 #[cfg(feature = "git")]
 mod git;
 #[cfg(feature = "git")]

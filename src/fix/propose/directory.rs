@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Settings;
-use super::guess::{Choice, Prior, choose};
+use super::guess::{Choice, Prior, Whose, choose};
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
 use crate::name::normalize::to_form;
@@ -192,6 +192,7 @@ impl Meanings {
             Some(encoding) if has_legacy => Some(Choice {
                 encoding,
                 confidence: Confidence::Likely,
+                names: names.len(),
                 evidence: "asked for".to_owned(),
                 others: Vec::new(),
             }),
@@ -224,7 +225,8 @@ impl Meanings {
 
     fn prior(&self) -> Option<Prior> {
         let choice = self.choice.as_ref()?;
-        Some(Prior { encoding: choice.encoding, confidence: choice.confidence })
+        let Choice { encoding, confidence, names, .. } = *choice;
+        Some(Prior { encoding, confidence, names, of: Whose::Above })
     }
 
     fn proposal(

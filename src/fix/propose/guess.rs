@@ -1,8 +1,8 @@
 //! In which encoding the names of one directory were written that are not UTF-8.
 //!
 //! They are looked at together: one guess for the text of all of them, and the question whether each can be read in it. A
-//! few names say little; then the directory above, which has been looked at before, has a voice. What was decided, and
-//! on what grounds, stands in the plan.
+//! few names say little; then the directory above, which has been looked at before, has a voice, and in the end most names
+//! of the tree. What was decided, and on what grounds, stands in the plan.
 
 use crate::name::reading::{Encoding, Evidence, has_stray_octets, oddity};
 use crate::policy::Confidence;
@@ -29,19 +29,44 @@ pub struct Choice {
     pub encoding: Encoding,
     /// How sure that is.
     pub confidence: Confidence,
+    /// How many names it was decided for.
+    pub names: usize,
     /// What speaks for it, in words.
     pub evidence: String,
     /// Other encodings in which the names can be read, the likeliest first.
     pub others: Vec<Encoding>,
 }
 
-/// What was decided for a directory above.
+/// What was decided for other names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prior {
     /// The encoding.
     pub encoding: Encoding,
     /// How sure that is.
     pub confidence: Confidence,
+    /// For how many names.
+    pub names: usize,
+    /// For which.
+    pub of: Whose,
+}
+
+/// Whose names something was decided for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of a directory above.
+    Above,
+    /// Most of the tree.
+    Tree,
+}
+
+impl Whose {
+    /// In a sentence about other names.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Above => "as those of a directory above",
+            Self::Tree => "as most such names of the tree",
+        }
+    }
 }
 
 /// How well names can be read in an encoding: how many cannot, and how odd the others look.
@@ -59,11 +84,17 @@ pub fn choose(names: &[&[u8]], prior: Option<Prior>) -> Option<Choice> {
     names.iter().for_each(|name| evidence.add(name));
     let guessed = evidence.guess()?;
     let sample = spread(&names, SAMPLE);
-    let own = refined(guessed, &sample);
-    let (count, fit) = (names.len(), Fit::of(own, &sample));
+    let (own, fit) = [guessed]
+        .into_iter()
+        .chain(evidence.guess_whole())
+        .map(|guessed| refined(guessed, &sample))
+        .map(|encoding| (encoding, Fit::of(encoding, &sample)))
+        .min_by_key(|(_, fit)| *fit)?;
+    let count = names.len();
     let chosen = |encoding, confidence, evidence| Choice {
         encoding,
         confidence,
+        names: count,
         evidence,
         others: others(&names, encoding),
     };
@@ -81,7 +112,7 @@ pub fn choose(names: &[&[u8]], prior: Option<Prior>) -> Option<Choice> {
             ));
         }
         if is_heard && of_prior.unread == 0 && of_prior.odd <= fit.odd {
-            let evidence = format!("reads {}, and those of a directory above", all_of(count));
+            let evidence = format!("reads {}, {}", all_of(count), prior.of.as_str());
             return Some(chosen(prior.encoding, prior.confidence, evidence));
         }
     }
@@ -243,7 +274,12 @@ mod tests {
         let one = written("koi8-r", &["год"]);
         let alone = chosen(&one, None).unwrap();
         assert_eq!(alone.confidence, Confidence::Guess);
-        let prior = Prior { encoding: encoding("koi8-r"), confidence: Confidence::Likely };
+        let prior = Prior {
+            encoding: encoding("koi8-r"),
+            confidence: Confidence::Likely,
+            names: 9,
+            of: Whose::Above,
+        };
         let choice = chosen(&one, Some(prior)).unwrap();
         assert_eq!((choice.encoding, choice.confidence), (prior.encoding, Confidence::Likely));
         assert!(choice.evidence.contains("directory above"), "{choice:?}");
@@ -251,7 +287,7 @@ mod tests {
         let many = written("shift_jis", &["新しいフォルダ", "写真.jpg", "会議の資料.doc"]);
         assert_eq!(chosen(&many, Some(prior)).unwrap().encoding.name(), "Shift_JIS");
         // What cannot be read in it is not.
-        let japanese = Prior { encoding: encoding("euc-jp"), confidence: Confidence::Likely };
+        let japanese = Prior { encoding: encoding("euc-jp"), ..prior };
         let choice = chosen(&[b"caf\xE9.txt".to_vec()], Some(japanese)).unwrap();
         assert_eq!(choice.encoding, Encoding::WINDOWS_1252);
     }

@@ -15,6 +15,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readli
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 use crate::fix::plan::{Ctime, Directory, Handle, Identity, Kind, Root, components, path_in};
+use crate::name::arena::Arena;
+use crate::source::scope::Exclude;
+use crate::source::{Batch, Beside};
 use crate::sys::directory::{self, Entry};
 use crate::sys::handle;
 use crate::sys::open::again;
@@ -95,6 +98,39 @@ impl Places {
     /// The root that `path` is or lies below.
     pub(super) fn root_of(&self, path: &[u8]) -> Option<&Root> {
         self.places.iter().map(|place| &place.root).find(|root| is_within(path, &root.path))
+    }
+
+    /// Reads again a directory below a root; `root_len` bytes of its path lead to it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not where it was.
+    pub(super) fn batch(&self, dir: &[u8], root_len: usize, exclude: &Exclude) -> Result<Batch, Errno> {
+        let opened = self.open(dir)?;
+        let mut batch = Batch::new(PathBuf::from(OsStr::from_bytes(dir)), root_len);
+        let mut excluded = Arena::new();
+        let below_root = dir.get(root_len..).unwrap_or_default();
+        opened.each(&mut |entry| {
+            let name = entry.name.as_bytes();
+            let is_dir = || match entry.kind {
+                libc::DT_UNKNOWN => {
+                    opened.identity(name).is_ok_and(|found| found.is_some_and(|i| i.kind == Kind::Directory))
+                }
+                kind => kind == libc::DT_DIR,
+            };
+            let is_excluded = !exclude.is_empty() && {
+                let path = if below_root.is_empty() { name.to_vec() } else { path_in(below_root, name) };
+                exclude.matches(Path::new(OsStr::from_bytes(&path)), is_dir())
+            };
+            match is_excluded {
+                // The system hands over no name with a NUL.
+                true => drop(excluded.push(name)),
+                false => batch.push(name),
+            }
+        })?;
+        if !excluded.is_empty() {
+            batch.beside = Beside::Excluded(excluded);
+        }
+        Ok(batch)
     }
 
     /// Opens the directory `dir`: one below a root, or that of a root's own name.

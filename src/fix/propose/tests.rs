@@ -251,7 +251,10 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
         .collect();
     let likely = |reading| (Confidence::Likely, reading);
     assert_eq!(told["résumé"], likely("windows-1252"));
-    assert_eq!(told["é"].0, Confidence::Guess);
+    assert_eq!(told["é"], likely("windows-1252"), "as most names of the tree");
+    let alone = Request { max_depth: 1, ..request(&[&dir.path().join("one")]) };
+    let (alone, _) = planned(&alone, &policy(&["strict"], None), &Settings::default());
+    assert_eq!(alone.directories[0].renames[0].confidence, Confidence::Guess);
     assert_eq!(told["café"], (Confidence::Certain, "normalize nfc"));
     assert_eq!(told["con_"], likely("repair"));
     assert_eq!(told["x"], likely("repair"));
