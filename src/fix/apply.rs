@@ -18,6 +18,7 @@ use nix::fcntl::readlinkat;
 use super::carry::{Carrier, Task, is_alias, lines};
 use super::entry::{Identity, Reason, kind, look};
 use super::group::{Group, Member, Way};
+use super::history::History;
 use super::journal::{
     Base64, Batch, Entry, Hex, Journal, Left as LeftRecord, Place, Reading, Record, Remainder,
 };
@@ -119,6 +120,9 @@ struct Run<'r> {
     batch: Batch,
     /// The directories of the batch.
     dirs: Vec<Rc<Dir>>,
+    /// The new names of the plan, and its links by directory and name; only where there are links.
+    names: HashMap<u64, &'r [u8]>,
+    links: HashMap<(&'r [u8], &'r [u8]), &'r Retarget>,
     /// Renames to be tried once more, with a temporary name.
     again: Vec<(Arc<Directory>, Member)>,
     /// The renames that are done.
@@ -138,9 +142,16 @@ impl<'r> Run<'r> {
         options: Options,
         watcher: &'r mut dyn Watcher,
     ) -> Self {
+        let links = plan.retargets.iter().map(|link| ((&*link.directory.path, &*link.name), link)).collect();
+        let names = match plan.retargets.is_empty() {
+            true => HashMap::new(),
+            false => plan.renames.iter().map(|rename| (rename.id, rename.new.as_bytes())).collect(),
+        };
         Self {
             plan,
-            carrier: Carrier { roots, watcher, unmarked: BTreeMap::new() },
+            names,
+            links,
+            carrier: Carrier { roots, history: History::default(), watcher, unmarked: BTreeMap::new() },
             journal,
             options,
             batch: Batch { number: 1, ..Batch::default() },
@@ -160,6 +171,9 @@ impl<'r> Run<'r> {
     /// Brings to its end what the journal says was intended. The directories tell what is done: also of batches of which the
     /// journal says that they are, because a machine that loses its power may have lost renames, too.
     fn resume(&mut self, reading: &Reading) -> io::Result<()> {
+        if let Some(journal) = &self.journal {
+            self.carrier.history = History::of(reading, journal.file())?;
+        }
         for (at, told) in reading.batches.iter().enumerate() {
             let Some(journal) = &self.journal else { return Ok(()) };
             let batch = reading.batch(journal.file(), at)?;
@@ -287,29 +301,40 @@ impl<'r> Run<'r> {
     fn check(&mut self, dir: &Dir, renames: &[&Rename]) -> Result<Option<Group>, Reason> {
         let mut members = Vec::with_capacity(renames.len());
         for rename in renames {
-            match look(dir, &rename.old)? {
+            let objection = match look(dir, &rename.old)? {
                 Some(stat) if is_seen(rename, &stat) => {
-                    self.is_unchanged(rename.identity.kind, rename.identity.ctime, &stat)?;
-                    members.push(self.member(dir, rename, &stat));
+                    match self.is_unchanged(rename.identity.kind, rename.identity.ctime, &stat) {
+                        Ok(()) => {
+                            members.push(self.member(dir, rename, &stat));
+                            continue;
+                        }
+                        Err(reason) => reason,
+                    }
                 }
-                other => {
-                    let is_there = |rename: &&Rename| {
-                        let stat = look(dir, rename.new.as_bytes());
-                        stat.is_ok_and(|stat| stat.is_some_and(|stat| is_seen(rename, &stat)))
-                    };
-                    return match other {
-                        _ if renames.iter().all(is_there) => Ok(None),
-                        Some(_) => Err(Reason::Replaced),
-                        None => Err(Reason::Gone),
-                    };
-                }
-            }
+                Some(_) => Reason::Replaced,
+                None => Reason::Gone,
+            };
+            let is_done = renames.iter().all(|rename| self.is_done(dir, rename));
+            return if is_done { Ok(None) } else { Err(objection) };
         }
         let via = match members.len() {
             1 => None,
             _ => Some(free_name(dir)?),
         };
         Ok(Some(Group { members, via }))
+    }
+
+    /// Whether the entry has its new name already.
+    fn is_done(&self, dir: &Dir, rename: &Rename) -> bool {
+        let new = rename.new.as_bytes();
+        let Ok(Some(stat)) = look(dir, new) else { return false };
+        // A link that was given another target is another inode, and is known by that target.
+        let follows = || {
+            let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;
+            let target = readlinkat(dir, OsStr::from_bytes(new)).ok()?;
+            Some(retarget.target(|id| self.names.get(&id).copied()) == target.as_bytes())
+        };
+        is_seen(rename, &stat) || kind(&stat) == Kind::Symlink && follows() == Some(true)
     }
 
     /// Whether an entry was not changed since the plan was made. A directory changes whenever something in it is renamed, and a
@@ -466,15 +491,13 @@ impl<'r> Run<'r> {
         if plan.retargets.is_empty() {
             return Ok(());
         }
-        let names: HashMap<u64, &[u8]> = plan.renames.iter().map(|r| (r.id, r.new.as_bytes())).collect();
-        let links: HashSet<(&[u8], &[u8])> =
-            plan.retargets.iter().map(|link| (&*link.directory.path, &*link.name)).collect();
         let places = plan.renames.iter().map(|rename| ((&*rename.directory.path, &*rename.old), rename.id));
-        let links: HashMap<(&[u8], &[u8]), u64> = places.filter(|(place, _)| links.contains(place)).collect();
+        let own: HashMap<(&[u8], &[u8]), u64> =
+            places.filter(|(place, _)| self.links.contains_key(place)).collect();
         for retarget in &plan.retargets {
-            let own = links.get(&(&*retarget.directory.path, &*retarget.name));
-            let own = own.filter(|id| self.done.contains(id)).and_then(|id| names.get(id).copied());
-            let target = retarget.target(|id| names.get(&id).copied().filter(|_| self.done.contains(&id)));
+            let renamed = |id: u64| self.names.get(&id).copied().filter(|_| self.done.contains(&id));
+            let own = own.get(&(&*retarget.directory.path, &*retarget.name)).and_then(|&id| renamed(id));
+            let target = retarget.target(renamed);
             match self.relink(retarget, own, &target) {
                 Ok(Some((dir, relink))) => self.intend(&retarget.directory, dir, Entry::Retarget(relink))?,
                 Ok(None) => self.tally.already += 1,

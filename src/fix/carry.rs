@@ -1,5 +1,6 @@
 //! Doing what a batch of the journal says, or taking it back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -9,6 +10,7 @@ use nix::sys::stat::{UtimensatFlags, utimensat};
 
 use super::entry::{Reason, look};
 use super::group::{Group, Way};
+use super::history::History;
 use super::journal::{Batch, Entry, Place};
 use super::mark;
 use super::plan::Kind;
@@ -21,6 +23,8 @@ use crate::sys::stat::Time;
 pub struct Carrier<'r> {
     /// Where.
     pub roots: Roots,
+    /// What happened before this run.
+    pub history: History,
     /// Who looks on.
     pub watcher: &'r mut dyn Watcher,
     /// What could not be kept in attributes, by reason.
@@ -98,6 +102,10 @@ impl Carrier<'_> {
                 return relink.go(dir, way, &mut || self.watcher.reached(Point::Changed));
             }
             Entry::Rename(group) => group,
+        };
+        let group = &*match is_fresh {
+            true => Cow::Borrowed(group),
+            false => self.history.up_to_date(dir, place, group),
         };
         let done = match is_fresh {
             true => 0,

@@ -8,6 +8,7 @@ pub mod apply;
 pub mod carry;
 pub mod entry;
 pub mod group;
+pub mod history;
 pub mod journal;
 pub mod mark;
 pub mod plan;

@@ -26,6 +26,12 @@ use crate::sys::stat::{self, Stat};
 /// Longer paths are opened in pieces: the kernel takes 4095 bytes.
 const MAX_PIECE: usize = 4000;
 
+/// Deeper directories are not searched for under other names.
+const MAX_SEARCHED: usize = 256;
+
+/// So many names are tried in a search.
+const MAX_TRIES: usize = 4096;
+
 /// An open directory.
 #[derive(Debug)]
 pub struct Dir {
@@ -180,10 +186,9 @@ impl Roots {
             failed if self.renamed.is_empty() && self.planned.is_empty() => {
                 Err(failed.map_or_else(Reason::Directory, |_| Reason::OtherDirectory))
             }
-            failed => match self.search(dir, path, begin) {
-                Ok(dir) if dir.stat.ino == ino => Ok(dir),
-                _ => Err(failed.map_or_else(Reason::Directory, |_| Reason::OtherDirectory)),
-            },
+            failed => self
+                .search(dir, path, begin, ino)
+                .ok_or_else(|| failed.map_or_else(Reason::Directory, |_| Reason::OtherDirectory)),
         }
     }
 
@@ -205,24 +210,43 @@ impl Roots {
         }
     }
 
-    /// Looks for the directory component by component, each under every name that it is known to have or may have.
-    fn search(&self, top: &Rc<Dir>, path: &[u8], begin: usize) -> Result<Rc<Dir>, Errno> {
-        let (mut at, mut end) = (top.clone(), begin);
-        for name in path[begin..].split(|&byte| byte == b'/') {
-            end += name.len();
-            let known = [&self.renamed, &self.planned].map(|names| names.get(&path[..end]));
-            let mut names =
-                [Some(name), known[0].map(Vec::as_slice), known[1].map(Vec::as_slice)].into_iter();
-            at = loop {
-                let Some(name) = names.next() else { return Err(Errno::ENOENT) };
-                let Some(name) = name else { continue };
-                if let Ok(fd) = open::directory(&*at, OsStr::from_bytes(name), self.crosses) {
-                    break Dir::of(fd)?;
+    /// Looks for the directory component by component, each under every name that it is known to have or may have: names may
+    /// have been traded, so that the first directory found is not always on the way.
+    fn search(&self, top: &Rc<Dir>, path: &[u8], begin: usize, ino: u64) -> Option<Rc<Dir>> {
+        let ends: Vec<usize> =
+            memchr::memchr_iter(b'/', &path[begin..]).map(|at| begin + at).chain([path.len()]).collect();
+        if ends.len() > MAX_SEARCHED {
+            return None;
+        }
+        // The directories on the way, each with the number of the next name to be tried in it.
+        let (mut way, mut tries) = (vec![(top.clone(), 0)], 0);
+        while let Some((dir, next)) = way.last_mut() {
+            let (dir, number) = (dir.clone(), *next);
+            *next += 1;
+            let depth = way.len() - 1;
+            let (start, end) = (if depth == 0 { begin } else { ends[depth - 1] + 1 }, ends[depth]);
+            let name = match number {
+                0 => Some(&path[start..end]),
+                1 => self.renamed.get(&path[..end]).map(Vec::as_slice),
+                2 => self.planned.get(&path[..end]).map(Vec::as_slice),
+                _ => {
+                    way.pop();
+                    continue;
                 }
             };
-            end += 1;
+            tries += 1;
+            if tries > MAX_TRIES {
+                return None;
+            }
+            let found =
+                name.and_then(|name| open::directory(&*dir, OsStr::from_bytes(name), self.crosses).ok());
+            match found.and_then(|fd| Dir::of(fd).ok()) {
+                Some(found) if depth + 1 < ends.len() => way.push((found, 0)),
+                Some(found) if found.stat.ino == ino => return Some(found),
+                _ => {}
+            }
         }
-        Ok(at)
+        None
     }
 }
 

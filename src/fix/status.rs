@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 
 use super::group::Way;
+use super::history::History;
 use super::journal::{Base64, Batch, Entry, Hex, Left, Reading, Remainder};
-use super::undo;
 
 /// How far a journal has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,8 @@ fn lines(batch: &Batch, left: &[Remainder], way: Way) -> Vec<Left> {
 
 /// How many lines of a batch are not at the end of the way, by the directories.
 fn not_there(reading: &Reading, file: &File, batch: &Batch, way: Way) -> io::Result<u64> {
-    let Ok(roots) = undo::roots(reading, file)? else { return Ok(0) };
+    let history = History::of(reading, file)?;
+    let roots = history.roots(reading)?;
     let mut count = 0;
     for (place, entry) in &batch.entries {
         let place = &batch.places[*place];
@@ -145,7 +146,7 @@ fn not_there(reading: &Reading, file: &File, batch: &Batch, way: Way) -> io::Res
         let is_there = dir.is_ok_and(|dir| match entry {
             Entry::Rename(group) => {
                 let end = if way == Way::Forward { group.moves() } else { 0 };
-                group.progress(&*dir).is_ok_and(|done| done == Some(end))
+                history.up_to_date(&dir, place, group).progress(&*dir).is_ok_and(|done| done == Some(end))
             }
             Entry::Retarget(relink) => relink.is_at_end(&*dir, way).unwrap_or(false),
         });

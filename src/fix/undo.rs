@@ -4,15 +4,14 @@
 //! that a killed run can be repeated, and so can one that has come to its end: then only what was left is tried.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 
 use super::carry::{Carrier, Task, lines};
 use super::entry::Reason;
 use super::group::Way;
-use super::journal::{Batch, Entry, Journal, Moment, Reading, Record, Remainder};
-use super::plan::{Kind, Root, path_in};
-use super::roots::{Names, ReadOnly, Roots};
+use super::history::History;
+use super::journal::{Batch, Entry, Journal, Moment, Place, Reading, Record, Remainder, Told};
+use super::roots::Roots;
 use super::watcher::Watcher;
 
 /// What has become of an undoing.
@@ -26,39 +25,20 @@ pub struct Tally {
     pub is_interrupted: bool,
 }
 
-/// The directories of a journal, as they are called after what it says.
-///
-/// # Errors
-/// The journal cannot be read; or a root is on a file system that cannot be written.
-pub fn roots(reading: &Reading, file: &File) -> io::Result<Result<Roots, ReadOnly>> {
-    let mut names = Names::new();
-    for at in 0..reading.batches.len() {
-        let batch = reading.batch(file, at)?;
-        for (place, entry) in &batch.entries {
-            let Entry::Rename(group) = entry else { continue };
-            for member in group.members.iter().filter(|member| member.what.kind == Kind::Directory) {
-                names.insert(path_in(&batch.places[*place].path, &member.old), member.new.clone());
-            }
-        }
-    }
-    let root = |root: &super::journal::Root| Root { path: root.path.0.clone(), inode: root.inode };
-    let roots: Vec<Root> = reading.header.roots.iter().map(root).collect();
-    Ok(Roots::open(&roots, names, Names::new(), reading.header.cross_file_systems))
-}
-
 /// Takes back what `journal`, of which `reading` tells, says was done. `started` is the time of today, by RFC 3339.
 ///
 /// # Errors
-/// The journal cannot be read or written.
+/// The journal cannot be read or written; or a root is on a file system that is mounted read-only.
 pub fn undo(
     journal: &mut Journal,
     reading: &Reading,
-    roots: Roots,
     started: String,
     watcher: &mut dyn Watcher,
 ) -> io::Result<Tally> {
     let mut tally = Tally::default();
-    let mut carrier = Carrier { roots, watcher, unmarked: BTreeMap::new() };
+    let history = History::of(reading, journal.file())?;
+    let roots = history.roots(reading)?;
+    let mut carrier = Carrier { roots, history, watcher, unmarked: BTreeMap::new() };
     if reading.undo.is_none() || reading.is_restored {
         journal.push(&Record::Undo { started });
     }
@@ -77,7 +57,7 @@ pub fn undo(
             (None, Some(left)) => !was_left(left, at) || has_via(at),
             (None, None) => true,
         };
-        let times = times(reading, &carrier.roots, &batch, told.undone.is_none().then_some(&told.undoing));
+        let times = times(reading, &carrier.roots, &batch, told);
         journal.push(&Record::Undoing { batch: batch.number, times: times.clone() });
         journal.commit(carrier.watcher)?;
         let times: Vec<_> = times.into_iter().map(|(atime, mtime)| (atime.0, mtime.0)).collect();
@@ -123,25 +103,19 @@ fn lines_of(batch: &Batch, left: Option<&[Remainder]>) -> u64 {
     entries.map(|(_, entry)| entry.lines() as u64).sum()
 }
 
-/// The times that the directories of the batch have, or had before a killed run began; none if they are not kept.
-fn times(
-    reading: &Reading,
-    roots: &Roots,
-    batch: &Batch,
-    killed: Option<&Option<Vec<(Moment, Moment)>>>,
-) -> Vec<(Moment, Moment)> {
-    if let Some(Some(times)) = killed
-        && times.len() == batch.places.len()
-    {
-        return times.clone();
-    }
-    let now = |place: &super::journal::Place| match roots.directory(&place.path, place.ino) {
+/// The times that the directories of the batch are to have; none if they are not kept. Those that they have: what is changed
+/// in them now shall leave no trace. But not what a killed run has left, which is known from before it.
+fn times(reading: &Reading, roots: &Roots, batch: &Batch, told: &Told) -> Vec<(Moment, Moment)> {
+    let before = |place: &Place| (Moment(place.atime), Moment(place.mtime));
+    let now = |place: &Place| match roots.directory(&place.path, place.ino) {
         Ok(dir) => (Moment(dir.stat.atime), Moment(dir.stat.mtime)),
-        // It is not there, or not by that path yet: then what it had before it was changed is best.
-        Err(_) => (Moment(place.atime), Moment(place.mtime)),
+        // It is not there, or not by that path yet.
+        Err(_) => before(place),
     };
-    match reading.header.keep_times {
-        true => batch.places.iter().map(now).collect(),
-        false => Vec::new(),
+    match (&told.undoing, &told.done) {
+        _ if !reading.header.keep_times => Vec::new(),
+        (Some(times), _) if told.undone.is_none() && times.len() == batch.places.len() => times.clone(),
+        (None, None) => batch.places.iter().map(before).collect(),
+        _ => batch.places.iter().map(now).collect(),
     }
 }

@@ -47,3 +47,13 @@ pub trait Watcher {
         false
     }
 }
+
+/// Looks at nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Watcher for Nobody {
+    fn left(&mut self, _: &Left<'_>) {}
+
+    fn noted(&mut self, _: &str) {}
+}

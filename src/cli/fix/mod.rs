@@ -1,8 +1,12 @@
 //! `namegate fix`: repair that can be read first and undone after.
 
+mod apply;
 mod ask;
+mod looking_on;
 mod plan;
 mod show;
+mod status;
+mod undo;
 
 use std::io::Write;
 
@@ -20,6 +24,9 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Plan(Box<plan::Args>),
+    Apply(apply::Args),
+    Undo(undo::Args),
+    Status(status::Args),
 }
 
 /// Runs the command.
@@ -29,5 +36,8 @@ enum Command {
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
+        Command::Apply(args) => apply::run(args, out),
+        Command::Undo(args) => undo::run(&args, out),
+        Command::Status(args) => status::run(&args, out),
     }
 }

@@ -228,6 +228,9 @@ impl Reading {
             match record.map(|(record, _)| record) {
                 Some(Record::Batch { number, .. }) if number > unit => return Ok(true),
                 Some(Record::Done { batch, .. }) if batch >= unit => return Ok(true),
+                Some(Record::End) if self.batches.last().is_some_and(|last| last.missing > 0) => {
+                    return Ok(true);
+                }
                 Some(Record::Undo { .. }) => return Ok(true),
                 _ => {}
             }

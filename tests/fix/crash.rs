@@ -1,0 +1,310 @@
+//! The process is killed at every point that it comes to; from there the plan is done to its end, and taken back.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use namegate::fix::apply::Options;
+use namegate::fix::plan::Plan;
+use namegate::fix::watcher::{Left, Point, Watcher};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::tree::{
+    Kept, OPTIONS, Random, Snapshot, applied, begin, belongings, make, names, place, plan, resumed, snapshot,
+    text, undone,
+};
+
+/// What the child does, and where it dies: `apply|resume|undo NUMBER KEEP_TIMES DIRECTORY`.
+const TASK: &str = "NAMEGATE_TEST_CRASH";
+
+const TREE: &[&[u8]] = &[
+    b"d\xE9/",
+    b"d\xE9/e\xFF/",
+    b"d\xE9/e\xFF/f\xFE",
+    b"d\xE9/e\xFF/g",
+    b"d\xE9/a",
+    b"d\xE9/b",
+    b"d\xE9/c",
+    b"s",
+    b"t",
+    b"hard = t",
+    b"chain1",
+    b"chain2",
+    b"link -> d\xE9/e\xFF/f\xFE",
+    b"stays",
+];
+
+const RENAMES: &[(&[u8], &str)] = &[
+    (b"d\xE9", "dé"),
+    (b"d\xE9/e\xFF", "e"),
+    (b"d\xE9/e\xFF/f\xFE", "f"),
+    (b"d\xE9/a", "b"),
+    (b"d\xE9/b", "c"),
+    (b"d\xE9/c", "a"),
+    (b"s", "t"),
+    (b"t", "s"),
+    (b"chain1", "chain2"),
+    (b"chain2", "chain3"),
+    (b"link", "Link"),
+];
+
+/// Ends the process at the point of that number.
+struct Dies {
+    points: u64,
+    at: u64,
+    /// Where it is told how much of the journal is on the disk.
+    synced: PathBuf,
+}
+
+impl Watcher for Dies {
+    fn reached(&mut self, point: Point) {
+        if let Point::Synced(len) = point {
+            fs::write(&self.synced, len.to_string()).unwrap();
+        }
+        if self.points == self.at {
+            kill(Pid::this(), Signal::SIGKILL).unwrap();
+        }
+        self.points += 1;
+    }
+
+    fn left(&mut self, left: &Left<'_>) {
+        panic!("{left:?}");
+    }
+
+    fn noted(&mut self, note: &str) {
+        panic!("{note}");
+    }
+}
+
+fn options(keep_times: bool) -> Options {
+    Options { keep_times, keep_original: keep_times, ..OPTIONS }
+}
+
+#[test]
+#[ignore = "the other tests start this one, as the process that dies"]
+fn child() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let [what, at, keep_times, dir]: [&str; 4] = task.splitn(4, ' ').collect::<Vec<_>>().try_into().unwrap();
+    let dir = Path::new(dir);
+    let plan = Plan::parse(&fs::read(dir.join("plan")).unwrap()).unwrap();
+    let mut dies = Dies { points: 0, at: at.parse().unwrap(), synced: dir.join("synced") };
+    let (journal, options) = (dir.join("journal"), options(keep_times == "true"));
+    match what {
+        "apply" => drop(applied(&plan, &journal, options, &mut dies).unwrap()),
+        "resume" => drop(resumed(&plan, &journal, options, &mut dies).unwrap()),
+        _ => drop(undone(&journal, &mut dies).unwrap()),
+    }
+}
+
+/// Whether the child was killed at its point; otherwise it has come to its end.
+fn is_killed(what: &str, at: u64, keep_times: bool, dir: &Path) -> bool {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "--ignored", "crash::child"]);
+    let output = command.env(TASK, format!("{what} {at} {keep_times} {}", dir.display())).output().unwrap();
+    assert!(
+        output.status.success() || output.status.signal() == Some(9),
+        "{what} {at}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    !output.status.success()
+}
+
+/// A tree with its plan beside it.
+struct Case {
+    dir: tempfile::TempDir,
+    root: PathBuf,
+    plan: Plan,
+    before: Snapshot,
+}
+
+impl Case {
+    fn new() -> Self {
+        let (dir, root) = place(TREE);
+        let plan = plan(&root, RENAMES);
+        fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+        Self { before: snapshot(&root), dir, root, plan }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.dir.path().join("journal")
+    }
+
+    /// What has to be there when the plan is done: by path, with what was there before.
+    fn assert_done(&self, context: &str) {
+        let after = snapshot(&self.root);
+        for (now, old) in [
+            (&b"d\xC3\xA9/e/f"[..], &b"d\xE9/e\xFF/f\xFE"[..]),
+            (b"d\xC3\xA9/e/g", b"d\xE9/e\xFF/g"),
+            (b"d\xC3\xA9/b", b"d\xE9/a"),
+            (b"d\xC3\xA9/c", b"d\xE9/b"),
+            (b"d\xC3\xA9/a", b"d\xE9/c"),
+            (b"t", b"s"),
+            (b"s", b"t"),
+            (b"hard", b"hard"),
+            (b"chain2", b"chain1"),
+            (b"chain3", b"chain2"),
+            (b"stays", b"stays"),
+        ] {
+            let entry = after.get(now).unwrap_or_else(|| panic!("{context}: {}", now.escape_ascii()));
+            assert_eq!(entry.ino, self.before[old].ino, "{context}: {}", now.escape_ascii());
+        }
+        assert_eq!(after.len(), self.before.len(), "{context}: nothing else is there");
+        assert_eq!(belongings(&after), belongings(&self.before), "{context}");
+        let link = fs::read_link(self.root.join("Link")).unwrap();
+        assert_eq!(link.as_os_str().as_bytes(), "dé/e/f".as_bytes(), "{context}");
+    }
+
+    fn assert_as_before(&self, keep_times: bool, context: &str) {
+        let now = snapshot(&self.root);
+        assert_eq!(names(&now), names(&self.before), "{context}");
+        if keep_times {
+            for (path, entry) in &self.before {
+                assert_eq!(now[path].mtime, entry.mtime, "{context}: {}", path.escape_ascii());
+            }
+        }
+    }
+
+    fn finish(&self, keep_times: bool) {
+        let mut kept = Kept::default();
+        resumed(&self.plan, &self.journal(), options(keep_times), &mut kept).unwrap();
+        assert_eq!(kept.left, []);
+    }
+
+    fn undo(&self) {
+        let mut kept = Kept::default();
+        undone(&self.journal(), &mut kept).unwrap();
+        assert_eq!(kept.left, []);
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_anywhere_can_be_ended_and_taken_back() {
+    for keep_times in [false, true] {
+        let mut at = 0;
+        loop {
+            let context = format!("killed at point {at}");
+            let ended = Case::new();
+            if !is_killed("apply", at, keep_times, ended.dir.path()) {
+                ended.assert_done("not killed");
+                break;
+            }
+            assert_eq!(belongings(&without_temporary(&ended)), belongings(&ended.before), "{context}");
+            if at < 2 {
+                // The journal may have nothing in it yet, and nothing was done.
+                ended.assert_as_before(true, &context);
+                at += 1;
+                continue;
+            }
+            ended.finish(keep_times);
+            ended.assert_done(&context);
+            ended.undo();
+            ended.assert_as_before(keep_times, &context);
+            let taken_back = Case::new();
+            assert!(is_killed("apply", at, keep_times, taken_back.dir.path()));
+            taken_back.undo();
+            taken_back.assert_as_before(keep_times, &context);
+            at += 1;
+        }
+        assert!(at > 25, "only {at} points");
+    }
+}
+
+/// The tree without a link that was made and has not got its place yet.
+fn without_temporary(case: &Case) -> Snapshot {
+    let mut now = snapshot(&case.root);
+    now.retain(|path, entry| {
+        let is_temporary = path.starts_with(b".namegate-");
+        !(is_temporary && matches!(entry.what, crate::tree::What::Link(_)))
+    });
+    now
+}
+
+#[test]
+fn taking_back_that_is_killed_anywhere_can_be_repeated() {
+    for keep_times in [false, true] {
+        let mut at = 0;
+        loop {
+            let case = Case::new();
+            applied(&case.plan, &case.journal(), options(keep_times), &mut Kept::default()).unwrap();
+            let is_killed = is_killed("undo", at, keep_times, case.dir.path());
+            case.undo();
+            case.assert_as_before(keep_times, &format!("killed at point {at}"));
+            at += 1;
+            if !is_killed {
+                break;
+            }
+        }
+        assert!(at > 25, "only {at} points");
+    }
+}
+
+#[test]
+fn killed_again_and_again_it_comes_to_its_end_and_back() {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let case = Case::new();
+        let mut what = "apply";
+        while is_killed(what, 2 + random.below(12) as u64, true, case.dir.path()) {
+            what = "resume";
+        }
+        case.assert_done(&format!("seed {seed}"));
+        while is_killed("undo", 2 + random.below(12) as u64, true, case.dir.path()) {}
+        case.assert_as_before(true, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_machine_that_loses_its_power_loses_nothing_that_the_journal_tells_of() {
+    // Whatever was not brought to the disk is gone: the end of the journal, from any byte on.
+    for at in 2..30 {
+        for part in 0..6 {
+            let case = Case::new();
+            if !is_killed("apply", at, false, case.dir.path()) {
+                return assert!(at > 25, "only {at} points");
+            }
+            let synced: usize = fs::read_to_string(case.dir.path().join("synced")).unwrap().parse().unwrap();
+            let whole = fs::read(case.journal()).unwrap();
+            let cut = synced + (whole.len() - synced) * part / 5;
+            fs::write(case.journal(), &whole[..cut]).unwrap();
+            let context = format!("killed at point {at}, cut at {cut} of {}", whole.len());
+            if part % 2 == 0 {
+                case.finish(false);
+                case.assert_done(&context);
+            }
+            case.undo();
+            case.assert_as_before(false, &context);
+        }
+    }
+}
+
+#[test]
+fn renames_that_were_lost_with_the_power_are_done_again_by_resuming() {
+    let case = Case::new();
+    applied(&case.plan, &case.journal(), OPTIONS, &mut Kept::default()).unwrap();
+    // The journal says that all is done; the file system has forgotten the last renames, and the target of the link.
+    fs::rename(case.root.join("t"), case.root.join("aside")).unwrap();
+    fs::rename(case.root.join("s"), case.root.join("t")).unwrap();
+    fs::rename(case.root.join("aside"), case.root.join("s")).unwrap();
+    fs::rename(case.root.join("chain2"), case.root.join("chain1")).unwrap();
+    case.finish(false);
+    case.assert_done("lost");
+    fs::rename(case.root.join("dé"), case.root.join(std::ffi::OsStr::from_bytes(b"d\xE9"))).unwrap();
+    case.undo();
+    case.assert_as_before(false, "lost");
+}
+
+#[test]
+fn two_runs_cannot_write_one_journal() {
+    let case = Case::new();
+    let journal = begin(&case.plan, &case.journal(), OPTIONS, &mut Kept::default()).unwrap();
+    let refused = namegate::fix::journal::Journal::resume(&case.journal()).unwrap_err();
+    assert!(refused.to_string().contains("another process"), "{refused}");
+    assert!(begin(&case.plan, &case.journal(), OPTIONS, &mut Kept::default()).is_err(), "nor begin it");
+    drop(journal);
+    assert!(namegate::fix::journal::Journal::resume(&case.journal()).is_ok());
+    make(&case.root, &[b"new"]);
+}

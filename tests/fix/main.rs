@@ -1,0 +1,11 @@
+//! Plans applied to real directories, killed, taken back.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+mod crash;
+mod laws;
+mod places;
+mod program;
+mod races;
+mod torn;
+mod tree;

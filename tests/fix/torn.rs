@@ -1,0 +1,136 @@
+//! Journals that are torn, damaged, or of an attacker.
+
+use std::fs;
+use std::path::Path;
+
+use namegate::fix::journal::{Journal, Reading, Unreadable};
+
+use crate::tree::{Kept, OPTIONS, applied, names, place, plan, snapshot, undone};
+
+/// A finished run of several batches: the bytes of its journal, and where its lines end.
+fn journal(dir: &Path) -> (Vec<u8>, Vec<usize>) {
+    let bytes = fs::read(dir.join("journal")).unwrap();
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    (bytes, ends)
+}
+
+fn finished() -> (tempfile::TempDir, std::path::PathBuf, crate::tree::Snapshot) {
+    let (dir, root) = place(&[b"d/", b"d/a\xFF", b"b\xFF", b"c\xFF", b"e\xFF", b"link -> b\xFF"]);
+    let wanted: &[(&[u8], &str)] = &[(b"d/a\xFF", "a"), (b"b\xFF", "b"), (b"c\xFF", "c"), (b"e\xFF", "e")];
+    let plan = plan(&root, wanted);
+    let before = snapshot(&root);
+    applied(&plan, &dir.path().join("journal"), OPTIONS, &mut Kept::default()).unwrap();
+    (dir, root, before)
+}
+
+#[test]
+fn a_journal_cut_at_any_byte_is_read_up_to_its_last_whole_batch() {
+    let (dir, ..) = finished();
+    let path = dir.path().join("journal");
+    let (whole, ends) = journal(dir.path());
+    let header = ends[0];
+    let mut batches = 0;
+    for cut in 0..=whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        match Reading::look(&path) {
+            Ok(reading) => {
+                assert!(cut >= header, "{cut}");
+                assert!(reading.batches.len() >= batches, "{cut}: never fewer than with less of it");
+                batches = reading.batches.len();
+                let is_torn = !ends.contains(&cut);
+                assert!(reading.is_torn || !is_torn, "{cut}");
+                // Whoever goes on writes behind what is whole.
+                let (journal, _) = Journal::resume(&path).unwrap();
+                drop(journal);
+                let left = fs::read(&path).unwrap();
+                assert!(whole.starts_with(&left) && ends.contains(&left.len()), "{cut}");
+            }
+            Err(Unreadable::None) => assert!(cut < header, "{cut}"),
+            Err(error) => panic!("{cut}: {error}"),
+        }
+    }
+    assert!(batches >= 3, "{batches}");
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_and_nothing_that_was_done_is_forgotten() {
+    let (dir, ..) = finished();
+    let path = dir.path().join("journal");
+    let (whole, _) = journal(dir.path());
+    fs::write(&path, &whole).unwrap();
+    let batches = Reading::look(&path).unwrap().batches.len();
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(&path, &flipped).unwrap();
+        match Reading::look(&path) {
+            Ok(reading) => assert_eq!(reading.batches.len(), batches, "byte {at}"),
+            Err(Unreadable::None | Unreadable::Damaged(_)) => refused += 1,
+            Err(error) => panic!("{at}: {error}"),
+        }
+    }
+    assert!(refused > whole.len() / 2);
+}
+
+#[test]
+fn a_line_that_is_missing_doubled_or_in_another_order_is_noticed() {
+    let (dir, ..) = finished();
+    let path = dir.path().join("journal");
+    let (whole, ends) = journal(dir.path());
+    let lines: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == b'\n').collect();
+    // The last lines tell what was done, which the directories tell too.
+    for at in 0..ends.len() - 3 {
+        // Of the last batch, lines in another order may be pages that were.
+        for change in 0..if at + 5 < ends.len() { 3 } else { 2 } {
+            let mut lines = lines.clone();
+            match change {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at]),
+                _ => lines.swap(at, at + 1),
+            }
+            fs::write(&path, lines.concat()).unwrap();
+            let read = Reading::look(&path);
+            assert!(
+                matches!(read, Err(Unreadable::None | Unreadable::Damaged(_))),
+                "{at} {change}: {read:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_that_came_to_the_disk_in_another_order_are_a_torn_end() {
+    let (dir, root, before) = finished();
+    let path = dir.path().join("journal");
+    let (whole, ends) = journal(dir.path());
+    // The last batch was written, and not brought to the disk: of its lines the middle is missing.
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let last = text.rfind("{\"type\":\"batch\"").unwrap();
+    let unit = ends.iter().position(|&end| end == last).unwrap();
+    let mut torn = whole[..ends[unit + 2]].to_vec();
+    torn[last + 20..ends[unit + 1]].fill(0);
+    fs::write(&path, &torn).unwrap();
+    let reading = Reading::look(&path).unwrap();
+    assert!(reading.is_torn);
+    // Nothing of it was begun then; the link has its old target.
+    fs::remove_file(root.join("link")).unwrap();
+    std::os::unix::fs::symlink(std::ffi::OsStr::new("b\u{FFFD}"), root.join("link")).unwrap();
+    undone(&path, &mut Kept::default()).unwrap();
+    let now = names(&snapshot(&root));
+    for (path, entry) in names(&before).iter().filter(|(path, _)| **path != b"link") {
+        assert_eq!(now.get(path), Some(entry));
+    }
+}
+
+#[test]
+fn what_is_no_journal_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    for content in ["", "\n", "{}", "{\"type\":\"plan\"}\n", "\0\0\0\n"] {
+        fs::write(&path, content).unwrap();
+        assert!(matches!(Reading::look(&path), Err(Unreadable::None)), "{content:?}");
+        assert!(matches!(Journal::resume(&path), Err(Unreadable::None)), "{content:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), content, "it is left as it is");
+    }
+}

@@ -1,0 +1,274 @@
+//! Trees, plans for them, and what they look like.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use namegate::fix::apply::{Options, Tally, apply, planned_names};
+use namegate::fix::journal::{Header as JournalHeader, Journal, Reading, Root as JournalRoot, VERSION};
+use namegate::fix::plan::{
+    Ctime, Directory, Header, Identity, Kind, Part, Plan, Record, Rename, Retarget, Root, components,
+};
+use namegate::fix::roots::{Names, Roots};
+use namegate::fix::undo;
+use namegate::fix::watcher::{Left, Watcher};
+use namegate::policy::Confidence;
+
+/// One entry as it is: everything that a rename keeps.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    pub ino: u64,
+    pub what: What,
+    pub mtime: (i64, i64),
+}
+
+/// What an entry is and holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    Directory,
+    File(Vec<u8>),
+    Link(Vec<u8>),
+    Special,
+}
+
+/// Everything below `root`, by path.
+pub type Snapshot = BTreeMap<Vec<u8>, Entry>;
+
+pub fn snapshot(root: &Path) -> Snapshot {
+    let mut found = Snapshot::new();
+    read(root, b"", &mut found);
+    found
+}
+
+fn read(dir: &Path, prefix: &[u8], found: &mut Snapshot) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().as_bytes();
+        let key = if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() };
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let what = match meta.file_type() {
+            kind if kind.is_dir() => What::Directory,
+            kind if kind.is_symlink() => {
+                What::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+            }
+            kind if kind.is_fifo() => What::Special,
+            _ => What::File(fs::read(&path).unwrap()),
+        };
+        let mtime = (meta.mtime(), meta.mtime_nsec());
+        if what == What::Directory {
+            read(&path, &key, found);
+        }
+        assert!(found.insert(key, Entry { ino: meta.ino(), what, mtime }).is_none());
+    }
+}
+
+/// The same without what changes when it is not asked to stay: times of directories, and the inode of a link.
+pub fn names(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, (Option<u64>, What)> {
+    let name = |(path, entry): (&Vec<u8>, &Entry)| {
+        let ino = (!matches!(entry.what, What::Link(_))).then_some(entry.ino);
+        (path.clone(), (ino, entry.what.clone()))
+    };
+    snapshot.iter().map(name).collect()
+}
+
+/// What there is, wherever it is: nothing of it may ever be lost.
+pub fn belongings(snapshot: &Snapshot) -> Vec<(Option<u64>, Option<What>)> {
+    let belonging = |entry: &Entry| match &entry.what {
+        // A link that follows is another inode with another target.
+        What::Link(_) => (None, None),
+        what => (Some(entry.ino), Some(what.clone())),
+    };
+    let mut all: Vec<_> = snapshot.values().map(belonging).collect();
+    all.sort();
+    all
+}
+
+/// Makes what `lines` say below `root`: `dir/`, `file`, `link -> target`, `name = other` for a hard link.
+pub fn make(root: &Path, lines: &[&[u8]]) {
+    for line in lines {
+        let split = |by: &[u8]| {
+            let at = line.windows(by.len()).position(|window| window == by)?;
+            Some((&line[..at], &line[at + by.len()..]))
+        };
+        let path = |name: &[u8]| root.join(OsStr::from_bytes(name));
+        if let Some((name, target)) = split(b" -> ") {
+            symlink(OsStr::from_bytes(target), path(name)).unwrap();
+        } else if let Some((name, other)) = split(b" = ") {
+            fs::hard_link(path(other), path(name)).unwrap();
+        } else if let Some(name) = line.strip_suffix(b"/") {
+            fs::create_dir_all(path(name)).unwrap();
+        } else {
+            fs::write(path(line), [b"content of ", *line].concat()).unwrap();
+        }
+    }
+}
+
+/// A plan that gives the entries below `root` with these paths those names; links that lead to them, downwards from where
+/// they are, follow.
+pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
+    let root = fs::canonicalize(root).unwrap();
+    let mut directories = HashMap::<Vec<u8>, Arc<Directory>>::new();
+    let mut place = |path: &[u8]| {
+        let full = root.join(OsStr::from_bytes(path));
+        let parent = full.parent().unwrap().to_path_buf();
+        let key = parent.as_os_str().as_bytes().to_vec();
+        let directory = directories.entry(key.clone()).or_insert_with(|| {
+            let inode = fs::metadata(&parent).unwrap().ino();
+            Arc::new(Directory { path: key, inode, handle: None })
+        });
+        let meta = fs::symlink_metadata(&full).unwrap();
+        let ctime = Ctime { seconds: meta.ctime(), nanoseconds: meta.ctime_nsec() as u32 };
+        let kind = Kind::of_mode(meta.mode()).unwrap();
+        let identity = Identity { inode: meta.ino(), ctime, kind };
+        (Arc::clone(directory), full.file_name().unwrap().as_bytes().to_vec(), identity)
+    };
+    let mut ids = HashMap::new();
+    let mut records = Vec::new();
+    for (number, (path, new)) in renames.iter().enumerate() {
+        let (directory, old, identity) = place(path);
+        let id = number as u64 + 1;
+        ids.insert(path.to_vec(), (id, new.as_bytes()));
+        records.push(Rename {
+            id,
+            directory,
+            old,
+            new: (*new).to_owned(),
+            identity,
+            reasons: Vec::new(),
+            confidence: Confidence::Certain,
+            reading: "test".into(),
+            evidence: None,
+            alternatives: Vec::new(),
+        });
+    }
+    let mut retargets = Vec::new();
+    for (path, entry) in snapshot(&root) {
+        let What::Link(target) = entry.what else { continue };
+        let mut at = path[..path.iter().rposition(|&byte| byte == b'/').unwrap_or(0)].to_vec();
+        let mut after = Vec::new();
+        for (component, name) in components(&target).enumerate() {
+            at = if at.is_empty() { name.to_vec() } else { [&at, &b"/"[..], name].concat() };
+            if let Some((rename, _)) = ids.get(&at) {
+                after.push(Part { rename: *rename, component });
+            }
+        }
+        if !after.is_empty() && !target.starts_with(b"/") {
+            let (directory, name, identity) = place(&path);
+            let mut retarget =
+                Retarget { directory, name, identity, old_target: target.clone(), new_target: target, after };
+            let names: HashMap<u64, &[u8]> = ids.values().copied().collect();
+            retarget.new_target = retarget.target(|id| names.get(&id).copied());
+            retargets.push(retarget);
+        }
+    }
+    let inode = fs::metadata(&root).unwrap().ino();
+    let header = Header {
+        roots: vec![Root { path: root.as_os_str().as_bytes().to_vec(), inode }],
+        ..Header::default()
+    };
+    let plan = Plan { header, renames: records, retargets, skipped: Vec::new() };
+    // What is written is what is read.
+    assert_eq!(Plan::parse(text(&plan).as_bytes()).unwrap(), plan);
+    plan
+}
+
+/// A plan as a file has it.
+pub fn text(plan: &Plan) -> String {
+    let renames = plan.renames.iter().cloned().map(Record::Rename);
+    let records = renames.chain(plan.retargets.iter().cloned().map(Record::Retarget));
+    let lines = [plan.header.to_line()].into_iter().chain(records.map(|record| record.to_line()));
+    lines.map(|line| line + "\n").collect()
+}
+
+/// Keeps what it is told.
+#[derive(Debug, Default)]
+pub struct Kept {
+    pub left: Vec<(Vec<u8>, String)>,
+    pub notes: Vec<String>,
+}
+
+impl Watcher for Kept {
+    fn left(&mut self, left: &Left<'_>) {
+        self.left.push((left.old.to_vec(), left.reason.to_string()));
+    }
+
+    fn noted(&mut self, note: &str) {
+        self.notes.push(note.into());
+    }
+}
+
+/// How plans are applied here unless something else is said: batches so small that there are many.
+pub const OPTIONS: Options = Options { keep_times: false, keep_original: false, batch: 2 };
+
+fn roots(plan: &Plan) -> Roots {
+    Roots::open(&plan.header.roots, Names::new(), planned_names(plan), false).unwrap()
+}
+
+/// Begins a journal for the plan.
+pub fn begin(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watcher) -> io::Result<Journal> {
+    let root = |root: &Root| JournalRoot {
+        path: namegate::fix::journal::Base64(root.path.clone()),
+        inode: root.inode,
+    };
+    let header = JournalHeader {
+        version: VERSION,
+        roots: plan.header.roots.iter().map(root).collect(),
+        renames: plan.renames.len() as u64,
+        retargets: plan.retargets.len() as u64,
+        keep_times: options.keep_times,
+        keep_original: options.keep_original,
+        ..JournalHeader::default()
+    };
+    Journal::create(path, header, watcher)
+}
+
+/// Applies a plan from its beginning.
+pub fn applied(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watcher) -> io::Result<Tally> {
+    let mut journal = begin(plan, path, options, watcher)?;
+    apply(plan, roots(plan), &mut journal, None, options, watcher)
+}
+
+/// Goes on with a journal.
+pub fn resumed(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watcher) -> io::Result<Tally> {
+    let (mut journal, reading) = Journal::resume(path).unwrap();
+    apply(plan, roots(plan), &mut journal, Some(&reading), options, watcher)
+}
+
+/// Takes back what a journal tells of.
+pub fn undone(path: &Path, watcher: &mut dyn Watcher) -> io::Result<undo::Tally> {
+    let (mut journal, reading): (Journal, Reading) = Journal::resume(path).unwrap();
+    undo::undo(&mut journal, &reading, "now".into(), watcher)
+}
+
+/// A directory with `tree`, which holds `lines`.
+pub fn place(lines: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("tree");
+    fs::create_dir(&root).unwrap();
+    make(&root, lines);
+    (dir, root)
+}
+
+/// Numbers that look random and are the same for the same seed.
+pub struct Random(pub u64);
+
+impl Random {
+    /// Below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+
+    pub fn chance(&mut self, of: usize) -> bool {
+        self.below(of) == 0
+    }
+}
