@@ -27,7 +27,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("daemon", &["report", "gate", "policy", "name", "sys"]),
     ("doctor", &["sys", "name::display"]),
     ("passthrough", &["sys", "gate::Admitted"]),
-    ("fuse", &["passthrough", "gate", "daemon::audit", "daemon::metrics", "name", "sys::mounts"]),
+    (
+        "fuse",
+        &["passthrough", "gate", "daemon::audit", "daemon::metrics", "name", "sys::mounts", "sys::socket"],
+    ),
     (
         "cli",
         &[

@@ -6,6 +6,7 @@
 //! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
 
 mod adapter;
+mod attach;
 mod backing;
 mod error;
 mod failure;

@@ -6,17 +6,18 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use fuser::{Session, SessionUnmounter};
+use fuser::Session;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
 use super::adapter::Adapter;
+use super::attach::Attachment;
 use super::error::Error;
-use super::mountpoint::{detach, detach_dead, source_of};
+use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
 use super::server::Server;
 use super::terms::Terms;
@@ -28,6 +29,7 @@ use crate::passthrough::{Passthrough, Settings};
 #[derive(Debug)]
 pub struct Mounted {
     session: Session<Adapter>,
+    attachment: Arc<Attachment>,
     handle: Handle,
 }
 
@@ -35,7 +37,7 @@ pub struct Mounted {
 #[derive(Clone, Debug)]
 pub struct Handle {
     server: Weak<Server>,
-    unmounter: Arc<Mutex<SessionUnmounter>>,
+    attachment: Weak<Attachment>,
     place: Arc<Path>,
 }
 
@@ -96,18 +98,22 @@ pub fn mount(
     let audit = Audit::new(audit).map_err(Error::Serving)?;
     let server = Arc::new(Server::new(tree, terms).with_metrics(metrics.clone()).with_audit(audit));
     let adapter = Adapter::new(server.clone(), metrics);
-    let mut session =
-        Session::new(adapter, &target, &options.config(&canonical_source)).map_err(|error| {
-            match error.kind() {
-                // All that was named is there: what is missing is the program that mounts for other users.
-                io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
-                _ => Error::Mount(mountpoint.into(), error),
-            }
-        })?;
+    let not_mounted = |error: io::Error| match error.kind() {
+        // All that was named is there: what is missing is the program that mounts for other users.
+        io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
+        _ => Error::Mount(mountpoint.into(), error),
+    };
+    let (attachment, requests) = Attachment::new(&target, &canonical_source, options).map_err(not_mounted)?;
+    let session =
+        Session::from_fd(adapter, requests, options.access(), options.config()).map_err(not_mounted)?;
     log::info!("mounted");
-    let unmounter = Arc::new(Mutex::new(session.unmount_callable()));
-    let handle = Handle { server: Arc::downgrade(&server), unmounter, place: target.into() };
-    Ok(Mounted { session, handle })
+    let attachment = Arc::new(attachment);
+    let handle = Handle {
+        server: Arc::downgrade(&server),
+        attachment: Arc::downgrade(&attachment),
+        place: target.into(),
+    };
+    Ok(Mounted { session, attachment, handle })
 }
 
 impl Mounted {
@@ -121,7 +127,8 @@ impl Mounted {
     /// # Errors
     /// [`Error::Serving`].
     pub fn serve(self) -> Result<(), Error> {
-        match self.session.run() {
+        let Self { session, attachment: _taken_away_at_the_end, .. } = self;
+        match session.run() {
             // So the kernel may end a connection whose mount is gone, detached or aborted (fuse.rst): nothing is left to
             // serve.
             Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
@@ -150,12 +157,8 @@ impl Handle {
 
     /// Unmounts. While the mount is in use it is detached only, and what is open is served to its end.
     pub fn unmount(&self) {
-        let mut unmounter = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = unmounter.unmount() {
-            log::warn!("{error}: the mount is detached, and what is open is served until it is closed");
-            if let Err(error) = detach(&self.place) {
-                log::error!("cannot detach the mount: {error}");
-            }
+        if let Some(attachment) = self.attachment.upgrade() {
+            attachment.take_away();
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::sys::mounts::{Mount, mounts};
 pub(super) fn detach_dead(mountpoint: &Path) -> io::Result<()> {
     // Attributes may still be cached; statfs(2) always asks the server.
     match statfs(mountpoint) {
-        Err(Errno::ENOTCONN) => {
+        // The second while the server is still going.
+        Err(Errno::ENOTCONN | Errno::ECONNABORTED) => {
             log::warn!("the mount that was here has lost its server and is replaced");
             detach(mountpoint)
         }
@@ -65,6 +66,7 @@ mod tests {
     fn a_mount_is_found_by_its_place_unless_another_covers_it() {
         let mount = |point: &str, kind: &str, source: &str| Mount {
             point: point.into(),
+            device: String::new(),
             kind: kind.into(),
             source: source.into(),
             options: Vec::new(),

@@ -1,10 +1,10 @@
-//! How a tree is mounted, and the same in the words of `fuser`.
+//! How a tree is mounted, and the same in the words of the kernel and of fusermount3.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
-use fuser::{Config, MountOption, SessionACL};
+use fuser::{Config, SessionACL};
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
@@ -25,15 +25,13 @@ impl Default for Options {
     }
 }
 
-/// A flag, and what `fuser` calls its presence and its absence.
-type Flag = (MsFlags, MountOption, Option<MountOption>);
-
-const KNOWN: [Flag; 5] = [
-    (MsFlags::MS_RDONLY, MountOption::RO, Some(MountOption::RW)),
-    (MsFlags::MS_NOSUID, MountOption::NoSuid, Some(MountOption::Suid)),
-    (MsFlags::MS_NODEV, MountOption::NoDev, Some(MountOption::Dev)),
-    (MsFlags::MS_NOEXEC, MountOption::NoExec, Some(MountOption::Exec)),
-    (MsFlags::MS_NOATIME, MountOption::NoAtime, None),
+/// The flags that are carried out for FUSE, and what fusermount3 calls their presence and their absence.
+const KNOWN: [(MsFlags, &str, &str); 5] = [
+    (MsFlags::MS_RDONLY, "ro", "rw"),
+    (MsFlags::MS_NOSUID, "nosuid", "suid"),
+    (MsFlags::MS_NODEV, "nodev", "dev"),
+    (MsFlags::MS_NOEXEC, "noexec", "exec"),
+    (MsFlags::MS_NOATIME, "noatime", "atime"),
 ];
 
 impl Options {
@@ -45,34 +43,46 @@ impl Options {
         !self.flags.contains(Self::DEFAULT_FLAGS)
     }
 
-    /// For a mount of `source`.
-    pub(super) fn config(&self, source: &Path) -> Config {
-        let is_root = geteuid().is_root();
-        let fsname = self.fsname.clone().unwrap_or_else(|| match source.to_str() {
-            Some(path) => path.into(),
-            None => source.as_os_str().as_encoded_bytes().escape_ascii().to_string(),
-        });
+    /// How it is served.
+    pub(super) fn config(&self) -> Config {
         let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName(if is_root { fsname } else { in_a_list(&fsname) }),
-            // `fuser` has an option of this name, which it does not hand on to the kernel.
-            MountOption::CUSTOM("subtype=namegate".into()),
-            MountOption::DefaultPermissions,
-        ];
-        config.mount_options.extend(KNOWN.into_iter().filter_map(|(flag, present, absent)| {
-            match self.flags.contains(flag) {
-                true => Some(present),
-                false => absent,
-            }
-        }));
-        if self.allow_other || is_root {
-            config.acl = SessionACL::All;
-        }
+        config.acl = self.access();
         // More threads than processors wait for each other.
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         config.n_threads = Some(threads);
         config.clone_fd = threads > 1;
         config
+    }
+
+    /// Whose requests are answered.
+    pub(super) fn access(&self) -> SessionACL {
+        if self.allow_other || geteuid().is_root() { SessionACL::All } else { SessionACL::Owner }
+    }
+
+    /// What the mount table shows as the source of a mount of `source`.
+    pub(super) fn fsname(&self, source: &Path) -> String {
+        self.fsname.clone().unwrap_or_else(|| match source.to_str() {
+            Some(path) => path.into(),
+            None => source.as_os_str().as_encoded_bytes().escape_ascii().to_string(),
+        })
+    }
+
+    /// What the kernel is told besides flags, between commas (fuse(4), mount.fuse3(8)).
+    pub(super) fn data(&self) -> String {
+        let mut data = String::from("default_permissions,subtype=namegate");
+        if self.access() == SessionACL::All {
+            data.push_str(",allow_other");
+        }
+        data
+    }
+
+    /// All of it for fusermount3(1), for a mount of `source`.
+    pub(super) fn list(&self, source: &Path) -> String {
+        let flags = KNOWN.map(|(flag, present, absent)| match self.flags.contains(flag) {
+            true => present,
+            false => absent,
+        });
+        format!("fsname={},{},{}", in_a_list(&self.fsname(source)), self.data(), flags.join(","))
     }
 }
 
@@ -89,15 +99,14 @@ mod tests {
     fn set_id_bits_and_devices_are_off_unless_asked_for_and_then_for_root_alone() {
         let of = |flags| {
             let options = Options { flags, ..Options::default() };
-            (options.config(Path::new("/x")).mount_options, options.is_for_root())
+            (options.list(Path::new("/x")), options.is_for_root())
         };
         let (options, is_for_root) = of(Options::DEFAULT_FLAGS);
-        assert!(options.contains(&MountOption::NoSuid) && options.contains(&MountOption::NoDev));
+        assert!(options.ends_with(",rw,nosuid,nodev,exec,atime"), "{options}");
         assert!(!is_for_root);
-        for (flags, asked) in [(MsFlags::MS_NODEV, MountOption::Suid), (MsFlags::MS_NOSUID, MountOption::Dev)]
-        {
+        for (flags, asked) in [(MsFlags::MS_NODEV, ",suid,nodev,"), (MsFlags::MS_NOSUID, ",nosuid,dev,")] {
             let (options, is_for_root) = of(flags);
-            assert!(options.contains(&asked) && is_for_root, "{asked:?}");
+            assert!(options.contains(asked) && is_for_root, "{options}");
         }
     }
 

@@ -16,5 +16,6 @@ pub mod mounts;
 pub mod open;
 pub mod process;
 pub mod seccomp;
+pub mod socket;
 pub mod stat;
 pub mod xattr;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub struct Mount {
     /// Where.
     pub point: PathBuf,
+    /// The device number of the file system, as in `8:1`. It is another file system's as soon as this one is gone.
+    pub device: String,
     /// Its type, as in `ext4` or `fuse.namegate`.
     pub kind: String,
     /// What it is of, in its own words: a device, a directory, a server.
@@ -55,11 +57,12 @@ pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
 /// One line of the table: fields, any number of optional ones, a hyphen, type, source and options of the file system.
 fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
-    let point = OsString::from_vec(unescaped(fields.nth(4)?)).into();
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let point = OsString::from_vec(unescaped(fields.nth(1)?)).into();
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(own.next()?).into_owned();
     let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
-    Some(Mount { point, kind, source, options })
+    Some(Mount { point, device, kind, source, options })
 }
 
 /// A field as it was meant: space, tab, line feed and backslash are written as a backslash and three octal digits.
@@ -94,7 +97,7 @@ mod tests {
         let on = |path: &Path| holding(&mounts, path).map(|m| (m.kind.as_str(), m.source.as_slice()));
         assert_eq!(on(&place.join("x")), Some(("exfat", &b"/dev/sdb"[..])), "the last one covers the others");
         assert_eq!(on(Path::new("/mnt2")), Some(("ext4", &b"/dev/vda"[..])));
-        assert_eq!(mounts[1].options, b"rw");
+        assert_eq!((mounts[1].options.as_slice(), mounts[1].device.as_str()), (&b"rw"[..], "98:0"));
         assert_eq!(unescaped(br"\40 \777\08\134"), br"\40 \777\08\");
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::mount::umount;
+use nix::mount::{MsFlags, umount};
 use nix::sys::signal::Signal;
 use nix::sys::statfs::statfs;
 use tempfile::TempDir;
@@ -31,6 +31,22 @@ fn umount_ends_the_server_well() {
     let Some(mut mounted) = Mounted::new(&[]) else { return };
     umount(&mounted.mnt()).unwrap();
     assert_eq!(mounted.ended().0.code(), Some(0));
+}
+
+#[test]
+fn what_is_mounted_at_the_same_place_afterwards_stays_when_the_server_ends() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let mnt = mounted.mnt();
+    // It learns of the end of its mount when the next one is there.
+    mounted.signal(Signal::SIGSTOP);
+    umount(&mnt).unwrap();
+    nix::mount::mount(None::<&str>, &mnt, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    fs::write(mnt.join("file"), "of another file system").unwrap();
+    mounted.signal(Signal::SIGCONT);
+    assert_eq!(mounted.ended().0.code(), Some(0));
+    let read = fs::read_to_string(mnt.join("file"));
+    let _ = umount(&mnt);
+    assert_eq!(read.unwrap(), "of another file system");
 }
 
 #[test]
