@@ -12,6 +12,7 @@ use namegate::fix::plan::order::order;
 use namegate::fix::plan::{Plan, Rename, Step, path_in};
 
 use super::run::{run, run_with, status, stderr, stdout};
+use super::trees;
 
 fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
@@ -421,4 +422,60 @@ fn a_decomposed_tree_is_composed_as_convmv_composes_it_and_twins_are_kept_apart(
     make(&ours, &["e\u{301}te\u{301}".as_bytes()]);
     let twins = planned(&ours, &["--normalize", "nfc"]);
     assert_eq!(twins.renames.iter().map(|rename| &*rename.new).collect::<Vec<_>>(), ["été_2"]);
+}
+
+#[test]
+fn a_tree_deeper_than_path_max_and_a_large_directory_are_planned_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("deep");
+    trees::deep(&deep, 40, 5).unwrap();
+    let output = run([OsStr::new("fix"), "plan".as_ref(), deep.as_os_str()]);
+    let plan = Plan::parse(&output.stdout).unwrap();
+    assert_eq!((status(&output), plan.renames.len()), (1, 41), "{}", stderr(&output));
+    assert!(plan.renames[0].directory.path.len() > 7000);
+    assert!(Command::new("rm").arg("-rf").arg(&deep).status().unwrap().success());
+    let large = dir.path().join("large");
+    fs::create_dir(&large).unwrap();
+    for number in 0..4000 {
+        fs::write(large.join(path_of(&[format!("{number:0>150}").as_bytes(), b"\xE9"].concat())), "")
+            .unwrap();
+    }
+    fs::write(large.join(format!("{:0>150}é", 7)), "").unwrap();
+    symlink(path_of(&[format!("{:0>150}", 8).as_bytes(), b"\xE9"].concat()), large.join("link")).unwrap();
+    let plan = planned(&large, &[]);
+    assert_eq!((plan.renames.len(), plan.retargets.len()), (4000, 1));
+    assert_eq!(plan.renames[7].new, format!("{:0>150}é_2", 7));
+    apply(&plan);
+    assert_eq!(below(&large).len(), 4002);
+}
+
+/// A file system mounted for a test.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn other_file_systems_are_entered_only_when_asked_and_what_they_are_mounted_on_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path(), &[b"a\xE9", b"m\xE9/below\xE9"]);
+    let point = dir.path().join(path_of(b"m\xE9"));
+    let flags = nix::mount::MsFlags::empty();
+    let mounted = nix::mount::mount(Some("tmpfs"), &point, Some("tmpfs"), flags, None::<&str>);
+    if let Err(error) = mounted {
+        return println!("SKIPPED: nothing can be mounted here: {error}");
+    }
+    let _mounted = Mounted(point.clone());
+    make(&point, &[b"inside\xE9"]);
+    let new = |options: &[&str]| {
+        let plan = planned(dir.path(), options);
+        assert_eq!(plan.skipped.len(), 1);
+        assert!(plan.skipped[0].name == b"m\xE9" && plan.skipped[0].why.contains("mounted on it"));
+        plan.renames.into_iter().map(|rename| rename.new).collect::<Vec<_>>()
+    };
+    assert_eq!(new(&[]), ["aé"]);
+    assert_eq!(new(&["--cross-file-systems"]), ["insideé", "aé"]);
 }
