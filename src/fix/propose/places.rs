@@ -67,12 +67,12 @@ impl Places {
             }
         }
         let is_part = |at: usize| {
-            let this = &places[at];
             places.iter().enumerate().any(|(other_at, other)| {
-                let is_above = other.opened.is_some() && is_within(&this.real, &other.real);
-                // Of two that are the same the first counts; a link to a root is a root of its own.
-                let is_same = this.root.path == other.root.path;
-                is_same && other_at < at || is_above && this.real != other.real && this.root.path == this.real
+                other_at != at && {
+                    let is_earlier = other_at < at;
+                    places[at].is_part_of(other, is_earlier)
+                        || is_earlier && places[at].root.path == other.root.path
+                }
             })
         };
         let kept: Vec<bool> = (0..places.len()).map(|at| !is_part(at)).collect();
@@ -179,6 +179,24 @@ impl Place {
         };
         let root = Root { path: path.into_os_string().into_vec(), inode };
         Some(Self { root, real: real.into_os_string().into_vec(), opened })
+    }
+
+    /// Whether whoever reads `other` has read this; of two that are the same directory one is enough, rather the one that is
+    /// no link, or else the earlier.
+    fn is_part_of(&self, other: &Self, other_is_earlier: bool) -> bool {
+        let is_link = |place: &Self| place.root.path != place.real;
+        let is_below = |path: &[u8]| is_within(path, &other.real) && path != other.real;
+        if !other.is_directory() {
+            return false;
+        }
+        if !self.is_directory() {
+            return is_below(&self.root.path);
+        }
+        let is_same = self.real == other.real;
+        is_below(&self.real)
+            || is_same
+                && is_link(self) >= is_link(other)
+                && (is_link(self) != is_link(other) || other_is_earlier)
     }
 
     pub(super) fn is_directory(&self) -> bool {

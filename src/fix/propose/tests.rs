@@ -278,6 +278,16 @@ fn roots_are_names_too_and_what_is_given_twice_is_planned_once() {
     assert_eq!(found, ["fé", "lé", "ré", "aé", "bé"]);
     assert_eq!(draft.roots.len(), 3, "{:?}", draft.roots);
     let dirs: Vec<&[u8]> = draft.directories.iter().map(|d| &*d.directory.path).collect();
+    // A link to what is looked at anyway is not followed: nothing is planned under two paths.
+    let inner = base.join("inner");
+    symlink(&sub, &inner).unwrap();
+    for order in [[&inner, &root], [&root, &inner]] {
+        let request = Request { paths: order.map(Clone::clone).to_vec(), ..self::request(&[]) };
+        let (draft, _) = planned(&request, &policy(&["strict"], None), &Settings::default());
+        assert_eq!((draft.roots.len(), draft.renames()), (1, 3), "{:?}", draft.roots);
+    }
+    let (alone, _) = planned(&self::request(&[&inner]), &policy(&["strict"], None), &Settings::default());
+    assert_eq!(alone.directories[0].directory.path, bytes(&inner), "by itself it is followed");
     assert!(dirs.is_sorted_by(|a, b| post_order(a, b).is_lt()), "{dirs:?}");
 }
 
