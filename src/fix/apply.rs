@@ -22,12 +22,15 @@ use super::history::History;
 use super::journal::{
     Base64, Batch, Entry, Hex, Journal, Left as LeftRecord, Place, Reading, Record, Remainder,
 };
+use super::listing;
 use super::mark;
+use super::plan::check::check;
 use super::plan::order::order;
-use super::plan::{Ctime, Directory, Kind, Plan, Rename, Retarget, Step, path_in};
+use super::plan::{Ctime, Directory, Kind, Plan, Rename, Retarget, Step, Turn, path_in};
 use super::relink::Relink;
 use super::roots::{Dir, Names, Roots};
 use super::watcher::{Left, Watcher};
+use crate::policy::Policy;
 use crate::sys::stat::{self, Stat};
 
 /// How many directories a batch holds open: half of what a process may open unless it asks for more.
@@ -38,7 +41,9 @@ pub const BATCH: usize = 4096;
 
 /// How a plan is applied.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Options<'p> {
+    /// What new names have to satisfy; without it only their bytes are compared.
+    pub policy: Option<&'p Policy>,
     /// Whether times of directories are kept.
     pub keep_times: bool,
     /// Whether old names are kept in an attribute.
@@ -65,7 +70,7 @@ pub struct Tally {
 }
 
 /// Looks what applying the plan would do, and does nothing.
-pub fn rehearse(plan: &Plan, roots: Roots, options: Options, watcher: &mut dyn Watcher) -> Tally {
+pub fn rehearse(plan: &Plan, roots: Roots, options: Options<'_>, watcher: &mut dyn Watcher) -> Tally {
     let mut run = Run::new(plan, roots, None, options, watcher);
     run.all().expect("without a journal nothing is written");
     run.tally()
@@ -81,7 +86,7 @@ pub fn apply(
     roots: Roots,
     journal: &mut Journal,
     reading: Option<&Reading>,
-    options: Options,
+    options: Options<'_>,
     watcher: &mut dyn Watcher,
 ) -> io::Result<Tally> {
     let mut run = Run::new(plan, roots, Some(journal), options, watcher);
@@ -116,13 +121,15 @@ struct Run<'r> {
     carrier: Carrier<'r>,
     /// None for a rehearsal.
     journal: Option<&'r mut Journal>,
-    options: Options,
+    options: Options<'r>,
     batch: Batch,
     /// The directories of the batch.
     dirs: Vec<Rc<Dir>>,
     /// The new names of the plan, and its links by directory and name; only where there are links.
     names: HashMap<u64, &'r [u8]>,
     links: HashMap<(&'r [u8], &'r [u8]), &'r Retarget>,
+    /// What is wrong with renames, by their places in the plan.
+    objections: HashMap<usize, String>,
     /// Renames to be tried once more, with a temporary name.
     again: Vec<(Arc<Directory>, Member)>,
     /// The renames that are done.
@@ -139,7 +146,7 @@ impl<'r> Run<'r> {
         plan: &'r Plan,
         roots: Roots,
         journal: Option<&'r mut Journal>,
-        options: Options,
+        options: Options<'r>,
         watcher: &'r mut dyn Watcher,
     ) -> Self {
         let links = plan.retargets.iter().map(|link| ((&*link.directory.path, &*link.name), link)).collect();
@@ -156,6 +163,7 @@ impl<'r> Run<'r> {
             options,
             batch: Batch { number: 1, ..Batch::default() },
             dirs: Vec::new(),
+            objections: HashMap::new(),
             again: Vec::new(),
             done: HashSet::new(),
             touched: HashSet::new(),
@@ -220,7 +228,9 @@ impl<'r> Run<'r> {
     /// The whole plan.
     fn all(&mut self) -> io::Result<()> {
         let plan = self.plan;
-        for turn in order(&plan.renames) {
+        let turns = order(&plan.renames);
+        turns.iter().for_each(|turn| self.judge(turn));
+        for turn in turns {
             let mut steps = turn.steps.iter();
             let dir = self.carrier.roots.directory(&turn.directory.path, turn.directory.inode);
             while let Some(step) = steps.next() {
@@ -238,8 +248,7 @@ impl<'r> Run<'r> {
                     }
                     Step::Rename(at) | Step::Settle(at) => vec![at],
                 };
-                let renames: Vec<&Rename> = numbers.into_iter().map(|at| &plan.renames[at]).collect();
-                self.renames(&turn.directory, &dir, &renames)?;
+                self.renames(&turn.directory, &dir, &numbers)?;
                 if self.tally.is_interrupted {
                     return Ok(());
                 }
@@ -254,17 +263,57 @@ impl<'r> Run<'r> {
         self.flush()
     }
 
-    /// One rename, or those of a cycle.
+    /// Looks, before anything moves, what is wrong with the renames of a directory as a whole. Of one that is not there, and of
+    /// what was done already, nothing is said.
+    fn judge(&mut self, turn: &Turn) {
+        let Ok(dir) = self.carrier.roots.directory(&turn.directory.path, turn.directory.inode) else {
+            return;
+        };
+        let (mut bytes, mut ends) = (Vec::new(), vec![0]);
+        let mut take = |name: &[u8]| {
+            bytes.extend_from_slice(name);
+            ends.push(bytes.len());
+        };
+        if listing::each(&*dir, &mut take).is_err() {
+            // Renaming needs no right to read. What is in the way is found when it is.
+            return;
+        }
+        let names: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
+        let there: HashSet<&[u8]> = names.iter().copied().collect();
+        let places = turn.steps.iter().flat_map(|step| match *step {
+            Step::Exchange(one, other) => [Some(one), Some(other)],
+            Step::Rename(at) | Step::Settle(at) => [Some(at), None],
+            Step::Aside(_) => [None, None],
+        });
+        let is_pending = |at: &usize| {
+            let rename = &self.plan.renames[*at];
+            !self.done.contains(&rename.id) && there.contains(&*rename.old)
+        };
+        let places: Vec<usize> = places.flatten().filter(is_pending).collect();
+        let renames: Vec<&Rename> = places.iter().map(|&at| &self.plan.renames[at]).collect();
+        let objections = check(self.options.policy, &names, &renames);
+        self.objections.extend(objections.into_iter().map(|objection| (places[objection.at], objection.why)));
+    }
+
+    /// One rename, or those of a cycle, by their places in the plan.
     fn renames(
         &mut self,
         directory: &Arc<Directory>,
         dir: &Result<Rc<Dir>, Reason>,
-        renames: &[&Rename],
+        places: &[usize],
     ) -> io::Result<()> {
+        let plan = self.plan;
+        let renames = &places.iter().map(|&at| &plan.renames[at]).collect::<Vec<_>>()[..];
         if renames.iter().all(|rename| self.done.contains(&rename.id)) {
             return Ok(());
         }
+        let objection = places.iter().find_map(|at| self.objections.get(at));
+        let objection = objection.map(|why| Reason::Objection(why.clone()));
         let checked = dir.clone().and_then(|dir| self.check(&dir, renames).map(|group| (dir, group)));
+        let checked = match (checked, objection) {
+            (Ok((_, Some(_))), Some(objection)) => Err(objection),
+            (checked, _) => checked,
+        };
         match checked {
             Ok((dir, Some(group))) => self.intend(directory, dir, Entry::Rename(group)),
             Ok((_, None)) => {

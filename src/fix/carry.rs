@@ -164,7 +164,7 @@ pub fn is_alias(dir: impl AsFd + Copy, group: &Group) -> bool {
     let [member] = &group.members[..] else { return false };
     let is_same = || -> Result<bool, Errno> {
         let found = look(dir, &member.new)?.is_some_and(|stat| member.what.is_of(&stat));
-        Ok(found && super::group::listed(dir, &[&member.new])?.is_empty())
+        Ok(found && super::listing::listed(dir, &[&member.new])?.is_empty())
     };
     group.via.is_none() && is_same().unwrap_or(false)
 }

@@ -82,11 +82,16 @@ pub enum Reason {
     Stranded(Vec<u8>),
     /// The call was refused.
     Refused(Errno),
+    /// The new name is not admissible, or not free, for the policy of the plan.
+    Objection(String),
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Directory(Errno::EXDEV) => f.write_str(
+                "its directory lies on another file system, which is left alone unless that is asked for",
+            ),
             Self::Directory(error) => write!(f, "its directory cannot be opened: {}", error.desc()),
             Self::OtherDirectory => f.write_str("another directory stands where that of the plan was"),
             Self::Gone => f.write_str("there is no entry of that name any more"),
@@ -103,6 +108,7 @@ impl fmt::Display for Reason {
                 "it stands under the temporary name {}, because its names were taken meanwhile",
                 crate::name::display::display(name)
             ),
+            Self::Objection(why) => f.write_str(why),
             Self::Refused(Errno::EILSEQ) => f.write_str("the file system refuses the name"),
             Self::Refused(error) => write!(f, "{}", error.desc()),
         }

@@ -11,12 +11,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, RenameFlags, renameat2};
-use nix::sys::stat::Mode;
+use nix::fcntl::{RenameFlags, renameat2};
 
 use super::entry::{Identity, Reason, look};
-use crate::sys::directory;
-use crate::sys::open::beneath;
+use super::listing::listed;
 use crate::sys::stat::Time;
 
 /// An entry that gets another name.
@@ -168,26 +166,6 @@ fn shift(dir: impl AsFd, from: &[u8], to: &[u8], what: &Identity) -> Result<(), 
     }
     let [from, to] = [from, to].map(OsStr::from_bytes);
     Ok(renameat2(&dir, from, &dir, to, RenameFlags::RENAME_NOREPLACE)?)
-}
-
-/// Those of `names` that the directory lists exactly so.
-///
-/// # Errors
-/// It cannot be read.
-pub fn listed<'n>(dir: impl AsFd, names: &[&'n [u8]]) -> Result<Vec<&'n [u8]>, Errno> {
-    let dir = beneath(dir, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())?;
-    let (mut buffer, mut found) = (vec![0; 1 << 16], Vec::new());
-    loop {
-        let filled = directory::read(&dir, &mut buffer)?;
-        let mut rest = &buffer[..filled];
-        while let Some((entry, len)) = directory::first(rest) {
-            found.extend(names.iter().find(|&&name| name == entry.name.as_bytes()));
-            rest = &rest[len..];
-        }
-        if filled == 0 {
-            return Ok(found);
-        }
-    }
 }
 
 #[cfg(test)]

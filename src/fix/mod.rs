@@ -10,6 +10,7 @@ pub mod entry;
 pub mod group;
 pub mod history;
 pub mod journal;
+pub mod listing;
 pub mod mark;
 pub mod plan;
 pub mod propose;

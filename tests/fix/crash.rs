@@ -79,7 +79,7 @@ impl Watcher for Dies {
     }
 }
 
-fn options(keep_times: bool) -> Options {
+fn options(keep_times: bool) -> Options<'static> {
     Options { keep_times, keep_original: keep_times, ..OPTIONS }
 }
 

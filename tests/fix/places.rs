@@ -1,1 +1,295 @@
+//! File systems and rights that are not like those of a home directory.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use namegate::fix::apply::Options;
+use namegate::fix::mark::ATTRIBUTE;
+use namegate::name::escape::escape;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::geteuid;
+
+use crate::program::{namegate, said, status};
+use crate::tree::{Kept, OPTIONS, applied, make, names, place, plan, resumed, snapshot, text, undone};
+
+/// A file system on `point` that goes away with the test.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+/// A tmpfs on the new directory `point`; `None`, with a line that says so, where there can be none.
+fn tmpfs(point: &Path, options: &str) -> Option<Mounted> {
+    fs::create_dir_all(point).unwrap();
+    if !geteuid().is_root() {
+        println!("SKIPPED: mounting needs root");
+        return None;
+    }
+    match mount(Some("none"), point, Some("tmpfs"), MsFlags::empty(), Some(options)) {
+        Ok(()) => Some(Mounted(point.to_path_buf())),
+        Err(error) => {
+            println!("SKIPPED: no tmpfs can be mounted: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_tree_on_tmpfs_is_renamed_and_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mounted) = tmpfs(&dir.path().join("tmpfs"), "size=1m") else { return };
+    make(&mounted.0, &[b"d\xE9/", b"d\xE9/f\xFF", b"link -> d\xE9/f\xFF", b"a", b"b"]);
+    let plan = plan(&mounted.0, &[(b"d\xE9", "d"), (b"d\xE9/f\xFF", "f"), (b"a", "b"), (b"b", "a")]);
+    let before = snapshot(&mounted.0);
+    let journal = dir.path().join("journal");
+    let options = Options { keep_times: true, ..OPTIONS };
+    let tally = applied(&plan, &journal, options, &mut Kept::default()).unwrap();
+    assert_eq!((tally.renamed, tally.retargeted, tally.left), (4, 1, 0));
+    assert_eq!(undone(&journal, &mut Kept::default()).unwrap().left, 0);
+    assert_eq!(names(&snapshot(&mounted.0)), names(&before));
+}
+
+#[test]
+fn a_read_only_file_system_is_refused_before_anything_is_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mounted) = tmpfs(&dir.path().join("tmpfs"), "size=1m") else { return };
+    make(&mounted.0, &[b"a\xFF"]);
+    let plan = plan(&mounted.0, &[(b"a\xFF", "a")]);
+    fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    mount(None::<&str>, &mounted.0, None::<&str>, flags, None::<&str>).unwrap();
+    let journal = dir.path().join("journal");
+    let output = namegate(dir.path())
+        .args(["fix", "apply", "--yes", "--journal"])
+        .args([&journal, &dir.path().join("plan")])
+        .output()
+        .unwrap();
+    assert_eq!(status(&output), 2);
+    assert!(said(&output).contains("is on a file system that is mounted read-only"), "{}", said(&output));
+    assert!(!journal.exists(), "a journal of nothing is in the way");
+}
+
+#[test]
+fn a_full_disk_under_the_journal_stops_before_the_renames() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = tmpfs(&dir.path().join("small"), "size=64k") else { return };
+    let (_tree, root) = place(&[]);
+    let olds: Vec<Vec<u8>> =
+        (0..600).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
+    let news: Vec<String> = (0..600).map(|number| format!("new {number}")).collect();
+    let wanted: Vec<(&[u8], &str)> = olds.iter().zip(&news).map(|(old, new)| (&old[..], &new[..])).collect();
+    olds.iter().for_each(|old| fs::write(root.join(OsStr::from_bytes(old)), old).unwrap());
+    let plan = plan(&root, &wanted);
+    let before = snapshot(&root);
+    let journal = small.0.join("journal");
+    let options = Options { batch: 50, ..OPTIONS };
+    let error = applied(&plan, &journal, options, &mut Kept::default()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    let renamed = snapshot(&root).keys().filter(|name| name.starts_with(b"new")).count();
+    assert!(renamed > 0 && renamed < 600, "{renamed}");
+    // Every rename that was done is in the journal; when there is room again, either way is open.
+    mount(None::<&str>, &small.0, None::<&str>, MsFlags::MS_REMOUNT, Some("size=4m")).unwrap();
+    let tally = resumed(&plan, &journal, options, &mut Kept::default()).unwrap();
+    assert_eq!((tally.already as usize, tally.renamed as usize, tally.left), (renamed, 600 - renamed, 0));
+    assert_eq!(undone(&journal, &mut Kept::default()).unwrap().left, 0);
+    assert_eq!(names(&snapshot(&root)), names(&before));
+    // A disk without room for the first line: nothing is begun.
+    let filled = vec![0; 8 << 20];
+    let _ = fs::write(small.0.join("filler"), filled);
+    let other = small.0.join("other");
+    assert!(applied(&plan, &other, options, &mut Kept::default()).is_err());
+    assert!(!other.exists());
+    assert_eq!(names(&snapshot(&root)), names(&before));
+}
+
+#[test]
+fn what_is_mounted_in_a_tree_is_left_alone_unless_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("tree");
+    let Some(mounted) = tmpfs(&root.join("mnt"), "size=1m") else { return };
+    make(&mounted.0, &[b"f\xFF"]);
+    make(&root, &[b"g\xFF"]);
+    let plan = plan(&root, &[(b"mnt/f\xFF", "f"), (b"g\xFF", "g"), (b"mnt", "point")]);
+    let mut kept = Kept::default();
+    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &mut kept).unwrap();
+    kept.left.sort();
+    assert_eq!((tally.renamed, kept.left.len()), (1, 2));
+    assert!(kept.left[0].1.contains("lies on another file system"), "{kept:?}");
+    assert!(kept.left[1].1.contains("busy"), "a mount point keeps its name: {kept:?}");
+    // Asked for on the command line.
+    fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+    let output = namegate(dir.path())
+        .args(["fix", "apply", "--yes", "--cross-file-systems"])
+        .arg(dir.path().join("plan"))
+        .output()
+        .unwrap();
+    assert_eq!(status(&output), 1, "{}", said(&output));
+    assert!(mounted.0.join("f").exists());
+    let output = namegate(dir.path()).args(["fix", "undo", "--last"]).output().unwrap();
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert!(mounted.0.join(OsStr::from_bytes(b"f\xFF")).exists());
+}
+
+#[test]
+fn no_link_leads_out_of_the_tree() {
+    let (dir, root) = place(&[b"d/", b"d/f\xFF"]);
+    let plan = plan(&root, &[(b"d/f\xFF", "f")]);
+    // The directory gives way to a link to itself, somewhere else.
+    fs::rename(root.join("d"), dir.path().join("outside")).unwrap();
+    symlink(dir.path().join("outside"), root.join("d")).unwrap();
+    let mut kept = Kept::default();
+    applied(&plan, &dir.path().join("journal"), OPTIONS, &mut kept).unwrap();
+    assert_eq!(kept.left.len(), 1);
+    assert!(kept.left[0].1.contains("its directory cannot be opened"), "{kept:?}");
+    assert!(dir.path().join("outside").join(OsStr::from_bytes(b"f\xFF")).exists());
+}
+
+#[test]
+fn a_user_without_privileges_renames_what_is_theirs_and_reads_no_more_than_renaming_needs() {
+    if !geteuid().is_root() {
+        return println!("SKIPPED: becoming another user needs root");
+    }
+    let (dir, root) =
+        place(&[b"own\xFF", b"blind/", b"blind/x\xFF", b"foreign/", b"foreign/y\xFF", b"link -> own\xFF"]);
+    let plan = plan(&root, &[(b"own\xFF", "own"), (b"blind/x\xFF", "x"), (b"foreign/y\xFF", "y")]);
+    let file = dir.path().join("plan");
+    fs::write(&file, text(&plan)).unwrap();
+    const NOBODY: u32 = 65534;
+    for path in ["", "blind"] {
+        chown(root.join(path), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    // A directory that can be changed and not be read.
+    fs::set_permissions(root.join("blind"), fs::Permissions::from_mode(0o300)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let run = |args: &[&OsStr]| {
+        let mut command = namegate(dir.path());
+        command.arg("fix").args(args).uid(NOBODY).gid(NOBODY);
+        command.output().unwrap()
+    };
+    // Its owner has changed, and with it the times of change: the plan is made again.
+    let plan =
+        crate::tree::plan(&root, &[(b"own\xFF", "own"), (b"blind/x\xFF", "x"), (b"foreign/y\xFF", "y")]);
+    fs::write(&file, text(&plan)).unwrap();
+    let output = run(&[OsStr::new("apply"), OsStr::new("--yes"), file.as_os_str()]);
+    assert_eq!(status(&output), 1, "{}", said(&output));
+    assert!(said(&output).contains("Permission denied"), "{}", said(&output));
+    assert!(root.join("own").exists() && root.join("blind/x").exists());
+    assert!(root.join("foreign").join(OsStr::from_bytes(b"y\xFF")).exists());
+    assert_eq!(fs::read_link(root.join("link")).unwrap().to_str(), Some("own"));
+    let journals: Vec<_> = fs::read_dir(dir.path().join("namegate/journals")).unwrap().collect();
+    let journal = journals[0].as_ref().unwrap().metadata().unwrap();
+    assert_eq!((journals.len(), journal.mode() & 0o777, journal.uid()), (1, 0o600, NOBODY));
+    let output = run(&[OsStr::new("undo"), OsStr::new("--last")]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert!(root.join(OsStr::from_bytes(b"own\xFF")).exists());
+}
+
+#[test]
+fn the_old_name_is_kept_in_an_attribute_where_there_can_be_one_and_goes_with_undoing() {
+    let (dir, root) = place(&[b"f\xFF", b"d\xFF/", b"l\xFF -> nowhere", b"kept\xFF", b"taken\xFF"]);
+    let attribute = |name: &[u8]| {
+        let file = fs::File::open(root.join(OsStr::from_bytes(name))).unwrap();
+        let mut value = vec![0; 256];
+        let len = namegate::sys::xattr::get(&file, OsStr::new(ATTRIBUTE), &mut value);
+        len.map(|len| value[..len].to_vec())
+    };
+    {
+        let file = fs::File::open(root.join(OsStr::from_bytes(b"kept\xFF"))).unwrap();
+        match namegate::sys::xattr::set(&file, OsStr::new(ATTRIBUTE), b"from long ago", 0) {
+            Ok(()) => {}
+            Err(error) => return println!("SKIPPED: no attributes in the temporary directory: {error}"),
+        }
+    }
+    let wanted: &[(&[u8], &str)] =
+        &[(b"f\xFF", "f"), (b"d\xFF", "d"), (b"l\xFF", "l"), (b"kept\xFF", "kept"), (b"taken\xFF", "taken")];
+    let plan = plan(&root, wanted);
+    fs::write(root.join("taken"), "in the way").unwrap();
+    let journal = dir.path().join("journal");
+    let options = Options { keep_original: true, ..OPTIONS };
+    let tally = applied(&plan, &journal, options, &mut Kept::default()).unwrap();
+    assert_eq!(tally.unmarked.values().sum::<u64>(), 1, "the link cannot have one: {:?}", tally.unmarked);
+    assert_eq!((attribute(b"f"), attribute(b"d")), (Ok(b"f\xFF".to_vec()), Ok(b"d\xFF".to_vec())));
+    assert_eq!(attribute(b"kept"), Ok(b"from long ago".to_vec()), "the first name is the original one");
+    assert_eq!(attribute(b"taken\xFF"), Err(Errno::ENODATA), "what keeps its name has no other");
+    undone(&journal, &mut Kept::default()).unwrap();
+    for name in [&b"f\xFF"[..], b"d\xFF"] {
+        assert_eq!(attribute(name), Err(Errno::ENODATA));
+    }
+    assert_eq!(attribute(b"kept\xFF"), Ok(b"from long ago".to_vec()));
+}
+
+/// A mount of namegate that goes away with the test.
+struct Gate {
+    server: Child,
+    _mounted: Mounted,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = umount2(&self._mounted.0, MntFlags::MNT_DETACH);
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn gate(source: &Path, point: &Path, args: &[&str]) -> Option<Gate> {
+    if !geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        println!("SKIPPED: mounting needs root and /dev/fuse");
+        return None;
+    }
+    let device = fs::metadata(point).unwrap().dev();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("mount").args([source, point]).args(args).stderr(Stdio::null());
+    let server = command.spawn().unwrap();
+    let gate = Gate { server, _mounted: Mounted(point.to_path_buf()) };
+    let begun = Instant::now();
+    while fs::metadata(point).map_or(true, |meta| meta.dev() == device) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the mount did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(gate)
+}
+
+#[test]
+fn names_are_repaired_through_a_mount_of_namegate_and_given_back() {
+    let (dir, root) = place(&[b"caf\xE9.txt", b"d\xFF/", b"d\xFF/x\xFE", b"a", b"b", b"link -> d\xFF"]);
+    let point = dir.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let Some(_gate) = gate(&root, &point, &[]) else { return };
+    let before = snapshot(&root);
+    // Through the mount ill-formed names are escaped ones.
+    let [cafe, d, x] = [&b"caf\xE9.txt"[..], b"d\xFF", b"x\xFE"].map(|name| escape(name).into_owned());
+    let in_d = format!("{d}/{x}");
+    let wanted: &[(&[u8], &str)] = &[
+        (cafe.as_bytes(), "café.txt"),
+        (d.as_bytes(), "d"),
+        (in_d.as_bytes(), "x"),
+        (b"a", "b"),
+        (b"b", "a"),
+    ];
+    let plan = plan(&point, wanted);
+    let journal = dir.path().join("journal");
+    let mut kept = Kept::default();
+    let tally = applied(&plan, &journal, OPTIONS, &mut kept).unwrap();
+    assert_eq!((kept.left, tally.renamed), (Vec::new(), 5));
+    assert!(root.join("café.txt").exists() && root.join("d/x").exists());
+    let mut kept = Kept::default();
+    let tally = undone(&journal, &mut kept).unwrap();
+    // To give an ill-formed name back is to create one, which is what the mount is there to refuse.
+    println!("{:?} {tally:?}", kept.left);
+    let after = snapshot(&root);
+    assert_eq!(after.len(), before.len());
+    if kept.left.is_empty() {
+        assert_eq!(names(&after), names(&before));
+    }
+}

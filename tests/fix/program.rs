@@ -1,1 +1,220 @@
+//! The commands as their users run them.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::tree::{names, place, plan, snapshot, text};
+
+/// The program, with its journals in `state`.
+pub fn namegate(state: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command
+        .env("XDG_STATE_HOME", state)
+        .env_remove("RUST_LOG")
+        .env_remove("CLICOLOR_FORCE")
+        .stdin(Stdio::null());
+    command
+}
+
+/// What it said, on both streams.
+pub fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat()
+}
+
+/// The exit status.
+pub fn status(output: &Output) -> i32 {
+    output.status.code().expect("the program is not killed")
+}
+
+/// A tree, and a plan for it in the file `plan` beside it.
+fn case() -> (tempfile::TempDir, std::path::PathBuf) {
+    let (dir, root) = place(&[b"caf\xE9", b"d\xFF/", b"d\xFF/x\x1b[2J\n", b"l -> caf\xE9", b"gone"]);
+    let wanted: &[(&[u8], &str)] =
+        &[(b"caf\xE9", "café"), (b"d\xFF", "d"), (b"d\xFF/x\x1b[2J\n", "x"), (b"gone", "went")];
+    fs::write(dir.path().join("plan"), text(&plan(&root, wanted))).unwrap();
+    fs::remove_file(root.join("gone")).unwrap();
+    (dir, root)
+}
+
+fn fix(dir: &Path, args: &[&str]) -> Output {
+    namegate(dir).current_dir(dir).arg("fix").args(args).output().unwrap()
+}
+
+#[test]
+fn without_yes_it_is_said_what_would_be_done_and_nothing_is_changed() {
+    let (dir, root) = case();
+    let before = snapshot(&root);
+    for args in [&["apply", "plan"][..], &["apply", "plan", "--dry-run"]] {
+        let output = fix(dir.path(), args);
+        assert_eq!(status(&output), 1, "one entry is gone");
+        let said = said(&output);
+        assert!(said.contains("3 entries would be renamed, and 1 link would follow."), "{said}");
+        assert!(said.contains("gone -> went: there is no entry of that name any more"), "{said}");
+        assert_eq!(said.contains("--yes"), !args.contains(&"--dry-run"), "{said}");
+        assert_eq!(snapshot(&root), before);
+        assert!(!dir.path().join("namegate").exists(), "there is no journal of it");
+    }
+}
+
+#[test]
+fn a_plan_is_done_told_of_and_taken_back() {
+    let (dir, root) = case();
+    let before = snapshot(&root);
+    let output = fix(dir.path(), &["apply", "plan", "--yes"]);
+    assert_eq!(status(&output), 1, "{}", said(&output));
+    let text = said(&output);
+    assert!(
+        text.contains("3 entries renamed, 1 link followed.\n1 line of the plan left as they are."),
+        "{text}"
+    );
+    assert!(!text.contains('\x1b'), "no name acts on a terminal: {text}");
+    assert!(root.join("d/x").exists());
+    assert_eq!(fs::read_link(root.join("l")).unwrap().as_os_str(), "café");
+
+    let output = fix(dir.path(), &["status"]);
+    assert_eq!(status(&output), 1);
+    let text = said(&output);
+    assert!(text.contains("  state     done\n  done      4 of 5\n  1 line not done:\n"), "{text}");
+    let output = fix(dir.path(), &["status", "--all", "--json"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&object["state"], &object["done"], &object["renames"]),
+        (&"done".into(), &4.into(), &4.into())
+    );
+    assert_eq!(object["left"][0]["old_hex"], "676f6e65");
+
+    let output = fix(dir.path(), &["undo", "--last"]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert!(said(&output).contains("4 names and targets are as before."), "{}", said(&output));
+    assert_eq!(names(&snapshot(&root)), names(&before));
+    let output = fix(dir.path(), &["status"]);
+    assert!(
+        said(&output).contains("  state     taken back\n  done      4 of 5\n  undone    4 of 4\n"),
+        "{}",
+        said(&output)
+    );
+    // Then there is nothing more of which anything could be taken back.
+    let output = fix(dir.path(), &["undo", "--last"]);
+    assert_eq!(status(&output), 2);
+    assert!(said(&output).contains("has anything to be taken back"), "{}", said(&output));
+}
+
+#[test]
+fn the_root_of_a_plan_can_get_another_name_itself() {
+    let (dir, root) = place(&[b"r\xFF/", b"r\xFF/x\xFF", b"r\xFF/d/", b"r\xFF/d/y\xFF"]);
+    let mut plan = plan(&root, &[(b"r\xFF", "r"), (b"r\xFF/x\xFF", "x"), (b"r\xFF/d/y\xFF", "y")]);
+    let top = root.join(OsStr::from_bytes(b"r\xFF"));
+    plan.header.roots[0].path = top.as_os_str().as_bytes().to_vec();
+    plan.header.roots[0].inode = fs::metadata(&top).unwrap().ino();
+    fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+    let before = snapshot(&root);
+    let output = fix(dir.path(), &["apply", "plan", "--yes"]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert!(root.join("r/x").exists() && root.join("r/d/y").exists());
+    let output = fix(dir.path(), &["apply", "plan", "--yes"]);
+    assert_eq!(status(&output), 0, "a second time there is nothing to do: {}", said(&output));
+    assert!(said(&output).contains("3 lines of the plan done before."), "{}", said(&output));
+    let journals = fs::read_dir(dir.path().join("namegate/journals")).unwrap().count();
+    assert_eq!(journals, 2);
+    // The newest journal tells of nothing that was done.
+    let output = fix(dir.path(), &["undo", "--last"]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(names(&snapshot(&root)), names(&before));
+}
+
+#[test]
+fn what_the_plan_s_policy_refuses_is_left_and_the_rest_is_done() {
+    let (dir, root) = place(&[b"a\xFF", b"b\xFF", b"c\xFF", b"README"]);
+    let mut plan = plan(&root, &[(b"a\xFF", "a?"), (b"b\xFF", "b"), (b"c\xFF", "readme")]);
+    plan.header.policy = Some("profiles = [\"windows\"]\n".into());
+    fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+    let output = fix(dir.path(), &["apply", "plan", "--yes"]);
+    assert_eq!(status(&output), 1);
+    assert!(said(&output).contains("the new name breaks the rule reserved-character"), "{}", said(&output));
+    assert!(said(&output).contains("README"), "names that the target merges: {}", said(&output));
+    assert!(root.join("b").exists() && !root.join("a?").exists() && !root.join("readme").exists());
+}
+
+#[test]
+fn a_signal_ends_the_run_after_a_batch_and_it_can_be_resumed() {
+    let (dir, root) = place(&[]);
+    let olds: Vec<Vec<u8>> =
+        (0..20_000).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
+    let news: Vec<String> = (0..20_000).map(|number| format!("new {number}")).collect();
+    let wanted: Vec<(&[u8], &str)> = olds.iter().zip(&news).map(|(old, new)| (&old[..], &new[..])).collect();
+    olds.iter().for_each(|old| fs::write(root.join(OsStr::from_bytes(old)), "").unwrap());
+    fs::write(dir.path().join("plan"), text(&plan(&root, &wanted))).unwrap();
+    let before = snapshot(&root);
+    let mut command = namegate(dir.path());
+    command.current_dir(dir.path()).args(["fix", "apply", "plan", "--yes", "--batch", "10"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !root.join("new 0").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", said(&output));
+    assert!(said(&output).contains("--resume --journal"), "{}", said(&output));
+    let output = fix(dir.path(), &["status"]);
+    assert!(said(&output).contains("not ended"), "{}", said(&output));
+    let refused = fix(dir.path(), &["apply", "plan", "--yes"]);
+    assert_eq!(status(&refused), 2);
+    assert!(said(&refused).contains("this plan was begun and not ended"), "{}", said(&refused));
+    let output = fix(dir.path(), &["apply", "plan", "--resume"]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert!(snapshot(&root).keys().all(|name| name.starts_with(b"new ")));
+    let output = fix(dir.path(), &["apply", "plan", "--resume"]);
+    assert_eq!(status(&output), 2, "nothing is left to be resumed");
+    let output = fix(dir.path(), &["undo", "--last"]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(names(&snapshot(&root)), names(&before));
+}
+
+#[test]
+fn mistakes_are_told_and_nothing_is_changed() {
+    let (dir, root) = case();
+    let before = snapshot(&root);
+    fs::write(dir.path().join("broken"), "{\"type\":\"plan\"}\n{}\n").unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let edited =
+        fs::read_to_string(dir.path().join("plan")).unwrap().replace("\"new\":\"café\"", "\"new\":\"cafe\"");
+    for (args, expected) in [
+        (&["apply", "none", "--yes"][..], "none: cannot be read: No such file"),
+        (&["apply", "broken", "--yes"], "broken: line 1: "),
+        (&["apply", "plan", "--yes", "--journal", "file"], "file: cannot be written: File exists"),
+        (&["apply", "plan", "--yes", "--journal", "no/where"], "nothing was changed"),
+        (&["apply", "plan", "--resume", "--journal", "file"], "file: not a journal"),
+        (&["apply", "plan", "--resume"], "no journal in"),
+        (&["apply", "plan", "--batch", "0"], "not a number from 1 to 1000000"),
+        (&["undo"], "required"),
+        (&["undo", "none"], "none: No such file"),
+        (&["undo", "plan"], "plan: not a journal"),
+        (&["undo", "--last"], "has anything to be taken back"),
+        (&["status", "plan"], "plan: not a journal"),
+    ] {
+        let output = fix(dir.path(), args);
+        assert_eq!(status(&output), 2, "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{args:?}: {}", said(&output));
+        assert_eq!(snapshot(&root), before);
+    }
+    // A journal is of one plan.
+    let output = fix(dir.path(), &["apply", "plan", "--yes", "--journal", "journal"]);
+    assert_eq!(status(&output), 1);
+    fs::write(dir.path().join("edited"), edited).unwrap();
+    let output = fix(dir.path(), &["apply", "edited", "--resume", "--journal", "journal"]);
+    assert!(said(&output).contains("the journal of another plan"), "{}", said(&output));
+    let output = fix(dir.path(), &["apply", "plan", "--resume", "--journal", "journal"]);
+    assert_eq!(status(&output), 0);
+    assert!(said(&output).contains("was done already"), "{}", said(&output));
+    assert_eq!(status(&fix(dir.path(), &["undo", "journal"])), 0);
+    let output = fix(dir.path(), &["apply", "plan", "--resume", "--journal", "journal"]);
+    assert!(said(&output).contains("was taken back"), "{}", said(&output));
+    assert_eq!(names(&snapshot(&root)), names(&before));
+}

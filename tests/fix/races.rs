@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use std::time::Duration;
+
 use namegate::fix::apply::Options;
 use nix::fcntl::{RenameFlags, renameat2};
 
@@ -37,6 +39,8 @@ fn disturb(root: &Path, seed: u64, is_ended: &AtomicBool) -> usize {
         let (from, to) = (name(&mut random), name(&mut random));
         let (from, to) = (OsStr::from_bytes(&from), OsStr::from_bytes(&to));
         let _ = renameat2(&dir, from, &dir, to, RenameFlags::RENAME_NOREPLACE);
+        // Slowly enough that something is left to be renamed.
+        std::thread::sleep(Duration::from_micros(300));
         if random.chance(20) && made < 300 {
             let content = format!("disturbing {seed} {made}");
             let path = root.join(format!("new {}", random.below(200)));

@@ -203,14 +203,20 @@ impl Watcher for Kept {
 }
 
 /// How plans are applied here unless something else is said: batches so small that there are many.
-pub const OPTIONS: Options = Options { keep_times: false, keep_original: false, batch: 2 };
+pub const OPTIONS: Options<'static> =
+    Options { policy: None, keep_times: false, keep_original: false, batch: 2 };
 
 fn roots(plan: &Plan) -> Roots {
     Roots::open(&plan.header.roots, Names::new(), planned_names(plan), false).unwrap()
 }
 
 /// Begins a journal for the plan.
-pub fn begin(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watcher) -> io::Result<Journal> {
+pub fn begin(
+    plan: &Plan,
+    path: &Path,
+    options: Options<'_>,
+    watcher: &mut dyn Watcher,
+) -> io::Result<Journal> {
     let root = |root: &Root| JournalRoot {
         path: namegate::fix::journal::Base64(root.path.clone()),
         inode: root.inode,
@@ -228,13 +234,23 @@ pub fn begin(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watch
 }
 
 /// Applies a plan from its beginning.
-pub fn applied(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watcher) -> io::Result<Tally> {
+pub fn applied(
+    plan: &Plan,
+    path: &Path,
+    options: Options<'_>,
+    watcher: &mut dyn Watcher,
+) -> io::Result<Tally> {
     let mut journal = begin(plan, path, options, watcher)?;
     apply(plan, roots(plan), &mut journal, None, options, watcher)
 }
 
 /// Goes on with a journal.
-pub fn resumed(plan: &Plan, path: &Path, options: Options, watcher: &mut dyn Watcher) -> io::Result<Tally> {
+pub fn resumed(
+    plan: &Plan,
+    path: &Path,
+    options: Options<'_>,
+    watcher: &mut dyn Watcher,
+) -> io::Result<Tally> {
     let (mut journal, reading) = Journal::resume(path).unwrap();
     apply(plan, roots(plan), &mut journal, Some(&reading), options, watcher)
 }

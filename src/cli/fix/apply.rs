@@ -16,6 +16,8 @@ use crate::fix::plan::Plan;
 use crate::fix::roots::{Names, Roots};
 use crate::fix::status::Phase;
 use crate::fix::watcher::Nobody;
+use crate::policy::Policy;
+use crate::policy::config::Config;
 use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
@@ -82,8 +84,9 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         let lines: Vec<String> = mistakes.iter().map(|m| format!("{}: {m}", shown(&args.plan))).collect();
         Trouble::new(lines.join("\nnamegate: "))
     })?;
+    let policy = policy(&plan).map_err(|error| about(&args.plan, error))?;
     if !args.yes && !args.resume {
-        return say(&args, &plan, out);
+        return say(&args, &plan, policy.as_ref(), out);
     }
     let header = args.header(&plan, &text)?;
     let (mut journal, reading) =
@@ -96,8 +99,12 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         Some(reading) => reading.header.clone(),
         None => args.header(&plan, &text)?,
     };
-    let options =
-        Options { keep_times: header.keep_times, keep_original: header.keep_original, batch: args.batch };
+    let options = Options {
+        policy: policy.as_ref(),
+        keep_times: header.keep_times,
+        keep_original: header.keep_original,
+        batch: args.batch,
+    };
     let roots =
         Roots::open(&plan.header.roots, Names::new(), planned_names(&plan), header.cross_file_systems);
     let roots = match roots {
@@ -136,6 +143,14 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     Ok(status(&tally))
 }
 
+/// The policy that the plan was made by.
+fn policy(plan: &Plan) -> Result<Option<Policy>, String> {
+    let Some(text) = &plan.header.policy else { return Ok(None) };
+    let wrong = |error: String| format!("the policy in its first line: {error}");
+    let config = Config::parse(text).map_err(|error| wrong(error.to_string()))?;
+    config.policy().map(Some).map_err(|error| wrong(error.to_string()))
+}
+
 fn status(tally: &Tally) -> Status {
     if tally.left == 0 { Status::Clean } else { Status::Findings }
 }
@@ -145,11 +160,16 @@ fn about(path: &Path, message: impl std::fmt::Display) -> Trouble {
 }
 
 /// Says what would be done.
-fn say(args: &Args, plan: &Plan, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+fn say(
+    args: &Args,
+    plan: &Plan,
+    policy: Option<&Policy>,
+    out: &mut (dyn Write + Send),
+) -> Result<Status, Trouble> {
     let roots = Roots::open(&plan.header.roots, Names::new(), planned_names(plan), args.cross_file_systems);
     let roots = roots.map_err(Trouble::new)?;
-    let options =
-        Options { keep_times: args.keep_times, keep_original: args.keep_original, batch: args.batch };
+    let Args { keep_times, keep_original, batch, .. } = *args;
+    let options = Options { policy, keep_times, keep_original, batch };
     let mut watcher = LookingOn::new(out, (plan.renames.len() + plan.retargets.len()) as u64);
     let tally = rehearse(plan, roots, options, &mut watcher);
     watcher.finish()?;
