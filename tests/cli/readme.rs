@@ -52,6 +52,32 @@ impl Drop for Unmounted {
     }
 }
 
+/// Runs the blocks of the document `name`, which are at least so many, in `dir`; what stands there is shown as `/srv`.
+fn assert_shows_what_is_printed(name: &str, dir: &Path, least: usize) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let text = fs::read_to_string(&path).unwrap();
+    let (mut actual, mut blocks) = (String::new(), 0);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        actual += &format!("{line}\n");
+        if line == "```console" {
+            let block: Vec<&str> = lines.by_ref().take_while(|&line| line != "```").collect();
+            assert!(block[0].starts_with("$ "), "a block begins with a command");
+            actual += &format!("{}```\n", session(&block, dir).replace(dir.to_str().unwrap(), "/srv"));
+            blocks += 1;
+        }
+    }
+    assert!(blocks >= least);
+    if std::env::var_os("NAMEGATE_UPDATE").is_some() {
+        fs::write(&path, actual).unwrap();
+        return;
+    }
+    assert!(
+        text == actual,
+        "{name} shows something else; `NAMEGATE_UPDATE=1 cargo test --test cli readme` writes:\n{actual}"
+    );
+}
+
 #[test]
 fn the_readme_shows_what_the_program_prints() {
     let dir = tempfile::tempdir().unwrap();
@@ -61,26 +87,34 @@ fn the_readme_shows_what_the_program_prints() {
     for name in SHARE {
         File::create(dir.path().join("share").join(OsStr::from_bytes(name))).unwrap();
     }
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let text = fs::read_to_string(&readme).unwrap();
-    let (mut actual, mut blocks) = (String::new(), 0);
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        actual += &format!("{line}\n");
-        if line == "```console" {
-            let block: Vec<&str> = lines.by_ref().take_while(|&line| line != "```").collect();
-            assert!(block[0].starts_with("$ "), "a block begins with a command");
-            actual += &format!("{}```\n", session(&block, dir.path()));
-            blocks += 1;
-        }
+    assert_shows_what_is_printed("README.md", &fs::canonicalize(dir.path()).unwrap(), 3);
+}
+
+/// The tree that is migrated.
+const OLD_SHARE: &[&[u8]] = &[
+    b"B\xFCro/Gr\xF6\xDFe 2004.txt",
+    b"B\xFCro/Preise in \xA4.csv",
+    b"B\xFCro/Men\xFC.pdf",
+    b"Projekte/Bericht: Mai.doc",
+    b"Projekte/aux.h",
+    "Projekte/re\u{301}sume\u{301}.txt".as_bytes(),
+    b"README",
+    b"readme",
+];
+
+#[test]
+fn the_migration_goes_as_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = dir.path().join("share");
+    for name in OLD_SHARE {
+        let path = share.join(OsStr::from_bytes(name));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
     }
-    assert!(blocks >= 3);
-    if std::env::var_os("NAMEGATE_UPDATE").is_some() {
-        fs::write(&readme, actual).unwrap();
-        return;
+    std::os::unix::fs::symlink(OsStr::from_bytes(b"../B\xFCro/Men\xFC.pdf"), share.join("Projekte/menu.pdf"))
+        .unwrap();
+    assert_shows_what_is_printed("docs/MIGRATION.md", &fs::canonicalize(dir.path()).unwrap(), 6);
+    for name in OLD_SHARE {
+        assert_eq!(fs::read(share.join(OsStr::from_bytes(name))).unwrap(), *name, "it ends as it began");
     }
-    assert!(
-        text == actual,
-        "README.md shows something else; `NAMEGATE_UPDATE=1 cargo test --test cli readme` writes:\n{actual}"
-    );
 }

@@ -261,7 +261,7 @@ fn gate(source: &Path, point: &Path, args: &[&str]) -> Option<Gate> {
 }
 
 #[test]
-fn names_are_repaired_through_a_mount_of_namegate_and_given_back() {
+fn names_are_repaired_through_a_mount_of_namegate_and_ill_formed_ones_not_given_back() {
     let (dir, root) = place(&[b"caf\xE9.txt", b"d\xFF/", b"d\xFF/x\xFE", b"a", b"b", b"link -> d\xFF"]);
     let point = dir.path().join("mnt");
     fs::create_dir(&point).unwrap();

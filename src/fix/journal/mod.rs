@@ -2,7 +2,7 @@
 //!
 //! A file of lines that only grows. Before a batch its intentions are written and brought to the disk; what became of them is
 //! written with the next batch. So the last batch may be done in any part when a process ends, and only looking at the
-//! directories tells which; of everything else the journal tells by itself. `docs/FIX.md` describes the lines.
+//! directories tells which; of everything else the journal tells by itself. `docs/JOURNAL.md` describes the lines.
 
 mod batch;
 mod read;
