@@ -3,31 +3,29 @@
 //! Directory by directory, what lies deepest first; a batch at a time: look whether each entry is still what the plan saw,
 //! write down what is going to be done, bring that to the disk, do it. Links follow when all names are there.
 
+mod follow;
+mod judge;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::readlinkat;
 
 use super::carry::{Carrier, Task, is_alias, lines};
-use super::entry::{Identity, Reason, kind, look};
+use super::entry::{Identity, Reason, look};
 use super::group::{Group, Member, Way};
 use super::history::History;
 use super::journal::{
     Base64, Batch, Entry, Hex, Journal, Left as LeftRecord, Place, Reading, Record, Remainder,
 };
-use super::listing;
 use super::mark;
-use super::plan::check::check;
 use super::plan::order::order;
-use super::plan::{Ctime, Directory, Kind, Plan, Rename, Retarget, Step, Turn, path_in};
-use super::relink::Relink;
+use super::plan::{Directory, Kind, Plan, Rename, Retarget, Step, path_in};
 use super::roots::{Dir, Names, Roots};
 use super::watcher::{Left, Watcher};
 use crate::policy::Policy;
@@ -263,38 +261,6 @@ impl<'r> Run<'r> {
         self.flush()
     }
 
-    /// Looks, before anything moves, what is wrong with the renames of a directory as a whole. Of one that is not there, and of
-    /// what was done already, nothing is said.
-    fn judge(&mut self, turn: &Turn) {
-        let Ok(dir) = self.carrier.roots.directory(&turn.directory.path, turn.directory.inode) else {
-            return;
-        };
-        let (mut bytes, mut ends) = (Vec::new(), vec![0]);
-        let mut take = |name: &[u8]| {
-            bytes.extend_from_slice(name);
-            ends.push(bytes.len());
-        };
-        if listing::each(&*dir, &mut take).is_err() {
-            // Renaming needs no right to read. What is in the way is found when it is.
-            return;
-        }
-        let names: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
-        let there: HashSet<&[u8]> = names.iter().copied().collect();
-        let places = turn.steps.iter().flat_map(|step| match *step {
-            Step::Exchange(one, other) => [Some(one), Some(other)],
-            Step::Rename(at) | Step::Settle(at) => [Some(at), None],
-            Step::Aside(_) => [None, None],
-        });
-        let is_pending = |at: &usize| {
-            let rename = &self.plan.renames[*at];
-            !self.done.contains(&rename.id) && there.contains(&*rename.old)
-        };
-        let places: Vec<usize> = places.flatten().filter(is_pending).collect();
-        let renames: Vec<&Rename> = places.iter().map(|&at| &self.plan.renames[at]).collect();
-        let objections = check(self.options.policy, &names, &renames);
-        self.objections.extend(objections.into_iter().map(|objection| (places[objection.at], objection.why)));
-    }
-
     /// One rename, or those of a cycle, by their places in the plan.
     fn renames(
         &mut self,
@@ -343,56 +309,6 @@ impl<'r> Run<'r> {
         self.done.insert(id);
         if kind == Kind::Directory {
             self.carrier.roots.note(directory, old, new);
-        }
-    }
-
-    /// The renames as a group, if all entries are those that the plan saw; nothing if all have their new names already.
-    fn check(&mut self, dir: &Dir, renames: &[&Rename]) -> Result<Option<Group>, Reason> {
-        let mut members = Vec::with_capacity(renames.len());
-        for rename in renames {
-            let objection = match look(dir, &rename.old)? {
-                Some(stat) if is_seen(rename, &stat) => {
-                    match self.is_unchanged(rename.identity.kind, rename.identity.ctime, &stat) {
-                        Ok(()) => {
-                            members.push(self.member(dir, rename, &stat));
-                            continue;
-                        }
-                        Err(reason) => reason,
-                    }
-                }
-                Some(_) => Reason::Replaced,
-                None => Reason::Gone,
-            };
-            let is_done = renames.iter().all(|rename| self.is_done(dir, rename));
-            return if is_done { Ok(None) } else { Err(objection) };
-        }
-        let via = match members.len() {
-            1 => None,
-            _ => Some(free_name(dir)?),
-        };
-        Ok(Some(Group { members, via }))
-    }
-
-    /// Whether the entry has its new name already.
-    fn is_done(&self, dir: &Dir, rename: &Rename) -> bool {
-        let new = rename.new.as_bytes();
-        let Ok(Some(stat)) = look(dir, new) else { return false };
-        // A link that was given another target is another inode, and is known by that target.
-        let follows = || {
-            let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;
-            let target = readlinkat(dir, OsStr::from_bytes(new)).ok()?;
-            Some(retarget.target(|id| self.names.get(&id).copied()) == target.as_bytes())
-        };
-        is_seen(rename, &stat) || kind(&stat) == Kind::Symlink && follows() == Some(true)
-    }
-
-    /// Whether an entry was not changed since the plan was made. A directory changes whenever something in it is renamed, and a
-    /// file with several names when one of them is, so of the first nothing can be said, nor of the second once that was done.
-    fn is_unchanged(&self, of: Kind, ctime: Ctime, stat: &Stat) -> Result<(), Reason> {
-        let now = Ctime { seconds: stat.ctime.seconds, nanoseconds: stat.ctime.nanoseconds };
-        match of == Kind::Directory || now == ctime || self.touched.contains(&stat.ino) {
-            true => Ok(()),
-            false => Err(Reason::Changed),
         }
     }
 
@@ -534,80 +450,6 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// The links that have to follow.
-    fn retargets(&mut self) -> io::Result<()> {
-        let plan = self.plan;
-        if plan.retargets.is_empty() {
-            return Ok(());
-        }
-        let places = plan.renames.iter().map(|rename| ((&*rename.directory.path, &*rename.old), rename.id));
-        let own: HashMap<(&[u8], &[u8]), u64> =
-            places.filter(|(place, _)| self.links.contains_key(place)).collect();
-        for retarget in &plan.retargets {
-            let renamed = |id: u64| self.names.get(&id).copied().filter(|_| self.done.contains(&id));
-            let own = own.get(&(&*retarget.directory.path, &*retarget.name)).and_then(|&id| renamed(id));
-            let target = retarget.target(renamed);
-            match self.relink(retarget, own, &target) {
-                Ok(Some((dir, relink))) => self.intend(&retarget.directory, dir, Entry::Retarget(relink))?,
-                Ok(None) => self.tally.already += 1,
-                Err(reason) => self.leave(&retarget.directory.path, &retarget.name, &target, &reason),
-            }
-            if self.tally.is_interrupted {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// What has to be done so that a link leads to `target`; `own`: the name that it has got itself.
-    fn relink(
-        &self,
-        retarget: &Retarget,
-        own: Option<&[u8]>,
-        target: &[u8],
-    ) -> Result<Option<(Rc<Dir>, Relink)>, Reason> {
-        let dir = self.carrier.roots.directory(&retarget.directory.path, retarget.directory.inode)?;
-        let name = match self.journal {
-            Some(_) => own.unwrap_or(&retarget.name),
-            // Nothing is renamed in a rehearsal.
-            None => &retarget.name,
-        };
-        let stat = look(&*dir, name)?.ok_or(Reason::Gone)?;
-        if kind(&stat) != Kind::Symlink {
-            return Err(Reason::Replaced);
-        }
-        let now = readlinkat(&*dir, OsStr::from_bytes(name))?.as_bytes().to_vec();
-        if target == retarget.old_target {
-            return Err(Reason::Dependence);
-        }
-        if now == target {
-            return Ok(None);
-        }
-        let place = (retarget.directory.path.clone(), name.to_vec());
-        if self.relinked.get(&place) != Some(&now) {
-            if now != retarget.old_target {
-                return Err(Reason::Changed);
-            }
-            if stat.ino != retarget.identity.inode {
-                return Err(Reason::Replaced);
-            }
-            if own.is_none() {
-                self.is_unchanged(Kind::Symlink, retarget.identity.ctime, &stat)?;
-            }
-        }
-        let relink = Relink {
-            name: name.to_vec(),
-            via: free_name(&*dir)?,
-            old: now,
-            new: target.to_vec(),
-            ino: stat.ino,
-            atime: stat.atime,
-            mtime: stat.mtime,
-            owner: (stat.uid, stat.gid),
-        };
-        Ok(Some((dir, relink)))
-    }
-
     /// Writes down how it ended. What was renamed is on the disk before the journal says that the plan is done.
     fn end(&mut self) -> io::Result<()> {
         let Some(journal) = self.journal.as_deref_mut() else { return Ok(()) };
@@ -619,9 +461,4 @@ impl<'r> Run<'r> {
         }
         journal.commit(self.carrier.watcher)
     }
-}
-
-/// Whether `stat` is of the entry that the plan saw.
-fn is_seen(rename: &Rename, stat: &Stat) -> bool {
-    stat.ino == rename.identity.inode && kind(stat) == rename.identity.kind
 }

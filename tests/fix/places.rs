@@ -292,3 +292,61 @@ fn names_are_repaired_through_a_mount_of_namegate_and_ill_formed_ones_not_given_
     assert_eq!(after.len(), before.len(), "nothing is lost");
     assert!(after.contains_key(&b"d/x"[..]) && after.contains_key(&b"a"[..]));
 }
+
+/// Applies renames, each to a name that the directory takes for the one that is there, and takes them back.
+fn assert_renamed_to_aliases(seen: &Path, backing: &Path, wanted: &[(&[u8], &str)]) {
+    let plan = plan(seen, wanted);
+    let before = snapshot(backing);
+    let dir = tempfile::tempdir().unwrap();
+    let journal = dir.path().join("journal");
+    let mut kept = Kept::default();
+    let tally = applied(&plan, &journal, OPTIONS, &mut kept).unwrap();
+    assert_eq!((kept.left, tally.renamed), (Vec::new(), wanted.len() as u64));
+    let after = snapshot(backing);
+    assert_eq!(after.len(), before.len());
+    for (old, new) in wanted {
+        assert_eq!(after[new.as_bytes()].ino, before[*old].ino, "{new}");
+    }
+    let tally = applied(&plan, &dir.path().join("second"), OPTIONS, &mut Kept::default()).unwrap();
+    assert_eq!(
+        (tally.renamed, tally.already),
+        (0, wanted.len() as u64),
+        "a second time there is nothing to do"
+    );
+    let mut kept = Kept::default();
+    undone(&journal, &mut kept).unwrap();
+    assert_eq!(kept.left, []);
+    assert_eq!(names(&snapshot(backing)), names(&before));
+}
+
+#[test]
+fn a_name_can_become_one_that_the_mount_takes_for_the_same() {
+    let (dir, root) = place(&["re\u{301}sume\u{301}".as_bytes(), "u\u{308}".as_bytes(), b"plain"]);
+    let point = dir.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let Some(_gate) = gate(&root, &point, &["--normalize", "nfc", "--on-mismatch", "match"]) else { return };
+    let wanted: &[(&[u8], &str)] = &[
+        ("re\u{301}sume\u{301}".as_bytes(), "r\u{E9}sum\u{E9}"),
+        ("u\u{308}".as_bytes(), "\u{FC}"),
+        (b"plain", "simple"),
+    ];
+    assert_renamed_to_aliases(&point, &root, wanted);
+}
+
+#[test]
+fn a_name_can_become_one_that_differs_in_case_alone_where_case_is_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mounted) = tmpfs(&dir.path().join("tmpfs"), "size=1m,casefold") else { return };
+    let folded = mounted.0.join("folded");
+    fs::create_dir(&folded).unwrap();
+    let flagged = Command::new("chattr").arg("+F").arg(&folded).status();
+    if !flagged.is_ok_and(|status| status.success()) {
+        return println!("SKIPPED: chattr cannot make a directory that ignores case");
+    }
+    make(&folded, &[b"readme", b"TEST", b"other"]);
+    assert_renamed_to_aliases(
+        &folded,
+        &folded,
+        &[(b"readme", "README"), (b"TEST", "test"), (b"other", "new")],
+    );
+}

@@ -178,6 +178,15 @@ fn a_signal_ends_the_run_after_a_batch_and_it_can_be_resumed() {
 }
 
 #[test]
+fn a_plan_without_renames_needs_no_journal() {
+    let (dir, root) = place(&[b"a"]);
+    fs::write(dir.path().join("plan"), text(&plan(&root, &[]))).unwrap();
+    let output = fix(dir.path(), &["apply", "plan", "--yes"]);
+    assert_eq!((status(&output), &*said(&output)), (0, "There is nothing to be renamed in the plan.\n"));
+    assert!(!dir.path().join("namegate").exists());
+}
+
+#[test]
 fn mistakes_are_told_and_nothing_is_changed() {
     let (dir, root) = case();
     let before = snapshot(&root);

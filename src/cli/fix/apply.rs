@@ -88,6 +88,10 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     if !args.yes && !args.resume {
         return say(&args, &plan, policy.as_ref(), out);
     }
+    if plan.renames.is_empty() && plan.retargets.is_empty() {
+        writeln!(out, "There is nothing to be renamed in the plan.")?;
+        return Ok(Status::Clean);
+    }
     let header = args.header(&plan, &text)?;
     let (mut journal, reading) =
         if args.resume { args.resumed(&header)? } else { (args.begun(header)?, None) };
