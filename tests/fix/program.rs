@@ -145,8 +145,8 @@ fn what_the_plan_s_policy_refuses_is_left_and_the_rest_is_done() {
 fn a_signal_ends_the_run_after_a_batch_and_it_can_be_resumed() {
     let (dir, root) = place(&[]);
     let olds: Vec<Vec<u8>> =
-        (0..20_000).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
-    let news: Vec<String> = (0..20_000).map(|number| format!("new {number}")).collect();
+        (0..4_000).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
+    let news: Vec<String> = (0..4_000).map(|number| format!("new {number}")).collect();
     let wanted: Vec<(&[u8], &str)> = olds.iter().zip(&news).map(|(old, new)| (&old[..], &new[..])).collect();
     olds.iter().for_each(|old| fs::write(root.join(OsStr::from_bytes(old)), "").unwrap());
     fs::write(dir.path().join("plan"), text(&plan(&root, &wanted))).unwrap();

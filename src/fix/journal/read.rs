@@ -119,7 +119,8 @@ impl Reading {
     pub fn look(path: &Path) -> Result<Self, Unreadable> {
         let file = File::open(path)?;
         let is_in_use = lock(file.try_clone()?)?.is_none();
-        Self::of(&file).map(|reading| Self { is_in_use, ..reading })
+        // What is being written is not whole, and not torn either.
+        Self::of(&file).map(|reading| Self { is_in_use, is_torn: reading.is_torn && !is_in_use, ..reading })
     }
 
     /// Reads `file` from its beginning.
