@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -244,4 +245,26 @@ fn a_trail_belongs_to_the_group_that_may_read_it() {
     let trail = fs::metadata(mounted.mnt().with_file_name("trail")).unwrap();
     let group = Group::from_name("daemon").unwrap().unwrap();
     assert_eq!((trail.gid(), trail.mode() & 0o777), (group.gid.as_raw(), 0o640));
+}
+
+#[test]
+fn what_a_service_is_refused_names_its_unit() {
+    let Some(mounted) = with_trail(&[]) else { return };
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let tree =
+        mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields[2] == "cgroup2");
+    let Some(tree) = tree else { return println!("SKIPPED: no control groups") };
+    let unit = format!("namegate-test-{}.service", std::process::id());
+    let group = Path::new(tree[1]).join(&unit);
+    if let Err(error) = fs::create_dir(&group) {
+        return println!("SKIPPED: no control group can be made: {error}");
+    }
+    let script = r#"echo $$ >"$1/cgroup.procs" && ! mkdir "$2" 2>/dev/null"#;
+    let place = mounted.mnt().join(bad());
+    let status = Command::new("sh").args(["-c", script, "sh"]).arg(&group).arg(&place).status();
+    let removed = fs::remove_dir(&group);
+    assert!(status.unwrap().success());
+    wait_until("the record", || !records(&mounted).is_empty());
+    assert_eq!(records(&mounted)[0]["unit"], unit.as_str());
+    removed.unwrap();
 }

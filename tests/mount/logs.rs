@@ -5,6 +5,7 @@ use std::io::{Read, pipe};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
@@ -21,6 +22,7 @@ fn refuse_one(dir: &TempDir, options: &str, is_stream: bool) -> Option<String> {
     // A foreground mount is waited for, a background one is there.
     let script = r#"
         mount -t tmpfs none /run && mkdir /run/systemd && mount --rbind "$1/run" /run/systemd || exit 9
+        trap 'kill $server 2>/dev/null' EXIT
         "$0" mount "$1/backing" "$1/mnt" $2 & server=$!
         for i in $(seq 200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
         mkdir "$1/mnt/$(printf 'x\nPRIORITY=0\n<0>\377')"
@@ -136,4 +138,51 @@ fn a_log_of_json_is_an_object_a_line() {
     let name = OsStr::from_bytes(b"x\nPRIORITY=0\n<0>\xFF");
     let hex = data_encoding::HEXLOWER.encode(name.as_bytes());
     assert_eq!((&refusal["fields"]["name_hex"], &refusal["fields"]["uid"]), (&hex.into(), &0.into()));
+}
+
+#[test]
+fn systemds_own_journal_takes_the_fields_and_gives_them_back() {
+    const JOURNALD: &str = "/lib/systemd/systemd-journald";
+    if !can_mount() {
+        return;
+    }
+    if !Path::new(JOURNALD).exists() {
+        return println!("SKIPPED: no {JOURNALD}");
+    }
+    let dir = prepare();
+    // A journal of its own, of which nothing outlives the test.
+    let script = r#"
+        mount -t tmpfs none /run && mkdir -p /run/systemd/journal /run/systemd/journald.conf.d || exit 9
+        printf '[Journal]\nStorage=volatile\nAudit=no\nReadKMsg=no\nForwardToWall=no\n' >/run/systemd/journald.conf.d/test.conf
+        trap 'kill $journal $server 2>/dev/null' EXIT
+        "$2" & journal=$!
+        for i in $(seq 200); do test -S /run/systemd/journal/socket && break; sleep 0.05; done
+        "$0" mount "$1/backing" "$1/mnt" --log-format journal & server=$!
+        for i in $(seq 200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
+        mkdir "$1/mnt/$(printf 'x\nPRIORITY=0\n_UID=7\n\377')"
+        umount "$1/mnt" && wait $server && kill $journal && wait $journal
+        journalctl --no-pager -D /run/log/journal -o json NAMEGATE_OPERATION=mkdir"#;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_namegate")])
+        .arg(dir.path())
+        .arg(JOURNALD);
+    let output = match command.env_remove("RUST_LOG").output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return println!("SKIPPED: no unshare"),
+        output => output.unwrap(),
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let entries: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [entry] = &entries[..] else { panic!("{text}{}", String::from_utf8_lossy(&output.stderr)) };
+    for (field, value) in [
+        ("PRIORITY", "4"),
+        ("_UID", "0"),
+        ("_TRANSPORT", "journal"),
+        ("SYSLOG_IDENTIFIER", "namegate"),
+        ("NAMEGATE_NAME", r"x\nPRIORITY=0\n_UID=7\n\xFF"),
+        ("NAMEGATE_RULE", "invalid-octet"),
+        ("NAMEGATE_UID", "0"),
+    ] {
+        assert_eq!(entry[field], value, "{field}: {entry}");
+    }
 }

@@ -22,18 +22,19 @@ impl<'p> Units<'p> {
     }
 }
 
-/// The path in a file as /proc has it for each process: of the unified hierarchy, else of the one that systemd keeps.
+/// The path in a file as /proc has it for each process: of the unified hierarchy, or, where that is not in use and everything is
+/// at the top of it, of the one that systemd keeps.
 pub(super) fn path_in(table: &[u8]) -> Option<&[u8]> {
-    let mut of_systemd = None;
+    let (mut unified, mut of_systemd) = (None, None);
     for line in table.split(|&byte| byte == b'\n') {
         let mut fields = line.splitn(3, |&byte| byte == b':');
         match (fields.next(), fields.next(), fields.next()) {
-            (Some(b"0"), Some(b""), Some(path)) => return Some(path),
+            (Some(b"0"), Some(b""), Some(path)) => unified = Some(path),
             (_, Some(b"name=systemd"), Some(path)) => of_systemd = Some(path),
             _ => {}
         }
     }
-    of_systemd
+    unified.filter(|&path| path != b"/").or(of_systemd).or(unified)
 }
 
 /// The units in the path of a control group.
@@ -97,6 +98,8 @@ mod tests {
         assert_eq!(path_in(b"0::/system.slice/a.service\n"), Some(&b"/system.slice/a.service"[..]));
         assert_eq!(path_in(b"12:cpu,cpuacct:/x\n1:name=systemd:/a:b\n0::/c\n"), Some(&b"/c"[..]));
         assert_eq!(path_in(b"12:cpu,cpuacct:/x\n1:name=systemd:/a:b\n"), Some(&b"/a:b"[..]));
+        assert_eq!(path_in(b"1:name=systemd:/a.service\n0::/\n"), Some(&b"/a.service"[..]));
+        assert_eq!(path_in(b"12:cpu:/x\n0::/\n"), Some(&b"/"[..]));
         assert_eq!(path_in(b"12:cpu:/x\n"), None);
         assert_eq!(path_in(b"\n:\n0\n0:"), None);
     }

@@ -99,7 +99,7 @@ impl Trail {
 
     /// Goes on in the file that is now at the same path, because the old one may have been moved away. If it cannot be
     /// opened, the old one is gone on with.
-    pub(super) fn reopen(&mut self) {
+    pub fn reopen(&mut self) {
         let Some(place) = &self.place else { return };
         match place.open() {
             Ok(file) => (self.out, self.is_cut) = (Box::new(file), false),
