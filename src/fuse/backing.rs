@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{BackingId, FopenFlags, InitFlags, KernelConfig};
@@ -37,6 +37,8 @@ pub(super) struct Backing {
     is_offered: AtomicBool,
     /// By node, from its first open to its forgetting. An inode is open either way, never both: the kernel refuses to mix.
     ids: Mutex<Ids>,
+    /// How many of them the kernel has.
+    lent: AtomicUsize,
     was_said: AtomicBool,
     metrics: Arc<Metrics>,
 }
@@ -44,7 +46,7 @@ pub(super) struct Backing {
 impl Backing {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { is_offered, ids: Mutex::default(), was_said, metrics }
+        Self { is_offered, ids: Mutex::default(), lent: AtomicUsize::new(0), was_said, metrics }
     }
 
     /// Whether the kernel takes file contents over.
@@ -54,7 +56,7 @@ impl Backing {
 
     /// How many files the kernel has taken over at the moment.
     pub(super) fn lent(&self) -> usize {
-        self.lock().values().filter(|lent| lent.id.is_some()).count()
+        self.lent.load(Ordering::Relaxed)
     }
 
     /// Asks the kernel to take file contents over; one line in the log says so if it does not.
@@ -125,7 +127,10 @@ impl Backing {
         });
         let made = made.map(Arc::new);
         let mut ids = self.lock();
-        let lent = ids.entry(node).or_insert_with(|| Lent { id: made.clone(), opens: 0, is_revoked: false });
+        let lent = ids.entry(node).or_insert_with(|| {
+            self.lent.fetch_add(made.is_some().into(), Ordering::Relaxed);
+            Lent { id: made.clone(), opens: 0, is_revoked: false }
+        });
         lent.opens += 1;
         lent.id.clone()
     }
@@ -137,7 +142,7 @@ impl Backing {
             let mut ids = self.lock();
             let Some(lent) = ids.get_mut(&node) else { return };
             lent.opens = lent.opens.saturating_sub(1);
-            if lent.opens == 0 && lent.is_revoked { ids.remove(&node) } else { None }
+            if lent.opens == 0 && lent.is_revoked { self.remove(&mut ids, node) } else { None }
         };
     }
 
@@ -147,7 +152,7 @@ impl Backing {
             let mut ids = self.lock();
             let Some(lent) = ids.get_mut(&node) else { return };
             lent.is_revoked = true;
-            if lent.opens == 0 { ids.remove(&node) } else { None }
+            if lent.opens == 0 { self.remove(&mut ids, node) } else { None }
         };
     }
 
@@ -157,8 +162,14 @@ impl Backing {
         // Its end is a system call of its own, and waits until the lock is free.
         let _id = {
             let mut ids = self.lock();
-            if is_forgotten() { ids.remove(&node) } else { None }
+            if is_forgotten() { self.remove(&mut ids, node) } else { None }
         };
+    }
+
+    fn remove(&self, ids: &mut Ids, node: NodeId) -> Option<Lent> {
+        let removed = ids.remove(&node)?;
+        self.lent.fetch_sub(removed.id.is_some().into(), Ordering::Relaxed);
+        Some(removed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Ids> {

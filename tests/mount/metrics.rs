@@ -105,6 +105,10 @@ fn what_is_asked_of_a_mount_is_counted_with_its_outcome() {
     assert!(sum > 11.0 * 1e-6 && sum < 11.0, "{sum}");
     drop(files);
     wait_until("the closing", || value("namegate_open_files") == Some(0.0));
+    for i in 0..5 {
+        fs::remove_file(mnt.join(format!("file{i}"))).unwrap();
+    }
+    wait_until("the forgetting", || value("namegate_backing_ids") == Some(0.0));
 }
 
 #[test]
