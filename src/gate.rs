@@ -119,6 +119,12 @@ impl Gate {
         Self { existing, ..self }
     }
 
+    /// The same gate in another mode.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
     /// How existing names that are not UTF-8 are seen through it.
     pub fn existing(&self) -> Existing {
         match self.mode {

@@ -9,7 +9,7 @@ use super::Trouble;
 use crate::daemon::metrics::{Metrics, Outlets, Wanted};
 
 /// All of it can be left unsaid.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct MetricsArgs {
     /// Write metrics to this file again and again, for node_exporter's textfile collector: NAME.prom.
     #[arg(long, value_name = "FILE")]

@@ -6,23 +6,31 @@
 
 mod check;
 mod completions;
+mod config;
 mod doctor;
 mod explain;
 mod fix;
 mod format;
+mod instances;
 mod judging;
+mod list;
 mod lists;
 mod man;
+mod metrics;
 mod metrics_args;
+mod mode;
 mod mount;
 mod output;
 mod policy;
 mod policy_args;
 mod profiles;
 mod progress;
+mod reload;
 mod rules;
 mod scan;
 mod signals;
+mod status;
+mod top;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -150,7 +158,14 @@ enum Command {
     Explain(explain::Args),
     Scan(Box<scan::Args>),
     Fix(fix::Args),
-    Mount(mount::Args),
+    Mount(Box<mount::Args>),
+    Status(status::Args),
+    List(list::Args),
+    Top(top::Args),
+    Reload(reload::Args),
+    Mode(mode::Args),
+    Metrics(metrics::Args),
+    Config(config::Args),
     Rules(rules::Args),
     Profiles(profiles::Args),
     Policy(policy::Args),
@@ -257,7 +272,14 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
         Command::Explain(args) => explain::run(&args, out),
         Command::Scan(args) => scan::run(*args, out),
         Command::Fix(args) => fix::run(args, out),
-        Command::Mount(args) => mount::run(args),
+        Command::Mount(args) => mount::run(*args),
+        Command::Status(args) => status::run(&args, out),
+        Command::List(args) => list::run(&args, out),
+        Command::Top(args) => top::run(&args, out),
+        Command::Reload(args) => reload::run(&args, out),
+        Command::Mode(args) => mode::run(&args, out),
+        Command::Metrics(args) => metrics::run(&args, out),
+        Command::Config(args) => config::run(&args, out),
         Command::Rules(args) => rules::run(&args, out),
         Command::Profiles(args) => profiles::run(&args, out),
         Command::Policy(args) => policy::run(&args, out),

@@ -8,7 +8,7 @@ use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::policy_args::{PolicyArgs, load, shown};
+use super::policy_args::{PolicyArgs, read, shown};
 use super::profiles::{line_json, write_row};
 use super::{Status, Trouble};
 use crate::name::scalar::UNICODE_VERSION;
@@ -90,7 +90,8 @@ fn check(files: &[PathBuf], out: &mut dyn Write) -> Result<Status, Trouble> {
 }
 
 fn check_one(path: &Path) -> Result<usize, String> {
-    let policy = load(path)?.policy().map_err(|error| error.in_file(&shown(path)).to_string())?;
+    let config = Config::parse(&read(path)?).map_err(|error| error.in_file(&shown(path)).to_string())?;
+    let policy = config.policy().map_err(|error| error.in_file(&shown(path)).to_string())?;
     let always = RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.id);
     let rules: BTreeSet<_> = policy.lines().iter().map(|line| line.test.rule()).chain(always).collect();
     Ok(rules.len())

@@ -1,16 +1,18 @@
 //! The options that say which policy to judge by, for every command that judges, and the reading of the file they name.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::path::{self, Path, PathBuf};
+use std::{env, fs};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use nix::unistd::geteuid;
 
 use super::{Trouble, profiles};
+use crate::daemon::config::{Instance, is_instance};
 use crate::name::display::display;
 use crate::name::normalize::Form;
-use crate::policy::config::Config;
-use crate::policy::profile::Profile;
+use crate::policy::config::{Config, ConfigError};
+use crate::policy::profile::{self, Profile};
 use crate::policy::{Normalization, OnMismatch, Policy};
 
 /// Which policy to judge by.
@@ -21,7 +23,7 @@ pub struct PolicyArgs {
     #[arg(long = "profile", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
     #[arg(hide_possible_values = true)]
     profiles: Vec<&'static Profile>,
-    /// A policy in TOML: profiles, severities, normalization, limits.
+    /// A policy in TOML: profiles, severities, normalization, limits. Or an instance file, by path or name, for its policy.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ask for names in this normalization form. Replaces the normalization of the file.
@@ -85,13 +87,24 @@ impl PolicyArgs {
         default_profiles: &[&'static Profile],
         targets: &[&'static Profile],
     ) -> Result<Config, Trouble> {
+        let file = self.file().as_deref().map(load).transpose().map_err(Trouble::new)?;
+        self.resolve(file.map(File::policy), default_profiles, targets)
+    }
+
+    /// The same for a file that was read already.
+    ///
+    /// # Errors
+    /// A reaction without a form.
+    pub(super) fn resolve(
+        &self,
+        config: Option<Config>,
+        default_profiles: &[&'static Profile],
+        targets: &[&'static Profile],
+    ) -> Result<Config, Trouble> {
         if self.on_mismatch.is_some() && self.normalize.is_none() {
             return Err(Trouble::new("--on-mismatch says nothing without a form: --normalize <FORM>"));
         }
-        let mut config = match &self.config {
-            Some(file) => load(file).map_err(Trouble::new)?,
-            None => Config::based_on(default_profiles),
-        };
+        let mut config = config.unwrap_or_else(|| Config::based_on(default_profiles));
         if !self.profiles.is_empty() {
             config.profiles = Some(self.profiles.clone());
         }
@@ -110,31 +123,96 @@ impl PolicyArgs {
     /// # Errors
     /// Rules that are switched on and lack a parameter, by their place in the file.
     pub fn made_of(&self, config: &Config) -> Result<Policy, Trouble> {
-        let file = self.config.as_deref().map(shown).unwrap_or_default();
+        let file = self.file().as_deref().map(shown).unwrap_or_default();
         config.policy().map_err(|error| Trouble::new(error.in_file(&file)))
+    }
+
+    /// The file that is named, if there is one.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.config.as_deref().map(config_file)
+    }
+
+    /// Makes the path of the file one that holds in every directory.
+    ///
+    /// # Errors
+    /// The working directory is not to be found.
+    pub(super) fn make_absolute(&mut self) -> io::Result<()> {
+        self.config = self.file().as_deref().map(path::absolute).transpose()?;
+        Ok(())
     }
 }
 
-/// Reads a configuration file.
+/// What `--config` means: a path, or, without `/` and `.`, the name of an instance.
+pub(super) fn config_file(word: &Path) -> PathBuf {
+    let is_name = !word.as_os_str().as_encoded_bytes().iter().any(|byte| b"/.".contains(byte));
+    if !is_name {
+        return word.into();
+    }
+    let mut file = word.as_os_str().to_owned();
+    file.push(".toml");
+    let of_user = env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".config")))
+        .map(|config| config.join("namegate").join(&file));
+    match of_user.filter(|file| !geteuid().is_root() && file.exists()) {
+        Some(of_user) => of_user,
+        None => Path::new("/etc/namegate").join(file),
+    }
+}
+
+/// What a configuration file says.
+#[derive(Debug)]
+pub(super) enum File {
+    /// By what to judge.
+    Policy(Box<Config>),
+    /// What a mount is, its policy included.
+    Instance(Box<Instance>),
+}
+
+impl File {
+    /// By what it judges.
+    pub(super) fn policy(self) -> Config {
+        match self {
+            Self::Policy(policy) => *policy,
+            Self::Instance(instance) => {
+                instance.policy.unwrap_or_else(|| Config::based_on(&[&profile::UTF8]))
+            }
+        }
+    }
+}
+
+/// Reads a configuration file of either kind.
 ///
 /// # Errors
 /// What is wrong, with the name of the file; a mistake in the text also with line and column.
-pub(super) fn load(path: &Path) -> Result<Config, String> {
-    /// A policy is a few lines; whatever is this long is something else.
+pub(super) fn load(path: &Path) -> Result<File, String> {
+    let text = read(path)?;
+    let in_file = |error: ConfigError| error.in_file(&shown(path)).to_string();
+    match is_instance(&text) {
+        true => Instance::parse(&text).map(|instance| File::Instance(Box::new(instance))).map_err(in_file),
+        false => Config::parse(&text).map(|config| File::Policy(Box::new(config))).map_err(in_file),
+    }
+}
+
+/// Reads the text of a configuration file.
+///
+/// # Errors
+/// What is wrong, with the name of the file.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    /// A configuration is a few lines; whatever is this long is something else.
     const MAX_BYTES: u64 = 1 << 20;
     let file = shown(path);
     let unreadable = |error| format!("{file}: cannot be read: {error}");
     let mut bytes = Vec::new();
-    let opened = File::open(path).map_err(unreadable)?;
+    let opened = fs::File::open(path).map_err(unreadable)?;
     opened.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("{file}: too long for a configuration: more than {MAX_BYTES} bytes"));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         format!("{file}: not UTF-8: the byte {:02X} at offset {at}", error.as_bytes()[at])
-    })?;
-    Config::parse(&text).map_err(|error| error.in_file(&file).to_string())
+    })
 }
 
 /// The name of a file as it may be shown.

@@ -9,6 +9,7 @@
 
 mod cgroup;
 mod queue;
+mod recent;
 mod record;
 mod trail;
 
@@ -28,6 +29,7 @@ use self::record::Line;
 use self::trail::DroppedLine;
 use super::metrics::{Dropped, Metrics};
 
+pub use recent::Recent;
 pub use record::{Asker, Outcome, Record};
 pub use trail::Trail;
 
@@ -45,6 +47,8 @@ pub struct Settings {
     pub trail: Option<Trail>,
     /// What counts them. A mount counts its requests there too.
     pub metrics: Arc<Metrics>,
+    /// Where the last ones can be asked for.
+    pub recent: Arc<Recent>,
 }
 
 impl Default for Settings {
@@ -55,6 +59,7 @@ impl Default for Settings {
             is_logged: true,
             trail: None,
             metrics: Arc::default(),
+            recent: Arc::default(),
         }
     }
 }
@@ -107,11 +112,12 @@ impl Drop for Audit {
 }
 
 fn write_all(tasks: &Queue, settings: Settings) {
-    let Settings { per_second, is_logged, mut trail, metrics } = settings;
+    let Settings { per_second, is_logged, mut trail, metrics, recent } = settings;
     loop {
         match tasks.next() {
             Task::Write(record) => {
                 let line = Line::from(&*record);
+                recent.add(&record);
                 if is_logged {
                     log_with_fields(&record, &line);
                 }

@@ -78,6 +78,8 @@ pub struct Mount {
     pub dev: Option<bool>,
     /// Users other than the one who mounts have access.
     pub allow_other: Option<bool>,
+    /// Privileges that serving does not need are given up, and system calls filtered.
+    pub sandbox: Option<bool>,
     /// What the mount table shows as the source.
     pub fsname: Option<String>,
 }
@@ -87,7 +89,11 @@ pub struct Mount {
 pub struct Audit {
     /// Where records are kept as JSON Lines.
     pub file: Option<PathBuf>,
-    /// How many a second.
+    /// The group that the file belongs to.
+    pub group: Option<String>,
+    /// Whether records go to the log too.
+    pub log: Option<bool>,
+    /// How many of one user a second.
     pub rate: Option<NonZeroU32>,
 }
 
@@ -96,6 +102,8 @@ pub struct Audit {
 pub struct Metrics {
     /// The file that node_exporter's collector of text files reads.
     pub textfile: Option<PathBuf>,
+    /// How often it is written.
+    pub interval: Option<Duration>,
     /// Where a scraper can ask by HTTP.
     pub listen: Option<SocketAddr>,
 }
@@ -165,6 +173,7 @@ fn read_mount(mount: &mut Table<'_>) -> Mount {
         suid: mount.boolean("suid"),
         dev: mount.boolean("dev"),
         allow_other: mount.boolean("allow-other"),
+        sandbox: mount.boolean("sandbox"),
         fsname: mount.string("fsname").and_then(|(name, at)| {
             let is_good = is_fsname(name);
             if !is_good {
@@ -178,11 +187,28 @@ fn read_mount(mount: &mut Table<'_>) -> Mount {
 }
 
 fn read_audit(audit: &mut Table<'_>) -> Audit {
-    Audit { file: audit.absolute_path("file"), rate: audit.count("rate") }
+    Audit {
+        file: audit.absolute_path("file"),
+        group: audit.string("group").map(|(group, _)| group.to_owned()),
+        log: audit.boolean("log"),
+        rate: audit.count("rate"),
+    }
 }
 
 fn read_metrics(metrics: &mut Table<'_>) -> Metrics {
-    Metrics { textfile: metrics.absolute_path("textfile"), listen: read_address(metrics) }
+    Metrics {
+        textfile: metrics.absolute_path("textfile"),
+        interval: {
+            let at = metrics.key_at("interval");
+            let interval = metrics.seconds("interval");
+            let is_short = interval.is_some_and(|interval| interval < Duration::from_millis(100));
+            if let Some(at) = at.filter(|_| is_short) {
+                metrics.mistake(at, || "`interval` must be at least 0.1 seconds".into());
+            }
+            interval
+        },
+        listen: read_address(metrics),
+    }
 }
 
 /// Whether the mount table can show this as a source.
@@ -204,7 +230,7 @@ fn read_address(table: &mut Table<'_>) -> Option<SocketAddr> {
     let (text, at) = table.string("listen")?;
     let address = text.parse().ok();
     if address.is_none() {
-        table.mistake(at, || "`listen` must be an address and a port, such as \"127.0.0.1:9101\"".into());
+        table.mistake(at, || "`listen` must be an address and a port, such as \"127.0.0.1:9630\"".into());
     }
     address
 }

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod config;
+pub mod control;
 pub mod detach;
 pub mod health;
 pub mod log;

@@ -24,7 +24,10 @@ pub enum Wish {
 
 /// The signals that are waited for; blocked, so that nothing else happens on them.
 #[derive(Debug)]
-pub struct Signals(SigSet);
+pub struct Signals {
+    set: SigSet,
+    has_terminal: bool,
+}
 
 impl Signals {
     /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and in those that it makes from now on.
@@ -34,7 +37,13 @@ impl Signals {
     pub fn block() -> io::Result<Self> {
         let set = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>();
         set.thread_block()?;
-        Ok(Self(set))
+        Ok(Self { set, has_terminal: has_terminal() })
+    }
+
+    /// The same for a process that has left its terminal.
+    #[must_use]
+    pub fn without_terminal(self) -> Self {
+        Self { has_terminal: false, ..self }
     }
 
     /// Calls `act` for every signal, in a thread of its own. When a second one asks for the end, the process ends at once:
@@ -43,13 +52,11 @@ impl Signals {
     /// # Errors
     /// There can be no thread.
     pub fn watch(self, mut act: impl FnMut(Wish) + Send + 'static) -> io::Result<()> {
-        // Not earlier: who goes into the background leaves the terminal.
-        let had_terminal = has_terminal();
         let wait = move || {
             let mut is_ending = false;
-            while let Ok(signal) = self.0.wait() {
+            while let Ok(signal) = self.set.wait() {
                 let wish = match signal {
-                    Signal::SIGHUP if !had_terminal || has_terminal() => Wish::Reload,
+                    Signal::SIGHUP if !self.has_terminal || has_terminal() => Wish::Reload,
                     _ => Wish::End,
                 };
                 match wish {

@@ -7,8 +7,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::thread;
 
-use fuser::Session;
+use fuser::{INodeNo, Session};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
@@ -107,6 +108,7 @@ pub fn mount(
     let session =
         Session::from_fd(adapter, requests, options.access(), options.config()).map_err(not_mounted)?;
     log::info!("mounted");
+    server.notify_by(session.notifier());
     let attachment = Arc::new(attachment);
     let handle = Handle {
         server: Arc::downgrade(&server),
@@ -149,10 +151,41 @@ impl Handle {
     }
 
     /// Serves every request that comes from now on on other terms, and returns those that held; `None` if the mount has
-    /// ended. No request waits, and none is served on both. What the kernel was told before it keeps for as long as it was
-    /// told.
+    /// ended. No request waits, and none is served on both. What the kernel keeps of names that are seen otherwise now it is
+    /// made to forget, in the background; it would forget it by itself in the time that it was told.
     pub fn swap(&self, terms: Terms) -> Option<Terms> {
-        Some(self.server.upgrade()?.swap(terms))
+        let server = self.server.upgrade()?;
+        let before = server.swap(terms.clone());
+        if terms.show_otherwise(&before)
+            && let Some(notifier) = server.notifier().cloned()
+        {
+            let (server, gate) = (self.server.clone(), before.gate.clone());
+            // Not here: where a client waits in a directory, the kernel waits for the client.
+            let forgetting = thread::Builder::new().name("forgetting".into()).spawn(move || {
+                let Some(server) = server.upgrade() else { return };
+                server.forget_names(&gate, |directory, name| {
+                    let parent = INodeNo(directory.0);
+                    let forgotten = match name {
+                        Some(name) => notifier.inval_entry(parent, name),
+                        None => notifier.inval_inode(parent, 0, 0),
+                    };
+                    if let Err(error) = forgotten {
+                        log::debug!("the kernel does not forget: {error}");
+                    }
+                });
+            });
+            if let Err(error) = forgetting {
+                log::warn!("names are seen as before until their timeout: {error}");
+            }
+        }
+        Some(before)
+    }
+
+    /// Goes on in a new audit trail where the old one was moved away.
+    pub fn reopen_audit(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.reopen_audit();
+        }
     }
 
     /// Unmounts. While the mount is in use it is detached only, and what is open is served to its end.

@@ -3,20 +3,22 @@
 //! Only the operations that name something, or that show names, stand here; the others have nothing to decide, and the
 //! adapter calls the backing tree for them.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, Guard};
+use fuser::Notifier;
 use nix::errno::Errno;
 
 use super::Failure;
 use super::spelling::Leaving;
-use super::terms::{InForce, Terms};
+use super::terms::{InForce, Terms, outdated};
 use crate::daemon::audit::{Asker, Audit, Outcome, Record};
 use crate::daemon::metrics::{Metrics, Op};
-use crate::gate::{Admitted, Existing, Intent, Mode};
+use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Room};
 
@@ -31,6 +33,8 @@ pub struct Server {
     leaving: Leaving,
     audit: Option<Audit>,
     metrics: Option<Arc<Metrics>>,
+    /// Where the kernel hears what is not asked for.
+    notifier: OnceLock<Notifier>,
 }
 
 /// The terms that one request is served on.
@@ -50,7 +54,24 @@ impl Server {
     /// `tree`, served on these terms.
     pub fn new(tree: Passthrough, terms: Terms) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::new(terms));
-        Self { tree, in_force, leaving: Leaving::default(), audit: None, metrics: None }
+        Self {
+            tree,
+            in_force,
+            leaving: Leaving::default(),
+            audit: None,
+            metrics: None,
+            notifier: OnceLock::new(),
+        }
+    }
+
+    /// Through `notifier` the kernel hears what it did not ask for.
+    pub(super) fn notify_by(&self, notifier: Notifier) {
+        // A server has one mount.
+        let _ = self.notifier.set(notifier);
+    }
+
+    pub(super) fn notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
     }
 
     /// The terms in force.
@@ -77,6 +98,23 @@ impl Server {
         before.terms.clone()
     }
 
+    /// Has the kernel forget, by `forget`, what it may still keep of names that are not seen as through `before` any more, and
+    /// of all listings. It takes as long as listing the directories that are known.
+    pub(super) fn forget_names(&self, before: &Gate, mut forget: impl FnMut(NodeId, Option<&OsStr>)) {
+        for directory in self.tree.directories() {
+            let (after, mut names) = (self.now(), Vec::new());
+            // One that cannot be listed now is not listed to anybody either.
+            let _ = self.tree.list(directory, |entry| {
+                if !matches!(entry.name.as_bytes(), b"." | b"..") {
+                    names.extend(outdated(before, &after.terms.gate, entry.name).map(Cow::into_owned));
+                }
+                Room::Left
+            });
+            names.iter().for_each(|name| forget(directory, Some(name)));
+            forget(directory, None);
+        }
+    }
+
     /// The terms on which requests are served that come now.
     pub fn terms(&self) -> Terms {
         self.now().terms.clone()
@@ -84,7 +122,7 @@ impl Server {
 
     /// Whether the kernel may take for granted for a while that `name` in `parent` is what it was told.
     pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
-        !self.now().has_other_spellings(name) && !self.leaving.contains(parent, name)
+        !self.now().is_ambiguous(name) && !self.leaving.contains(parent, name)
     }
 
     /// The same, with a record for every name that is refused, or let through against the policy.

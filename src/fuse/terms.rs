@@ -4,6 +4,7 @@
 //! takes them once. New terms are one pointer that is exchanged, so that no request waits for a change, and none sees half
 //! of one.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::timeouts::Timeouts;
-use crate::gate::Gate;
+use crate::gate::{Gate, Intent};
 use crate::passthrough::Orthography;
 
 /// How names are judged, and what of the answers may be kept.
@@ -43,7 +44,7 @@ impl Terms {
     }
 
     /// Whether an entry can be seen under another name, or be found under others, than on these terms.
-    fn show_otherwise(&self, other: &Self) -> bool {
+    pub(super) fn show_otherwise(&self, other: &Self) -> bool {
         let spellings = |terms: &Self| terms.gate.policy().normalization();
         self.gate.existing() != other.gate.existing() || spellings(self) != spellings(other)
     }
@@ -73,16 +74,35 @@ impl InForce {
         (Self { before, ..Self::new(terms) }, shows_otherwise)
     }
 
-    /// Whether `name` may have other spellings. For a while those that it had before count: a request that is answered now
-    /// may have been served on those terms.
-    pub(super) fn has_other_spellings(&self, name: &OsStr) -> bool {
+    /// Whether it is not certain that `name` means one entry and is its only name. For a while what it meant before counts
+    /// too: a request that is answered now may have been served on those terms.
+    pub(super) fn is_ambiguous(&self, name: &OsStr) -> bool {
         /// No request takes longer but where the source hangs.
         const WHILE: Duration = Duration::from_secs(60);
-        let had = |(gate, until): &(Gate, Instant)| gate.has_other_spellings(name) && until.elapsed() < WHILE;
-        self.terms.gate.has_other_spellings(name) || self.before.as_ref().is_some_and(had)
+        let was = |(gate, until): &(Gate, Instant)| {
+            until.elapsed() < WHILE
+                && (gate.has_other_spellings(name) || means_otherwise(gate, &self.terms.gate, name))
+        };
+        self.terms.gate.has_other_spellings(name) || self.before.as_ref().is_some_and(was)
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {
         Timeouts { entry: self.terms.entry_timeout, attr: self.terms.attr_timeout }
     }
+}
+
+/// Whether `name` may stand for another entry, or none, through one gate than through the other.
+fn means_otherwise(one: &Gate, other: &Gate, name: &OsStr) -> bool {
+    let entry = |gate: &Gate| {
+        let admitted = gate.admit(Intent::Address, name).ok()?;
+        Some(admitted.as_os_str().to_owned())
+    };
+    one.is_shortened(name) || other.is_shortened(name) || entry(one) != entry(other)
+}
+
+/// The name under which the entry that stands as `stored` was seen through `before`, if the kernel must not keep it through
+/// `after`.
+pub(super) fn outdated<'n>(before: &Gate, after: &Gate, stored: &'n OsStr) -> Option<Cow<'n, OsStr>> {
+    let seen = before.show(stored)?.name;
+    (after.has_other_spellings(&seen) || means_otherwise(before, after, &seen)).then_some(seen)
 }

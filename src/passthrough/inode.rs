@@ -191,6 +191,12 @@ impl Table {
         lock(&self.known).nodes.len()
     }
 
+    pub(super) fn directories(&self) -> Vec<NodeId> {
+        let known = lock(&self.known);
+        let all = known.nodes.values().map(|counted| &counted.node);
+        all.filter(|node| node.kind == SFlag::S_IFDIR).map(|node| node.id).collect()
+    }
+
     pub(super) fn node(&self, id: NodeId) -> Result<Arc<Node>> {
         lock(&self.known).nodes.get(&id.0).map(|counted| counted.node.clone()).ok_or(Errno::ESTALE)
     }

@@ -121,6 +121,11 @@ impl Passthrough {
         self.dirs.len()
     }
 
+    /// The directories that are known.
+    pub fn directories(&self) -> Vec<NodeId> {
+        self.nodes.directories()
+    }
+
     fn fd(&self, node: NodeId) -> Result<Arc<OwnedFd>> {
         self.nodes.fd(&self.nodes.node(node)?)
     }

@@ -5,6 +5,7 @@
 #[cfg(feature = "archive")]
 mod archive;
 mod check;
+mod config;
 mod engines;
 mod explain;
 mod fix_plan;

@@ -67,7 +67,7 @@ fn an_option_that_is_none_is_named_with_what_it_should_be() {
         assert!(said.contains(expected), "{args:?}: {said}");
     }
     let said = refused(&["/only-one"]);
-    assert!(said.contains("<MOUNTPOINT>"), "{said}");
+    assert!(said.contains("no mountpoint is given, and no --config that says it"), "{said}");
 }
 
 #[test]

@@ -78,7 +78,14 @@ impl Mounted {
     }
 
     /// The mount on `target` that `command` makes.
-    pub fn by(dir: TempDir, target: &Path, mut command: Command) -> Self {
+    pub fn by(dir: TempDir, target: &Path, command: Command) -> Self {
+        let run = dir.path().join("run");
+        Self::by_at(dir, target, command, &run)
+    }
+
+    /// The same, with its control socket in `run`.
+    pub fn by_at(dir: TempDir, target: &Path, mut command: Command, run: &Path) -> Self {
+        command.env("NAMEGATE_RUNTIME_DIR", run);
         let mut server = command.env_remove("RUST_LOG").stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = server.stderr.take().unwrap();
         let said = spawn(move || {
@@ -145,6 +152,11 @@ impl Mounted {
 
     pub fn mnt(&self) -> PathBuf {
         self.dir.path().join("mnt")
+    }
+
+    /// Where its control socket is.
+    pub fn run_directory(&self) -> PathBuf {
+        self.dir.path().join("run")
     }
 
     pub fn plain(&self) -> PathBuf {

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 
+use super::plan::Given;
 use super::settings::Settings;
 use super::words::Strictness;
-use super::{Plan, in_background, is_named};
+use super::{in_background, is_named};
 use crate::cli::{LogFormat, Status, Trouble};
+use crate::daemon::notify::Manager;
 
 /// Mount a tree so that no name that breaks the policy can be created in it, for mount(8).
 ///
@@ -68,17 +70,18 @@ pub(in crate::cli) fn is_called(program: &OsStr) -> bool {
 impl Helper {
     /// Whether the log is to say more.
     pub(in crate::cli) fn is_verbose(&self) -> bool {
-        self.verbose || self.plan().is_ok_and(|plan| plan.words.verbose)
+        self.verbose || self.given().is_ok_and(|given| given.is_verbose())
     }
 
     /// In what form the log is to be.
     pub(in crate::cli) fn log_format(&self) -> Option<LogFormat> {
-        self.plan().ok()?.words.log_format
+        self.given().ok()?.log_format()
     }
 
-    fn plan(&self) -> Result<Plan, String> {
+    fn given(&self) -> Result<Given, String> {
         let strictness = if self.sloppy { Strictness::Sloppy } else { Strictness::Strict };
-        Plan::new(&self.options, Settings::default(), strictness)
+        let places = (Some(self.source.clone()), Some(self.mountpoint.clone()));
+        Given::new(places, &self.options, Settings::default(), strictness)
     }
 
     /// Runs it.
@@ -87,14 +90,15 @@ impl Helper {
     /// The exit status, and what to say.
     pub(in crate::cli) fn run(&self) -> Result<Status, (u8, Trouble)> {
         let failed = |trouble| (FAILURE, trouble);
-        let plan = self.plan().map_err(|mistake| (USAGE, Trouble::new(mistake)))?;
+        let given = self.given().map_err(|mistake| (USAGE, Trouble::new(mistake)))?;
         if let Some(namespace) = &self.namespace {
             enter(namespace).map_err(failed)?;
         }
         if self.fake {
-            return plan.gate().map(|_| Status::Clean).map_err(failed);
+            return given.plan().map(|_| Status::Clean).map_err(failed);
         }
-        in_background(&self.source, &self.mountpoint, &plan).map_err(failed)
+        // Not whoever has started mount(8): there it is mount(8) that is waited for.
+        in_background(given, Manager::none()).map_err(failed)
     }
 
     /// The exit status of a command line that is none.

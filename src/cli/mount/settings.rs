@@ -5,24 +5,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nix::errno::Errno;
 
 use crate::cli::metrics_args::MetricsArgs;
 use crate::cli::policy_args::PolicyArgs;
+use crate::daemon::config::{Choice, ERRNOS, EXISTING, MODES};
 use crate::gate::{Existing, Mode};
 
 /// All of it can be left unsaid.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Settings {
     /// What happens when a name that breaks the policy is to be created [default: enforcing].
-    #[arg(long, value_enum)]
-    pub(super) mode: Option<ModeWord>,
+    #[arg(long, value_parser = word(MODES))]
+    pub(super) mode: Option<Mode>,
     /// How names that are there and not UTF-8 are seen; with --mode permissive always as with show [default: escape].
-    #[arg(long, value_enum)]
-    pub(super) existing: Option<ExistingWord>,
+    #[arg(long, value_parser = word(EXISTING))]
+    pub(super) existing: Option<Existing>,
     /// The error that a refused name gets [default: EILSEQ].
-    #[arg(long, value_enum, ignore_case = true)]
-    pub(super) errno: Option<ErrnoWord>,
+    #[arg(long, value_parser = word(ERRNOS), ignore_case = true)]
+    pub(super) errno: Option<Errno>,
     /// Judge the targets of new symbolic links too, each component like a new name.
     #[arg(long)]
     pub(super) check_targets: bool,
@@ -74,43 +76,6 @@ impl Settings {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModeWord {
-    /// It is refused.
-    #[default]
-    Enforcing,
-    /// It is created, and recorded.
-    Permissive,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExistingWord {
-    /// Escaped, so that everything that leaves the mount is UTF-8: caf‛E9.
-    #[default]
-    Escape,
-    /// As they are.
-    Show,
-    /// Not at all; a directory that holds them cannot be removed.
-    Hide,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum ErrnoWord {
-    /// Invalid or incomplete multibyte or wide character.
-    #[default]
-    #[value(name = "EILSEQ")]
-    Eilseq,
-    /// Invalid argument.
-    #[value(name = "EINVAL")]
-    Einval,
-    /// Permission denied.
-    #[value(name = "EACCES")]
-    Eacces,
-    /// Operation not permitted.
-    #[value(name = "EPERM")]
-    Eperm,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Switch {
     /// They do.
@@ -119,34 +84,28 @@ pub(super) enum Switch {
     Off,
 }
 
-impl From<ModeWord> for Mode {
-    fn from(word: ModeWord) -> Self {
-        match word {
-            ModeWord::Enforcing => Self::Enforcing,
-            ModeWord::Permissive => Self::Permissive,
-        }
+impl From<bool> for Switch {
+    fn from(is_on: bool) -> Self {
+        if is_on { Self::On } else { Self::Off }
     }
 }
 
-impl From<ExistingWord> for Existing {
-    fn from(word: ExistingWord) -> Self {
-        match word {
-            ExistingWord::Escape => Self::Escape,
-            ExistingWord::Show => Self::Show,
-            ExistingWord::Hide => Self::Hide,
-        }
-    }
+/// What `namegate mode` takes.
+pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+    word(MODES)
 }
 
-impl From<ErrnoWord> for Errno {
-    fn from(word: ErrnoWord) -> Self {
-        match word {
-            ErrnoWord::Eilseq => Self::EILSEQ,
-            ErrnoWord::Einval => Self::EINVAL,
-            ErrnoWord::Eacces => Self::EACCES,
-            ErrnoWord::Eperm => Self::EPERM,
-        }
-    }
+/// One of the words of `choices`.
+fn word<T: Copy + Send + Sync + 'static>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T> {
+    let words = choices.iter().map(|choice| PossibleValue::new(choice.word).help(choice.help));
+    let is_it = |word: &str, choice: &Choice<T>| choice.word.eq_ignore_ascii_case(word);
+    PossibleValuesParser::new(words).try_map(move |word| {
+        choices
+            .iter()
+            .find(|choice| is_it(&word, choice))
+            .map(|choice| choice.value)
+            .ok_or("not a word for it")
+    })
 }
 
 fn seconds(text: &str) -> Result<Duration, &'static str> {

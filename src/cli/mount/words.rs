@@ -12,7 +12,7 @@ use nix::mount::MsFlags;
 
 use super::settings::Settings;
 use crate::cli::LogFormat;
-use crate::fuse::Options;
+use crate::daemon::config::is_fsname;
 use crate::name::display::display;
 use crate::policy::nearest::Unknown;
 
@@ -71,28 +71,15 @@ pub(super) enum Strictness {
 }
 
 /// What the words say.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Words {
-    pub(super) flags: MsFlags,
+    /// Flags that are switched on or off, in the order in which they come.
+    flags: Vec<(MsFlags, bool)>,
     pub(super) allow_other: bool,
     pub(super) fsname: Option<String>,
     pub(super) verbose: bool,
     pub(super) log_format: Option<LogFormat>,
     pub(super) settings: Settings,
-}
-
-impl Default for Words {
-    /// Nothing.
-    fn default() -> Self {
-        Self {
-            flags: Options::DEFAULT_FLAGS,
-            allow_other: false,
-            fsname: None,
-            verbose: false,
-            log_format: None,
-            settings: Settings::default(),
-        }
-    }
 }
 
 /// The names of all settings, as words.
@@ -106,6 +93,12 @@ fn definitions() -> Command {
 }
 
 impl Words {
+    /// The flags that come of `flags`.
+    pub(super) fn flags(&self, mut flags: MsFlags) -> MsFlags {
+        self.flags.iter().for_each(|(flag, is_on)| flags.set(*flag, *is_on));
+        flags
+    }
+
     /// Adds the words of `list`; of two that contradict each other the later one holds.
     ///
     /// # Errors
@@ -121,7 +114,7 @@ impl Words {
         let value = parts.next().map(OsStr::from_bytes);
         let key = String::from_utf8_lossy(key).replace('-', "_");
         if let (Some((_, flag, is_on)), None) = (FLAGS.iter().find(|(name, ..)| *name == key), value) {
-            self.flags.set(*flag, *is_on);
+            self.flags.push((*flag, *is_on));
             return Ok(self);
         }
         let is_for_others =
@@ -138,7 +131,7 @@ impl Words {
                 self.log_format = Some(format.ok_or("mount option `log_format`: text, json or journal")?);
             }
             ("fsname", Some(name)) => {
-                let name = name.to_str().filter(|name| !name.is_empty() && !name.contains(char::is_control));
+                let name = name.to_str().filter(|name| is_fsname(name));
                 self.fsname = Some(name.ok_or(format!("mount option `{shown}`: not a name to show"))?.into());
             }
             ("fsname", None) => return Err("mount option `fsname` needs a name: fsname=NAME".into()),

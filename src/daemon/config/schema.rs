@@ -28,13 +28,22 @@ pub fn schema() -> Value {
             "mount": mount(),
             "audit": table("Where refusals are recorded.", json!({
                 "file": path("A line of JSON is appended for each name that is refused or let through."),
+                "group": {
+                    "description": "The group that the file belongs to, which may read it.", "type": "string",
+                },
+                "log": {
+                    "description": "Whether refusals go to the log too.", "type": "boolean", "default": true,
+                },
                 "rate": {
-                    "description": "Of more refusals than that in one second the others are counted only.",
+                    "description": "Of more refusals of one user than that in one second the others are counted only.",
                     "type": "integer", "minimum": 1, "maximum": u32::MAX, "default": 100,
                 },
             })),
             "metrics": table("Where counters can be read.", json!({
                 "textfile": path("The file that node_exporter's collector of text files reads."),
+                "interval": {
+                    "description": "How often that is written, in seconds.", "type": "number", "minimum": 0.1, "default": 15,
+                },
                 "listen": {
                     "description": "Address and port where a scraper of Prometheus can ask.",
                     "type": "string", "pattern": r"^(\d+\.\d+\.\d+\.\d+|\[[0-9A-Fa-f:.]+(%\d+)?\]):\d{1,5}$",
@@ -87,6 +96,10 @@ fn mount() -> Value {
             "suid": flag("Set-id bits have their effect; for root alone."),
             "dev": flag("Devices have their effect; for root alone."),
             "allow-other": flag("Users other than the one who mounts have access; always so for root."),
+            "sandbox": {
+                "description": "Privileges that serving does not need are given up, and system calls are filtered.",
+                "type": "boolean", "default": true,
+            },
             "fsname": {
                 "description": "What the mount table shows as the source.",
                 "type": "string", "minLength": 1, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$",

@@ -31,14 +31,18 @@ noatime = true
 suid = false
 dev = false
 allow-other = true
+sandbox = false
 fsname = "share, of all"
 
 [audit]
 file = "/var/log/namegate/share.jsonl"
+group = "adm"
+log = false
 rate = 5
 
 [metrics]
 textfile = "/var/lib/node_exporter/share.prom"
+interval = 5
 listen = "[::1]:9101"
 "##;
 
@@ -68,6 +72,7 @@ fn every_key_is_read_and_written() {
             suid: Some(false),
             dev: Some(false),
             allow_other: Some(true),
+            sandbox: Some(false),
             fsname: Some("share, of all".into()),
         }
     );
@@ -100,7 +105,7 @@ fn every_mistake_has_its_place_and_its_nearest_word() {
         "13:10 `noexec` must be `true` or `false`, not an integer",
         "15:1 `rate` must be at most 4294967295",
         "16:8 `file` must be an absolute path: it begins with `/`",
-        "18:10 `listen` must be an address and a port, such as \"127.0.0.1:9101\"",
+        "18:10 `listen` must be an address and a port, such as \"127.0.0.1:9630\"",
     ];
     assert_eq!(mistakes(text), expected);
 }

@@ -1,15 +1,54 @@
 //! Writes an instance as a file that reads back to the same.
 
 use std::fmt::Write as _;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
 use toml::Value;
 
-use super::{ERRNOS, EXISTING, Instance, MODES, word_of};
+use super::{Audit, ERRNOS, EXISTING, Instance, MODES, Metrics, Mount, word_of};
 use crate::name::display::display;
+use crate::policy::config::Config;
+use crate::policy::profile::UTF8;
 
 impl Instance {
+    /// The same with everything said that was left unsaid and has a default.
+    #[must_use]
+    pub fn with_defaults(self) -> Self {
+        let Self { source, mountpoint, policy, mount, audit, metrics } = self;
+        let mut policy = policy.unwrap_or_else(|| Config::based_on(&[&UTF8]));
+        policy.profiles = Some(policy.profiles());
+        let second = Some(Duration::from_secs(1));
+        Self {
+            source,
+            mountpoint,
+            policy: Some(policy),
+            mount: Mount {
+                mode: mount.mode.or(Some(MODES[0].value)),
+                existing: mount.existing.or(Some(EXISTING[0].value)),
+                errno: mount.errno.or(Some(ERRNOS[0].value)),
+                check_targets: mount.check_targets.or(Some(false)),
+                entry_timeout: mount.entry_timeout.or(second),
+                attr_timeout: mount.attr_timeout.or(second),
+                read_only: mount.read_only.or(Some(false)),
+                noexec: mount.noexec.or(Some(false)),
+                noatime: mount.noatime.or(Some(false)),
+                suid: mount.suid.or(Some(false)),
+                dev: mount.dev.or(Some(false)),
+                allow_other: mount.allow_other.or(Some(false)),
+                sandbox: mount.sandbox.or(Some(true)),
+                fsname: mount.fsname,
+            },
+            audit: Audit {
+                log: audit.log.or(Some(true)),
+                rate: audit.rate.or(NonZeroU32::new(100)),
+                ..audit
+            },
+            metrics: Metrics { interval: metrics.interval.or(Some(Duration::from_secs(15))), ..metrics },
+        }
+    }
+
     /// The instance as text that [`Instance::parse`] reads back. A path that is not UTF-8, which only a program can have
     /// set, is shown escaped.
     ///
@@ -48,6 +87,7 @@ impl Instance {
                 ("suid", mount.suid.map(Value::from)),
                 ("dev", mount.dev.map(Value::from)),
                 ("allow-other", mount.allow_other.map(Value::from)),
+                ("sandbox", mount.sandbox.map(Value::from)),
                 ("fsname", mount.fsname.as_deref().map(Value::from)),
             ],
         );
@@ -56,6 +96,8 @@ impl Instance {
             "audit",
             [
                 ("file", self.audit.file.as_deref().map(path)),
+                ("group", self.audit.group.as_deref().map(Value::from)),
+                ("log", self.audit.log.map(Value::from)),
                 ("rate", self.audit.rate.map(|rate| i64::from(rate.get()).into())),
             ],
         );
@@ -64,6 +106,7 @@ impl Instance {
             "metrics",
             [
                 ("textfile", self.metrics.textfile.as_deref().map(path)),
+                ("interval", self.metrics.interval.map(seconds)),
                 ("listen", self.metrics.listen.map(|address| address.to_string().into())),
             ],
         );

@@ -52,7 +52,7 @@ impl Requests {
 }
 
 /// How long something took.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
     /// How many took up to so many seconds, and longer than the bucket before; the last has no bound.
     pub buckets: Vec<(Option<f64>, u64)>,

@@ -1,8 +1,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::settings::{ErrnoWord, ExistingWord, ModeWord};
+use nix::errno::Errno;
+
 use super::*;
+use crate::fuse::Options;
+use crate::gate::{Existing, Mode};
 
 fn read(list: &str) -> Result<Words, String> {
     Words::default().add(OsStr::new(list), Strictness::Strict)
@@ -18,7 +21,7 @@ fn every_word_says_what_its_long_option_says() {
     )
     .unwrap();
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
-    assert_eq!(words.flags, flags | Options::DEFAULT_FLAGS);
+    assert_eq!(words.flags(Options::DEFAULT_FLAGS), flags | Options::DEFAULT_FLAGS);
     assert!(words.allow_other && words.verbose && words.fsname.as_deref() == Some("share"));
     assert_eq!(words.log_format, Some(LogFormat::Json));
     let said = [
@@ -50,7 +53,7 @@ fn every_word_says_what_its_long_option_says() {
     let matches = definitions().try_get_matches_from(said).unwrap();
     let expected = Settings::from_arg_matches(&matches).unwrap();
     assert_eq!(format!("{:?}", words.settings), format!("{expected:?}"));
-    assert_eq!((expected.mode, expected.errno), (Some(ModeWord::Permissive), Some(ErrnoWord::Eacces)));
+    assert_eq!((expected.mode, expected.errno), (Some(Mode::Permissive), Some(Errno::EACCES)));
     assert_eq!(expected.attr_timeout, Some(Duration::from_millis(2500)));
 }
 
@@ -58,14 +61,14 @@ fn every_word_says_what_its_long_option_says() {
 fn the_later_word_holds_and_profiles_add_up() {
     let words =
         read("ro,suid,mode=permissive,profile=strict,rw,nosuid,mode=enforcing,profile=windows").unwrap();
-    assert_eq!(words.flags, Options::DEFAULT_FLAGS);
-    assert_eq!(words.settings.mode, Some(ModeWord::Enforcing));
+    assert_eq!(words.flags(Options::DEFAULT_FLAGS), Options::DEFAULT_FLAGS);
+    assert_eq!(words.settings.mode, Some(Mode::Enforcing));
     let both = read("profile=strict:windows").unwrap();
     assert_eq!(format!("{:?}", words.settings.policy), format!("{:?}", both.settings.policy));
     let words = words.add(OsStr::new("existing=show,dev"), Strictness::Strict).unwrap();
-    assert_eq!(words.settings.existing, Some(ExistingWord::Show));
-    assert_eq!(words.settings.mode, Some(ModeWord::Enforcing));
-    assert_eq!(words.flags, MsFlags::MS_NOSUID);
+    assert_eq!(words.settings.existing, Some(Existing::Show));
+    assert_eq!(words.settings.mode, Some(Mode::Enforcing));
+    assert_eq!(words.flags(Options::DEFAULT_FLAGS), MsFlags::MS_NOSUID);
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn a_value_may_hold_a_comma_between_quotation_marks_and_any_bytes() {
     let config = read(r"config=/etc/a%b.toml").unwrap();
     let as_text = |words: &Words| format!("{:?}", words.settings.policy);
     assert_eq!(as_text(&words), as_text(&config).replace('%', ","));
-    assert!(words.flags.contains(MsFlags::MS_RDONLY));
+    assert!(words.flags(Options::DEFAULT_FLAGS).contains(MsFlags::MS_RDONLY));
     let words = Words::default().add(OsStr::from_bytes(b"audit=/\xFF"), Strictness::Strict).unwrap();
     assert_eq!(words.settings.audit.as_deref(), Some(Path::new(OsStr::from_bytes(b"/\xFF"))));
 }
@@ -119,6 +122,11 @@ fn a_mistake_is_named_with_what_was_probably_meant() {
 #[test]
 fn whoever_mounts_sloppily_has_unknown_words_passed_over_and_no_other_mistake() {
     let sloppy = |list: &str| Words::default().add(OsStr::new(list), Strictness::Sloppy);
-    assert!(sloppy("ro,cifs_thing=1,whatever").unwrap().flags.contains(MsFlags::MS_RDONLY));
+    assert!(
+        sloppy("ro,cifs_thing=1,whatever")
+            .unwrap()
+            .flags(Options::DEFAULT_FLAGS)
+            .contains(MsFlags::MS_RDONLY)
+    );
     assert!(sloppy("mode=nonsense").is_err());
 }

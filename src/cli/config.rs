@@ -1,0 +1,72 @@
+//! `namegate config`: checks instance files, shows them whole, and prints their schema.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::policy_args::{config_file, read, shown};
+use super::{Status, Trouble};
+use crate::daemon::config::{Instance, schema};
+
+/// Check instance files, show one with its defaults, or print their schema.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check instance files: every mistake with line, column and the nearest known word.
+    ///
+    /// The exit status is 0 if all files can be used, else 2.
+    Check {
+        /// The files, or the names of instances.
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Show what an instance file says, and with which defaults that is filled up, as an instance file.
+    Show {
+        /// The file, or the name of an instance.
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of instance files, for editors and for programs that write such files.
+    Schema,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+    match &args.action {
+        Action::Check { files } => {
+            let mut status = Status::Clean;
+            for file in files {
+                let file = config_file(file);
+                match load(&file) {
+                    Ok(_) => writeln!(out, "{}: ok", shown(&file))?,
+                    Err(mistakes) => {
+                        writeln!(out, "{mistakes}")?;
+                        status = Status::Trouble;
+                    }
+                }
+            }
+            return Ok(status);
+        }
+        Action::Show { file } => {
+            let instance = load(&config_file(file)).map_err(Trouble::new)?;
+            write!(out, "{}", instance.with_defaults().to_toml())?;
+        }
+        Action::Schema => {
+            serde_json::to_writer_pretty(&mut *out, &schema()).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(Status::Clean)
+}
+
+/// An instance file that is enough for a mount.
+fn load(file: &Path) -> Result<Instance, String> {
+    let in_file = |error: crate::policy::config::ConfigError| error.in_file(&shown(file)).to_string();
+    let instance = Instance::parse(&read(file)?).map_err(in_file)?;
+    instance.check().map_err(in_file)?;
+    Ok(instance)
+}

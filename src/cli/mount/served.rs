@@ -1,0 +1,190 @@
+//! A mount that is served, as it is seen and told what to do from outside: by signals and over the control socket.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use jiff::Timestamp;
+use nix::unistd::{geteuid, getpid};
+
+use super::plan::{Given, Plan};
+use crate::cli::Trouble;
+use crate::daemon::audit::Recent;
+use crate::daemon::config::{ERRNOS, EXISTING, MODES, word_of};
+use crate::daemon::control::{Bytes, Counters, Instance, LastReload, Name, PolicyInForce, Reloaded, Status};
+use crate::daemon::metrics::Metrics;
+use crate::fuse::{Handle, Terms};
+use crate::gate::Mode;
+
+/// A mount that is served.
+#[derive(Debug)]
+pub(super) struct Served {
+    name: Name,
+    /// Where the tree is, whatever directory the process stands in now.
+    source: PathBuf,
+    given: Given,
+    handle: Handle,
+    metrics: Arc<Metrics>,
+    recent: Arc<Recent>,
+    since: SystemTime,
+    /// Whoever changes terms holds this from the first look to the end.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What it was mounted by.
+    mounted: Plan,
+    /// The mode that options and files ask for.
+    configured: Mode,
+    /// The mode that was set by hand: reading files again does not change it.
+    by_hand: Option<Mode>,
+    last_reload: Option<LastReload>,
+}
+
+impl Served {
+    pub(super) fn new(
+        (name, source): (Name, PathBuf),
+        given: Given,
+        mounted: Plan,
+        handle: Handle,
+        (metrics, recent): (Arc<Metrics>, Arc<Recent>),
+    ) -> Self {
+        let state = State { configured: mounted.mode(), mounted, by_hand: None, last_reload: None };
+        Self {
+            name,
+            source,
+            given,
+            handle,
+            metrics,
+            recent,
+            since: SystemTime::now(),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves on these terms from now on; returns what that changes.
+    fn swap(&self, terms: &Terms) -> Result<Vec<String>, String> {
+        let before = self.handle.swap(terms.clone()).ok_or("the mount has ended")?;
+        Ok(differences(&before, terms))
+    }
+
+    fn try_reload(&self, state: &mut State) -> Result<Reloaded, String> {
+        let plan = self.given.plan().map_err(|trouble| match trouble {
+            Trouble::Message(why) => why,
+            Trouble::OutputClosed | Trouble::Told => "the configuration cannot be read".into(),
+        })?;
+        let mut terms = plan.terms.clone();
+        if let Some(mode) = state.by_hand {
+            terms.gate = terms.gate.with_mode(mode);
+        }
+        let changed = self.swap(&terms)?;
+        state.configured = plan.mode();
+        let mut needs_mount = plan.needs_mount(&state.mounted);
+        if let Some(mode) = state.by_hand.filter(|mode| *mode != plan.mode()) {
+            let (by_hand, configured) = (word_of(MODES, &mode), word_of(MODES, &plan.mode()));
+            needs_mount.push(format!("mode: {configured}; it was set to {by_hand} by hand, and stays so"));
+        }
+        Ok(Reloaded { changed, needs_mount })
+    }
+}
+
+impl Instance for Served {
+    fn status(&self) -> Status {
+        let terms = self.handle.terms();
+        let state = self.state();
+        let terms = terms.as_ref().unwrap_or(&state.mounted.terms);
+        let gate = &terms.gate;
+        Status {
+            name: self.name.to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: getpid().as_raw().unsigned_abs(),
+            uid: geteuid().as_raw(),
+            // No clock of a running system is outside of the years -9999 to 9999.
+            since: Timestamp::try_from(self.since).unwrap_or_default().to_string(),
+            source: Bytes::new(self.source.as_os_str().as_encoded_bytes()),
+            mountpoint: Bytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
+            config: state.mounted.file.as_deref().map(|file| Bytes::new(file.as_os_str().as_encoded_bytes())),
+            mode: word_of(MODES, &gate.mode()).into(),
+            mode_is_set: state.by_hand.is_some(),
+            existing: word_of(EXISTING, &gate.existing()).into(),
+            errno: word_of(ERRNOS, &terms.for_violations).into(),
+            policy: PolicyInForce::of(gate.policy()),
+            last_reload: state.last_reload.clone(),
+            counters: self.metrics.snapshot(),
+        }
+    }
+
+    fn reload(&self) -> Result<Reloaded, String> {
+        let begin = Instant::now();
+        // A file that was moved away for rotation is to be left whatever becomes of the policy.
+        self.handle.reopen_audit();
+        let mut state = self.state();
+        let outcome = self.try_reload(&mut state);
+        self.metrics.reloaded(outcome.is_ok());
+        match &outcome {
+            Ok(Reloaded { changed, needs_mount }) => {
+                log::info!("the configuration was read again, in {:?}", begin.elapsed());
+                changed.iter().for_each(|line| log::info!("from now on: {line}"));
+                needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
+            }
+            Err(why) => log::error!("the old policy stays in force: {why}"),
+        }
+        state.last_reload = Some(LastReload::now(outcome.clone()));
+        outcome
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<Reloaded, String> {
+        let mut state = self.state();
+        let mut terms = self.handle.terms().ok_or("the mount has ended")?;
+        terms.gate = terms.gate.with_mode(mode);
+        let changed = self.swap(&terms)?;
+        state.by_hand = (mode != state.configured).then_some(mode);
+        log::warn!("set by hand: {} from now on", word_of(MODES, &mode));
+        Ok(Reloaded { changed, needs_mount: Vec::new() })
+    }
+
+    fn metrics(&self) -> String {
+        self.metrics.render()
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            name: self.name.to_string(),
+            mountpoint: Bytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
+            counters: self.metrics.snapshot(),
+            refusals: self.recent.last(),
+        }
+    }
+}
+
+/// What is otherwise on new terms, one line each.
+fn differences(before: &Terms, after: &Terms) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut differs = |what: &str, before: String, after: String| {
+        if before != after {
+            lines.push(format!("{what}: {after} (was {before})"));
+        }
+    };
+    let seconds = |timeout: std::time::Duration| format!("{} s", timeout.as_secs_f64());
+    let mode = |terms: &Terms| word_of(MODES, &terms.gate.mode()).to_owned();
+    differs("mode", mode(before), mode(after));
+    let policy = |terms: &Terms| PolicyInForce::of(terms.gate.policy()).to_string();
+    differs("policy", policy(before), policy(after));
+    let existing = |terms: &Terms| word_of(EXISTING, &terms.gate.existing()).to_owned();
+    differs("existing", existing(before), existing(after));
+    let errno = |terms: &Terms| word_of(ERRNOS, &terms.for_violations).to_owned();
+    differs("errno", errno(before), errno(after));
+    differs("check-targets", before.checks_targets.to_string(), after.checks_targets.to_string());
+    differs("entry-timeout", seconds(before.entry_timeout), seconds(after.entry_timeout));
+    differs("attr-timeout", seconds(before.attr_timeout), seconds(after.attr_timeout));
+    lines
+}

@@ -1,0 +1,105 @@
+//! `namegate status`: how an instance is.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anstyle::Style;
+use indicatif::HumanDuration;
+
+use super::instances::Which;
+use super::{Status as Exit, Trouble};
+use crate::daemon::control::{Request, Status, harmless};
+use crate::daemon::metrics::Snapshot;
+use crate::report::layout::{BOLD, write_wrapped};
+
+/// Show how an instance is: since when it serves what, by which policy, how the configuration was read last, and what it
+/// counted.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 it serves, 1 it serves, and its configuration could not be read last, so that the \
+                        policy before holds; 2 there is none, or it does not answer."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    let status: Status = args.which.ask(Request::Status)?;
+    if args.json {
+        serde_json::to_writer(&mut *out, &status).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        text(&status, out)?;
+    }
+    let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());
+    Ok(if has_failed { Exit::Findings } else { Exit::Clean })
+}
+
+fn text(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    const NAME: usize = 14;
+    let mut field = |name: &str, value: &str| {
+        write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
+        write_wrapped(out, NAME, Style::new(), &harmless(value))
+    };
+    let counters = &status.counters;
+    let time = Duration::try_from_secs_f64(counters.uptime_seconds).unwrap_or_default();
+    field("instance", &status.name)?;
+    field("serves", &format!("{} on {}", status.source.shown, status.mountpoint.shown))?;
+    field("since", &format!("{}, for {}", status.since, HumanDuration(time)))?;
+    let by_hand = if status.mode_is_set { ", set by hand" } else { "" };
+    field("mode", &format!("{}{by_hand}", status.mode))?;
+    field("policy", &status.policy.to_string())?;
+    field("existing", &status.existing)?;
+    field("errno", &status.errno)?;
+    field("file", status.config.as_ref().map_or("none", |file| file.shown.as_str()))?;
+    match &status.last_reload {
+        None => field("last reload", "none since it was mounted")?,
+        Some(reload) => match &reload.outcome {
+            Ok(reloaded) => {
+                field("last reload", &reload.time)?;
+                for line in &reloaded.needs_mount {
+                    field("", &format!("not before the next mount: {line}"))?;
+                }
+            }
+            Err(why) => {
+                field("last reload", &format!("{}: failed, and the policy before holds:", reload.time))?;
+                why.lines().try_for_each(|line| field("", line))?;
+            }
+        },
+    }
+    field("requests", &requests(counters))?;
+    let count =
+        |judged: &[crate::daemon::metrics::Judged]| judged.iter().map(|judged| judged.count).sum::<u64>();
+    field(
+        "names",
+        &format!("{} refused, {} let through", count(&counters.refused), count(&counters.let_through)),
+    )?;
+    if let Some(gauges) = counters.gauges {
+        let held = format!(
+            "{} inodes, {} open files, {} open directories",
+            gauges.inodes, gauges.open_files, gauges.open_directories
+        );
+        field("holds", &held)?;
+    }
+    field("process", &format!("{}, of uid {}, version {}", status.pid, status.uid, status.version))
+}
+
+/// How many there were, and of which operations most.
+fn requests(counters: &Snapshot) -> String {
+    const MOST: usize = 4;
+    let mut by_op: Vec<_> =
+        counters.requests.iter().map(|requests| (requests.total(), &requests.op)).collect();
+    let total: u64 = by_op.iter().map(|(count, _)| count).sum();
+    by_op.sort_by_key(|(count, _)| Reverse(*count));
+    let most = by_op.iter().filter(|(count, _)| *count > 0).take(MOST);
+    let most: Vec<_> = most.map(|(count, op)| format!("{op} {count}")).collect();
+    match most.as_slice() {
+        [] => "none".into(),
+        most => format!("{total}: {}", most.join(", ")),
+    }
+}

@@ -1,0 +1,295 @@
+//! `namegate top`: what an instance does at the moment.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::unistd::{Uid, User};
+
+use super::instances::{Found, Which};
+use super::{Status, Trouble};
+use crate::daemon::control::{Counters, Refused, Request, harmless};
+use crate::daemon::metrics::Requests;
+use crate::name::display::{display, width};
+use crate::report::layout::BOLD;
+
+/// Show what an instance does at the moment: operations per second, refusals, who was refused and where. Ends with Ctrl-C, or
+/// with the instance.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 the instance has ended, or was shown once; 2 there is none, or it does not answer."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Print one view and end; so also where the output is no terminal.
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two views.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+}
+
+fn interval(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let is_good =
+        |duration: &Duration| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(duration);
+    seconds.filter(is_good).ok_or("not a number of seconds from 0.1 to 3600")
+}
+
+/// What was counted, and when.
+struct Reading {
+    at: Instant,
+    counters: Counters,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+    let found = args.which.find()?;
+    let ask = |found: &Found| {
+        let counters = found
+            .ask(Request::Counters)
+            .map_err(|failure| Trouble::new(format!("{}: {failure}", found.name)));
+        counters.map(|counters| Reading { at: Instant::now(), counters })
+    };
+    let is_once = args.once || !io::stdout().is_terminal();
+    let mut before = ask(&found)?;
+    loop {
+        thread::sleep(args.interval);
+        let now = match ask(&found) {
+            Ok(now) => now,
+            Err(trouble) if is_once => return Err(trouble),
+            // It was there, and has ended.
+            Err(_) => return Ok(Status::Clean),
+        };
+        if is_once {
+            frame(&before, &now, (usize::MAX, usize::MAX), out)?;
+            return Ok(Status::Clean);
+        }
+        let (columns, rows) =
+            terminal_size::terminal_size().map_or((80, 24), |(columns, rows)| (columns.0, rows.0));
+        // One line is left for the cursor.
+        let size = (usize::from(columns), usize::from(rows).saturating_sub(1));
+        let mut view = Vec::new();
+        frame(&before, &now, size, &mut view)?;
+        // To the upper left; what is left of the view before goes line by line and below, so that nothing flickers.
+        let view = String::from_utf8_lossy(&view).replace('\n', "\x1b[K\n");
+        write!(out, "\x1b[H{view}\x1b[J")?;
+        out.flush()?;
+        before = now;
+    }
+}
+
+/// One operation between two readings.
+struct Rate<'c> {
+    op: &'c str,
+    per_second: f64,
+    failed: f64,
+    /// How long one took on the average, in microseconds.
+    mean: f64,
+    total: u64,
+}
+
+fn failures(requests: &Requests) -> u64 {
+    requests.outcomes.iter().filter(|(outcome, _)| *outcome != "ok").map(|(_, count)| count).sum()
+}
+
+fn rates<'c>(before: &Counters, now: &'c Counters, seconds: f64) -> Vec<Rate<'c>> {
+    let none = Requests { op: String::new(), outcomes: BTreeMap::new(), duration: Default::default() };
+    let mut rates: Vec<_> = now
+        .counters
+        .requests
+        .iter()
+        .filter(|requests| requests.total() > 0)
+        .map(|requests| {
+            let earlier =
+                before.counters.requests.iter().find(|earlier| earlier.op == requests.op).unwrap_or(&none);
+            let count = requests.total().saturating_sub(earlier.total());
+            let took = (requests.duration.sum_seconds - earlier.duration.sum_seconds).max(0.0);
+            Rate {
+                op: &requests.op,
+                per_second: count as f64 / seconds,
+                failed: failures(requests).saturating_sub(failures(earlier)) as f64 / seconds,
+                mean: if count == 0 { 0.0 } else { took * 1e6 / count as f64 },
+                total: requests.total(),
+            }
+        })
+        .collect();
+    rates.sort_by(|a, b| b.per_second.total_cmp(&a.per_second).then(b.total.cmp(&a.total)));
+    rates
+}
+
+/// One view, in so many columns and rows.
+fn frame(
+    before: &Reading,
+    now: &Reading,
+    (columns, rows): (usize, usize),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let counters = &now.counters;
+    let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
+    let rates = rates(&before.counters, counters, seconds);
+    let sum = |of: fn(&Rate<'_>) -> f64| rates.iter().map(of).sum::<f64>();
+    let judged = |now: &[crate::daemon::metrics::Judged]| now.iter().map(|judged| judged.count).sum::<u64>();
+    let snapshot = &counters.counters;
+    let mut lines = vec![format!(
+        "{} on {}: {}, {:.0} requests/s, {:.0} failed/s",
+        harmless(&counters.name),
+        harmless(&counters.mountpoint.shown),
+        if snapshot.is_permissive { "permissive" } else { "enforcing" },
+        sum(|rate| rate.per_second),
+        sum(|rate| rate.failed)
+    )];
+    let new = |of: fn(&crate::daemon::metrics::Snapshot) -> &[crate::daemon::metrics::Judged]| {
+        let (now, before) = (judged(of(snapshot)), judged(of(&before.counters.counters)));
+        (now, now.saturating_sub(before) as f64 / seconds)
+    };
+    let (refused, let_through) = (new(|s| &s.refused), new(|s| &s.let_through));
+    lines.push(format!(
+        "names: {} refused ({:.1}/s), {} let through ({:.1}/s)",
+        refused.0, refused.1, let_through.0, let_through.1
+    ));
+    if let Some(gauges) = snapshot.gauges {
+        lines.push(format!(
+            "holds: {} inodes, {} open files, {} open directories, {} files read by the kernel itself",
+            gauges.inodes, gauges.open_files, gauges.open_directories, gauges.backing_ids
+        ));
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "{BOLD}{:<16}{:>10}{:>10}{:>12}{:>14}{BOLD:#}",
+        "OPERATION", "PER S", "FAILED/S", "MEAN US", "TOTAL"
+    ));
+    let refusals = refusals(&counters.refusals);
+    // What was refused matters more than the last of the operations.
+    let room = rows.saturating_sub(lines.len() + refusals.len().min(rows / 2));
+    for rate in rates.iter().take(room) {
+        lines.push(format!(
+            "{:<16}{:>10.1}{:>10.1}{:>12.1}{:>14}",
+            harmless(rate.op),
+            rate.per_second,
+            rate.failed,
+            rate.mean,
+            rate.total
+        ));
+    }
+    lines.extend(refusals);
+    for line in lines.iter().take(rows) {
+        writeln!(out, "{}", cut(line, columns))?;
+    }
+    Ok(())
+}
+
+/// Who was refused, where, and what.
+fn refusals(refusals: &[Refused]) -> Vec<String> {
+    const MOST: usize = 5;
+    let mut lines = Vec::new();
+    if refusals.is_empty() {
+        return lines;
+    }
+    let most = |head: &str, of: &dyn Fn(&Refused) -> String, lines: &mut Vec<String>| {
+        let mut counted = BTreeMap::<String, usize>::new();
+        for refused in refusals {
+            *counted.entry(of(refused)).or_default() += 1;
+        }
+        let mut counted: Vec<_> = counted.into_iter().collect();
+        counted.sort_by_key(|(_, count)| Reverse(*count));
+        lines.push(String::new());
+        lines.push(format!("{BOLD}{head}{BOLD:#}"));
+        lines.extend(counted.iter().take(MOST).map(|(what, count)| format!("{count:>8}  {what}")));
+    };
+    most(&format!("WHO, OF THE LAST {}", refusals.len()), &who, &mut lines);
+    most("WHERE", &place, &mut lines);
+    lines.push(String::new());
+    lines.push(format!("{BOLD}LAST{BOLD:#}"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    for refused in refusals.iter().rev().take(MOST) {
+        let rule = refused.rule.as_deref().map_or("the escape of another name".into(), harmless);
+        let ago = now.saturating_sub(refused.time);
+        let what = if refused.let_through { "let through" } else { "refused" };
+        let (op, name) = (harmless(&refused.op), harmless(&refused.name.shown));
+        lines.push(format!("{ago:>6} s  {what}: {op} \"{name}\" in {}: {rule}", place(refused)));
+    }
+    lines
+}
+
+fn who(refused: &Refused) -> String {
+    let user = match refused.uid {
+        None => "nobody known".into(),
+        Some(uid) => match User::from_uid(Uid::from_raw(uid)) {
+            Ok(Some(user)) => display(user.name.as_bytes()).to_string(),
+            _ => format!("uid {uid}"),
+        },
+    };
+    match &refused.command {
+        Some(command) => format!("{user}, {}", harmless(&command.shown)),
+        None => user,
+    }
+}
+
+fn place(refused: &Refused) -> String {
+    match refused.parent.as_ref().map(|parent| harmless(&parent.shown)).as_deref() {
+        Some("") => ".".into(),
+        Some(parent) => parent.to_owned(),
+        None => "?".into(),
+    }
+}
+
+/// As much of a line as fits; its styles are a few bytes that have no width.
+fn cut(line: &str, columns: usize) -> String {
+    if columns == usize::MAX || line.starts_with('\x1b') || width(line.as_bytes()) <= columns {
+        return line.to_owned();
+    }
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += width(c.encode_utf8(&mut [0; 4]).as_bytes());
+        used <= columns
+    };
+    line.chars().take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::control::Bytes;
+
+    #[test]
+    fn a_view_fits_its_terminal_and_shows_no_control_character_of_a_server() {
+        let hostile = "a\x1b[2J\u{9b}\u{202e}\n".repeat(40);
+        let bytes = || Bytes { shown: hostile.clone(), base64: String::new() };
+        let refused = Refused {
+            time: 0,
+            let_through: false,
+            op: hostile.clone(),
+            rule: Some(hostile.clone()),
+            name: bytes(),
+            parent: Some(bytes()),
+            uid: Some(u32::MAX),
+            command: Some(bytes()),
+        };
+        let mut counters = Counters {
+            name: hostile.clone(),
+            mountpoint: bytes(),
+            counters: Default::default(),
+            refusals: vec![refused; 64],
+        };
+        counters.counters.requests = (0..40)
+            .map(|i| Requests {
+                op: format!("{hostile}{i}"),
+                outcomes: BTreeMap::from([("ok".into(), u64::MAX / 64)]),
+                duration: Default::default(),
+            })
+            .collect();
+        let reading = |counters: &Counters| Reading { at: Instant::now(), counters: counters.clone() };
+        for (columns, rows) in [(80, 23), (20, 5), (1, 1), (usize::MAX, usize::MAX)] {
+            let mut out = Vec::new();
+            frame(&reading(&counters), &reading(&counters), (columns, rows), &mut out).unwrap();
+            let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+            assert!(text.lines().count() <= rows);
+            for line in text.lines() {
+                assert!(!line.contains(['\x1b', '\u{9b}', '\u{202e}']), "{line:?}");
+            }
+        }
+    }
+}

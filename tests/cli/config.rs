@@ -1,0 +1,166 @@
+//! `namegate config`, and `--config` with an instance file.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::run::{run, status, stderr, stdout};
+
+const WHOLE: &str = "\
+source = \"/srv/share\"
+mountpoint = \"/mnt/share\"
+
+[policy]
+profiles = [\"strict\", \"windows\"]
+reserved-characters = \"#\"
+reserved-names = [\"Thumbs.db\"]
+[policy.rules]
+leading-dash = \"warn\"
+[policy.normalization]
+form = \"nfc\"
+on-mismatch = \"match\"
+[policy.limits]
+name-bytes = 200
+
+[mount]
+mode = \"permissive\"
+existing = \"hide\"
+errno = \"EINVAL\"
+check-targets = true
+entry-timeout = 0.5
+attr-timeout = 60
+read-only = true
+fsname = \"share\"
+
+[audit]
+file = \"/var/log/namegate/share.jsonl\"
+rate = 5
+";
+
+fn schema() -> Value {
+    let output = run(["config", "schema"]);
+    assert_eq!(status(&output), 0);
+    serde_json::from_str(stdout(&output)).unwrap()
+}
+
+#[test]
+fn the_published_schema_is_the_one_that_is_printed() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.schema.json");
+    let published = fs::read_to_string(path).unwrap();
+    assert_eq!(
+        stdout(&run(["config", "schema"])),
+        published,
+        "namegate config schema >docs/config.schema.json"
+    );
+}
+
+/// What the schema says of a file, and what `config check` says.
+fn judged(schema: &jsonschema::Validator, dir: &Path, text: &str) -> (bool, bool) {
+    let value: toml::Table = text.parse().unwrap();
+    let file = dir.join("instance.toml");
+    fs::write(&file, text).unwrap();
+    let output = run(["config".as_ref(), "check".as_ref(), file.as_os_str()]);
+    (schema.is_valid(&serde_json::to_value(value).unwrap()), status(&output) == 0)
+}
+
+#[test]
+fn the_schema_and_the_reader_take_and_refuse_the_same_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let schema = jsonschema::validator_for(&schema()).unwrap();
+    assert_eq!(judged(&schema, dir.path(), WHOLE), (true, true));
+    assert_eq!(judged(&schema, dir.path(), "source = '/a'\nmountpoint = '/b'"), (true, true));
+    for (word, wrong) in [
+        ("\"/srv/share\"", "\"srv/share\""),
+        ("\"/mnt/share\"", "3"),
+        ("mountpoint", "montpoint"),
+        ("[policy]", "[policies]"),
+        ("\"windows\"", "\"widnows\""),
+        ("\"#\"", "\"#/\""),
+        ("\"Thumbs.db\"", "\"\""),
+        ("leading-dash", "leading-dashes"),
+        ("\"warn\"", "\"warning\""),
+        ("leading-dash = \"warn\"", "overlong = \"off\""),
+        ("\"nfc\"", "\"NFC\""),
+        ("form = \"nfc\"", ""),
+        ("name-bytes = 200", "name-bytes = 0"),
+        ("name-bytes = 200", "name-byte = 200"),
+        ("\"permissive\"", "\"lenient\""),
+        ("\"hide\"", "true"),
+        ("\"EINVAL\"", "\"ENOENT\""),
+        ("check-targets = true", "check-targets = 1"),
+        ("0.5", "-0.5"),
+        ("0.5", "\"1s\""),
+        ("read-only", "readonly"),
+        ("\"share\"\n", "\"\"\n"),
+        ("/var/log", "var/log"),
+        ("rate = 5", "rate = 0"),
+        ("rate = 5", "rate = 4294967296"),
+    ] {
+        let text = WHOLE.replacen(word, wrong, 1);
+        assert_ne!(text, WHOLE, "{word}");
+        assert_eq!(judged(&schema, dir.path(), &text), (false, false), "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_shown_is_an_instance_file_that_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(file("a.toml"), WHOLE).unwrap();
+    let first = run(["config", "show", &file("a.toml")]);
+    assert_eq!(status(&first), 0, "{}", stderr(&first));
+    fs::write(file("b.toml"), stdout(&first)).unwrap();
+    let second = run(["config", "show", &file("b.toml")]);
+    assert_eq!(stdout(&second), stdout(&first));
+    assert!(stdout(&first).contains("noexec = false"), "defaults are shown");
+}
+
+#[test]
+fn every_mistake_of_a_file_is_told_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("share.toml");
+    let file = path.to_str().unwrap();
+    fs::write(&path, "source = \"srv\"\n[mount]\nmode = \"enforce\"\n").unwrap();
+    let output = run(["config", "check", file]);
+    assert_eq!(status(&output), 2);
+    let said = stdout(&output);
+    for expected in
+        ["share.toml:1:10: `source` must be an absolute path", "share.toml:3:8: unknown mode `enforce`"]
+    {
+        assert!(said.contains(expected), "{said}");
+    }
+    let refused = run(["mount", "--config", file]);
+    assert_eq!((status(&refused), stdout(&refused)), (2, ""));
+    assert!(stderr(&refused).contains("share.toml:3:8: unknown mode `enforce`"));
+    fs::write(&path, "[mount]\nmode = \"enforcing\"\n").unwrap();
+    let output = run(["config", "check", file]);
+    assert!(stdout(&output).contains("`source` is missing"), "{}", stdout(&output));
+    let refused = run(["mount", "--config", file]);
+    assert!(stderr(&refused).contains("share.toml: `source` is missing, on the command line too"));
+    let refused = run(["mount"]);
+    assert!(status(&refused) == 2 && stderr(&refused).contains("no source is given"), "{}", stderr(&refused));
+    // A name is one of a known place, not of the working directory.
+    let refused = run(["mount", "--config", "no-such-instance"]);
+    assert!(
+        stderr(&refused).contains("namegate/no-such-instance.toml: cannot be read"),
+        "{}",
+        stderr(&refused)
+    );
+}
+
+#[test]
+fn every_command_that_judges_takes_the_policy_of_an_instance() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("share.toml");
+    let file = path.to_str().unwrap();
+    let profiles = || {
+        let output = run(["policy", "show", "--format", "json", "--config", file]);
+        let policy: Value = serde_json::from_str(stdout(&output)).unwrap();
+        policy["profiles"].clone()
+    };
+    fs::write(&path, "source = \"/a\"\n[policy]\nprofiles = [\"windows\"]\n").unwrap();
+    assert_eq!(profiles(), json!(["windows"]));
+    fs::write(&path, "source = \"/a\"\n").unwrap();
+    assert_eq!(profiles(), json!(["utf8"]), "as the mount judges");
+}

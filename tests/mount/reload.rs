@@ -1,0 +1,249 @@
+//! Configurations that are read again while the mount is served.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::control::{ask, by_file, said, status, write_file};
+use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+
+/// How many times the configuration was read well, and badly.
+fn reloads(mounted: &Mounted) -> (u64, u64) {
+    let now = status(mounted);
+    let count = |what: &str| now["counters"]["reloads"][what].as_u64().unwrap();
+    (count("succeeded"), count("failed"))
+}
+
+/// Sends SIGHUP, and waits until the configuration has been read `count` times.
+fn hang_up(mounted: &Mounted, count: u64) {
+    mounted.signal(Signal::SIGHUP);
+    wait_until("the reload", || {
+        let (succeeded, failed) = reloads(mounted);
+        succeeded + failed == count
+    });
+}
+
+fn of(profile: &str) -> String {
+    format!("[policy]\nprofiles = [\"{profile}\"]\n")
+}
+
+#[test]
+fn under_load_no_request_fails_and_the_next_name_is_judged_by_the_new_policy() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = by_file(prepare(), &of("utf8"));
+    let dir = mounted.mnt().parent().unwrap().to_owned();
+    let (ends, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for client in 0..3 {
+            let (mnt, ends, done) = (mounted.mnt(), &ends, &done);
+            scope.spawn(move || {
+                let place = mnt.join(format!("{client}"));
+                fs::create_dir(&place).unwrap();
+                let mut open =
+                    File::options().create_new(true).read(true).write(true).open(place.join("open")).unwrap();
+                for round in 0.. {
+                    if ends.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let (file, moved) = (place.join(format!("f{round}")), place.join(format!("é{round}")));
+                    fs::write(&file, "content").unwrap();
+                    fs::rename(&file, &moved).unwrap();
+                    assert_eq!(fs::read_to_string(&moved).unwrap(), "content");
+                    assert_eq!(fs::read_dir(&place).unwrap().count(), 2);
+                    fs::remove_file(&moved).unwrap();
+                    open.rewind().unwrap();
+                    open.write_all(b"still here").unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                let mut content = String::new();
+                open.rewind().unwrap();
+                open.read_to_string(&mut content).unwrap();
+                assert_eq!(content, "still here");
+            });
+        }
+        let judged = || {
+            fs::create_dir(mounted.mnt().join("a:b")).and_then(|()| fs::remove_dir(mounted.mnt().join("a:b")))
+        };
+        for round in 1..=20 {
+            let is_strict = round % 2 == 1;
+            // Both profiles, and a normalization that comes and goes, so that everything that a gate decides changes.
+            let profile = if is_strict {
+                of("windows") + "normalization = { form = \"nfc\", on-mismatch = \"match\" }\n"
+            } else {
+                of("utf8")
+            };
+            write_file(&dir, &profile);
+            hang_up(&mounted, round);
+            assert_eq!(judged().is_err(), is_strict, "round {round}");
+            let before = done.load(Ordering::Relaxed);
+            wait_until("work between two reloads", || done.load(Ordering::Relaxed) > before);
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(reloads(&mounted), (20, 0));
+}
+
+#[test]
+fn a_file_with_mistakes_keeps_the_old_policy_and_every_one_who_asks_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let mut mounted = by_file(prepare(), &of("windows"));
+    let dir = mounted.mnt().parent().unwrap().to_owned();
+    let name = mounted.mnt().join("a:b");
+    write_file(&dir, "[policy]\nprofiles = [\"utf8\"]\n[policy.rules]\nno-such = \"off\"\n");
+    let output = ask(&mounted, ["reload"]);
+    let (code, out, err) = said(&output);
+    assert_eq!((code, out), (Some(2), ""));
+    assert!(err.contains("share.toml:6:1: unknown rule `no-such`"), "{err}");
+    assert!(fs::create_dir(&name).is_err());
+    hang_up(&mounted, 2);
+    assert!(fs::create_dir(&name).is_err());
+    let output = ask(&mounted, ["status"]);
+    let (code, out, _) = said(&output);
+    assert!(code == Some(1) && out.contains("unknown rule `no-such`") && out.contains("windows"), "{out}");
+    fs::remove_file(dir.join("share.toml")).unwrap();
+    let output = ask(&mounted, ["reload"]);
+    assert!(said(&output).2.contains("cannot be read"), "{output:?}");
+    write_file(&dir, &of("utf8"));
+    let output = ask(&mounted, ["reload"]);
+    let (code, out, _) = said(&output);
+    assert!(code == Some(0) && out.starts_with("policy: utf8; 0 lines;"), "{out}");
+    fs::create_dir(&name).unwrap();
+    assert_eq!(reloads(&mounted), (1, 3));
+    mounted.signal(Signal::SIGTERM);
+    let (_, log) = mounted.ended();
+    assert!(log.contains("the old policy stays in force") && log.contains("unknown rule `no-such`"), "{log}");
+}
+
+#[test]
+fn what_needs_a_new_mount_is_told_and_the_rest_holds() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = by_file(prepare(), "[mount]\nerrno = \"EILSEQ\"\n");
+    let dir = mounted.mnt().parent().unwrap().to_owned();
+    let tables = "[mount]\nerrno = \"EACCES\"\nread-only = true\nfsname = \"x\"\nentry-timeout = 0\n[audit]\nrate = 3\n";
+    write_file(&dir, tables);
+    let file = fs::read_to_string(dir.join("share.toml")).unwrap();
+    fs::write(dir.join("share.toml"), file.replace("/backing", "/plain")).unwrap();
+    let output = ask(&mounted, ["reload"]);
+    let plain = mounted.plain();
+    let expected = format!(
+        "errno: EACCES (was EILSEQ)\nentry-timeout: 0 s (was 1 s)\n\
+         not before the next mount: source: {}\n\
+         not before the next mount: mount option: read-only\n\
+         not before the next mount: fsname: x\n\
+         not before the next mount: audit rate: 3\n",
+        plain.to_str().unwrap()
+    );
+    assert_eq!(said(&output), (Some(1), expected.as_str(), ""));
+    let refused = fs::create_dir(mounted.mnt().join(OsStr::from_bytes(b"\xFF"))).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::EACCES as i32));
+    fs::create_dir(mounted.mnt().join("still writable")).unwrap();
+    assert!(mounted.backing().join("still writable").is_dir());
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn names_are_seen_in_the_new_way_at_once_and_without_the_timeouts_having_passed() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let tables = |existing: &str, normalization: &str| {
+        format!(
+            "[mount]\nexisting = \"{existing}\"\nentry-timeout = 3600\nattr-timeout = 3600\n[policy]\nprofiles = [\"utf8\"]\n{normalization}"
+        )
+    };
+    let sub = dir.path().join("backing/sub");
+    fs::create_dir(&sub).unwrap();
+    fs::write(sub.join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
+    fs::write(sub.join("e\u{301}"), "").unwrap();
+    // Long enough for a listing to be kept.
+    thread::sleep(std::time::Duration::from_millis(3200));
+    let mounted = by_file(dir, &tables("escape", ""));
+    let (home, sub) = (mounted.mnt().parent().unwrap().to_owned(), mounted.mnt().join("sub"));
+    let escaped = sub.join("caf\u{201B}E9");
+    for _ in 0..3 {
+        assert_eq!(names(&sub), ["caf\u{201B}E9", "e\u{301}"]);
+        assert!(escaped.exists() && sub.join("e\u{301}").exists() && !sub.join("é").exists());
+    }
+    let reload = |tables: &str| {
+        write_file(&home, tables);
+        assert_eq!(said(&ask(&mounted, ["reload"])).0, Some(0));
+    };
+    reload(&tables("hide", ""));
+    assert_eq!(names(&sub), ["e\u{301}"]);
+    wait_until("the end of the escaped name", || !escaped.exists());
+    reload(&tables("escape", "normalization = { form = \"nfc\", on-mismatch = \"match\" }\n"));
+    assert_eq!(names(&sub), ["caf\u{201B}E9", "e\u{301}"]);
+    assert!(escaped.exists() && sub.join("é").exists());
+    // The kernel had kept the other spelling.
+    wait_until("the forgetting of the name", || {
+        fs::remove_file(sub.join("é")).unwrap();
+        let is_gone = !sub.join("e\u{301}").exists();
+        fs::write(sub.join("e\u{301}"), "").unwrap();
+        is_gone
+    });
+}
+
+#[test]
+fn a_trail_that_was_moved_away_is_begun_anew() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let trail = dir.path().join("trail");
+    let mounted = by_file(dir, &format!("[audit]\nfile = {trail:?}\n"));
+    let bad = mounted.mnt().join(OsStr::from_bytes(b"\xFF"));
+    assert!(fs::create_dir(&bad).is_err());
+    let has = |file: &Path| fs::read_to_string(file).is_ok_and(|text| text.contains("mkdir"));
+    wait_until("the record", || has(&trail));
+    let moved = trail.with_extension("1");
+    fs::rename(&trail, &moved).unwrap();
+    hang_up(&mounted, 1);
+    assert!(fs::create_dir(&bad).is_err());
+    wait_until("the record", || has(&trail));
+    assert_eq!(fs::read_to_string(&moved).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn where_the_terminal_has_gone_a_mount_that_was_started_on_it_ends() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("script").arg("--version").output().is_err() {
+        return println!("SKIPPED: no script(1), which has terminals");
+    }
+    let dir = prepare();
+    let (source, target) = (dir.path().join("backing"), dir.path().join("mnt"));
+    let line =
+        format!("exec {} mount {} {}", env!("CARGO_BIN_EXE_namegate"), source.display(), target.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("NAMEGATE_RUNTIME_DIR", dir.path().join("run"));
+    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the mount", || is_mounted(&target));
+    kill(Pid::from_raw(i32::try_from(terminal.id()).unwrap()), Signal::SIGKILL).unwrap();
+    terminal.wait().unwrap();
+    wait_until("the unmounting", || !is_mounted(&target));
+}
