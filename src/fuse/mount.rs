@@ -6,8 +6,10 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use fuser::{INodeNo, Session};
 use nix::errno::Errno;
@@ -152,16 +154,21 @@ impl Handle {
 
     /// Serves every request that comes from now on on other terms, and returns those that held; `None` if the mount has
     /// ended. No request waits, and none is served on both. What the kernel keeps of names that are seen otherwise now it is
-    /// made to forget, in the background; it would forget it by itself in the time that it was told.
+    /// made to forget: mostly that is done when this returns, and for very many directories it goes on for a while. It would
+    /// forget by itself in the time that it was told.
     pub fn swap(&self, terms: Terms) -> Option<Terms> {
         let server = self.server.upgrade()?;
         let before = server.swap(terms.clone());
         if terms.show_otherwise(&before)
             && let Some(notifier) = server.notifier().cloned()
         {
+            /// Nobody waits any longer for what can take long.
+            const PATIENCE: Duration = Duration::from_secs(1);
             let (server, gate) = (self.server.clone(), before.gate.clone());
+            let (ends, ended) = mpsc::channel::<()>();
             // Not here: where a client waits in a directory, the kernel waits for the client.
             let forgetting = thread::Builder::new().name("forgetting".into()).spawn(move || {
+                let _ends = ends;
                 let Some(server) = server.upgrade() else { return };
                 server.forget_names(&gate, |directory, name| {
                     let parent = INodeNo(directory.0);
@@ -174,8 +181,10 @@ impl Handle {
                     }
                 });
             });
-            if let Err(error) = forgetting {
-                log::warn!("names are seen as before until their timeout: {error}");
+            match forgetting {
+                // It ends by the sender's end.
+                Ok(_) => drop(ended.recv_timeout(PATIENCE)),
+                Err(error) => log::warn!("names are seen as before until their timeout: {error}"),
             }
         }
         Some(before)

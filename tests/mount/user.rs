@@ -180,3 +180,41 @@ fn a_user_who_cannot_read_the_source_is_told() {
     assert!(said.contains("cannot serve") && said.contains("Permission denied"), "{said}");
     assert!(!is_mounted(Path::new(&place.of("mnt"))));
 }
+
+#[test]
+fn a_user_asks_and_reloads_an_instance_of_his_own_and_nobody_elses() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.of("mnt");
+    let _unmounted = Unmounted(&mnt);
+    for name in ["run", "config", "config/namegate"] {
+        fs::create_dir(place.of(name)).unwrap();
+        own(&place.of(name), USER);
+    }
+    fs::set_permissions(place.of("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    let write = |profile: &str| {
+        let (source, mountpoint) = (place.of("backing"), mnt.clone());
+        let text =
+            format!("source = {source:?}\nmountpoint = {mountpoint:?}\npolicy.profiles = [\"{profile}\"]\n");
+        fs::write(place.of("config/namegate/mine.toml"), text).unwrap();
+    };
+    write("utf8");
+    let with_places = |user: &str, script: &str| {
+        place.sh(user, &format!("export XDG_RUNTIME_DIR=\"$1/run\" XDG_CONFIG_HOME=\"$1/config\"; {script}"))
+    };
+    let output = with_places(USER, r#""$0" mount --config mine --daemon"#);
+    assert!(output.status.success() && is_mounted(&mnt), "{}", text(&output));
+    let mode = |path: &str| fs::metadata(place.of(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("run/namegate"), mode("run/namegate/mine.sock")), (0o700, 0o600));
+    let said = text(&with_places(USER, r#""$0" status && mkdir "$1/mnt/a:b""#));
+    assert!(said.starts_with("Some(0)") && said.contains("mine") && said.contains("enforcing"), "{said}");
+    write("windows");
+    let said = text(&with_places(USER, r#""$0" reload mine && mkdir "$1/mnt/c:d""#));
+    assert!(said.contains("policy: windows;") && said.contains("Invalid or incomplete"), "{said}");
+    let said = text(&with_places(ANOTHER, r#""$0" mode permissive "#));
+    assert!(said.starts_with("Some(2)"), "{said}");
+    let said = text(&with_places(USER, r#""$0" status"#));
+    assert!(said.contains("enforcing") && said.contains("windows"), "{said}");
+    let output = place.sh(USER, r#"fusermount3 -u "$1/mnt""#);
+    assert!(output.status.success(), "{}", text(&output));
+    wait_until("the end of the socket", || !place.of("run/namegate/mine.sock").exists());
+}
