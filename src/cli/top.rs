@@ -7,12 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Uid, User};
+use unicode_width::UnicodeWidthChar;
 
 use super::instances::{Found, Which};
 use super::{Status, Trouble};
 use crate::daemon::control::{Counters, Refused, Request, harmless};
 use crate::daemon::metrics::Requests;
-use crate::name::display::{display, width};
+use crate::name::display::display;
 use crate::report::layout::BOLD;
 
 /// Show what an instance does at the moment: operations per second, refusals, who was refused and where. Ends with Ctrl-C, or
@@ -158,7 +159,7 @@ fn frame(
     }
     lines.push(String::new());
     lines.push(format!(
-        "{BOLD}{:<16}{:>10}{:>10}{:>12}{:>14}{BOLD:#}",
+        "{HEAD}{:<16}{:>10}{:>10}{:>12}{:>14}",
         "OPERATION", "PER S", "FAILED/S", "MEAN US", "TOTAL"
     ));
     let refusals = refusals(&counters.refusals);
@@ -176,7 +177,11 @@ fn frame(
     }
     lines.extend(refusals);
     for line in lines.iter().take(rows) {
-        writeln!(out, "{}", cut(line, columns))?;
+        let text = cut(line.trim_start_matches(HEAD), columns);
+        match line.starts_with(HEAD) {
+            true => writeln!(out, "{BOLD}{text}{BOLD:#}")?,
+            false => writeln!(out, "{text}")?,
+        }
     }
     Ok(())
 }
@@ -196,13 +201,13 @@ fn refusals(refusals: &[Refused]) -> Vec<String> {
         let mut counted: Vec<_> = counted.into_iter().collect();
         counted.sort_by_key(|(_, count)| Reverse(*count));
         lines.push(String::new());
-        lines.push(format!("{BOLD}{head}{BOLD:#}"));
+        lines.push(format!("{HEAD}{head}"));
         lines.extend(counted.iter().take(MOST).map(|(what, count)| format!("{count:>8}  {what}")));
     };
     most(&format!("WHO, OF THE LAST {}", refusals.len()), &who, &mut lines);
     most("WHERE", &place, &mut lines);
     lines.push(String::new());
-    lines.push(format!("{BOLD}LAST{BOLD:#}"));
+    lines.push(format!("{HEAD}LAST"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     for refused in refusals.iter().rev().take(MOST) {
         let rule = refused.rule.as_deref().map_or("the escape of another name".into(), harmless);
@@ -236,17 +241,17 @@ fn place(refused: &Refused) -> String {
     }
 }
 
-/// As much of a line as fits; its styles are a few bytes that have no width.
-fn cut(line: &str, columns: usize) -> String {
-    if columns == usize::MAX || line.starts_with('\x1b') || width(line.as_bytes()) <= columns {
-        return line.to_owned();
-    }
+/// Stands before a line that is a heading. What others have sent holds no such character.
+const HEAD: char = '\u{1}';
+
+/// As much of a line as fits.
+fn cut(line: &str, columns: usize) -> &str {
     let mut used = 0;
-    let fits = |c: &char| {
-        used += width(c.encode_utf8(&mut [0; 4]).as_bytes());
-        used <= columns
-    };
-    line.chars().take_while(fits).collect()
+    let end = line.char_indices().find(|(_, c)| {
+        used += c.width().unwrap_or(0);
+        used > columns
+    });
+    end.map_or(line, |(end, _)| &line[..end])
 }
 
 #[cfg(test)]
@@ -288,7 +293,11 @@ mod tests {
             let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
             assert!(text.lines().count() <= rows);
             for line in text.lines() {
-                assert!(!line.contains(['\x1b', '\u{9b}', '\u{202e}']), "{line:?}");
+                assert!(!line.contains(['\x1b', '\u{9b}', '\u{202e}', HEAD]), "{line:?}");
+                assert!(
+                    line.chars().filter_map(UnicodeWidthChar::width).sum::<usize>() <= columns,
+                    "{line:?}"
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a server may do, brought down to what it needs.
 //!
 //! Two steps. Before the mount, and before there is a second thread, it gives up all capabilities but [`FOR_SERVING`]. When the
-//! mount is live it can gain no privileges any more, and makes no system call that is none of its business ([`calls`]).
+//! mount is live it can gain no privileges any more, and makes no system call that is none of its business (`calls`).
 //!
 //! A user without privileges has nothing to give up, and needs the set-user-id program fusermount3(1) to unmount: there the
 //! second step is left out.

@@ -164,3 +164,24 @@ fn every_command_that_judges_takes_the_policy_of_an_instance() {
     fs::write(&path, "source = \"/a\"\n").unwrap();
     assert_eq!(profiles(), json!(["utf8"]), "as the mount judges");
 }
+
+#[test]
+fn the_documented_example_is_an_instance_and_every_key_is_documented() {
+    let document = include_str!("../../docs/CONFIG.md");
+    let (_, of_instances) = document.split_once("# The instance file\n").unwrap();
+    let example = of_instances.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let schema = schema();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert_eq!(judged(&validator, dir.path(), example), (true, true));
+    for (table, of_table) in schema["properties"].as_object().unwrap() {
+        let keys = of_table["properties"].as_object().filter(|_| table != "policy");
+        let keys = keys.map_or(vec![table], |keys| keys.keys().collect());
+        for key in keys {
+            assert!(
+                of_instances.contains(&format!("`{key}`")) || table == "policy",
+                "{table}.{key} is not documented"
+            );
+        }
+    }
+}

@@ -150,3 +150,29 @@ fn the_schema_knows_the_keys_that_the_reader_knows() {
     asked.sort();
     assert_eq!(in_schema, asked);
 }
+
+proptest::proptest! {
+    /// Pieces of a file that is good, in any order and cut anywhere.
+    #[test]
+    fn whatever_is_read_is_written_and_read_again_and_mistakes_act_on_no_terminal(
+        pieces in proptest::collection::vec((0..WHOLE.len(), 0..120usize, "[\\PC\n]{0,4}"), 0..12),
+    ) {
+        let mut text = WHOLE.to_owned();
+        for (at, len, new) in pieces {
+            let start = (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap();
+            let end = (start + len..).find(|&at| at >= text.len() || text.is_char_boundary(at)).unwrap().min(text.len());
+            text.replace_range(start..end, &new);
+        }
+        match Instance::parse(&text) {
+            Ok(instance) => {
+                let written = instance.to_toml();
+                proptest::prop_assert_eq!(Instance::parse(&written).unwrap().to_toml(), written);
+            }
+            Err(error) => {
+                let shown = error.in_file("x").to_string();
+                let acts = |c: char| c != '\n' && crate::name::display::acts_or_hides(c);
+                proptest::prop_assert!(!shown.is_empty() && !shown.chars().any(acts), "{:?}", shown);
+            }
+        }
+    }
+}

@@ -84,7 +84,7 @@ pub fn sockets() -> Vec<(Name, PathBuf)> {
 /// # Errors
 /// [`Failure`].
 pub fn ask<T: DeserializeOwned>(path: &Path, request: Request) -> Result<T, Failure> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + request.patience();
     let mut stream = open(path)?;
     stream.set_write_timeout(Some(left(deadline)?))?;
     stream.write_all(&request.to_line())?;

@@ -4,13 +4,14 @@
 //! are part of the interface: `docs/CONTROL.md`.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::BASE64;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::PATIENCE;
 use crate::daemon::config::{MODES, word_of};
 use crate::daemon::metrics::Snapshot;
 use crate::gate::Mode;
@@ -103,6 +104,15 @@ impl Request {
             (_, Some(_)) => return Err("the field `mode` belongs to the request `mode`".into()),
         };
         Ok(request)
+    }
+
+    /// How long whoever asks waits for the answer.
+    pub(super) fn patience(self) -> Duration {
+        match self {
+            // A large policy on a slow machine, and directories that are listed for the kernel.
+            Self::Reload | Self::Mode(_) => Duration::from_secs(60),
+            Self::Status | Self::Metrics | Self::Counters => PATIENCE,
+        }
     }
 
     /// As one line, with its end.
