@@ -25,3 +25,4 @@ pub mod report;
 pub mod scan;
 pub mod source;
 pub mod sys;
+pub mod watch;

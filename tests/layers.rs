@@ -27,6 +27,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("daemon", &["report", "gate", "policy", "name", "sys"]),
     ("doctor", &["sys", "name::display"]),
     ("passthrough", &["sys", "gate::Admitted"]),
+    // What it finds becomes a record of the audit: there is one shape of record, not two.
+    ("watch", &["policy", "source", "daemon::audit", "sys", "name"]),
     (
         "fuse",
         &["passthrough", "gate", "daemon::audit", "daemon::metrics", "name", "sys::mounts", "sys::socket"],

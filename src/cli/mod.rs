@@ -31,6 +31,7 @@ mod scan;
 mod signals;
 mod status;
 mod top;
+mod watch;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -159,6 +160,7 @@ enum Command {
     Scan(Box<scan::Args>),
     Fix(fix::Args),
     Mount(Box<mount::Args>),
+    Watch(Box<watch::Args>),
     Status(status::Args),
     List(list::Args),
     Top(top::Args),
@@ -273,6 +275,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
         Command::Scan(args) => scan::run(*args, out),
         Command::Fix(args) => fix::run(args, out),
         Command::Mount(args) => mount::run(*args),
+        Command::Watch(args) => watch::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::List(args) => list::run(&args, out),
         Command::Top(args) => top::run(&args, out),

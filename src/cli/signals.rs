@@ -1,6 +1,7 @@
 //! Signals of a command that runs for long: taken up by a thread of its own, so that they interrupt nothing.
 
 use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -19,8 +20,17 @@ impl Signals {
     /// Takes the signals from now on; to be called before there is a second thread. Those that whoever started the program
     /// wants ignored, as a shell does for what it runs in the background, stay ignored.
     pub fn take() -> Self {
+        Self::take_all(&TAKEN)
+    }
+
+    /// The same, with the one that asks for things to be read again.
+    pub fn take_with_hangup() -> Self {
+        Self::take_all(&[&TAKEN[..], &[Signal::SIGHUP]].concat())
+    }
+
+    fn take_all(all: &[Signal]) -> Self {
         let ignored = ignored();
-        let wanted = TAKEN.into_iter().filter(|&signal| ignored >> (signal as u32 - 1) & 1 == 0);
+        let wanted = all.iter().copied().filter(|&signal| ignored >> (signal as u32 - 1) & 1 == 0);
         let set: SigSet = wanted.collect();
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         // Without a descriptor the signals act as they always do.
@@ -32,6 +42,11 @@ impl Signals {
     pub fn give_back(&self) {
         // It cannot fail for a set of signals that exist.
         let _ = self.set.thread_unblock();
+    }
+
+    /// What can be read when one has come.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
     }
 
     /// The next one, if one has come.

@@ -159,6 +159,11 @@ fn tell(count: u64, reason: &'static str, why: &str, uid: Option<u32>, trail: Op
     }
 }
 
+/// Logs one record as an audit does, at once.
+pub fn log_record(record: &Record) {
+    log_with_fields(record, &Line::from(record));
+}
+
 /// The sentence about it, with what it says as fields: those of the line of JSON.
 fn log_with_fields(record: &Record, line: &Line<'_>) {
     let metadata = log::Metadata::builder().level(Level::Warn).target(module_path!()).build();

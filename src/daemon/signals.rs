@@ -74,6 +74,6 @@ impl Signals {
 }
 
 /// Whether this process has a controlling terminal that still works.
-fn has_terminal() -> bool {
+pub fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }

@@ -68,6 +68,7 @@ mod tests {
             point: point.into(),
             device: String::new(),
             kind: kind.into(),
+            is_whole: true,
             source: source.into(),
             options: Vec::new(),
         };

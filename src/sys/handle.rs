@@ -119,6 +119,21 @@ pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(Handle, MountId), Errno> {
     name.with_nix_path(|name| name_to_handle(dir, name, 0))?
 }
 
+/// The handle by which events tell of what `fd` holds. File systems whose files cannot be opened by a handle, such as overlays,
+/// have those too, from Linux 6.5 on.
+///
+/// # Errors
+/// As for [`of`].
+pub fn of_events(fd: impl AsFd) -> Result<Handle, Errno> {
+    /// `AT_HANDLE_FID` of linux/fcntl.h.
+    const AT_HANDLE_FID: i32 = 0x200;
+    let found = match name_to_handle(&fd, c"", libc::AT_EMPTY_PATH | AT_HANDLE_FID) {
+        Err(Errno::EINVAL) => of(fd),
+        result => result,
+    };
+    found.map(|(handle, _)| handle)
+}
+
 fn name_to_handle(fd: impl AsFd, name: &CStr, flags: i32) -> Result<(Handle, MountId), Errno> {
     let mut buffer = Buffer { bytes: MAX_BYTES as u32, kind: 0, handle: [0; MAX_BYTES] };
     let mut mount = 0i32;
@@ -180,6 +195,7 @@ mod tests {
         };
         let (kind, bytes) = handle.parts();
         assert_eq!(Handle::from_parts(kind, bytes).as_ref(), Some(&handle));
+        assert_eq!(of_events(&file).as_ref(), Ok(&handle));
         assert_eq!(Handle::from_parts(kind, &[0; MAX_BYTES + 1]), None);
         fs::rename(&old, &new).unwrap();
         fs::write(&old, "y").unwrap();

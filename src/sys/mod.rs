@@ -7,6 +7,7 @@
 
 pub mod capability;
 pub mod directory;
+pub mod fanotify;
 pub mod flags;
 pub mod handle;
 pub mod identity;

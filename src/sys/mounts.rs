@@ -15,6 +15,8 @@ pub struct Mount {
     pub device: String,
     /// Its type, as in `ext4` or `fuse.namegate`.
     pub kind: String,
+    /// Whether all of the file system is mounted there, from its top.
+    pub is_whole: bool,
     /// What it is of, in its own words: a device, a directory, a server.
     pub source: Vec<u8>,
     /// Its own options, as in `rw,iocharset=utf8`.
@@ -58,11 +60,12 @@ pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
 fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
-    let point = OsString::from_vec(unescaped(fields.nth(1)?)).into();
+    let is_whole = fields.next()? == b"/";
+    let point = OsString::from_vec(unescaped(fields.next()?)).into();
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(own.next()?).into_owned();
     let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
-    Some(Mount { point, device, kind, source, options })
+    Some(Mount { point, device, kind, is_whole, source, options })
 }
 
 /// A field as it was meant: space, tab, line feed and backslash are written as a backslash and three octal digits.
@@ -88,7 +91,7 @@ mod tests {
             37 27 98:1 / /mnt rw - tmpfs none rw\n\
             38 36 98:2 / /mnt/a\\040b\\134c rw - exfat /dev/sdb rw\nnonsense\n";
         let mounts = parse(table);
-        assert_eq!(mounts.len(), 4);
+        assert_eq!(mounts.iter().map(|m| m.is_whole).collect::<Vec<_>>(), [true, false, true, true]);
         let place = Path::new("/mnt/a b\\c");
         assert_eq!((mounts[1].point.as_path(), mounts[1].kind.as_str()), (place, "vfat"));
         let kinds = |found: Vec<&Mount>| found.iter().map(|m| m.kind.clone()).collect::<Vec<_>>();

@@ -26,6 +26,7 @@ mod normalization_test;
 mod normalize;
 mod ownership;
 mod reload;
+mod servers;
 mod service;
 mod special;
 mod submounts;

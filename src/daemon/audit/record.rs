@@ -159,6 +159,11 @@ impl fmt::Display for Record {
 }
 
 impl Record {
+    /// When it was, by RFC 3339.
+    pub fn moment(&self) -> String {
+        moment(self.time)
+    }
+
     /// Writes it to `out` as one line of JSON.
     ///
     /// # Errors

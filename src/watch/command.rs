@@ -1,0 +1,153 @@
+//! A program that is run for each finding.
+//!
+//! It is started directly, never by a shell, and a name is never part of another argument: an argument `{}` becomes the path,
+//! and everything else that is known stands in the environment, as bytes. A few run at a time, the others wait.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::Finding;
+use crate::name::display::display;
+
+/// So many findings wait for their turn; a finding takes some hundred bytes.
+const MOST_WAITING: usize = 1 << 16;
+
+/// Runs the program.
+#[derive(Debug)]
+pub struct Commands {
+    queue: Option<SyncSender<Finding>>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    is_told: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_ended: AtomicBool,
+    asked: AtomicU64,
+    ran: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What became of the commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// That could not be started, or did not end with status 0.
+    pub failed: u64,
+    /// That were not started any more, or still run.
+    pub left: u64,
+}
+
+impl Commands {
+    /// Runs `program`, with its arguments behind it, at most `at_once` at a time.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn new(program: Vec<OsString>, at_once: NonZeroUsize) -> io::Result<Self> {
+        let (queue, findings) = sync_channel(MOST_WAITING);
+        let (findings, program) = (Arc::new(Mutex::new(findings)), Arc::new(program));
+        let shared = Arc::new(Shared::default());
+        let mut threads = Vec::new();
+        for _ in 0..at_once.get() {
+            let (findings, program, shared) =
+                (Arc::clone(&findings), Arc::clone(&program), Arc::clone(&shared));
+            let work = move || run_all(&findings, &program, &shared);
+            threads.push(thread::Builder::new().name("command".into()).spawn(work)?);
+        }
+        Ok(Self { queue: Some(queue), shared, threads, is_told: false })
+    }
+
+    /// Has the program run for a finding. When too many wait it is left out, which is counted.
+    pub fn run(&mut self, finding: Finding) {
+        let Some(queue) = &self.queue else { return };
+        self.shared.asked.fetch_add(1, Ordering::Relaxed);
+        let sent = queue.try_send(finding);
+        if sent.is_err() && !std::mem::replace(&mut self.is_told, true) {
+            log::error!("more than {MOST_WAITING} findings wait for --exec: it is not run for the next ones");
+        }
+    }
+
+    /// Waits for what was asked for, not longer than `patience`.
+    pub fn finish(mut self, patience: Duration) -> Ran {
+        self.queue = None;
+        let begin = Instant::now();
+        while begin.elapsed() < patience && !self.threads.iter().all(JoinHandle::is_finished) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.shared.is_ended.store(true, Ordering::Relaxed);
+        let [asked, ran, failed] = [&self.shared.asked, &self.shared.ran, &self.shared.failed]
+            .map(|count| count.load(Ordering::Relaxed));
+        Ran { failed, left: asked - ran }
+    }
+}
+
+fn run_all(findings: &Mutex<Receiver<Finding>>, program: &[OsString], shared: &Shared) {
+    loop {
+        let next = findings.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(finding) = next else { return };
+        if shared.is_ended.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(mut command) = command(program, &finding) else { return };
+        let result = command.status();
+        let failure = match result {
+            Ok(status) if status.success() => {
+                shared.ran.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            Ok(status) => status.to_string(),
+            Err(error) => format!("cannot be started: {error}"),
+        };
+        shared.failed.fetch_add(1, Ordering::Relaxed);
+        shared.ran.fetch_add(1, Ordering::Relaxed);
+        let shown =
+            program.first().map(|program| display(program.as_bytes()).to_string()).unwrap_or_default();
+        log::warn!("--exec {shown} for {}: {failure}", display(finding.record.name.as_bytes()));
+    }
+}
+
+/// The program with its arguments and what it is told; `None` without a program.
+fn command(program: &[OsString], finding: &Finding) -> Option<Command> {
+    let (program, arguments) = program.split_first()?;
+    let record = &finding.record;
+    let path = finding.path.as_deref().map_or(OsStr::new(""), |path| path.as_os_str());
+    let mut command = Command::new(program);
+    command.args(arguments.iter().map(|argument| if argument == "{}" { path } else { argument }));
+    let mut hex = String::with_capacity(2 * record.name.len());
+    for byte in record.name.as_bytes() {
+        // It cannot fail for a string.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    command
+        .env("NAMEGATE_PATH", path)
+        .env("NAMEGATE_PARENT", record.parent.as_deref().unwrap_or("".as_ref()))
+        .env("NAMEGATE_NAME", &record.name)
+        .env("NAMEGATE_NAME_HEX", hex)
+        .env("NAMEGATE_NAME_SHOWN", display(record.name.as_bytes()).to_string())
+        .env("NAMEGATE_RULE", record.rule.map_or("", |rule| rule.name()))
+        .env("NAMEGATE_START", record.span.start.to_string())
+        .env("NAMEGATE_END", record.span.end.to_string())
+        .env("NAMEGATE_OPERATION", record.operation)
+        .env("NAMEGATE_PID", record.asker.pid.to_string())
+        .env("NAMEGATE_UID", record.asker.uid.map(|uid| uid.to_string()).unwrap_or_default())
+        .env("NAMEGATE_GID", record.asker.gid.map(|gid| gid.to_string()).unwrap_or_default())
+        // Our own output is for findings alone.
+        .stdin(Stdio::null())
+        .stdout(io::stderr())
+        // Ctrl-C is for the watch, which then waits for what it has started.
+        .process_group(0);
+    Some(command)
+}
+
+#[cfg(test)]
+mod tests;

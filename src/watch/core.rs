@@ -1,0 +1,386 @@
+//! What all engines share: the roots, the judging and reporting of a name, the reading of a directory, and what waits to be
+//! read.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::errno::Errno;
+
+use super::root::{Id, Root, id};
+use super::seen::Seen;
+use super::{Counts, Finding, Settings};
+use crate::daemon::audit::{Asker, Outcome, Record};
+use crate::name::display::display;
+use crate::policy::{Verdict, Violation};
+use crate::source::Fault;
+use crate::sys::directory;
+use crate::sys::stat::{self, Stat, Time};
+
+/// Time stamps of files are taken from a clock that ticks more slowly than ours; FAT's ticks every two seconds.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// Where findings go.
+pub(super) type Tell<'t> = &'t mut dyn FnMut(Finding);
+
+/// How a name came to be there, as far as it can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// It was made; a directory, if so.
+    Made { is_dir: bool },
+    /// Something got it as its new name, or came with a directory that was moved here.
+    Renamed,
+    /// It was there when the watch began.
+    Initial,
+    /// It was there when a tree was read again, after events had been lost.
+    Rescanned,
+}
+
+/// Which names of a directory that is read are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    /// None: it is read for the directories in it.
+    Nothing,
+    /// All.
+    All(How),
+    /// Those that may have come since then, while events were lost.
+    Since { when: SystemTime, above_changed: bool },
+}
+
+/// A directory that waits to be read.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) target: Target,
+    pub(super) filter: Filter,
+    /// How often it was not where it was expected.
+    pub(super) tries: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// By its path from a root.
+    Path { root: usize, below: PathBuf },
+    /// By its number in the tree of the engine of that number.
+    Node { engine: usize, node: u64 },
+}
+
+/// A moment at which every event had been read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drained {
+    clock: SystemTime,
+    instant: Instant,
+}
+
+impl Drained {
+    pub(super) fn now() -> Self {
+        Self { clock: SystemTime::now(), instant: Instant::now() }
+    }
+
+    /// The time since which events may be missing. The clock may have been set meanwhile.
+    fn since(self) -> SystemTime {
+        let by_duration = SystemTime::now().checked_sub(self.instant.elapsed());
+        let earlier = by_duration.map_or(self.clock, |time| time.min(self.clock));
+        earlier.checked_sub(SLACK).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+/// A name that is to be reported.
+#[derive(Debug)]
+pub(super) struct Sighting<'s> {
+    /// The directory: the root's number, and the path from there.
+    pub(super) place: Option<(usize, &'s Path)>,
+    /// The same, open.
+    pub(super) dir: Option<(BorrowedFd<'s>, Id)>,
+    pub(super) name: &'s OsStr,
+    pub(super) how: How,
+    /// Who made it, or 0.
+    pub(super) pid: i32,
+    pub(super) violation: Violation,
+}
+
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) settings: Settings,
+    pub(super) roots: Vec<Root>,
+    pub(super) seen: Seen,
+    pub(super) works: VecDeque<Work>,
+    /// Those that were not where they were expected: they wait until what is on its way has been read.
+    pub(super) deferred: Vec<Work>,
+    pub(super) counts: Counts,
+    pub(super) drained: Drained,
+    /// Who the processes of the events at hand are.
+    askers: HashMap<i32, Asker>,
+    buffer: Vec<u8>,
+}
+
+impl Core {
+    pub(super) fn new(settings: Settings, roots: Vec<Root>) -> Self {
+        Self {
+            settings,
+            roots,
+            seen: Seen::default(),
+            works: VecDeque::new(),
+            deferred: Vec::new(),
+            counts: Counts::default(),
+            drained: Drained::now(),
+            askers: HashMap::new(),
+            buffer: vec![0; 64 * 1024],
+        }
+    }
+
+    /// What of the policy `name` breaks.
+    pub(super) fn judge(&self, name: &OsStr) -> Option<Violation> {
+        let policy = &self.settings.policy;
+        match policy.verdict(name.as_bytes()) {
+            Verdict::Reject(violation) => Some(violation),
+            Verdict::Accept(_) | Verdict::Rewrite(_) if self.settings.warnings => {
+                policy.check(name.as_bytes()).violations.first().copied()
+            }
+            Verdict::Accept(_) | Verdict::Rewrite(_) => None,
+        }
+    }
+
+    /// The events at hand have been dealt with.
+    pub(super) fn forget_askers(&mut self) {
+        self.askers.clear();
+    }
+
+    /// The path of a directory, from the top.
+    pub(super) fn path(&self, root: usize, below: &Path) -> PathBuf {
+        match below.as_os_str().is_empty() {
+            true => self.roots[root].path.clone(),
+            false => self.roots[root].path.join(below),
+        }
+    }
+
+    /// Something could not be watched or read.
+    pub(super) fn fault(&mut self, path: PathBuf, attempt: &'static str, error: Errno) {
+        log::warn!("{}", Fault { path, attempt, error: error.into() });
+        self.counts.faults += 1;
+    }
+
+    /// Reports a name that an event tells of.
+    pub(super) fn report_event(&mut self, sighting: &Sighting<'_>, tell: Tell<'_>) {
+        let there = sighting.dir.and_then(|(dir, _)| look(dir, sighting.name));
+        if self.is_excluded(sighting, there.as_ref().is_some_and(is_directory)) {
+            return;
+        }
+        let identity = there.as_ref().map(identity);
+        let is_new =
+            sighting.dir.is_none_or(|(_, id)| self.seen.is_new_by_event(id, sighting.name, identity));
+        if is_new {
+            self.tell(sighting, there.as_ref(), tell);
+        }
+    }
+
+    /// Whether the name, or a directory that leads to it, is left out.
+    fn is_excluded(&self, sighting: &Sighting<'_>, is_dir: bool) -> bool {
+        let exclude = &self.settings.exclude;
+        let Some((_, below)) = sighting.place.filter(|_| !exclude.is_empty()) else { return false };
+        let mut above = below.ancestors().filter(|path| !path.as_os_str().is_empty());
+        above.any(|dir| exclude.matches(dir, true)) || exclude.matches(&below.join(sighting.name), is_dir)
+    }
+
+    fn tell(&mut self, sighting: &Sighting<'_>, there: Option<&Stat>, tell: Tell<'_>) {
+        let operation = match sighting.how {
+            How::Renamed => "rename",
+            How::Initial => "initial",
+            How::Rescanned => "rescan",
+            How::Made { is_dir } => there.map_or(if is_dir { "mkdir" } else { "create" }, made_by),
+        };
+        let asker = self
+            .askers
+            .entry(sighting.pid)
+            .or_insert_with_key(|&pid| Asker::of_process(u32::try_from(pid).unwrap_or_default()));
+        let parent = sighting.place.map(|(root, below)| match below.as_os_str().is_empty() {
+            true => self.roots[root].path.clone(),
+            false => self.roots[root].path.join(below),
+        });
+        self.counts.findings += 1;
+        tell(Finding {
+            path: parent.as_ref().map(|parent| parent.join(sighting.name)),
+            record: Record {
+                time: SystemTime::now(),
+                outcome: Outcome::Seen,
+                operation,
+                name: sighting.name.to_owned(),
+                target: None,
+                parent,
+                rule: Some(sighting.violation.rule),
+                span: sighting.violation.span,
+                asker: asker.clone(),
+            },
+        });
+    }
+
+    /// Events were lost: what an engine watches has to be read again.
+    pub(super) fn since_lost(&mut self, root: usize) -> Filter {
+        let when = if self.roots[root].is_far() { SystemTime::UNIX_EPOCH } else { self.drained.since() };
+        Filter::Since { when, above_changed: false }
+    }
+
+    /// Reads the directory `dir`, reports what the filter lets pass, and hands the directories in it to `below`, each with
+    /// its filter. `is_known` says that it was here before events were lost.
+    pub(super) fn read(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        (root, path): (usize, &Path),
+        filter: Filter,
+        is_known: bool,
+        below: &mut dyn FnMut(&mut Self, &OsStr, Filter),
+        tell: Tell<'_>,
+    ) {
+        self.counts.directories += 1;
+        let stat = match stat::at(dir, OsStr::new("")) {
+            Ok(stat) => stat,
+            Err(errno) => return self.fault(self.path(root, path), "look at", errno),
+        };
+        let id = match id(dir) {
+            Ok(id) => id,
+            Err(errno) => return self.fault(self.path(root, path), "look at", errno),
+        };
+        let (filter, for_below) = narrowed(filter, &stat, is_known);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        loop {
+            let filled = match directory::read(dir, &mut buffer) {
+                Ok(0) => break,
+                Ok(filled) => filled,
+                Err(Errno::EINTR) => continue,
+                Err(Errno::ENOENT) => break,
+                Err(errno) => {
+                    self.fault(self.path(root, path), "read the directory", errno);
+                    break;
+                }
+            };
+            let mut rest = &buffer[..filled];
+            while let Some((entry, len)) = directory::first(rest) {
+                rest = &rest[len..];
+                if matches!(entry.name.as_bytes(), b"." | b"..") {
+                    continue;
+                }
+                if filter != Filter::Nothing
+                    && let Some(violation) = self.judge(entry.name)
+                {
+                    let place = Some((root, path));
+                    let dir = Some((dir, id));
+                    let how = filter.how();
+                    let sighting = Sighting { place, dir, name: entry.name, how, pid: 0, violation };
+                    self.report_read(&sighting, filter, tell);
+                }
+                if is_dir(dir, entry) && !self.is_left_out(path, entry.name) {
+                    below(self, entry.name, for_below);
+                }
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    fn is_left_out(&self, dir: &Path, name: &OsStr) -> bool {
+        let exclude = &self.settings.exclude;
+        !exclude.is_empty() && exclude.matches(&dir.join(name), true)
+    }
+
+    /// Reports a name that was found by reading.
+    fn report_read(&mut self, sighting: &Sighting<'_>, filter: Filter, tell: Tell<'_>) {
+        // What is gone already was there for its event alone.
+        let Some((dir, id)) = sighting.dir else { return };
+        let Some(there) = look(dir, sighting.name) else { return };
+        if let (Filter::Since { when, .. }, Some((root, _))) = (filter, sighting.place) {
+            let changed = time(there.ctime);
+            if changed < when && self.roots[root].stamps_renames() {
+                return;
+            }
+        }
+        if self.is_excluded(sighting, is_directory(&there)) {
+            return;
+        }
+        if self.seen.is_new_by_reading(id, sighting.name, Some(identity(&there))) {
+            self.tell(sighting, Some(&there), tell);
+        }
+    }
+
+    /// A name whose directory is gone, and was never placed.
+    pub(super) fn unplaced(&mut self, name: &OsStr, violation: &Violation) {
+        self.counts.unplaced += 1;
+        log::info!(
+            "{} ({}) appeared in a directory that was gone before it could be looked at, here or elsewhere on the file system",
+            display(name.as_bytes()),
+            violation.rule
+        );
+    }
+}
+
+impl Filter {
+    fn how(self) -> How {
+        match self {
+            Self::All(how) => how,
+            Self::Nothing | Self::Since { .. } => How::Rescanned,
+        }
+    }
+}
+
+/// What the filter comes to for the names of one directory, and for those below it.
+fn narrowed(filter: Filter, stat: &Stat, is_known: bool) -> (Filter, Filter) {
+    let Filter::Since { when, above_changed } = filter else { return (filter, filter) };
+    let changed = time(stat.ctime) >= when;
+    let entries_changed = time(stat.mtime) >= when;
+    // A directory that was moved has changed itself, and so has what holds it. What it brought along is older than that.
+    if above_changed && changed && !is_known {
+        return (Filter::All(How::Rescanned), Filter::All(How::Rescanned));
+    }
+    let for_below = Filter::Since { when, above_changed: changed || entries_changed };
+    (if changed || entries_changed { filter } else { Filter::Nothing }, for_below)
+}
+
+fn time(time: Time) -> SystemTime {
+    let since = Duration::new(u64::try_from(time.seconds).unwrap_or_default(), time.nanoseconds);
+    SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn is_dir(dir: BorrowedFd<'_>, entry: directory::Entry<'_>) -> bool {
+    match entry.kind {
+        libc::DT_DIR => true,
+        libc::DT_UNKNOWN => look(dir, entry.name).is_some_and(|there| is_directory(&there)),
+        _ => false,
+    }
+}
+
+/// What stands under `name` in `dir`, if anything does.
+fn look(dir: BorrowedFd<'_>, name: &OsStr) -> Option<Stat> {
+    stat::at(dir, name).ok()
+}
+
+fn is_directory(there: &Stat) -> bool {
+    there.kind == libc::S_IFDIR
+}
+
+/// A number that stands for a file, and hardly ever for the next one that gets its inode.
+fn identity(there: &Stat) -> u64 {
+    let Time { seconds, nanoseconds } = there.btime.unwrap_or_default();
+    let born = (seconds as u64).rotate_left(30) ^ u64::from(nanoseconds);
+    there.ino.rotate_left(32) ^ born.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The system call that makes such a thing, about.
+fn made_by(there: &Stat) -> &'static str {
+    match there.kind {
+        libc::S_IFDIR => "mkdir",
+        _ if there.links > 1 => "link",
+        libc::S_IFLNK => "symlink",
+        libc::S_IFREG => "create",
+        _ => "mknod",
+    }
+}
+
+/// The directory `name` in the one at `below`.
+pub(super) fn child(below: &Path, name: &OsStr) -> PathBuf {
+    let mut path: OsString = below.as_os_str().to_owned();
+    if !path.is_empty() {
+        path.push("/");
+    }
+    path.push(name);
+    path.into()
+}

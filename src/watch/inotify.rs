@@ -1,0 +1,61 @@
+//! What the kernel writes to an inotify instance, read as bytes. Pure. Source: inotify(7).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::fanotify::Malformed;
+
+/// `struct inotify_event` without its name.
+const HEAD: usize = 16;
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'b> {
+    /// Which watch it belongs to; -1 for none.
+    pub watch: i32,
+    /// What happened: `IN_` bits.
+    pub mask: u32,
+    /// The same for both halves of a rename.
+    pub cookie: u32,
+    /// The entry that it happened to; `None` for the directory itself.
+    pub name: Option<&'b OsStr>,
+}
+
+/// The events in `bytes`, what one read filled; it ends with the first that is malformed.
+///
+/// ```
+/// use namegate::watch::inotify::events;
+/// let mut record = vec![1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0];
+/// record.extend(b"ab\0\0");
+/// let found: Vec<_> = events(&record).collect();
+/// assert!(matches!(found[..], [Ok(event)] if event.watch == 1 && event.name == Some("ab".as_ref())));
+/// assert!(events(&record[..18]).next().is_some_and(|event| event.is_err()));
+/// ```
+pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<Event<'_>, Malformed>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let Some((event, len)) = event(rest) else {
+            return Some(Err(Malformed {
+                at: std::mem::replace(&mut at, bytes.len()),
+                what: "it is cut short",
+            }));
+        };
+        at += len;
+        Some(Ok(event))
+    })
+}
+
+fn event(bytes: &[u8]) -> Option<(Event<'_>, usize)> {
+    let word = |at: usize| bytes.get(at..)?.first_chunk().copied();
+    let len = HEAD.checked_add(u32::from_ne_bytes(word(12)?) as usize)?;
+    let padded = bytes.get(HEAD..len)?;
+    let name = &padded[..memchr::memchr(0, padded).unwrap_or(padded.len())];
+    let event = Event {
+        watch: i32::from_ne_bytes(word(0)?),
+        mask: u32::from_ne_bytes(word(4)?),
+        cookie: u32::from_ne_bytes(word(8)?),
+        name: (!name.is_empty()).then(|| OsStr::from_bytes(name)),
+    };
+    Some((event, len))
+}

@@ -1,0 +1,598 @@
+//! Directory by directory, by marks of fanotify or watches of inotify: what is left where a whole file system cannot be
+//! watched. It needs no rights but to read the directories.
+//!
+//! A tree of all directories is kept, so that an event leads to a path. A directory that appears is first marked and then read,
+//! because names may have come into it before. What a directory is, is told by its mark alone: marking it again gives the same,
+//! so that one that was moved is known again and one that took the place of another is not. Source: inotify(7), fanotify(7).
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::fanotify::Fanotify;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use super::core::{Core, Filter, How, Sighting, Target, Tell, Work};
+use super::root::{Id, id};
+use super::{fanotify, inotify};
+use crate::sys::fanotify::{fsid, group, mark_directory};
+use crate::sys::handle::{self, Handle};
+use crate::sys::open::path_of;
+
+/// What one read may fill.
+const BUFFER: usize = 256 * 1024;
+
+/// Both halves of a renaming have been read by then.
+const MOVE: Duration = Duration::from_millis(500);
+
+/// What the kernel tells of a directory with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Watch(i32),
+    Handle([u8; 8], Handle),
+}
+
+#[derive(Debug)]
+enum Marks {
+    Fanotify(Fanotify),
+    /// With what nix wants to have for taking a watch back.
+    Inotify(Inotify, HashMap<i32, WatchDescriptor>),
+}
+
+/// A directory of the tree.
+#[derive(Debug)]
+struct Node {
+    /// `None` for a root.
+    above: Option<u64>,
+    root: usize,
+    name: OsString,
+    /// `None` until it is marked.
+    key: Option<Key>,
+    id: Option<Id>,
+    below: HashMap<OsString, u64>,
+    /// In which reading of all it was met last.
+    reading: u32,
+}
+
+/// A directory that was moved away, and not yet to somewhere.
+#[derive(Debug)]
+struct Moving {
+    node: u64,
+    cookie: u32,
+    since: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Narrow {
+    /// Its number among the engines.
+    index: usize,
+    marks: Marks,
+    buffer: Vec<u8>,
+    nodes: HashMap<u64, Node>,
+    by_key: HashMap<Key, u64>,
+    tops: Vec<u64>,
+    next: u64,
+    moving: Vec<Moving>,
+    reading: u32,
+    is_sweeping: bool,
+    is_full: bool,
+    /// The directory of the last event, open.
+    held: Option<(u64, OwnedFd, Id)>,
+}
+
+/// An event, whichever way it came.
+enum Happened<'e> {
+    Lost,
+    /// Something is called `name` now.
+    Appeared {
+        dir: Key,
+        name: &'e OsStr,
+        how: How,
+        is_dir: bool,
+        pid: i32,
+        cookie: u32,
+    },
+    /// The directory `name` was moved away.
+    Left {
+        dir: Key,
+        name: &'e OsStr,
+        cookie: u32,
+    },
+    /// The directory is gone.
+    Removed(Key),
+}
+
+impl Narrow {
+    pub(super) fn by_fanotify(index: usize, is_unlimited: bool) -> Result<Self, Errno> {
+        group(is_unlimited).map(|group| Self::new(index, Marks::Fanotify(group)))
+    }
+
+    pub(super) fn by_inotify(index: usize) -> Result<Self, Errno> {
+        let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
+        Inotify::init(flags).map(|inotify| Self::new(index, Marks::Inotify(inotify, HashMap::new())))
+    }
+
+    fn new(index: usize, marks: Marks) -> Self {
+        Self {
+            index,
+            marks,
+            buffer: vec![0; BUFFER],
+            nodes: HashMap::new(),
+            by_key: HashMap::new(),
+            tops: Vec::new(),
+            next: 0,
+            moving: Vec::new(),
+            reading: 0,
+            is_sweeping: false,
+            is_full: false,
+            held: None,
+        }
+    }
+
+    pub(super) fn is_fanotify(&self) -> bool {
+        matches!(self.marks, Marks::Fanotify(_))
+    }
+
+    /// How many directories are watched.
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Whether halves of renamings are waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.moving.is_empty()
+    }
+
+    /// Watches the tree of the root `index`; the directories in it wait to be read.
+    pub(super) fn add(&mut self, core: &mut Core, index: usize, filter: Filter) -> Result<(), Errno> {
+        let root = &core.roots[index];
+        let key = mark(&mut self.marks, &root.dir)?;
+        let node = self.put(Node {
+            above: None,
+            root: index,
+            name: OsString::new(),
+            key: None,
+            id: Some(root.id),
+            below: HashMap::new(),
+            reading: self.reading,
+        });
+        // The same directory under two names is watched once.
+        if self.by_key.contains_key(&key) {
+            self.nodes.remove(&node);
+            return Ok(());
+        }
+        self.tops.push(node);
+        self.wait(core, node, filter);
+        Ok(())
+    }
+
+    fn put(&mut self, node: Node) -> u64 {
+        self.next += 1;
+        self.nodes.insert(self.next, node);
+        self.next
+    }
+
+    fn wait(&self, core: &mut Core, node: u64, filter: Filter) {
+        core.works.push_front(Work { target: Target::Node { engine: self.index, node }, filter, tries: 0 });
+    }
+
+    /// The directory's root, and its path from there.
+    fn place(&self, node: u64) -> Option<(usize, PathBuf)> {
+        let mut names = Vec::new();
+        let mut at = self.nodes.get(&node)?;
+        while let Some(above) = at.above {
+            names.push(at.name.as_os_str());
+            at = self.nodes.get(&above)?;
+        }
+        names.reverse();
+        Some((at.root, names.join(OsStr::new("/")).into()))
+    }
+
+    /// Reads what waits, once; whether anything did.
+    pub(super) fn turn(&mut self, core: &mut Core, tell: Tell<'_>) -> bool {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let filled = match nix::unistd::read(&self.marks, &mut buffer) {
+            Ok(filled) => filled,
+            Err(Errno::EAGAIN | Errno::EINTR) => 0,
+            Err(errno) => {
+                core.fault(PathBuf::from("the queue"), "read events of", errno);
+                0
+            }
+        };
+        let (mut is_lost, is_fanotify) = (false, self.is_fanotify());
+        let mut take = |happened: Result<[Option<Happened<'_>>; 2], fanotify::Malformed>| match happened {
+            Ok([Some(Happened::Lost), _]) => is_lost = true,
+            Ok(both) => both.into_iter().flatten().for_each(|happened| self.take(core, happened, tell)),
+            Err(malformed) => {
+                log::error!("cannot understand the kernel: {malformed}");
+                is_lost = true;
+            }
+        };
+        if is_fanotify {
+            // Both halves of a renaming come in one event. The halves of others are never found by this number.
+            let cookies = 1..;
+            for (event, cookie) in fanotify::events(&buffer[..filled]).zip(cookies) {
+                take(event.map(|event| of_fanotify(&event, cookie)));
+            }
+        } else {
+            inotify::events(&buffer[..filled]).for_each(|event| take(event.map(|e| [of_inotify(&e), None])));
+        }
+        self.buffer = buffer;
+        self.held = None;
+        if is_lost {
+            core.counts.lost += 1;
+            log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
+            self.read_all(core, Core::since_lost);
+        }
+        filled > 0
+    }
+
+    /// Has all roots read, and what is not met forgotten.
+    fn read_all(&mut self, core: &mut Core, filter: impl Fn(&mut Core, usize) -> Filter) {
+        self.reading += 1;
+        self.is_sweeping = true;
+        for top in self.tops.clone() {
+            let Some(root) = self.nodes.get(&top).map(|node| node.root) else { continue };
+            let filter = filter(core, root);
+            self.wait(core, top, filter);
+        }
+    }
+
+    fn take(&mut self, core: &mut Core, happened: Happened<'_>, tell: Tell<'_>) {
+        core.counts.events += 1;
+        match happened {
+            Happened::Lost => {}
+            Happened::Removed(key) => {
+                if let Some(&node) = self.by_key.get(&key) {
+                    self.forget(node, false);
+                }
+            }
+            Happened::Left { dir, name, cookie } => {
+                let Some(&above) = self.by_key.get(&dir) else { return };
+                let below = self.nodes.get_mut(&above).and_then(|above| above.below.remove(name));
+                if let Some(node) = below {
+                    self.held = None;
+                    self.moving.push(Moving { node, cookie, since: Instant::now() });
+                }
+            }
+            Happened::Appeared { dir, name, how, is_dir, pid, cookie } => {
+                let Some(&above) = self.by_key.get(&dir) else { return };
+                if let Some(violation) = core.judge(name) {
+                    self.report(core, above, (name, how, pid, violation), tell);
+                }
+                if is_dir {
+                    self.enter(core, above, name, how, cookie);
+                }
+            }
+        }
+    }
+
+    fn report(
+        &mut self,
+        core: &mut Core,
+        dir: u64,
+        (name, how, pid, violation): (&OsStr, How, i32, crate::policy::Violation),
+        tell: Tell<'_>,
+    ) {
+        let Some((root, below)) = self.place(dir) else { return };
+        if self.held.as_ref().is_none_or(|(held, ..)| *held != dir) {
+            let opened = core.roots[root].open_dir(&below).and_then(|fd| id(&fd).map(|id| (fd, id)));
+            // Another directory may stand there by now.
+            let expected = self.nodes.get(&dir).and_then(|node| node.id);
+            self.held = opened.ok().filter(|(_, id)| Some(*id) == expected).map(|(fd, id)| (dir, fd, id));
+        }
+        let held = self.held.as_ref().map(|(_, fd, id)| (fd.as_fd(), *id));
+        core.report_event(
+            &Sighting { place: Some((root, &below)), dir: held, name, how, pid, violation },
+            tell,
+        );
+    }
+
+    /// A directory has appeared: it is marked and read in its turn, unless it is known and was only moved.
+    fn enter(&mut self, core: &mut Core, above: u64, name: &OsStr, how: How, cookie: u32) {
+        self.held = None;
+        let moved = self.moving.iter().position(|moving| cookie != 0 && moving.cookie == cookie);
+        if let Some(moved) = moved {
+            let Moving { node, .. } = self.moving.swap_remove(moved);
+            self.hang(node, above, name);
+            return;
+        }
+        let node = self.child(above, name);
+        self.wait(core, node, Filter::All(how));
+    }
+
+    /// The directory `name` in `above`, which may be new.
+    fn child(&mut self, above: u64, name: &OsStr) -> u64 {
+        let Some(node) = self.nodes.get(&above) else { return 0 };
+        if let Some(&known) = node.below.get(name) {
+            return known;
+        }
+        let (root, reading) = (node.root, self.reading);
+        let child = self.put(Node {
+            above: Some(above),
+            root,
+            name: name.to_owned(),
+            key: None,
+            id: None,
+            below: HashMap::new(),
+            reading,
+        });
+        if let Some(node) = self.nodes.get_mut(&above) {
+            node.below.insert(name.to_owned(), child);
+        }
+        child
+    }
+
+    /// Puts `node` under another name, in the place of what is there.
+    fn hang(&mut self, node: u64, above: u64, name: &OsStr) {
+        // A directory is never moved below itself; a tree that says so is out of date.
+        let mut at = Some(above);
+        while let Some(number) = at {
+            if number == node {
+                return;
+            }
+            at = self.nodes.get(&number).and_then(|node| node.above);
+        }
+        let Some(root) = self.nodes.get(&above).map(|above| above.root) else { return };
+        let Some(moved) = self.nodes.get_mut(&node) else { return };
+        let (old_above, old_name) = (moved.above, std::mem::replace(&mut moved.name, name.to_owned()));
+        (moved.above, moved.root) = (Some(above), root);
+        if let Some(old) = old_above.and_then(|old| self.nodes.get_mut(&old))
+            && old.below.get(&old_name) == Some(&node)
+        {
+            old.below.remove(&old_name);
+        }
+        let replaced = self.nodes.get_mut(&above).and_then(|above| above.below.insert(name.to_owned(), node));
+        if let Some(replaced) = replaced.filter(|replaced| *replaced != node) {
+            self.forget(replaced, true);
+        }
+    }
+
+    /// Takes a directory, and all below it, out of the tree.
+    fn forget(&mut self, node: u64, unmarks: bool) {
+        self.held = None;
+        let mut all = vec![node];
+        while let Some(number) = all.pop() {
+            let Some(node) = self.nodes.remove(&number) else { continue };
+            if let Some(above) = node.above.and_then(|above| self.nodes.get_mut(&above))
+                && above.below.get(&node.name) == Some(&number)
+            {
+                above.below.remove(&node.name);
+            }
+            if let Some(key) = node.key
+                && self.by_key.get(&key) == Some(&number)
+            {
+                self.by_key.remove(&key);
+                // A mark of fanotify goes with its directory; until then its events are passed over.
+                if let (Key::Watch(watch), Marks::Inotify(inotify, watches)) = (&key, &mut self.marks)
+                    && let Some(watch) = watches.remove(watch).filter(|_| unmarks)
+                {
+                    // It fails for a directory that was removed at this moment.
+                    let _ = inotify.rm_watch(watch);
+                }
+            }
+            all.extend(node.below.into_values());
+        }
+    }
+
+    /// Every event of what happened until now has been read.
+    pub(super) fn is_drained(&mut self) {
+        while let Some(at) = self.moving.iter().position(|moving| moving.since.elapsed() >= MOVE) {
+            let Moving { node, .. } = self.moving.swap_remove(at);
+            self.forget(node, true);
+        }
+    }
+
+    /// Nothing waits to be read any more: what was not met is gone.
+    pub(super) fn has_read_all(&mut self) {
+        if !std::mem::take(&mut self.is_sweeping) {
+            return;
+        }
+        let is_gone = |(number, node): (&u64, &Node)| (node.reading < self.reading).then_some(*number);
+        let gone: Vec<u64> = self.nodes.iter().filter_map(is_gone).collect();
+        gone.into_iter().for_each(|node| self.forget(node, true));
+    }
+
+    /// Marks and reads a directory that waits.
+    pub(super) fn read(&mut self, core: &mut Core, number: u64, work: &Work, tell: Tell<'_>) {
+        let Some((root, below)) = self.place(number) else { return };
+        let dir = match core.roots[root].open_dir(&below) {
+            Ok(dir) => dir,
+            // It was moved, which the next events tell, or is gone.
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if work.tries == 0 => {
+                return core.deferred.push(Work { tries: 1, ..work.clone() });
+            }
+            Err(errno) => {
+                if !matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) {
+                    core.fault(core.path(root, &below), "watch", errno);
+                }
+                return self.forget(number, true);
+            }
+        };
+        let mut is_known = false;
+        match mark(&mut self.marks, &dir) {
+            Ok(key) => match self.settle(number, key, &dir) {
+                Settled::New => {}
+                Settled::Known => is_known = true,
+                // It is in the tree already, under the name that it had, and now under this one.
+                Settled::Moved(node) => {
+                    if let Some(node) = node.filter(|_| matches!(work.filter, Filter::Since { .. })) {
+                        self.wait(core, node, work.filter);
+                    }
+                    return;
+                }
+            },
+            Err(errno) => self.cannot_mark(core, (root, &below), errno),
+        }
+        let filter = match work.filter {
+            Filter::All(_) | Filter::Nothing if is_known => return,
+            // What is new in the tree is so with all that it holds.
+            Filter::Since { .. } if !is_known => Filter::All(How::Rescanned),
+            filter => filter,
+        };
+        let mut found = Vec::new();
+        let mut put = |_: &mut Core, name: &OsStr, filter: Filter| found.push((name.to_owned(), filter));
+        core.read(dir.as_fd(), (root, &below), filter, is_known, &mut put, tell);
+        for (name, filter) in found {
+            let is_there = self.nodes.get(&number).is_some_and(|node| node.below.contains_key(&name));
+            if !is_there || matches!(filter, Filter::Since { .. }) {
+                let child = self.child(number, &name);
+                self.wait(core, child, filter);
+            }
+        }
+    }
+
+    /// Notes by which mark a directory is known.
+    fn settle(&mut self, number: u64, key: Key, dir: &OwnedFd) -> Settled {
+        let reading = self.reading;
+        let (above, name) = match self.nodes.get_mut(&number) {
+            Some(node) => {
+                node.reading = reading;
+                if node.key.as_ref() == Some(&key) {
+                    return Settled::Known;
+                }
+                (node.above, node.name.clone())
+            }
+            None => return Settled::Moved(None),
+        };
+        if let Some(&other) = self.by_key.get(&key) {
+            let is_top = self.nodes.get(&other).is_none_or(|other| other.above.is_none());
+            return match above.filter(|_| !is_top) {
+                Some(above) => {
+                    self.moving.retain(|moving| moving.node != other);
+                    self.hang(other, above, &name);
+                    Settled::Moved(Some(other))
+                }
+                None => {
+                    self.forget(number, false);
+                    Settled::Moved(None)
+                }
+            };
+        }
+        let id = id(dir).ok();
+        let Some(node) = self.nodes.get_mut(&number) else { return Settled::Moved(None) };
+        let old = node.key.replace(key.clone());
+        node.id = id;
+        // What was known under this name is another directory now: it was removed, or moved away.
+        let stale = if old.is_some() { std::mem::take(&mut node.below) } else { HashMap::new() };
+        if let Some(old) = old.filter(|old| self.by_key.get(old) == Some(&number)) {
+            self.by_key.remove(&old);
+        }
+        stale.into_values().for_each(|node| self.forget(node, true));
+        self.by_key.insert(key, number);
+        Settled::New
+    }
+
+    fn cannot_mark(&mut self, core: &mut Core, (root, below): (usize, &Path), errno: Errno) {
+        if errno != Errno::ENOSPC {
+            return core.fault(core.path(root, below), "watch", errno);
+        }
+        core.counts.unwatched += 1;
+        if !std::mem::replace(&mut self.is_full, true) {
+            let limit = match self.marks {
+                Marks::Fanotify(_) => "fs.fanotify.max_user_marks",
+                Marks::Inotify(..) => "fs.inotify.max_user_watches",
+            };
+            log::error!(
+                "no more than {} directories can be watched by this user, and there are more: what appears in the others \
+                 is not seen; as root, `sysctl -w {limit}=NUMBER` raises the limit",
+                self.by_key.len()
+            );
+        }
+    }
+}
+
+/// What the mark of a directory tells.
+enum Settled {
+    /// It was not marked.
+    New,
+    /// It is the one that was there before.
+    Known,
+    /// It is in the tree under another number.
+    Moved(Option<u64>),
+}
+
+impl AsFd for Marks {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Fanotify(group) => group.as_fd(),
+            Self::Inotify(inotify, _) => inotify.as_fd(),
+        }
+    }
+}
+
+impl AsFd for Narrow {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.marks.as_fd()
+    }
+}
+
+/// Marks a directory: marking it again gives the same.
+fn mark(marks: &mut Marks, dir: &OwnedFd) -> Result<Key, Errno> {
+    match marks {
+        Marks::Fanotify(group) => {
+            let key = Key::Handle(fsid(dir)?, handle::of_events(dir)?);
+            mark_directory(group, dir)?;
+            Ok(key)
+        }
+        Marks::Inotify(inotify, watches) => {
+            let mask = AddWatchFlags::IN_CREATE
+                | AddWatchFlags::IN_MOVED_TO
+                | AddWatchFlags::IN_MOVED_FROM
+                | AddWatchFlags::IN_ONLYDIR;
+            let watch = inotify.add_watch(path_of(dir).as_str(), mask)?;
+            watches.insert(watch.as_raw(), watch);
+            Ok(Key::Watch(watch.as_raw()))
+        }
+    }
+}
+
+fn of_fanotify<'e>(event: &fanotify::Event<'e>, cookie: u32) -> [Option<Happened<'e>>; 2] {
+    if event.mask & libc::FAN_Q_OVERFLOW != 0 {
+        return [Some(Happened::Lost), None];
+    }
+    let key = |entry: fanotify::Entry<'_>| {
+        let handle = Handle::from_parts(entry.dir.kind, entry.dir.handle)?;
+        Some(Key::Handle(entry.dir.fsid, handle))
+    };
+    let (is_dir, has) = (event.mask & libc::FAN_ONDIR != 0, |bits| event.mask & bits != 0);
+    let appeared = |entry: fanotify::Entry<'e>, how| {
+        let (name, pid) = (entry.name, event.pid);
+        Some(Happened::Appeared { dir: key(entry)?, name, how, is_dir, pid, cookie })
+    };
+    let left = |entry: fanotify::Entry<'e>| {
+        Some(Happened::Left { dir: key(entry)?, name: entry.name, cookie }).filter(|_| is_dir)
+    };
+    match event.entry {
+        None => [event.from.and_then(left), event.to.and_then(|to| appeared(to, How::Renamed))],
+        Some(entry) if has(libc::FAN_MOVED_TO) => [appeared(entry, How::Renamed), None],
+        Some(entry) if has(libc::FAN_CREATE) => [appeared(entry, How::Made { is_dir }), None],
+        Some(entry) if has(libc::FAN_MOVED_FROM) => [left(entry), None],
+        Some(entry) if has(libc::FAN_DELETE_SELF) => [key(entry).map(Happened::Removed), None],
+        Some(_) => [None, None],
+    }
+}
+
+fn of_inotify<'e>(event: &inotify::Event<'e>) -> Option<Happened<'e>> {
+    if event.mask & libc::IN_Q_OVERFLOW != 0 {
+        return Some(Happened::Lost);
+    }
+    let dir = Key::Watch(event.watch);
+    if event.mask & libc::IN_IGNORED != 0 {
+        return Some(Happened::Removed(dir));
+    }
+    let (name, cookie) = (event.name?, event.cookie);
+    let is_dir = event.mask & libc::IN_ISDIR != 0;
+    let how = match event.mask {
+        mask if mask & libc::IN_MOVED_TO != 0 => How::Renamed,
+        mask if mask & libc::IN_CREATE != 0 => How::Made { is_dir },
+        mask if mask & libc::IN_MOVED_FROM != 0 && is_dir => {
+            return Some(Happened::Left { dir, name, cookie });
+        }
+        _ => return None,
+    };
+    Some(Happened::Appeared { dir, name, how, is_dir, pid: 0, cookie })
+}

@@ -1,0 +1,241 @@
+//! File servers that serve a mount: Samba, with its client, and NFS in user space (Ganesha, with the client of libnfs). Both run
+//! on the loopback interface with directories of their own, and go with the test. `scripts/test-servers` installs them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::mounted::{Mounted, wait_until};
+
+/// A server that goes with the test.
+struct Server {
+    child: Child,
+    port: u16,
+    dir: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        // A server that does not end would hold the mount.
+        for _ in 0..300 {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn are_installed(programs: &[&str]) -> bool {
+    let is_there = |program: &&str| {
+        let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", program]).status();
+        found.is_ok_and(|status| status.success())
+    };
+    let missing: Vec<&str> = programs.iter().filter(|program| !is_there(program)).copied().collect();
+    if !missing.is_empty() {
+        println!("SKIPPED: {} not installed; scripts/test-servers installs it", missing.join(", "));
+    }
+    missing.is_empty()
+}
+
+/// A port that nobody listens at now.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+impl Server {
+    /// Starts `command`, whose configuration `write` has written into a directory of its own.
+    fn new(mounted: &Mounted, program: &str, write: impl Fn(&Path, u16) -> (String, Vec<String>)) -> Self {
+        let (dir, port) = (mounted.plain().with_file_name("server"), free_port());
+        fs::create_dir(&dir).unwrap();
+        let (configuration, args) = write(&dir, port);
+        fs::write(dir.join("conf"), configuration).unwrap();
+        let log = File::create(dir.join("out")).unwrap();
+        let child = Command::new(program)
+            .args(args)
+            // smbd sends SIGTERM to its group when it ends.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let server = Self { child, port, dir };
+        wait_until("the server", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+        server
+    }
+
+    fn samba(mounted: &Mounted) -> Self {
+        Self::new(mounted, "smbd", |dir, port| {
+            let (own, mnt) = (dir.display(), mounted.mnt());
+            let own_directories: String =
+                ["private dir", "lock directory", "state directory", "cache directory", "pid directory"]
+                    .map(|option| format!("{option} = {own}\n"))
+                    .concat();
+            let configuration = format!(
+                "[global]\nserver role = standalone server\nsmb ports = {port}\ninterfaces = lo\nbind interfaces only = yes\n\
+                 {own_directories}ncalrpc dir = {own}/ncalrpc\nlog file = {own}/log\npassdb backend = tdbsam:{own}/passdb.tdb\n\
+                 map to guest = Bad User\nguest account = nobody\ndisable netbios = yes\nload printers = no\nprinting = bsd\n\
+                 disable spoolss = yes\nmangled names = no\n[share]\npath = {}\nread only = no\nguest ok = yes\n",
+                mnt.display()
+            );
+            let conf = format!("--configfile={own}/conf");
+            (
+                configuration,
+                ["--foreground", "--no-process-group", &conf, "--debug-stdout", "-d0"]
+                    .map(String::from)
+                    .to_vec(),
+            )
+        })
+    }
+
+    /// What the client of Samba says to `command`.
+    fn smb(&self, command: &str) -> String {
+        let output = Command::new("smbclient")
+            .args(["-N", "-p", &self.port.to_string(), "//127.0.0.1/share", "-c", command])
+            .arg(format!("--configfile={}/conf", self.dir.display()))
+            .current_dir(&self.dir)
+            .output()
+            .unwrap();
+        said(&output)
+    }
+
+    fn ganesha(mounted: &Mounted) -> Self {
+        Self::new(mounted, "ganesha.nfsd", |dir, port| {
+            let (own, mnt) = (dir.display(), mounted.mnt());
+            fs::create_dir(dir.join("recovery")).unwrap();
+            let configuration = format!(
+                "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1; Enable_NLM = false;\n\
+                 Enable_RQUOTA = false; allow_set_io_flusher_fail = true; }}\n\
+                 NFSv4 {{ Graceless = true; Minor_Versions = 0; RecoveryRoot = {own}/recovery; Only_Numeric_Owners = true; }}\n\
+                 EXPORT {{ Export_Id = 1; Path = {}; Pseudo = /share; Access_Type = RW; Squash = No_Root_Squash;\n\
+                 SecType = sys; Filesystem_Id = 1.1; FSAL {{ Name = VFS; }} }}\n",
+                mnt.display()
+            );
+            let args = [
+                "-F",
+                "-f",
+                &format!("{own}/conf"),
+                "-L",
+                &format!("{own}/log"),
+                "-p",
+                &format!("{own}/pid"),
+            ];
+            (configuration, args.map(String::from).to_vec())
+        })
+    }
+
+    /// What the clients of libnfs say to a file of the export.
+    fn nfs(&self, program: &str, before: &[&Path], name: &OsStr) -> String {
+        let mut url = OsString::from("nfs://127.0.0.1/share/");
+        url.push(name);
+        url.push(format!("?nfsport={}&version=4&auto-traverse-mounts=0", self.port));
+        said(&Command::new(program).args(before).arg(url).output().unwrap())
+    }
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
+}
+
+/// Names that the policy refuses and that SMB itself takes, and one that the client sends escaped.
+const REFUSED: [&str; 5] = ["aux.txt", "CON", "trailing.", "trailing ", "caf\u{201B}E9"];
+
+#[test]
+fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
+    if !are_installed(&["smbd", "smbclient"]) {
+        return;
+    }
+    for (errno, create, mkdir) in [
+        ("EILSEQ", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
+        // The client takes an invalid parameter for an older protocol, when it opens.
+        ("EINVAL", "NT_STATUS_", "NT_STATUS_INVALID_PARAMETER"),
+        ("EACCES", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
+    ] {
+        let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", errno]) else { return };
+        let server = Server::samba(&mounted);
+        fs::write(server.dir.join("file"), "content").unwrap();
+        let put =
+            server.smb("put file good.txt; mkdir März; put file März/ok.txt; rename good.txt better.txt");
+        assert!(!put.contains("NT_STATUS"), "{put}");
+        assert_eq!(fs::read_to_string(mounted.backing().join("better.txt")).unwrap(), "content");
+        assert!(mounted.backing().join("März/ok.txt").exists());
+        for name in REFUSED {
+            let told = server.smb(&format!("put file \"{name}\""));
+            assert!(told.contains(create), "{errno}, put of {name}: {told}");
+            for command in [format!("mkdir \"{name}\""), format!("rename better.txt \"{name}\"")] {
+                let told = server.smb(&command);
+                assert!(told.contains(mkdir), "{errno}, {command}: {told}");
+            }
+        }
+        let mut left: Vec<_> =
+            fs::read_dir(mounted.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["März", "better.txt"], "{errno}: nothing else has come");
+    }
+}
+
+#[test]
+fn samba_shows_and_removes_names_that_were_there() {
+    if !are_installed(&["smbd", "smbclient"]) {
+        return;
+    }
+    let Some(mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+    let old = mounted.backing().join(OsStr::from_bytes(b"caf\xE9"));
+    fs::write(&old, "old").unwrap();
+    fs::write(mounted.backing().join("com1.txt"), "old").unwrap();
+    let server = Server::samba(&mounted);
+    let list = server.smb("ls");
+    assert!(list.contains("caf\u{201B}E9") && list.contains("com1.txt"), "{list}");
+    let told = server.smb("get com1.txt got; del com1.txt; rename caf\u{201B}E9 café; ls");
+    assert!(!told.contains("NT_STATUS"), "{told}");
+    assert_eq!(fs::read_to_string(server.dir.join("got")).unwrap(), "old");
+    assert!(mounted.backing().join("café").exists() && !old.exists());
+    assert!(!mounted.backing().join("com1.txt").exists());
+}
+
+#[test]
+fn nfs_refuses_bad_names_with_a_status_that_the_errno_decides() {
+    if !are_installed(&["ganesha.nfsd", "nfs-cp", "nfs-ls", "nfs-cat"]) {
+        return;
+    }
+    let in_kernel = fs::read_to_string("/proc/filesystems").is_ok_and(|list| list.contains("nfsd"));
+    if !in_kernel {
+        println!("SKIPPED: this kernel has no NFS server; the one in user space is tried");
+    }
+    for (errno, status) in
+        [("EILSEQ", "NFS4ERR_SERVERFAULT"), ("EINVAL", "NFS4ERR_INVAL"), ("EACCES", "NFS4ERR_ACCESS")]
+    {
+        let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", errno]) else { return };
+        let old = mounted.backing().join(OsStr::from_bytes(b"old\xE9"));
+        fs::write(&old, "old").unwrap();
+        let server = Server::ganesha(&mounted);
+        let file = server.dir.join("file");
+        fs::write(&file, "content").unwrap();
+        for name in ["good.txt", "März.txt"] {
+            let told = server.nfs("nfs-cp", &[&file], OsStr::new(name));
+            assert_eq!(fs::read_to_string(mounted.backing().join(name)).unwrap(), "content", "{told}");
+            assert_eq!(server.nfs("nfs-cat", &[], OsStr::new(name)), "content");
+        }
+        let refused =
+            ["aux.txt", "trailing.", "caf\u{201B}E9"].map(str::as_bytes).into_iter().chain([&b"caf\xE9"[..]]);
+        for name in refused.map(OsStr::from_bytes) {
+            let told = server.nfs("nfs-cp", &[&file], name);
+            assert!(told.contains(status), "{errno}, {name:?}: {told}");
+        }
+        let list = server.nfs("nfs-ls", &[], OsStr::new(""));
+        assert!(list.contains("old\u{201B}E9") && list.contains("good.txt"), "{list}");
+        assert_eq!(server.nfs("nfs-cat", &[], OsStr::new("old\u{201B}E9")), "old");
+        assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 3, "nothing else has come");
+    }
+}

@@ -1,0 +1,106 @@
+//! `--exec`.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::watching::{Place, Watching, bad, wait_until};
+
+const ENGINE: [&str; 2] = ["--engine", "inotify"];
+
+fn watch(place: &Place, args: &[&str]) -> Watching {
+    Watching::new(&[&place.top()], &[&ENGINE, args].concat())
+}
+
+#[test]
+fn a_program_gets_the_name_as_bytes_and_no_shell_ever_reads_it() {
+    let place = Place::plain();
+    let told = place.beside("told");
+    // What it is called with stands in files, NUL between the words.
+    let script = "printf '%s\\0' \"$@\" >\"$0/args\"; env -0 | grep -za ^NAMEGATE_ | sort -z >\"$0/env\"";
+    let told_name = told.to_str().unwrap();
+    let args = ["--exec", "sh", "-c", script, told_name, "-x", "{}", "a{}", ";", "--warnings"];
+    let watching = watch(&place, &args);
+    let mut name = b"$(touch pwned)`id`;\n\"'&|*\\ -".to_vec();
+    name.push(0xE9);
+    let path = place.top().join(std::ffi::OsStr::from_bytes(&name));
+    fs::write(&path, "").unwrap();
+    wait_until("the program", || fs::read(told.join("env")).is_ok_and(|env| !env.is_empty()));
+    let ended = watching.end();
+    assert_eq!(ended.status, Some(1), "{}", ended.said);
+    let args = fs::read(told.join("args")).unwrap();
+    let args: Vec<&[u8]> = args.split(|&b| b == 0).collect();
+    assert_eq!(args, [b"-x", path.as_os_str().as_bytes(), b"a{}", b""]);
+    let env = fs::read(told.join("env")).unwrap();
+    let env: Vec<&[u8]> = env.split(|&b| b == 0).collect();
+    let of = |name: &str| {
+        let prefix = format!("NAMEGATE_{name}=");
+        env.iter().find_map(|line| line.strip_prefix(prefix.as_bytes())).unwrap()
+    };
+    assert_eq!(of("PATH"), path.as_os_str().as_bytes());
+    assert_eq!(of("PARENT"), place.top().as_os_str().as_bytes());
+    assert_eq!(of("NAME"), name);
+    assert_eq!(of("NAME_HEX"), data_encoding::HEXLOWER.encode(&name).as_bytes());
+    assert_eq!(of("NAME_SHOWN").iter().filter(|&&byte| byte == b'\n').count(), 0);
+    assert_eq!((of("RULE"), of("OPERATION")), (&b"truncated"[..], &b"create"[..]));
+    assert!(!Path::new("pwned").exists());
+}
+
+#[test]
+fn programs_run_a_few_at_a_time_and_none_is_left_unreaped() {
+    let place = Place::plain();
+    let at_work = place.beside("at-work");
+    // Says how many there are with it.
+    let script = "mkdir \"$0/$$\"; ls \"$0\" | wc -l >>\"$0.counts\"; sleep 0.05; rmdir \"$0/$$\"";
+    let watching =
+        watch(&place, &["--exec-jobs", "3", "--exec", "sh", "-c", script, at_work.to_str().unwrap()]);
+    for number in 0..20 {
+        fs::write(place.top().join(bad(&number.to_string())), "").unwrap();
+    }
+    let counts = at_work.with_extension("counts");
+    let lines = || fs::read_to_string(&counts).map_or(0, |text| text.lines().count());
+    wait_until("20 runs", || lines() == 20);
+    wait_until("the last end", || {
+        let children = format!("/proc/{0}/task/{0}/children", watching.pid());
+        fs::read_dir(&at_work).unwrap().next().is_none()
+            && fs::read_to_string(children).is_ok_and(|children| children.trim().is_empty())
+    });
+    let ended = watching.end();
+    let most =
+        fs::read_to_string(&counts).unwrap().lines().map(|line| line.trim().parse::<u32>().unwrap()).max();
+    assert!(most <= Some(3), "{most:?} at a time");
+    assert_eq!(ended.status, Some(1), "{}", ended.said);
+}
+
+#[test]
+fn a_program_that_fails_or_is_not_there_is_told_and_is_trouble() {
+    for (program, told) in [(&["false"][..], "exit status: 1"), (&["/nowhere/x"], "cannot be started")] {
+        let place = Place::plain();
+        let watching = watch(&place, &[&["--exec"], program].concat());
+        fs::write(place.top().join(bad("")), "").unwrap();
+        wait_until("the failure", || watching.said().contains(told));
+        let ended = watching.end();
+        assert!(ended.said.contains("caf\\xE9"), "{}", ended.said);
+        assert_eq!(ended.status, Some(2), "{}", ended.said);
+    }
+}
+
+#[test]
+fn programs_that_were_asked_for_are_run_to_their_end_but_not_for_ever() {
+    let place = Place::plain();
+    let watching = watch(&place, &["--exec-jobs", "1", "--once", "--exec", "sleep", "0.3"]);
+    fs::write(place.top().join(bad("")), "").unwrap();
+    let ended = watching.ended();
+    assert_eq!(ended.status, Some(1), "{}", ended.said);
+    let watching = watch(&place, &["--exec-jobs", "1", "--exec", "sh", "-c", "exec >&- 2>&-; sleep 9"]);
+    (0..3).for_each(|number| fs::write(place.top().join(bad(&number.to_string())), "").unwrap());
+    watching.wait_for(3);
+    sleep(Duration::from_millis(100));
+    let begin = Instant::now();
+    let ended = watching.end();
+    assert!(begin.elapsed() < Duration::from_secs(8), "it waited for {:?}", begin.elapsed());
+    assert!(ended.said.contains("for 3 findings"), "{}", ended.said);
+    assert_eq!(ended.status, Some(2));
+}

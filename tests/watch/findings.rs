@@ -1,0 +1,224 @@
+//! What is reported, on which file system, by which engine.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root};
+
+fn found(operation: &str, path: PathBuf) -> Found {
+    Found { operation: operation.into(), path: Some(path) }
+}
+
+/// Makes a bad name in each way there is, and says what is to be found.
+fn make(top: &Path, outside: &Path) -> Vec<Found> {
+    let mut expected = Vec::new();
+    let mut expect = |operation: &str, path: PathBuf| expected.push(found(operation, path));
+    let sub = top.join("sub");
+    File::create(sub.join(bad("created"))).unwrap();
+    expect("create", sub.join(bad("created")));
+    fs::create_dir(top.join(bad("dir"))).unwrap();
+    expect("mkdir", top.join(bad("dir")));
+    symlink("nowhere", sub.join(bad("symlink"))).unwrap();
+    expect("symlink", sub.join(bad("symlink")));
+    mkfifo(&sub.join(bad("fifo")), Mode::S_IRWXU).unwrap();
+    expect("mknod", sub.join(bad("fifo")));
+    fs::write(top.join("linked"), "").unwrap();
+    fs::hard_link(top.join("linked"), sub.join(bad("link"))).unwrap();
+    expect("link", sub.join(bad("link")));
+    File::create(top.join("good")).unwrap();
+    fs::rename(top.join("good"), sub.join(bad("renamed"))).unwrap();
+    expect("rename", sub.join(bad("renamed")));
+    // Below directories that are new.
+    let deep = sub.join("new/new/new");
+    fs::create_dir_all(&deep).unwrap();
+    File::create(deep.join(bad("deep"))).unwrap();
+    expect("create", deep.join(bad("deep")));
+    // Brought along by a directory from outside.
+    fs::rename(outside.join("brought"), top.join("brought")).unwrap();
+    expect("rename", top.join("brought/along").join(bad("old")));
+    // What is made outside, what leaves, and good names, are nobody's business.
+    File::create(outside.join(bad("outside"))).unwrap();
+    fs::create_dir(top.join("leaves")).unwrap();
+    fs::rename(top.join("leaves"), outside.join("left")).unwrap();
+    File::create(sub.join("gut.txt")).unwrap();
+    expected
+}
+
+#[test]
+fn every_way_in_which_a_bad_name_comes_is_reported_once_on_every_file_system() {
+    if !is_root() {
+        return;
+    }
+    for (name, place) in Place::all() {
+        for engine in ENGINES {
+            if (name, engine) == ("overlay", "fanotify") {
+                continue;
+            }
+            let (top, outside) = (place.dir(engine).join("in"), place.dir(engine).join("out"));
+            fs::create_dir_all(top.join("sub")).unwrap();
+            fs::create_dir_all(outside.join("brought/along")).unwrap();
+            File::create(outside.join("brought/along").join(bad("old"))).unwrap();
+            fs::write(top.join(bad("before")), "").unwrap();
+            let watching = Watching::new(&[&top], &["--engine", engine]);
+            let mut expected = make(&top, &outside);
+            watching.wait_for(expected.len());
+            let ended = watching.end();
+            expected.sort();
+            assert_eq!(ended.found(), expected, "{engine} on {name}\n{}", ended.said);
+            assert_eq!(ended.status, Some(1), "{}", ended.said);
+            assert!(ended.said.contains(&format!("({name}) by {engine}, ")), "{}", ended.said);
+        }
+    }
+}
+
+#[test]
+fn the_engine_is_the_first_that_can_and_is_told_with_the_reason() {
+    if !is_root() {
+        return;
+    }
+    for (name, place) in Place::all() {
+        let top = place.top();
+        let watching = Watching::new(&[&top], &[]);
+        fs::write(top.join(bad("")), "").unwrap();
+        watching.wait_for(1);
+        let ended = watching.end();
+        let (engine, reason) = match name {
+            "overlay" => ("fanotify-dirs", "; fanotify cannot: the file system cannot be watched as a whole"),
+            _ => ("fanotify", ""),
+        };
+        assert!(ended.said.contains(&format!("({name}) by {engine}, ")), "{}", ended.said);
+        assert!(ended.said.contains(reason), "{}", ended.said);
+        assert_eq!(ended.found(), [found("create", top.join(bad("")))]);
+    }
+}
+
+#[test]
+fn two_trees_on_two_file_systems_are_watched_at_once() {
+    if !is_root() {
+        return;
+    }
+    let (Some(first), Some(second)) = (Place::ext4(), Place::tmpfs()) else { return };
+    let tops = [first.top(), second.top()];
+    let watching = Watching::new(&[&tops[0], &tops[1]], &[]);
+    tops.iter().for_each(|top| drop(File::create(top.join(bad(""))).unwrap()));
+    watching.wait_for(2);
+    let mut expected = tops.map(|top| top.join(bad("")));
+    expected.sort();
+    assert_eq!(watching.end().paths(), expected);
+}
+
+#[test]
+fn a_file_system_mounted_below_is_watched_unless_it_is_to_be_left_out() {
+    if !is_root() {
+        return;
+    }
+    let Some(place) = Place::tmpfs() else { return };
+    let above = place.top().parent().unwrap().to_path_buf();
+    for (args, count) in [(&[][..], 2), (&["-x"][..], 1)] {
+        let watching = Watching::new(&[&above], args);
+        fs::write(place.top().join(bad(&count.to_string())), "").unwrap();
+        fs::write(above.join(bad(&count.to_string())), "").unwrap();
+        watching.wait_for(count);
+        let ended = watching.end();
+        assert_eq!(ended.lines.len(), count, "{:?}\n{}", ended.lines, ended.said);
+    }
+}
+
+#[test]
+fn of_tens_of_thousands_a_second_no_bad_name_is_lost_and_none_is_told_twice() {
+    const EACH: usize = 10_000;
+    const THREADS: usize = 2;
+    if !is_root() {
+        return;
+    }
+    let Some(place) = Place::tmpfs() else { return };
+    for args in [
+        &["--engine", "fanotify"][..],
+        &["--engine", "fanotify", "--unlimited-queue"],
+        &["--engine", "inotify"],
+    ] {
+        let top = place.dir(&args.join(""));
+        let watching = Watching::new(&[&top], args);
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let dir = top.join(thread.to_string());
+                scope.spawn(move || {
+                    fs::create_dir(&dir).unwrap();
+                    for number in 0..EACH {
+                        let name = format!("{number}-");
+                        let name = if number % 10 == 0 { bad(&name) } else { name.into() };
+                        File::create(dir.join(name)).unwrap();
+                    }
+                });
+            }
+        });
+        let took = begin.elapsed();
+        watching.wait_for(THREADS * EACH / 10);
+        let ended = watching.end();
+        let rate = (THREADS * EACH) as f64 / took.as_secs_f64();
+        println!("{args:?}: {rate:.0} creates a second; {}", ended.said.lines().last().unwrap());
+        let mut expected: Vec<PathBuf> = (0..THREADS)
+            .flat_map(|thread| (0..EACH).step_by(10).map(move |number| (thread, number)))
+            .map(|(thread, number)| top.join(thread.to_string()).join(bad(&format!("{number}-"))))
+            .collect();
+        expected.sort();
+        assert_eq!(ended.paths(), expected, "{}", ended.said);
+    }
+}
+
+#[test]
+fn a_directory_that_is_renamed_before_its_event_is_read_is_told_under_a_name_that_it_had() {
+    for engine in ENGINES {
+        if engine == "fanotify" && !is_root() {
+            continue;
+        }
+        let place = Place::plain();
+        let (old, new) = (place.dir("old/sub"), place.top().join("new"));
+        let watching = Watching::new(&[&place.top()], &["--engine", engine]);
+        watching.while_it_sleeps(|| {
+            File::create(old.join(bad("first"))).unwrap();
+            fs::rename(place.top().join("old"), &new).unwrap();
+            File::create(new.join("sub").join(bad("second"))).unwrap();
+        });
+        watching.wait_for(2);
+        let paths = watching.end().paths();
+        assert_eq!(paths.len(), 2, "{engine}: {paths:?}");
+        assert!(paths.contains(&new.join("sub").join(bad("second"))), "{engine}: {paths:?}");
+        let first = [old.join(bad("first")), new.join("sub").join(bad("first"))];
+        assert!(first.iter().any(|path| paths.contains(path)), "{engine}: {paths:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_gone_before_its_event_is_read_is_told_where_it_was() {
+    for engine in ["fanotify", "fanotify-dirs", "inotify"] {
+        if engine == "fanotify" && !is_root() {
+            continue;
+        }
+        let place = Place::plain();
+        let known = place.dir("known");
+        let watching = Watching::new(&[&place.top()], &["--engine", engine]);
+        watching.while_it_sleeps(|| {
+            for dir in [known.clone(), place.dir("known/new")] {
+                File::create(dir.join(bad(""))).unwrap();
+            }
+            fs::remove_dir_all(&known).unwrap();
+        });
+        let ended = watching.end();
+        // Directory by directory, a new one was never marked; of the whole file system, an old one was never looked up.
+        let expected = match engine {
+            "fanotify" => 0..=2,
+            _ => 1..=1,
+        };
+        assert!(expected.contains(&ended.lines.len()), "{engine}: {:?}\n{}", ended.lines, ended.said);
+        let told = ended.said.contains("bad names in directories that were gone");
+        assert!(ended.lines.len() == 2 || told || engine != "fanotify", "{engine}: {}", ended.said);
+    }
+}

@@ -1,0 +1,175 @@
+//! Options, signals and the exit status.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::watching::{ENGINES, Place, Watching, bad, is_root, wait_until};
+
+const ENGINE: [&str; 2] = ["--engine", "inotify"];
+
+fn watch(place: &Place, args: &[&str]) -> Watching {
+    Watching::new(&[&place.top()], &[&ENGINE, args].concat())
+}
+
+#[test]
+fn what_is_there_already_is_told_once_where_that_is_asked_for() {
+    for engine in ENGINES {
+        if engine == "fanotify" && !is_root() {
+            continue;
+        }
+        let place = Place::plain();
+        let mut expected: Vec<PathBuf> =
+            (0..50).map(|number| place.dir(&format!("a/b{number}")).join(bad(""))).collect();
+        expected.iter().for_each(|path| fs::write(path, "").unwrap());
+        let watching = Watching::new(&[&place.top()], &["--engine", engine, "--initial"]);
+        watching.wait_for(50);
+        let new = place.top().join(bad("new"));
+        fs::write(&new, "").unwrap();
+        watching.wait_for(51);
+        expected.push(new);
+        expected.sort();
+        let ended = watching.end();
+        assert_eq!(ended.paths(), expected, "{engine}: {}", ended.said);
+        let initial = ended.found().iter().filter(|found| found.operation == "initial").count();
+        assert_eq!(initial, 50, "{engine}");
+    }
+}
+
+#[test]
+fn it_ends_with_the_first_finding_after_a_time_or_by_a_signal_and_says_how_it_was() {
+    let place = Place::plain();
+    let watching = watch(&place, &["--for", "0.2s"]);
+    let ended = watching.ended();
+    assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.said);
+    assert!(ended.said.contains("0 findings in 0 events"), "{}", ended.said);
+    let watching = watch(&place, &["--once"]);
+    (0..10).for_each(|number| fs::write(place.top().join(bad(&number.to_string())), "").unwrap());
+    let ended = watching.ended();
+    assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.said);
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let watching = watch(&place, &[]);
+        watching.signal(signal);
+        assert_eq!(watching.ended().status, Some(0));
+    }
+    let watching = watch(&place, &[]);
+    watching.signal(Signal::SIGUSR1);
+    wait_until("a line", || watching.said().contains("0 findings in 0 events"));
+    assert_eq!(watching.end().status, Some(0));
+}
+
+#[test]
+fn what_happened_before_the_signal_is_told_before_the_end() {
+    let place = Place::plain();
+    let watching = watch(&place, &[]);
+    watching.while_it_sleeps(|| {
+        fs::write(place.top().join(bad("")), "").unwrap();
+        watching.signal(Signal::SIGTERM);
+    });
+    let ended = watching.ended();
+    assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.said);
+}
+
+#[test]
+fn a_path_that_cannot_be_watched_is_trouble() {
+    let place = Place::plain();
+    for path in [place.top().join("none"), "/proc/self/status".into()] {
+        let output = Command::new(env!("CARGO_BIN_EXE_namegate")).arg("watch").arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("cannot watch"), "{said}");
+    }
+}
+
+#[test]
+fn a_policy_and_files_are_read_and_opened_again_on_hangup_and_a_broken_policy_changes_nothing() {
+    let place = Place::plain();
+    let beside = place.beside("etc");
+    let (policy, output, audit) = (beside.join("policy.toml"), beside.join("out"), beside.join("audit"));
+    fs::write(&policy, "profiles = [\"utf8\"]\n").unwrap();
+    let paths = [&policy, &output, &audit].map(|path| path.to_str().unwrap().to_owned());
+    let watching = watch(&place, &["--config", &paths[0], "--output", &paths[1], "--audit", &paths[2]]);
+    let lines = |path: &PathBuf| fs::read_to_string(path).map_or(0, |text| text.lines().count());
+    let touch = |name: &str| fs::write(place.top().join(name), "").unwrap();
+    touch("CON");
+    fs::write(place.top().join(bad("")), "").unwrap();
+    wait_until("a finding", || lines(&output) == 1 && lines(&audit) == 1);
+    fs::write(&policy, "profiles = [\"nonsense\"]\n").unwrap();
+    watching.signal(Signal::SIGHUP);
+    wait_until("the mistake", || watching.said().contains("nothing is changed: "));
+    touch("AUX");
+    fs::write(&policy, "profiles = [\"windows\"]\n").unwrap();
+    fs::rename(&audit, beside.join("audit.1")).unwrap();
+    watching.signal(Signal::SIGHUP);
+    wait_until("the new file", || audit.exists());
+    touch("NUL");
+    wait_until("a finding of the new policy", || lines(&output) == 2 && lines(&audit) == 1);
+    assert_eq!(watching.end().status, Some(1));
+    assert!(fs::read_to_string(&audit).unwrap().contains("\"reserved-name\""));
+}
+
+#[test]
+fn globs_and_warnings_choose_what_is_told() {
+    let place = Place::plain();
+    place.dir("cache/deep");
+    let args =
+        ["--exclude", "cache/", "--exclude", "*.tmp\u{E9}", "--exclude", "*.part", "--profile", "security"];
+    let watching = watch(&place, &[&args[..], &["--warnings"]].concat());
+    fs::write(place.top().join("cache/deep").join(bad("")), "").unwrap();
+    let mut part = bad("");
+    part.push(".part");
+    fs::write(place.top().join(part), "").unwrap();
+    fs::write(place.top().join("a\u{202E}b"), "").unwrap();
+    watching.wait_for(1);
+    let ended = watching.end();
+    assert_eq!(ended.paths(), [place.top().join("a\u{202E}b")], "{}", ended.said);
+}
+
+#[test]
+fn text_is_one_line_for_each_finding_whatever_the_name() {
+    let place = Place::plain();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("watch").arg(place.top()).args(ENGINE);
+    let watching = Watching::by(command);
+    let hostile = "x\" in \".\": nothing\n2026-01-01T00:00:00Z seen: \u{1b}[2J\u{202E}";
+    fs::create_dir(place.top().join(hostile)).unwrap();
+    watching.wait_for(1);
+    wait_until("the directory's mark", || {
+        let _ = fs::write(place.top().join(hostile).join(bad("")), "");
+        watching.lines().len() == 2
+    });
+    let ended = watching.end();
+    assert_eq!(ended.lines.len(), 2, "{:?}", ended.lines);
+    for line in &ended.lines {
+        assert!(line.contains(" seen: ") && line.contains(r#"x\" in \".\": nothing\n2026"#), "{line}");
+        assert!(!line.contains(['\x1b', '\u{202E}']), "{line}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_without_trouble() {
+    let place = Place::plain();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_namegate"))
+        .arg("watch")
+        .arg(place.top())
+        .args(ENGINE)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let begin = Instant::now();
+    let status = loop {
+        fs::write(place.top().join(bad("")), "").unwrap();
+        fs::remove_file(place.top().join(bad(""))).unwrap();
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(0));
+}
