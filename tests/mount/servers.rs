@@ -170,13 +170,14 @@ fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
         assert!(!put.contains("NT_STATUS"), "{put}");
         assert_eq!(fs::read_to_string(mounted.backing().join("better.txt")).unwrap(), "content");
         assert!(mounted.backing().join("März/ok.txt").exists());
-        for name in REFUSED {
-            let told = server.smb(&format!("put file \"{name}\""));
-            assert!(told.contains(create), "{errno}, put of {name}: {told}");
-            for command in [format!("mkdir \"{name}\""), format!("rename better.txt \"{name}\"")] {
-                let told = server.smb(&command);
-                assert!(told.contains(mkdir), "{errno}, {command}: {told}");
-            }
+        let say =
+            |command: &dyn Fn(&str) -> String| server.smb(&REFUSED.map(|name| command(name)).join("; "));
+        let told = |said: &str, status: &str| said.matches(status).count();
+        let said = say(&|name| format!("put file \"{name}\""));
+        assert_eq!(told(&said, create), REFUSED.len(), "{errno}: {said}");
+        for command in ["mkdir", "rename better.txt"] {
+            let said = say(&|name| format!("{command} \"{name}\""));
+            assert_eq!(told(&said, mkdir), REFUSED.len(), "{errno}, {command}: {said}");
         }
         let mut left: Vec<_> =
             fs::read_dir(mounted.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
