@@ -92,8 +92,10 @@ impl Drained {
 pub(super) struct Sighting<'s> {
     /// The directory: the root's number, and the path from there.
     pub(super) place: Option<(usize, &'s Path)>,
+    /// Which directory that is, if it is known, even if it cannot be opened where it should be.
+    pub(super) id: Option<Id>,
     /// The same, open.
-    pub(super) dir: Option<(BorrowedFd<'s>, Id)>,
+    pub(super) dir: Option<BorrowedFd<'s>>,
     pub(super) name: &'s OsStr,
     pub(super) how: How,
     /// Who made it, or 0.
@@ -164,13 +166,12 @@ impl Core {
 
     /// Reports a name that an event tells of.
     pub(super) fn report_event(&mut self, sighting: &Sighting<'_>, tell: Tell<'_>) {
-        let there = sighting.dir.and_then(|(dir, _)| look(dir, sighting.name));
+        let there = sighting.dir.and_then(|dir| look(dir, sighting.name));
         if self.is_excluded(sighting, there.as_ref().is_some_and(is_directory)) {
             return;
         }
         let identity = there.as_ref().map(identity);
-        let is_new =
-            sighting.dir.is_none_or(|(_, id)| self.seen.is_new_by_event(id, sighting.name, identity));
+        let is_new = sighting.id.is_none_or(|id| self.seen.is_new_by_event(id, sighting.name, identity));
         if is_new {
             self.tell(sighting, there.as_ref(), tell);
         }
@@ -216,9 +217,10 @@ impl Core {
         });
     }
 
-    /// Events were lost: what an engine watches has to be read again.
-    pub(super) fn since_lost(&mut self, root: usize) -> Filter {
-        let when = if self.roots[root].is_far() { SystemTime::UNIX_EPOCH } else { self.drained.since() };
+    /// Events were lost: what an engine watches has to be read again, all of these roots.
+    pub(super) fn since_lost(&self, mut roots: impl Iterator<Item = usize>) -> Filter {
+        let is_far = roots.any(|root| self.roots[root].is_far());
+        let when = if is_far { SystemTime::UNIX_EPOCH } else { self.drained.since() };
         Filter::Since { when, above_changed: false }
     }
 
@@ -265,9 +267,9 @@ impl Core {
                     && let Some(violation) = self.judge(entry.name)
                 {
                     let place = Some((root, path));
-                    let dir = Some((dir, id));
                     let how = filter.how();
-                    let sighting = Sighting { place, dir, name: entry.name, how, pid: 0, violation };
+                    let (dir, id, name) = (Some(dir), Some(id), entry.name);
+                    let sighting = Sighting { place, id, dir, name, how, pid: 0, violation };
                     self.report_read(&sighting, filter, tell);
                 }
                 if is_dir(dir, entry) && !self.is_left_out(path, entry.name) {
@@ -286,7 +288,7 @@ impl Core {
     /// Reports a name that was found by reading.
     fn report_read(&mut self, sighting: &Sighting<'_>, filter: Filter, tell: Tell<'_>) {
         // What is gone already was there for its event alone.
-        let Some((dir, id)) = sighting.dir else { return };
+        let Some((dir, id)) = sighting.dir.zip(sighting.id) else { return };
         let Some(there) = look(dir, sighting.name) else { return };
         if let (Filter::Since { when, .. }, Some((root, _))) = (filter, sighting.place) {
             let changed = time(there.ctime);
@@ -314,6 +316,18 @@ impl Core {
 }
 
 impl Filter {
+    /// What lets pass what either of them does. A reading that begins before another one has ended goes on for that one, too:
+    /// what has been moved meanwhile may have escaped it.
+    pub(super) fn and(self, other: Option<Self>) -> Self {
+        match (self, other) {
+            (Self::Since { when, .. }, Some(Self::Since { when: other, .. })) => {
+                Self::Since { when: when.min(other), above_changed: false }
+            }
+            (_, Some(all @ Self::All(_))) => all,
+            (filter, _) => filter,
+        }
+    }
+
     fn how(self) -> How {
         match self {
             Self::All(how) => how,

@@ -177,7 +177,7 @@ impl Watch {
         if watch.core.settings.initial
             && let Some(wide) = &mut watch.wide
         {
-            wide.read_all(&mut watch.core, |_, _| Filter::All(How::Initial));
+            wide.read_all(&mut watch.core, Filter::All(How::Initial));
         }
         Ok(watch)
     }
@@ -226,8 +226,12 @@ impl Watch {
             self.narrow.iter_mut().for_each(Narrow::is_drained);
             let deferred = std::mem::take(&mut self.core.deferred);
             self.core.works.extend(deferred);
+            if !self.is_reading() {
+                self.wide.iter_mut().for_each(Wide::has_read_all);
+                self.narrow.iter_mut().for_each(Narrow::has_read_all);
+            }
         }
-        let (begin, was_reading) = (Instant::now(), self.is_reading());
+        let begin = Instant::now();
         while begin.elapsed() < SLICE
             && let Some(work) = self.core.works.pop_front()
         {
@@ -239,10 +243,6 @@ impl Watch {
                     }
                 }
             }
-        }
-        if was_reading && !self.is_reading() {
-            self.wide.iter_mut().for_each(Wide::has_read_all);
-            self.narrow.iter_mut().for_each(Narrow::has_read_all);
         }
         has_read || self.is_reading()
     }

@@ -77,7 +77,8 @@ pub(super) struct Narrow {
     next: u64,
     moving: Vec<Moving>,
     reading: u32,
-    is_sweeping: bool,
+    /// With which filter all is being read, if it is.
+    filter: Option<Filter>,
     is_full: bool,
     /// The directory of the last event, open.
     held: Option<(u64, OwnedFd, Id)>,
@@ -126,7 +127,7 @@ impl Narrow {
             next: 0,
             moving: Vec::new(),
             reading: 0,
-            is_sweeping: false,
+            filter: None,
             is_full: false,
             held: None,
         }
@@ -225,20 +226,19 @@ impl Narrow {
         if is_lost {
             core.counts.lost += 1;
             log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
-            self.read_all(core, Core::since_lost);
+            let roots = self.tops.iter().filter_map(|top| self.nodes.get(top)).map(|node| node.root);
+            let filter = core.since_lost(roots);
+            self.read_all(core, filter);
         }
         filled > 0
     }
 
     /// Has all roots read, and what is not met forgotten.
-    fn read_all(&mut self, core: &mut Core, filter: impl Fn(&mut Core, usize) -> Filter) {
+    fn read_all(&mut self, core: &mut Core, filter: Filter) {
         self.reading += 1;
-        self.is_sweeping = true;
-        for top in self.tops.clone() {
-            let Some(root) = self.nodes.get(&top).map(|node| node.root) else { continue };
-            let filter = filter(core, root);
-            self.wait(core, top, filter);
-        }
+        let filter = filter.and(self.filter);
+        self.filter = Some(filter);
+        self.tops.iter().for_each(|&top| self.wait(core, top, filter));
     }
 
     fn take(&mut self, core: &mut Core, happened: Happened<'_>, tell: Tell<'_>) {
@@ -284,9 +284,10 @@ impl Narrow {
             let expected = self.nodes.get(&dir).and_then(|node| node.id);
             self.held = opened.ok().filter(|(_, id)| Some(*id) == expected).map(|(fd, id)| (dir, fd, id));
         }
-        let held = self.held.as_ref().map(|(_, fd, id)| (fd.as_fd(), *id));
+        let (held, id) = (self.held.as_ref(), self.nodes.get(&dir).and_then(|node| node.id));
+        let dir = held.map(|(_, fd, _)| fd.as_fd());
         core.report_event(
-            &Sighting { place: Some((root, &below)), dir: held, name, how, pid, violation },
+            &Sighting { place: Some((root, &below)), id, dir, name, how, pid, violation },
             tell,
         );
     }
@@ -298,6 +299,10 @@ impl Narrow {
         if let Some(moved) = moved {
             let Moving { node, .. } = self.moving.swap_remove(moved);
             self.hang(node, above, name);
+            // Whoever reads the tree may have passed its new place and not have come to the old one.
+            if let Some(filter) = self.filter {
+                self.wait(core, node, filter);
+            }
             return;
         }
         let node = self.child(above, name);
@@ -386,9 +391,9 @@ impl Narrow {
         }
     }
 
-    /// Nothing waits to be read any more: what was not met is gone.
+    /// Nothing waits to be read any more, and no event: what was not met is gone.
     pub(super) fn has_read_all(&mut self) {
-        if !std::mem::take(&mut self.is_sweeping) {
+        if self.filter.take().is_none() {
             return;
         }
         let is_gone = |(number, node): (&u64, &Node)| (node.reading < self.reading).then_some(*number);

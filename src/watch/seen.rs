@@ -52,10 +52,14 @@ impl Seen {
         !known
     }
 
-    /// Whether what is found by reading is to be reported: not if the same file was reported under this name.
+    /// Whether what is found by reading is to be reported: not if the same file was reported under this name, or one that
+    /// could not be looked at.
     pub(super) fn is_new_by_reading(&mut self, dir: Id, name: &OsStr, identity: Option<u64>) -> bool {
         let key = self.key(dir, name);
-        if self.get(key).is_some_and(|sight| identity.is_some() && sight.identity == identity) {
+        if let Some(sight) = self.get(key)
+            && (sight.identity.is_none() || sight.identity == identity)
+        {
+            self.put(key, Sight { identity, ..sight });
             return false;
         }
         self.put(key, Sight { identity, read_in: Some(self.turn) });
@@ -95,6 +99,7 @@ mod tests {
         assert!(seen.is_new_by_reading(DIR, name, Some(9)));
         seen.is_drained();
         assert!(seen.is_new_by_event(DIR, name, Some(9)), "the event came later than the reading");
+        assert!(!seen.is_new_by_reading(DIR, name, Some(9)));
         assert!(seen.is_new_by_event(DIR, OsStr::new("y"), None) && seen.is_new_by_event((1, 3), name, None));
     }
 
@@ -104,6 +109,8 @@ mod tests {
         assert!(seen.is_new_by_reading(DIR, name, Some(7)));
         assert!(!seen.is_new_by_event(DIR, name, None));
         assert!(seen.is_new_by_event(DIR, name, None), "only one event can tell of it");
+        assert!(!seen.is_new_by_reading(DIR, name, Some(8)), "it was reported without a look at it");
+        assert!(seen.is_new_by_reading(DIR, name, Some(9)), "and this is another one");
     }
 
     #[test]

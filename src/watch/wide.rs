@@ -60,6 +60,8 @@ pub(super) struct Wide {
     systems: HashMap<[u8; 8], Vec<usize>>,
     /// Where directories were when they were last looked up; `None` for outside.
     last: HashMap<Key, Option<(usize, PathBuf)>>,
+    /// Which directories those are.
+    ids: HashMap<Key, Id>,
     /// Where directories were made, so that one that is gone before it was looked up can be placed.
     made: HashMap<Key, (Key, OsString)>,
     /// What was looked up for the events at hand.
@@ -75,6 +77,7 @@ impl Wide {
             buffer: vec![0; BUFFER],
             systems: HashMap::new(),
             last: HashMap::new(),
+            ids: HashMap::new(),
             made: HashMap::new(),
             places: HashMap::new(),
             reading: None,
@@ -100,16 +103,16 @@ impl Wide {
     }
 
     /// Has all roots read.
-    pub(super) fn read_all(&mut self, core: &mut Core, filter: impl Fn(&mut Core, usize) -> Filter) {
-        for root in self.roots().collect::<Vec<_>>() {
-            let filter = filter(core, root);
-            self.reading = Some(filter);
+    pub(super) fn read_all(&mut self, core: &mut Core, filter: Filter) {
+        let filter = filter.and(self.reading);
+        self.reading = Some(filter);
+        for root in self.roots() {
             let target = Target::Path { root, below: PathBuf::new() };
             core.works.push_back(Work { target, filter, tries: 0 });
         }
     }
 
-    /// The reading of the roots has ended.
+    /// The reading of the roots has ended, and every event of what was moved meanwhile has been read.
     pub(super) fn has_read_all(&mut self) {
         self.reading = None;
     }
@@ -141,7 +144,8 @@ impl Wide {
         if is_lost {
             core.counts.lost += 1;
             log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
-            self.read_all(core, Core::since_lost);
+            let filter = core.since_lost(self.roots());
+            self.read_all(core, filter);
         }
         filled > 0
     }
@@ -165,17 +169,18 @@ impl Wide {
         }
         let Some(violation) = core.judge(entry.name) else { return };
         let place = self.place(core, entry.dir);
-        let mut sighting =
-            Sighting { place: None, dir: None, name: entry.name, how, pid: event.pid, violation };
+        let (name, pid) = (entry.name, event.pid);
+        let mut sighting = Sighting { place: None, id: None, dir: None, name, how, pid, violation };
         match &place {
             Where::Outside => {}
             Where::Inside(held) => {
                 sighting.place = Some((held.root, &held.below));
-                sighting.dir = Some((held.dir.as_fd(), held.id));
+                (sighting.id, sighting.dir) = (Some(held.id), Some(held.dir.as_fd()));
                 core.report_event(&sighting, tell);
             }
             Where::Gone(Some((root, below))) => {
                 sighting.place = Some((*root, below));
+                sighting.id = key(entry.dir).and_then(|key| self.ids.get(&key).copied());
                 core.report_event(&sighting, tell);
             }
             Where::Gone(None) => core.unplaced(entry.name, &violation),
@@ -223,13 +228,17 @@ impl Wide {
             last => Where::Gone(last.flatten()),
         });
         let last = match &found {
-            Where::Inside(held) => Some(Some((held.root, held.below.clone()))),
+            Where::Inside(held) => {
+                self.ids.insert(key.clone(), held.id);
+                Some(Some((held.root, held.below.clone())))
+            }
             Where::Outside => Some(None),
             Where::Gone(_) => None,
         };
         if let Some(last) = last {
             if self.last.len() >= REMEMBERED {
                 self.last.clear();
+                self.ids.clear();
             }
             self.last.insert(key.clone(), last);
         }
@@ -282,8 +291,8 @@ fn key(object: Object<'_>) -> Option<Key> {
 
 /// Looks a directory up; `None` if it is gone.
 fn find(core: &Core, roots: &[usize], handle: &Handle) -> Option<Where> {
-    // A directory that is renamed at the same moment is looked up once more.
-    const TRIES: usize = 3;
+    // A directory that is renamed at the same moment is looked up again.
+    const TRIES: usize = 8;
     let first = &core.roots[*roots.first()?];
     let dir = handle::open(&first.dir, handle, PASS).ok()?;
     let stat = fstat(&dir).ok()?;
