@@ -170,8 +170,7 @@ fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
         assert!(!put.contains("NT_STATUS"), "{put}");
         assert_eq!(fs::read_to_string(mounted.backing().join("better.txt")).unwrap(), "content");
         assert!(mounted.backing().join("März/ok.txt").exists());
-        let say =
-            |command: &dyn Fn(&str) -> String| server.smb(&REFUSED.map(|name| command(name)).join("; "));
+        let say = |command: &dyn Fn(&str) -> String| server.smb(&REFUSED.map(command).join("; "));
         let told = |said: &str, status: &str| said.matches(status).count();
         let said = say(&|name| format!("put file \"{name}\""));
         assert_eq!(told(&said, create), REFUSED.len(), "{errno}: {said}");

@@ -52,6 +52,8 @@ fn lose_events(engine: &str, count: usize) {
         let mut expected: Vec<PathBuf> = vec![top.join("old").join(bad("told"))];
         File::create(&expected[0]).unwrap();
         watching.wait_for(1);
+        // It looks once more and finds nothing: until here it has seen everything.
+        sleep(Duration::from_millis(500));
         watching.while_it_sleeps(|| {
             for number in 0..count {
                 let name = format!("{number}-");
