@@ -130,9 +130,9 @@ impl Watching {
         }
     }
 
-    /// Ends it as Ctrl-C would.
+    /// Ends it. Not by SIGINT: whoever runs the tests in the background of a shell has that ignored.
     pub fn end(self) -> Ended {
-        self.signal(Signal::SIGINT);
+        self.signal(Signal::SIGTERM);
         self.ended()
     }
 
