@@ -1,6 +1,7 @@
 //! Options, signals and the exit status.
 
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -64,6 +65,39 @@ fn it_ends_with_the_first_finding_after_a_time_or_by_a_signal_and_says_how_it_wa
     watching.signal(Signal::SIGUSR1);
     wait_until("a line", || watching.said().contains("0 findings in 0 events"));
     assert_eq!(watching.end().status, Some(0));
+}
+
+#[test]
+fn a_service_manager_hears_that_it_is_ready_that_it_reads_anew_and_that_it_ends() {
+    let place = Place::plain();
+    let address = place.beside("manager").join("socket");
+    let socket = UnixDatagram::bind(&address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let heard = |what: &str| {
+        let mut buffer = [0; 4096];
+        let begin = Instant::now();
+        loop {
+            let filled = socket.recv(&mut buffer).unwrap();
+            let message = String::from_utf8_lossy(&buffer[..filled]).into_owned();
+            if message.lines().any(|line| line.starts_with(what)) {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "{what} is not heard");
+        }
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("watch").arg(place.top()).args(ENGINE).env("NOTIFY_SOCKET", &address);
+    command.env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
+    let watching = Watching::by(command);
+    heard("READY=1");
+    heard("WATCHDOG=1");
+    heard("STATUS=0 findings");
+    watching.signal(Signal::SIGHUP);
+    heard("RELOADING=1");
+    heard("READY=1");
+    watching.signal(Signal::SIGTERM);
+    heard("STOPPING=1");
+    assert_eq!(watching.ended().status, Some(0));
 }
 
 #[test]
