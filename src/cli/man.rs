@@ -1,4 +1,4 @@
-//! `namegate man`: manual pages, made from the definition of the command line.
+//! `namegate man`: manual pages, made from the definition of the command line, and those that were written by hand.
 //!
 //! The sections and their order are those of man-pages(7). What the help of a command says behind its options (examples,
 //! exit status, remarks) is told apart by how its paragraphs begin.
@@ -19,6 +19,7 @@ Examples:
   namegate man | man -l -
   namegate man pages
   install -Dm644 -t /usr/local/share/man/man1 pages/*.1
+  install -Dm644 -t /usr/local/share/man/man5 pages/*.5
   install -Dm644 -t /usr/local/share/man/man8 pages/*.8";
 
 /// Print the manual page, or write one for each command into a directory.
@@ -39,6 +40,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
         Some(dir) => fs::create_dir_all(dir)
             .and_then(|()| write_pages(&command, dir))
             .and_then(|()| write_to(dir, &helper, &ADMINISTRATION))
+            .and_then(|()| WRITTEN.iter().try_for_each(|(name, page)| fs::write(dir.join(name), page)))
             .map_err(|error| Trouble::new(format!("cannot write manual pages to {}: {error}", shown(dir))))?,
     }
     Ok(Status::Clean)
@@ -52,6 +54,12 @@ struct Section {
 
 const USER_COMMANDS: Section = Section { number: "1", title: "User Commands" };
 const ADMINISTRATION: Section = Section { number: "8", title: "System Administration" };
+
+/// What no command line tells.
+const WRITTEN: [(&str, &str); 2] = [
+    ("namegate.toml.5", include_str!("../../docs/man/namegate.toml.5")),
+    ("namegate-units.8", include_str!("../../docs/man/namegate-units.8")),
+];
 
 /// Writes the pages of the command and of all commands below it.
 fn write_pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
@@ -70,6 +78,24 @@ fn write_to(dir: &Path, command: &clap::Command, section: &Section) -> io::Resul
 }
 
 fn write_page(command: &clap::Command, section: &Section, out: &mut dyn Write) -> io::Result<()> {
+    let mut page = Vec::new();
+    put_together(command, section, &mut page)?;
+    out.write_all(tidy(&String::from_utf8_lossy(&page)).as_bytes())
+}
+
+/// The same page as the library writes it, without what roff has to pass over: breaks beside an empty line, which breaks by itself,
+/// and a backslash that is escaped in a way that holds in macros alone (groff_char(7)).
+fn tidy(page: &str) -> String {
+    let lines: Vec<&str> = page.lines().collect();
+    let is_empty = |at: Option<usize>| at.and_then(|at| lines.get(at)).is_some_and(|line| line.is_empty());
+    let kept = lines
+        .iter()
+        .enumerate()
+        .filter(|(at, line)| **line != ".br" || !(is_empty(at.checked_sub(1)) || is_empty(Some(at + 1))));
+    kept.flat_map(|(_, line)| [line.replace("\\\\", "\\(rs"), "\n".into()]).collect()
+}
+
+fn put_together(command: &clap::Command, section: &Section, out: &mut dyn Write) -> io::Result<()> {
     let Section { number, title } = section;
     let man = Man::new(command.clone()).section(*number);
     let name = man.get_filename();
@@ -151,6 +177,30 @@ mod tests {
         let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
         assert_eq!(headings[..3], ["NAME", "SYNOPSIS", "DESCRIPTION"]);
         assert_eq!(headings[headings.len() - 3..], ["\"EXIT STATUS\"", "NOTES", "EXAMPLES"]);
+    }
+
+    #[test]
+    fn every_page_passes_a_checker_of_manual_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().to_path_buf();
+        run(&Args { dir: Some(place.clone()) }, &mut io::sink()).unwrap();
+        let mut pages: Vec<PathBuf> =
+            fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect();
+        pages.sort();
+        for name in ["namegate.1", "namegate.toml.5", "mount.namegate.8", "namegate-units.8"] {
+            assert!(pages.iter().any(|page| page.ends_with(name)), "{name}");
+        }
+        for page in pages {
+            let lint = std::process::Command::new("mandoc")
+                .args(["-T", "lint", "-W", "warning"])
+                .arg(&page)
+                .output();
+            let Ok(output) = lint else { return println!("SKIPPED: no mandoc") };
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            // There is none on purpose: a page must not depend on the day.
+            let wrong: Vec<&str> = said.lines().filter(|line| !line.contains("missing date")).collect();
+            assert!(wrong.is_empty(), "{wrong:#?}");
+        }
     }
 
     #[test]
