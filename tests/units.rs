@@ -194,6 +194,19 @@ fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
 }
 
 #[test]
+fn the_example_of_a_configuration_is_one() {
+    use namegate::daemon::config::Instance;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/share.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let whole = text.replace("# file = ", "file = ");
+    for text in [&text, &whole] {
+        let instance = Instance::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        instance.check().unwrap();
+        assert_eq!(instance.source, instance.mountpoint);
+    }
+}
+
+#[test]
 fn systemd_makes_units_of_the_lines_for_fstab() {
     const GENERATOR: &str = "system-generators/systemd-fstab-generator";
     let generator = ["/usr/lib/systemd", "/lib/systemd"].map(|base| Path::new(base).join(GENERATOR));
