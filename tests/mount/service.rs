@@ -112,6 +112,14 @@ fn a_manager_hears_that_the_mount_is_ready_when_it_answers_that_it_lives_and_tha
     let begin = Instant::now();
     manager.hears("WATCHDOG=1");
     assert!(begin.elapsed() < WATCHDOG, "{:?}", begin.elapsed());
+    kill(pid(&server.0), Signal::SIGHUP).unwrap();
+    let reloading = manager.hears("RELOADING=1");
+    assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
+    manager.hears("READY=1");
+    fs::write(mnt.join("file"), "still there").unwrap();
+    kill(pid(&server.0), Signal::SIGTERM).unwrap();
+    manager.hears("STOPPING=1");
+    wait_until("the unmounting", || !is_mounted(&mnt));
 }
 
 #[test]
