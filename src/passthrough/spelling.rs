@@ -24,6 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use libc::nlink_t;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
@@ -87,7 +88,7 @@ struct Stamp {
     changed: (i64, i64),
     modified: (i64, i64),
     size: i64,
-    links: u64,
+    links: nlink_t,
 }
 
 /// The entries of a directory that are not stored under their own key.

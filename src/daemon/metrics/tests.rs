@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::hint::black_box;
 use std::thread;
 
 use super::*;
@@ -112,24 +111,4 @@ fn a_snapshot_goes_to_another_process_and_reads_the_same_there() {
     ] {
         assert_eq!(value(&text, series), Some(expected), "{series}");
     }
-}
-
-/// A round trip to a mount takes 10 µs at the least. `cargo test --release -- --ignored --nocapture` prints the number.
-#[test]
-#[ignore = "a measurement: of an optimized build, on an idle machine"]
-fn counting_a_request_costs_less_than_a_hundredth_of_a_round_trip() {
-    const MANY: u32 = 1_000_000;
-    let metrics = Metrics::default();
-    let best = (0..20)
-        .map(|_| {
-            let begun = Instant::now();
-            for _ in 0..MANY {
-                drop(black_box(metrics.begin(black_box(Op::Lookup))));
-            }
-            begun.elapsed() / MANY
-        })
-        .min()
-        .unwrap();
-    println!("counting a request: {best:?}");
-    assert!(best < Duration::from_nanos(100), "{best:?}");
 }
