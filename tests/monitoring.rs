@@ -76,6 +76,8 @@ fn succeeds(output: Option<Output>) {
 fn a_client_library_of_prometheus_reads_every_series() {
     let script = "
 import sys
+# Debian keeps it here, which another python3 does not know.
+sys.path.append('/usr/lib/python3/dist-packages')
 try:
     from prometheus_client.parser import text_string_to_metric_families
 except ImportError:

@@ -142,6 +142,8 @@ fn a_client_library_of_prometheus_scrapes_a_mount() {
     let Some((mounted, port)) = scraped(&[]) else { return };
     let script = "
 import sys, urllib.request
+# Debian keeps it here, which another python3 does not know.
+sys.path.append('/usr/lib/python3/dist-packages')
 try:
     from prometheus_client.parser import text_string_to_metric_families
 except ImportError:
