@@ -38,7 +38,7 @@ fn tmpfs(point: &Path, options: &str) -> Option<Mounted> {
     match mount(Some("none"), point, Some("tmpfs"), MsFlags::empty(), Some(options)) {
         Ok(()) => Some(Mounted(point.to_path_buf())),
         Err(error) => {
-            println!("SKIPPED: no tmpfs can be mounted: {error}");
+            println!("SKIPPED: no tmpfs with {options} can be mounted: {error}");
             None
         }
     }
