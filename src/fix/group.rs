@@ -11,10 +11,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{RenameFlags, renameat2};
 
 use super::entry::{Identity, Reason, look};
 use super::listing::listed;
+use crate::sys::rename::renameat2;
 use crate::sys::stat::Time;
 
 /// An entry that gets another name.
@@ -165,7 +165,7 @@ fn shift(dir: impl AsFd, from: &[u8], to: &[u8], what: &Identity) -> Result<(), 
         Some(_) => {}
     }
     let [from, to] = [from, to].map(OsStr::from_bytes);
-    Ok(renameat2(&dir, from, &dir, to, RenameFlags::RENAME_NOREPLACE)?)
+    Ok(renameat2(&dir, from, &dir, to, libc::RENAME_NOREPLACE)?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, readlinkat, renameat2};
+use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
@@ -16,6 +16,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
 use super::entry::Reason;
 use super::group::Way;
 use crate::sys::open::beneath;
+use crate::sys::rename::renameat2;
 use crate::sys::stat::Time;
 use crate::sys::xattr;
 
@@ -86,7 +87,7 @@ impl Relink {
                     self.make(dir, wanted)?;
                     changed();
                 }
-                if let Err(error) = renameat2(dir, via, dir, name, RenameFlags::RENAME_EXCHANGE) {
+                if let Err(error) = renameat2(dir, via, dir, name, libc::RENAME_EXCHANGE) {
                     // What was only made for this is of no use to anybody.
                     let _ = unlinkat(dir, via, UnlinkatFlags::NoRemoveDir);
                     return Err(error.into());

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag};
 use nix::sys::stat::{SFlag, fstat};
-use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC, XFS_SUPER_MAGIC};
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC};
 use nix::unistd::{Whence, dup, lseek};
 
 use super::credentials::ClearingSetId;
@@ -66,6 +66,9 @@ impl OpenFile {
         self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
     }
 }
+
+/// Of linux/magic.h; nix has it for the GNU C library alone.
+const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
 
 /// File systems of this machine's own, whose close(2) has nothing to say: none of them has a `flush` of its own.
 pub(super) fn closes_silently(kind: FsType) -> bool {

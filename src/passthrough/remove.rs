@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::fcntl::{AtFlags, RenameFlags, renameat2};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::inode::Node;
 use super::{NodeId, Passthrough, Result};
 use crate::gate::Admitted;
+use crate::sys::rename::renameat2;
 
 /// A node that is about to lose a name.
 type Leaving = Option<(Arc<Node>, Arc<OwnedFd>)>;
@@ -43,9 +44,8 @@ impl Passthrough {
         new_name: &Admitted<'_>,
         flags: u32,
     ) -> Result<()> {
-        let flags = RenameFlags::from_bits(flags).ok_or(nix::errno::Errno::EINVAL)?;
         let (from, to) = (self.fd(parent)?, self.fd(new_parent)?);
-        let replaced = match flags.contains(RenameFlags::RENAME_EXCHANGE) {
+        let replaced = match flags & libc::RENAME_EXCHANGE != 0 {
             true => None,
             false => self.leaving(&*to, new_name),
         };

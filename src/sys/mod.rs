@@ -16,6 +16,7 @@ pub mod locale;
 pub mod mounts;
 pub mod open;
 pub mod process;
+pub mod rename;
 pub mod seccomp;
 pub mod socket;
 pub mod stat;
