@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::policy_args::{config_file, read, shown};
+use super::policy_args::{check_files, config_file, read, shown};
 use super::{Status, Trouble};
 use crate::daemon::config::{Instance, schema};
 
@@ -38,18 +38,8 @@ enum Action {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     match &args.action {
         Action::Check { files } => {
-            let mut status = Status::Clean;
-            for file in files {
-                let file = config_file(file);
-                match load(&file) {
-                    Ok(_) => writeln!(out, "{}: ok", shown(&file))?,
-                    Err(mistakes) => {
-                        writeln!(out, "{mistakes}")?;
-                        status = Status::Trouble;
-                    }
-                }
-            }
-            return Ok(status);
+            let files = files.iter().map(|file| config_file(file));
+            return check_files(files, out, |file| load(file).map(|_| String::new()));
         }
         Action::Show { file } => {
             let instance = load(&config_file(file)).map_err(Trouble::new)?;

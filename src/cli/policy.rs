@@ -8,7 +8,7 @@ use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::policy_args::{PolicyArgs, read, shown};
+use super::policy_args::{PolicyArgs, check_files, read, shown};
 use super::profiles::{line_json, write_row};
 use super::{Status, Trouble};
 use crate::name::scalar::UNICODE_VERSION;
@@ -61,7 +61,9 @@ enum Format {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     match &args.action {
-        Action::Check { files } => check(files, out),
+        Action::Check { files } => check_files(files.iter().cloned(), out, |file| {
+            Ok(format!(", {} rules in force", rules_in_force(file)?))
+        }),
         Action::Show { policy, format } => {
             let default: Vec<_> = Config::default().profiles();
             let policy = policy.policy(&default)?;
@@ -75,21 +77,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     }
 }
 
-fn check(files: &[PathBuf], out: &mut dyn Write) -> Result<Status, Trouble> {
-    let mut status = Status::Clean;
-    for path in files {
-        match check_one(path) {
-            Ok(rules) => writeln!(out, "{}: ok, {rules} rules in force", shown(path))?,
-            Err(mistakes) => {
-                writeln!(out, "{mistakes}")?;
-                status = Status::Trouble;
-            }
-        }
-    }
-    Ok(status)
-}
-
-fn check_one(path: &Path) -> Result<usize, String> {
+/// How many rules are on by a file, or all its mistakes.
+fn rules_in_force(path: &Path) -> Result<usize, String> {
     let config = Config::parse(&read(path)?).map_err(|error| error.in_file(&shown(path)).to_string())?;
     let policy = config.policy().map_err(|error| error.in_file(&shown(path)).to_string())?;
     let always = RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.id);

@@ -1,13 +1,13 @@
 //! The options that say which policy to judge by, for every command that judges, and the reading of the file they name.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{self, Path, PathBuf};
 use std::{env, fs};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nix::unistd::geteuid;
 
-use super::{Trouble, profiles};
+use super::{Status, Trouble, profiles};
 use crate::daemon::config::{Instance, is_instance};
 use crate::name::display::display;
 use crate::name::normalize::Form;
@@ -192,6 +192,28 @@ pub(super) fn load(path: &Path) -> Result<File, String> {
         true => Instance::parse(&text).map(|instance| File::Instance(Box::new(instance))).map_err(in_file),
         false => Config::parse(&text).map(|config| File::Policy(Box::new(config))).map_err(in_file),
     }
+}
+
+/// Says of each file what `judge` says of it: that it is good, with what is to be told besides, or all its mistakes.
+///
+/// # Errors
+/// The output cannot be written.
+pub(super) fn check_files(
+    files: impl IntoIterator<Item = PathBuf>,
+    out: &mut dyn Write,
+    judge: impl Fn(&Path) -> Result<String, String>,
+) -> Result<Status, Trouble> {
+    let mut status = Status::Clean;
+    for file in files {
+        match judge(&file) {
+            Ok(besides) => writeln!(out, "{}: ok{besides}", shown(&file))?,
+            Err(mistakes) => {
+                writeln!(out, "{mistakes}")?;
+                status = Status::Trouble;
+            }
+        }
+    }
+    Ok(status)
 }
 
 /// Reads the text of a configuration file.

@@ -13,11 +13,13 @@ mod calls;
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_no_new_privs;
 
 use crate::sys::capability::{Set, Sets, bound};
+use crate::sys::mounts::{Mount, mounts};
 
 /// Capabilities by their numbers in linux/capability.h.
 mod number {
@@ -75,7 +77,7 @@ pub fn give_up() -> io::Result<()> {
         return Err(io::Error::other("the process has more than one thread"));
     }
     let mut kept = FOR_SERVING;
-    if hides_processes(&fs::read("/proc/self/mountinfo")?) {
+    if hides_processes(&mounts()?) {
         // The groups and the command of whoever asks are read from /proc, which shows them to nobody else there.
         kept = Set(kept.0 | Set::of(&[number::SYS_PTRACE]).0);
     }
@@ -98,12 +100,10 @@ fn keep(kept: Set) -> Result<(), Errno> {
     Sets { effective: permitted, permitted, inheritable: Set::default() }.apply()
 }
 
-/// Whether processes of others are out of sight in /proc (`hidepid`, proc(5)), by a table as proc_pid_mountinfo(5) has it. Of
-/// mounts on one place the last counts.
-fn hides_processes(table: &[u8]) -> bool {
-    let lines = String::from_utf8_lossy(table);
-    let options = lines.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"));
-    let options = options.and_then(|line| line.rsplit(' ').next()).unwrap_or_default();
+/// Whether processes of others are out of sight in /proc (`hidepid`, proc(5)). Of mounts on one place the last counts.
+fn hides_processes(table: &[Mount]) -> bool {
+    let mount = table.iter().rfind(|mount| mount.point == Path::new("/proc"));
+    let options = String::from_utf8_lossy(mount.map_or(&[], |mount| &mount.options));
     options.split(',').any(|option| {
         option.strip_prefix("hidepid=").is_some_and(|how| !matches!(how, "0" | "off" | "1" | "noaccess"))
     })
@@ -150,6 +150,7 @@ fn filter() -> io::Result<Confinement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::mounts::parse;
 
     #[test]
     fn processes_are_hidden_where_the_last_mount_on_proc_says_so() {
@@ -166,8 +167,8 @@ mod tests {
             ("rw,gid=4,hidepid=invisible", true),
             ("rw,hidepid=ptraceable,gid=4", true),
         ] {
-            assert_eq!(hides_processes(table(options).as_bytes()), hidden, "{options}");
+            assert_eq!(hides_processes(&parse(table(options).as_bytes())), hidden, "{options}");
         }
-        assert!(!hides_processes(b"\xFF nonsense"));
+        assert!(!hides_processes(&parse(b"\xFF nonsense")));
     }
 }
