@@ -1,7 +1,8 @@
 //! What a mount costs: the same work in several places, in turn, and each place's time as a multiple of the first one's.
 //!
 //! `scripts/bench-mount` makes the places and runs this; by hand:
-//! `bench_mount SCRATCH ROUNDS ROW,... NAME=SEEN=BEHIND ...`, where SEEN is worked in and BEHIND is the backing directory.
+//! `bench_mount SCRATCH ROUNDS ROW,... USER NAME=SEEN=BEHIND ...`, where USER is a user id that does the work, SEEN is worked in
+//! and BEHIND is the backing directory. The places belong to root and are open to all: another user is not their owner.
 //! Every number is a median over the rounds; a multiple is the median of the multiples of each round, so that what
 //! disturbs a whole round disturbs no ratio.
 
@@ -9,10 +10,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,7 +23,7 @@ use namegate::gate::{Gate, Intent, Mode};
 use namegate::policy::{Policy, profile};
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode as Permissions, fstatat};
-use nix::unistd::{UnlinkatFlags, close, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, close, setfsgid, setfsuid, unlinkat};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -34,6 +37,9 @@ const MIB: usize = 1 << 20;
 /// Size of the file that is read and written.
 const LARGE: usize = 64 * MIB;
 const RANDOM_WRITES: usize = 2000;
+
+/// Who works.
+static USER: AtomicU32 = AtomicU32::new(0);
 
 struct Place {
     name: String,
@@ -93,6 +99,14 @@ const ROWS: &[Row] = &[
         once: list_stat,
     },
     Row { key: "absent", title: "lookup of an absent name", unit: Unit::Micro, goal: None, once: absent },
+    Row { key: "readlink", title: "readlink, warm", unit: Unit::Micro, goal: None, once: read_link },
+    Row {
+        key: "create-shared",
+        title: "create in a directory of another user",
+        unit: Unit::Micro,
+        goal: None,
+        once: create_shared,
+    },
     Row { key: "rename", title: "rename", unit: Unit::Micro, goal: Some(3.5), once: rename },
     Row { key: "unlink", title: "unlink", unit: Unit::Micro, goal: Some(3.5), once: unlink },
     Row {
@@ -123,8 +137,8 @@ const ROWS: &[Row] = &[
 
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [scratch, rounds, rows, places @ ..] = args.as_slice() else {
-        return Err("bench_mount SCRATCH ROUNDS ROW,...|all NAME=SEEN=BEHIND...".into());
+    let [scratch, rounds, rows, user, places @ ..] = args.as_slice() else {
+        return Err("bench_mount SCRATCH ROUNDS ROW,...|all USER NAME=SEEN=BEHIND...".into());
     };
     let (scratch, rounds) = (Path::new(scratch), rounds.parse::<usize>()?.max(1));
     let places: Vec<Place> = places
@@ -135,6 +149,8 @@ fn main() -> Outcome<()> {
         })
         .collect::<Result<_, _>>()?;
     prepare(scratch, &places)?;
+    USER.store(user.parse()?, Ordering::Relaxed);
+    nix::sys::stat::umask(Permissions::from_bits_truncate(0o022));
 
     let heads: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
     println!("| work | {} | goal |", heads.join(" | "));
@@ -144,7 +160,8 @@ fn main() -> Outcome<()> {
         let mut times = vec![Vec::new(); places.len()];
         for round in 0..=rounds {
             for (place, times) in places.iter().zip(&mut times) {
-                let Cost(took, operations) = (row.once)(place, scratch)?;
+                let done = as_user(USER.load(Ordering::Relaxed), || (row.once)(place, scratch));
+                let Cost(took, operations) = done.map_err(|error| format!("{}: {error}", row.key))?;
                 // The first round finds everything as the row before has left it.
                 if round > 0 {
                     times.push(took.as_secs_f64() / operations as f64);
@@ -157,6 +174,24 @@ fn main() -> Outcome<()> {
         gate();
     }
     Ok(())
+}
+
+/// Runs `work` as this user, as far as files are concerned.
+fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
+    let become_user = |uid, gid| {
+        // The group first: only root may change it.
+        let gid = setfsgid(gid);
+        (setfsuid(uid), gid)
+    };
+    let (uid, gid) = match user {
+        0 => (setfsuid(Uid::from_raw(0)), setfsgid(Gid::from_raw(0))),
+        user => become_user(Uid::from_raw(user), Gid::from_raw(user)),
+    };
+    let done = work();
+    setfsuid(Uid::from_raw(0));
+    setfsgid(gid);
+    setfsuid(uid);
+    done
 }
 
 fn line(row: &Row, times: &[Vec<f64>]) -> String {
@@ -208,6 +243,13 @@ fn name(i: usize) -> String {
 
 fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
     let source = scratch.join("archive");
+    if source.exists() {
+        // For another user, in the same run.
+        return places.iter().try_for_each(|place| match fs::remove_dir_all(place.behind.join("fresh")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        });
+    }
     for i in 0..ARCHIVE {
         let dir = source.join(format!("directory {:02}", i / 50));
         fs::create_dir_all(&dir)?;
@@ -234,6 +276,8 @@ fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
             }
         }
         fs::write(place.behind.join("large"), vec![b'x'; LARGE])?;
+        fs::set_permissions(place.behind.join("large"), fs::Permissions::from_mode(0o666))?;
+        fs::set_permissions(&place.behind, fs::Permissions::from_mode(0o777))?;
     }
     // Older than any rule about directories that have just changed.
     sleep(Duration::from_secs(3));
@@ -241,6 +285,13 @@ fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
 }
 
 fn run(command: &mut Command) -> Outcome<()> {
+    let user = USER.load(Ordering::Relaxed);
+    if user != 0 {
+        // The repository that is cloned belongs to root.
+        let trusted = [("COUNT", "1"), ("KEY_0", "safe.directory"), ("VALUE_0", "*")];
+        command.envs(trusted.map(|(key, value)| (format!("GIT_CONFIG_{key}"), value)));
+        command.uid(user).gid(user);
+    }
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
@@ -250,7 +301,7 @@ fn run(command: &mut Command) -> Outcome<()> {
 fn cool(place: &Place) -> Outcome<()> {
     // What is dirty is not dropped.
     nix::unistd::syncfs(directory(&place.behind)?)?;
-    fs::write("/proc/sys/vm/drop_caches", "2")?;
+    as_user(0, || fs::write("/proc/sys/vm/drop_caches", "2"))?;
     // What the kernel tells the servers to forget goes behind its back.
     sleep(Duration::from_millis(100));
     Ok(())
@@ -367,6 +418,30 @@ fn absent(place: &Place, _: &Path) -> Outcome<Cost> {
         }
         Ok(())
     })
+}
+
+fn read_link(place: &Place, _: &Path) -> Outcome<Cost> {
+    let link = place.seen.join("fresh/link");
+    fresh(&place.seen, false)?;
+    std::os::unix::fs::symlink("a target of some length", &link)?;
+    timed(FILES, || {
+        for _ in 0..FILES {
+            black_box(fs::read_link(&link)?);
+        }
+        Ok(())
+    })
+}
+
+/// Where the caller is not the owner, as in a directory of a group.
+fn create_shared(place: &Place, _: &Path) -> Outcome<Cost> {
+    fresh(&place.seen, false)?;
+    let shared = place.behind.join("fresh/shared");
+    as_user(0, || {
+        fs::create_dir(&shared)?;
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o777))
+    })?;
+    let dir = directory(&place.seen.join("fresh/shared"))?;
+    timed(FILES, || make_files(&dir))
 }
 
 fn rename(place: &Place, _: &Path) -> Outcome<Cost> {

@@ -1,15 +1,7 @@
-//! namegate keeps file names well-formed.
+//! The program namegate: what it reads, writes, serves and watches.
 //!
-//! The library says of any byte string whether it is an admissible file name, which rule it breaks, at which bytes and
-//! why. Data flows one way: `name` (what a name is) → `policy` (what is allowed) → everything that acts on a verdict.
-//!
-//! ```
-//! use namegate::policy::{Policy, profile};
-//! let policy = Policy::of(&[profile::by_name("windows")?, profile::by_name("macos")?]);
-//! let check = policy.check(b"CON.txt");
-//! assert_eq!(check.violations[0].rule.name(), "reserved-name");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! The modules here are no public API: they change with the program. What a name is and whether a policy allows it is
+//! the crate [`namegate_core`], which others can use; the modules of it that the program uses are named here again.
 
 pub mod cli;
 pub mod daemon;
@@ -17,12 +9,13 @@ pub mod doctor;
 pub mod explain;
 pub mod fix;
 pub mod fuse;
-pub mod gate;
-pub mod name;
+pub mod output;
 pub mod passthrough;
-pub mod policy;
 pub mod report;
 pub mod scan;
 pub mod source;
 pub mod sys;
 pub mod watch;
+pub mod workers;
+
+pub use namegate_core::{check, gate, name, policy};

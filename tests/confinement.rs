@@ -1,6 +1,7 @@
 //! What a confined process can still do: tried out in processes of their own, because nothing loosens it again.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+#![allow(unsafe_code, reason = "calls that no library makes are what is tried")]
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -64,6 +65,7 @@ fn confined() {
             assert_eq!(nix::sys::signal::kill(parent, None), Err(Errno::ENOSYS), "signals to others");
             let refused = Command::new("/bin/true").status().unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(Errno::ENOSYS as i32), "other programs");
+            makes_no_namespace_and_reaches_no_other_process();
         }
         "mount" => {
             let _ = mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REMOUNT, None::<&str>);
@@ -73,6 +75,65 @@ fn confined() {
         }
         _ => unreachable!("{deed}"),
     }
+}
+
+/// The system call `number` with these arguments; the errno, or `None` if it succeeds.
+fn call(number: i64, arguments: [u64; 5]) -> Option<Errno> {
+    let [a, b, c, d, e] = arguments;
+    // SAFETY: the arguments are numbers; where one is the address of something (clone3, and none of the others gets that far),
+    // the filter answers before the kernel reads it.
+    let result = unsafe { libc::syscall(number, a, b, c, d, e) };
+    Errno::result(result).err()
+}
+
+/// Every way known to a new namespace, to one that is there, and to other processes.
+fn makes_no_namespace_and_reaches_no_other_process() {
+    let parent = nix::unistd::getppid().as_raw() as u64;
+    let signal = libc::SIGCHLD as u64;
+    for (name, flag) in [
+        ("mounts", libc::CLONE_NEWNS),
+        ("control groups", libc::CLONE_NEWCGROUP),
+        ("host names", libc::CLONE_NEWUTS),
+        ("queues", libc::CLONE_NEWIPC),
+        ("users", libc::CLONE_NEWUSER),
+        ("processes", libc::CLONE_NEWPID),
+        ("networks", libc::CLONE_NEWNET),
+    ] {
+        let flag = flag as u64;
+        assert_eq!(call(libc::SYS_clone, [flag | signal, 0, 0, 0, 0]), Some(Errno::ENOSYS), "{name}");
+        assert_eq!(
+            call(libc::SYS_clone, [flag | signal | 1 << 40, 0, 0, 0, 0]),
+            Some(Errno::ENOSYS),
+            "{name}"
+        );
+        assert_eq!(call(libc::SYS_unshare, [flag, 0, 0, 0, 0]), Some(Errno::ENOSYS), "{name}");
+    }
+    let set_owner = libc::F_SETOWN as u64;
+    for (name, number, arguments) in [
+        ("clone3", libc::SYS_clone3, [0; 5]),
+        ("clocks", libc::SYS_unshare, [0x80, 0, 0, 0, 0]),
+        ("a descriptor of a process", libc::SYS_pidfd_open, [parent, 0, 0, 0, 0]),
+        ("signals by descriptor", libc::SYS_pidfd_send_signal, [0; 5]),
+        ("memory of others", libc::SYS_process_madvise, [0; 5]),
+        ("rings", libc::SYS_io_uring_setup, [1, 0, 0, 0, 0]),
+        ("page faults", libc::SYS_userfaultfd, [0; 5]),
+        ("keys", libc::SYS_keyctl, [0; 5]),
+        ("keys", libc::SYS_add_key, [0; 5]),
+        ("keys", libc::SYS_request_key, [0; 5]),
+        ("limits of others", libc::SYS_prlimit64, [parent, 7, 0, 0, 0]),
+        ("processors of others", libc::SYS_sched_setaffinity, [parent, 0, 0, 0, 0]),
+        ("priorities of others", libc::SYS_setpriority, [0, parent, 19, 0, 0]),
+        ("signals on input", libc::SYS_fcntl, [0, set_owner, parent, 0, 0]),
+        ("signals on input", libc::SYS_fcntl, [0, 15, 0, 0, 0]),
+        ("another signal on input", libc::SYS_fcntl, [0, 10, 9, 0, 0]),
+        ("signals on input of sockets", libc::SYS_ioctl, [0, 0x8901, 0, 0, 0]),
+        ("fanotify", libc::SYS_fanotify_init, [0; 5]),
+        ("open_tree_attr", 467, [0; 5]),
+    ] {
+        assert_eq!(call(number, arguments), Some(Errno::ENOSYS), "{name}");
+    }
+    // What pthread_create does when clone3 is not there.
+    thread::spawn(|| ()).join().unwrap();
 }
 
 #[test]

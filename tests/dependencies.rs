@@ -1,9 +1,16 @@
-//! Holds `docs/DEPENDENCIES.md` equal to `Cargo.toml`: every direct dependency has its row in the table of its kind, and
-//! no row outlives its dependency.
+//! Holds `docs/DEPENDENCIES.md` equal to the manifests of both packages: every direct dependency has its row in the table
+//! of its kind, and no row outlives its dependency.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+
+/// The packages of the workspace.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "crates/namegate-core/Cargo.toml"];
+
+/// The package that the program builds on: no dependency from elsewhere.
+const CORE: &str = "namegate-core";
 
 fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -30,19 +37,65 @@ fn described(page: &str, heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_dependency_has_its_row_and_every_row_its_dependency() {
-    let (manifest, page) = (read("Cargo.toml"), read("docs/DEPENDENCIES.md"));
+    let (manifests, page) = (MANIFESTS.map(read), read("docs/DEPENDENCIES.md"));
+    let declared = |table: &str| -> BTreeSet<String> {
+        manifests.iter().flat_map(|manifest| declared(manifest, table)).filter(|name| name != CORE).collect()
+    };
+    let linked = declared("dependencies");
     for (table, heading) in
         [("dependencies", "In the program"), ("dev-dependencies", "In tests and benches only")]
     {
-        let (declared, described) = (declared(&manifest, table), described(&page, heading));
-        assert!(!declared.is_empty(), "Cargo.toml has no [{table}]");
+        let (mut declared, described) = (declared(table), described(&page, heading));
+        if table == "dev-dependencies" {
+            // What the tests of one package use and another package links has its row already.
+            declared.retain(|name| !linked.contains(name));
+        }
+        assert!(!declared.is_empty(), "no manifest has [{table}]");
         let silent: Vec<_> = declared.difference(&described).collect();
         let stale: Vec<_> = described.difference(&declared).collect();
         assert!(silent.is_empty(), "in [{table}], without a row below \"{heading}\": {silent:?}");
         assert!(stale.is_empty(), "with a row below \"{heading}\", not in [{table}]: {stale:?}");
     }
     for table in ["build-dependencies", "target"] {
-        assert!(declared(&manifest, table).is_empty(), "[{table}] is new: give it a table and a line here");
+        assert!(declared(table).is_empty(), "[{table}] is new: give it a table and a line here");
+    }
+}
+
+/// How many crates besides namegate's own `cargo tree` finds, by these arguments.
+fn crates(args: &[&str]) -> usize {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--prefix", "none", "--target", "x86_64-unknown-linux-gnu"])
+        .args(args)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs: it runs this test");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let found: BTreeSet<&str> = text
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)").trim_end_matches(" (proc-macro)"))
+        .filter(|line| !line.is_empty() && !line.starts_with("namegate"))
+        .collect();
+    found.len()
+}
+
+#[test]
+fn the_page_counts_as_cargo_does() {
+    // Lines end anywhere.
+    let page = read("docs/DEPENDENCIES.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let core = ["-p", CORE, "-e", "normal,no-proc-macro"];
+    let alone = crates(&[&core[..], &["--no-default-features"]].concat());
+    assert!(alone < 30, "a policy alone links {alone} crates");
+    let rows = described(&read("docs/DEPENDENCIES.md"), "In the program").len();
+    for said in [
+        format!("The core links {} crates, and {alone} without its features", crates(&core)),
+        format!(
+            "the program links {} crates, these {rows} included",
+            crates(&["-p", "namegate", "-e", "normal"])
+        ),
+        format!("building it takes {}:", crates(&["-p", "namegate", "-e", "normal,build"])),
+    ] {
+        assert!(page.contains(&said), "docs/DEPENDENCIES.md does not say: {said}");
     }
 }
 

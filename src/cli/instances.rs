@@ -1,29 +1,35 @@
 //! Which instance is meant, for every command that asks one.
+//!
+//! Root's own instances are the ones that are meant, unless another user is named: a user who gives a socket the name of one of
+//! root's changes nothing for root. At a mount point the mount table says whose mount it is, and only that user's sockets are
+//! asked.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{self, PathBuf};
+use std::path::{self, Path, PathBuf};
+use std::time::Duration;
 
+use nix::unistd::{Uid, User, geteuid};
 use serde::de::DeserializeOwned;
 
 use super::Trouble;
 use super::policy_args::shown;
-use crate::daemon::control::{self, Failure, Request, Status};
+use crate::daemon::control::{self, Failure, Found, Request, Sockets, Status};
 use crate::name::display::display;
+use crate::sys::mounts::{self, Mount};
+
+/// Once one of a user's instances has said that it is mounted somewhere, the others have so long to say that they are, too.
+const SOON: Duration = Duration::from_millis(300);
 
 /// Which instance is meant.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Which {
-    /// The instance, by name or by mount point; can be left out if only one is running. `namegate list` tells them.
+    /// Instance name or mount point; optional if only one instance is running. `namegate list` shows all
     #[arg(value_name = "NAME")]
     which: Option<OsString>,
-}
-
-/// An instance that was found.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) name: String,
-    socket: PathBuf,
+    /// Address an instance of USER (a name or a number), as root
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
 }
 
 impl Which {
@@ -32,23 +38,59 @@ impl Which {
     /// # Errors
     /// There is none, or more than one.
     pub(super) fn find(&self) -> Result<Found, Trouble> {
+        let sockets = sockets();
+        let asked = self.user.as_deref().map(uid_of).transpose()?;
+        let me = geteuid().as_raw();
+        let candidates: Vec<&Found> = match asked {
+            None => sockets.own.iter().collect(),
+            Some(uid) if uid == me => sockets.own.iter().collect(),
+            Some(uid) => sockets.others.iter().filter(|found| found.uid() == uid).collect(),
+        };
+        let whose =
+            asked.filter(|&uid| uid != me).map(|uid| format!(" of {}", user(uid))).unwrap_or_default();
         let Some(which) = &self.which else {
-            return only(Found::all().filter(Found::is_there).collect(), "");
+            let there: Vec<&Found> = candidates.into_iter().filter(|found| found.is_there()).collect();
+            return only(&there).ok_or_else(|| match there.as_slice() {
+                [] => {
+                    Trouble::new(format!("no instance{whose} is running{}", hint(&sockets, asked, |_| true)))
+                }
+                several => Trouble::new(format!(
+                    "more than one instance{whose} is running; say which: {}",
+                    several.iter().map(|found| found.name().as_str()).collect::<Vec<_>>().join(", ")
+                )),
+            });
         };
         let what = display(which.as_bytes()).to_string();
         if !which.as_bytes().contains(&b'/') {
-            let named = Found::all().filter(|found| found.name.as_bytes() == which.as_bytes());
-            return only(named.collect(), &what);
+            let is_named = |found: &Found| found.name().as_str().as_bytes() == which.as_bytes();
+            let named: Vec<&Found> = candidates.into_iter().filter(|found| is_named(found)).collect();
+            return only(&named).ok_or_else(|| {
+                let hint = hint(&sockets, asked, is_named);
+                Trouble::new(format!("no instance{whose} is called {what}; `namegate list` shows all{hint}"))
+            });
         }
         let place = path::absolute(which).map_err(|error| Trouble::new(format!("{what}: {error}")))?;
         // The parts alone: a slash at the end says nothing.
         let place: PathBuf = place.components().collect();
-        let is_it = |found: &Found| {
-            let status = found.ask::<Status>(Request::Status).ok();
-            let mountpoint = status.and_then(|status| status.mountpoint.bytes());
-            mountpoint.is_some_and(|bytes| bytes == place.as_os_str().as_bytes())
+        // A mount that is not in this namespace can be one of our own, who are believed.
+        let owner = mounts::mounts().ok().and_then(|table| owner_at(&table, &place)).unwrap_or(me);
+        let asked_there: Vec<&Found> = match asked {
+            Some(uid) if uid != owner => Vec::new(),
+            _ => sockets.own.iter().chain(&sockets.others).filter(|found| whose_is(found, owner)).collect(),
         };
-        only(Found::all().filter(is_it).collect(), &what)
+        let there = mounted_at(&asked_there, &place);
+        only(&there).ok_or_else(|| match there.as_slice() {
+            [] => Trouble::new(format!(
+                "no instance{whose} that answers is mounted on {what}; `namegate list` shows all"
+            )),
+            several => {
+                let sockets: Vec<_> = several.iter().map(|found| shown(&found.path())).collect();
+                Trouble::new(format!(
+                    "more than one instance is mounted on {what}; say the name: {}",
+                    sockets.join(", ")
+                ))
+            }
+        })
     }
 
     /// Asks it.
@@ -56,43 +98,108 @@ impl Which {
     /// # Errors
     /// There is none, more than one, or no answer.
     pub(super) fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Trouble> {
-        let found = self.find()?;
-        found.ask(request).map_err(|failure| Trouble::new(format!("{}: {failure}", found.name)))
+        ask(&self.find()?, request)
     }
 }
 
-impl Found {
-    /// All sockets that are there.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        control::sockets().into_iter().map(|(name, socket)| Self { name: name.to_string(), socket })
-    }
+/// Asks an instance that was found.
+///
+/// # Errors
+/// There is no answer.
+pub(super) fn ask<T: DeserializeOwned>(found: &Found, request: Request) -> Result<T, Trouble> {
+    found.ask(request).map_err(|failure| Trouble::new(format!("{}: {failure}", found.name())))
+}
 
-    pub(super) fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
-        control::ask(&self.socket, request)
-    }
+/// All sockets that are there; what is not looked at is said.
+pub(super) fn sockets() -> Sockets {
+    let sockets = control::sockets();
+    sockets.ignored.iter().for_each(|line| log::warn!("{line}"));
+    sockets
+}
 
-    fn is_there(&self) -> bool {
-        !matches!(self.ask::<Status>(Request::Status), Err(Failure::Gone))
+/// A user as people call them.
+pub(super) fn user(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => display(user.name.as_bytes()).to_string(),
+        _ => format!("uid {uid}"),
     }
 }
 
-fn only(found: Vec<Found>, what: &str) -> Result<Found, Trouble> {
-    match (found.as_slice(), what) {
-        ([found], _) => Ok(found.clone()),
-        ([], "") => Err(Trouble::new("no instance is running that this user may ask")),
-        ([], what) => Err(Trouble::new(format!(
-            "no instance is called {what} or mounted there; `namegate list` tells which are"
-        ))),
-        (several, "") => {
-            let names: Vec<_> = several.iter().map(|found| found.name.as_str()).collect();
-            Err(Trouble::new(format!("more than one instance is running; say which: {}", names.join(", "))))
-        }
-        (several, what) => {
-            let sockets: Vec<_> = several.iter().map(|found| shown(&found.socket)).collect();
-            let sockets = sockets.join(", ");
-            Err(Trouble::new(format!(
-                "more than one instance is called {what}; say the mount point: {sockets}"
-            )))
-        }
+fn uid_of(user: &str) -> Result<u32, Trouble> {
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    let found = User::from_name(user).ok().flatten();
+    let unknown = || Trouble::new(format!("--user: there is no user {}", display(user.as_bytes())));
+    found.map(|user| user.uid.as_raw()).ok_or_else(unknown)
+}
+
+fn whose_is(found: &Found, uid: u32) -> bool {
+    found.uid() == uid
+}
+
+fn only(found: &[&Found]) -> Option<Found> {
+    match found {
+        [found] => Some((*found).clone()),
+        _ => None,
+    }
+}
+
+/// What root can do to reach the instance of another user that may have been meant.
+fn hint(sockets: &Sockets, asked: Option<u32>, is_meant: impl Fn(&Found) -> bool) -> String {
+    let others = sockets.others.iter().filter(|found| asked.is_none() && is_meant(found));
+    let mut others: Vec<String> =
+        others.map(|found| format!("--user {} {}", found.uid(), found.name())).collect();
+    const MOST: usize = 3;
+    let more = if others.len() > MOST { ", …" } else { "" };
+    others.truncate(MOST);
+    match others.as_slice() {
+        [] => String::new(),
+        others => format!("; other users have some: {}{more}", others.join(", ")),
+    }
+}
+
+/// Whose mount of namegate is seen at `place`, by the word of the kernel; `None` if there is none.
+pub(super) fn owner_at(table: &[Mount], place: &Path) -> Option<u32> {
+    // Of mounts on one place the last covers the others.
+    let mount = table.iter().rfind(|mount| mount.point == place)?;
+    if mount.kind != "fuse.namegate" { None } else { owner_of(mount) }
+}
+
+/// Whose mount it is: FUSE's option `user_id`, which nobody but root can choose (fuse.rst in the kernel's documentation).
+pub(super) fn owner_of(mount: &Mount) -> Option<u32> {
+    let mut options = mount.options.split(|&byte| byte == b',');
+    let uid = options.find_map(|option| option.strip_prefix(b"user_id="))?;
+    std::str::from_utf8(uid).ok()?.parse().ok()
+}
+
+/// Those of `sockets` whose instances say that they are mounted on `place`.
+fn mounted_at<'f>(sockets: &[&'f Found], place: &Path) -> Vec<&'f Found> {
+    let is_it = |answer: &Result<Status, Failure>| {
+        let mountpoint = answer.as_ref().ok().and_then(|status| status.mountpoint.bytes());
+        mountpoint.is_some_and(|bytes| bytes == place.as_os_str().as_bytes())
+    };
+    let answers = control::ask_all(sockets, Request::Status, control::PATIENCE, |_, answer| {
+        is_it(answer).then_some(SOON)
+    });
+    sockets.iter().zip(&answers).filter(|(_, answer)| is_it(answer)).map(|(found, _)| *found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_mount_is_the_one_whom_the_kernel_names() {
+        let table = mounts::parse(
+            b"36 1 0:40 / /mnt rw - fuse.namegate /srv rw,user_id=0,group_id=0,default_permissions\n\
+              37 1 0:41 / /home/u/mnt rw - fuse.namegate user_id=0 rw,user_id=1000,group_id=0\n\
+              38 1 0:42 / /home/u/mnt2 rw - fuse.sshfs x rw,user_id=1000\n\
+              39 1 0:43 / /twice rw - fuse.namegate x rw,user_id=1000\n\
+              40 1 0:44 / /twice rw - fuse.namegate x rw,user_id=0\n",
+        );
+        let at = |place: &str| owner_at(&table, Path::new(place));
+        assert_eq!([at("/mnt"), at("/home/u/mnt"), at("/twice")], [Some(0), Some(1000), Some(0)]);
+        assert_eq!([at("/home/u/mnt2"), at("/none")], [None, None]);
     }
 }

@@ -1,32 +1,47 @@
-//! `namegate list`: the instances that run, and the mounts that nobody serves any more.
+//! `namegate list`: running instances, and mounts that have lost their server.
+//!
+//! All instances are asked at once, and all mounts that no instance speaks for are tried at once: the list takes no longer than
+//! one of them may take, however many are silent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
-use std::path::Path;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::statfs::statfs;
+use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, geteuid};
 use serde::Serialize;
 
-use super::instances::Found;
+use super::instances::{owner_at, owner_of, sockets, user};
 use super::{Status as Exit, Trouble};
-use crate::daemon::control::{Bytes, Failure, Request, Status, harmless};
+use crate::daemon::control::{self, Bytes, Failure, Found, Request, Status, harmless};
 use crate::name::display::width;
+use crate::report::json;
 use crate::sys::mounts::{self, Mount};
+use crate::sys::process::{close_all_but, fork};
 
-/// List the instances that run, and mounts of namegate that have lost their server.
+/// List running instances, and mounts of namegate that have lost their server
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "States: running; silent: it does not answer in time; foreign: it is another user's; unreachable: it is \
-                        mounted, and has no control socket that this user could see; dead: it is mounted, and its server has \
-                        gone: unmount it, or mount it again.\n\n\
-                        Exit status: 0 all of them run, 1 one is dead or silent, 2 the list could not be made."
+    after_help = "States: running; silent: it does not answer in time; foreign: it belongs to another user; impostor: another \
+                        user listens at its socket, and is not believed; unverified: another user's instance names a mount \
+                        point where that user has mounted nothing; unreachable: it is mounted, but no control socket of it is \
+                        visible to this user; dead: it is mounted, but its server has ended: unmount it, or mount it \
+                        again.\n\n\
+                        Exit status: 0 all of this user's instances run; 1 one of them is dead or silent, or an impostor has \
+                        its socket; 2 the list could not be made."
 )]
 pub(super) struct Args {
-    /// One JSON object on each line.
+    /// Write one JSON object on each line
     #[arg(long)]
     json: bool,
 }
@@ -37,6 +52,8 @@ enum State {
     Running,
     Silent,
     Foreign,
+    Impostor,
+    Unverified,
     Unreachable,
     Dead,
 }
@@ -47,6 +64,8 @@ impl State {
             Self::Running => "running",
             Self::Silent => "silent",
             Self::Foreign => "foreign",
+            Self::Impostor => "impostor",
+            Self::Unverified => "unverified",
             Self::Unreachable => "unreachable",
             Self::Dead => "dead",
         }
@@ -56,6 +75,8 @@ impl State {
 #[derive(Debug, Serialize)]
 struct Row {
     name: Option<String>,
+    /// Whose it is: the owner of the socket's directory, or of the mount.
+    uid: Option<u32>,
     state: State,
     mode: Option<String>,
     pid: Option<u32>,
@@ -66,80 +87,140 @@ struct Row {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
     let mounts = mounts::mounts()
         .map_err(|error| Trouble::new(format!("cannot read the table of mounts: {error}")))?;
-    let mut rows: Vec<Row> = Found::all().filter_map(|found| row(&found)).collect();
-    let known: BTreeSet<_> = rows.iter().filter_map(|row| row.mountpoint.as_ref()?.bytes()).collect();
+    let sockets = sockets();
+    let found: Vec<&Found> = sockets.own.iter().chain(&sockets.others).collect();
+    let answers = control::ask_all(&found, Request::Status, control::PATIENCE, |_, _| None);
+    let mut rows: Vec<Row> =
+        found.iter().zip(answers).filter_map(|(found, answer)| row(found, answer, &mounts)).collect();
+    let is_believed = |row: &&Row| row.state == State::Running;
+    let known: BTreeSet<_> =
+        rows.iter().filter(is_believed).filter_map(|row| row.mountpoint.as_ref()?.bytes()).collect();
     // Of mounts on one place the last covers the others.
     let seen: BTreeMap<&Path, &Mount> = mounts.iter().map(|mount| (mount.point.as_path(), mount)).collect();
-    for (place, mount) in seen.into_iter().filter(|(_, mount)| mount.kind == "fuse.namegate") {
-        let place_bytes = place.as_os_str().as_encoded_bytes();
-        if known.contains(place_bytes) {
-            continue;
-        }
-        rows.push(Row {
-            name: None,
-            state: state_of(place),
-            mode: None,
-            pid: None,
-            source: Some(Bytes::new(&mount.source)),
-            mountpoint: Some(Bytes::new(place_bytes)),
-        });
+    let others: Vec<&Mount> = seen
+        .into_values()
+        .filter(|mount| mount.kind == "fuse.namegate")
+        .filter(|mount| !known.contains(mount.point.as_os_str().as_encoded_bytes()))
+        .collect();
+    let states = states_of(others.iter().map(|mount| mount.point.clone()).collect());
+    rows.extend(others.iter().zip(states).map(|(mount, state)| Row {
+        name: None,
+        uid: owner_of(mount),
+        state,
+        mode: None,
+        pid: None,
+        source: Some(Bytes::new(&mount.source)),
+        mountpoint: Some(Bytes::new(mount.point.as_os_str().as_encoded_bytes())),
+    }));
+    match args.json {
+        true => rows.iter().try_for_each(|row| json::line(out, row))?,
+        false => text(&rows, out)?,
     }
-    if args.json {
-        for row in &rows {
-            serde_json::to_writer(&mut *out, row).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-    } else {
-        text(&rows, out)?;
-    }
-    let is_bad = |row: &Row| matches!(row.state, State::Dead | State::Silent);
+    // What other users do with theirs is shown, and is no reason for an alarm.
+    let is_bad = |row: &Row| {
+        matches!(row.state, State::Dead | State::Silent | State::Impostor)
+            && row.uid.is_none_or(|uid| uid == geteuid().as_raw())
+    };
     Ok(if rows.iter().any(is_bad) { Exit::Findings } else { Exit::Clean })
 }
 
 /// Nothing for a socket that a killed server has left.
-fn row(found: &Found) -> Option<Row> {
-    let name = Some(found.name.clone());
+fn row(found: &Found, answer: Result<Status, Failure>, mounts: &[Mount]) -> Option<Row> {
+    let (name, uid) = (Some(found.name().to_string()), Some(found.uid()));
     let without =
-        |state| Row { name: name.clone(), state, mode: None, pid: None, source: None, mountpoint: None };
-    match found.ask::<Status>(Request::Status) {
-        Ok(status) => Some(Row {
-            name: name.clone(),
-            state: State::Running,
-            mode: Some(harmless(&status.mode)),
-            pid: Some(status.pid),
-            source: Some(status.source),
-            mountpoint: Some(status.mountpoint),
-        }),
+        |state| Row { name: name.clone(), uid, state, mode: None, pid: None, source: None, mountpoint: None };
+    match answer {
+        Ok(status) => {
+            // Another user's server can say what it likes; the kernel says what that user has mounted.
+            let place = status.mountpoint.bytes().map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
+            let is_theirs = || place.and_then(|place| owner_at(mounts, &place)) == uid;
+            let is_believed = uid == Some(geteuid().as_raw()) || is_theirs();
+            Some(Row {
+                state: if is_believed { State::Running } else { State::Unverified },
+                mode: Some(harmless(&status.mode)),
+                pid: Some(status.pid),
+                source: Some(status.source),
+                mountpoint: Some(status.mountpoint),
+                ..without(State::Running)
+            })
+        }
         Err(Failure::Gone) => None,
         Err(Failure::Forbidden) => Some(without(State::Foreign)),
+        Err(failure @ Failure::Impostor(_)) => {
+            log::warn!("{}: {failure}", found.name());
+            Some(without(State::Impostor))
+        }
         Err(Failure::Unreachable(_) | Failure::Refused(_)) => Some(without(State::Silent)),
     }
 }
 
-/// How a mount is that no instance told of. A server that hangs must not hold this up.
-fn state_of(place: &Path) -> State {
+/// Mounts that are tried at once; there are seldom more that nobody speaks for.
+const MOST_TRIED: usize = 64;
+
+/// How mounts are that no instance speaks for. All are tried at once, each by a process of its own: whoever waits for an answer
+/// that a server has begun to give cannot be killed, and the list must come to its end all the same.
+fn states_of(places: Vec<PathBuf>) -> Vec<State> {
     const PATIENCE: Duration = Duration::from_secs(2);
-    let (tell, told) = mpsc::channel();
-    let place = place.to_owned();
-    let asking = thread::Builder::new().spawn(move || {
-        // Whoever waited may have gone.
-        let _ = tell.send(statfs(&place).err());
-    });
-    match asking.map(|_| told.recv_timeout(PATIENCE)) {
-        Ok(Ok(Some(Errno::ENOTCONN | Errno::ECONNABORTED))) => State::Dead,
-        Ok(Ok(Some(Errno::EACCES | Errno::EPERM))) => State::Foreign,
-        Ok(Err(_)) => State::Silent,
-        Ok(Ok(_)) | Err(_) => State::Unreachable,
+    let deadline = Instant::now() + PATIENCE;
+    let mut tried: Vec<Option<(UnixStream, Pid)>> = places
+        .iter()
+        .enumerate()
+        .map(|(number, place)| (number < MOST_TRIED).then(|| try_mount(place).ok()).flatten())
+        .collect();
+    tried
+        .iter_mut()
+        .map(|tried| tried.as_mut().map_or(State::Unreachable, |tried| state_of(tried, deadline)))
+        .collect()
+}
+
+/// Has a process look at the mount; it answers with an errno, or 0.
+fn try_mount(place: &Path) -> io::Result<(UnixStream, Pid)> {
+    let (line, other_end) = UnixStream::pair()?;
+    match fork()? {
+        ForkResult::Parent { child } => Ok((line, child)),
+        ForkResult::Child => {
+            let _ = look(other_end.into(), place);
+            process::exit(0)
+        }
+    }
+}
+
+fn look(line: OwnedFd, place: &Path) -> io::Result<()> {
+    // Whoever reads our output must not wait for this process.
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    dup2_stderr(&null)?;
+    close_all_but(&line)?;
+    let errno = statfs(place).err().map_or(0, |errno| errno as i32);
+    UnixStream::from(line).write_all(&errno.to_ne_bytes())
+}
+
+fn state_of((line, process): &mut (UnixStream, Pid), deadline: Instant) -> State {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let mut polled = [PollFd::new(line.as_fd(), PollFlags::POLLIN)];
+    let answered = poll(&mut polled, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)) == Ok(1);
+    let mut bytes = [0; 4];
+    if !answered || line.read_exact(&mut bytes).is_err() {
+        // It goes as soon as it can.
+        let _ = kill(*process, Signal::SIGKILL);
+        return State::Silent;
+    }
+    match Errno::from_raw(i32::from_ne_bytes(bytes)) {
+        Errno::ENOTCONN | Errno::ECONNABORTED => State::Dead,
+        Errno::EACCES | Errno::EPERM => State::Foreign,
+        _ => State::Unreachable,
     }
 }
 
 fn text(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     let shown = |bytes: &Option<Bytes>| bytes.as_ref().map_or("?".into(), |bytes| harmless(&bytes.shown));
-    let cells: Vec<[String; 5]> = rows
+    let cells: Vec<[String; 6]> = rows
         .iter()
         .map(|row| {
             [
                 row.name.clone().unwrap_or("-".into()),
+                row.uid.map_or("?".into(), user),
                 row.state.as_str().into(),
                 row.mode.clone().unwrap_or("-".into()),
                 shown(&row.mountpoint),
@@ -147,7 +228,7 @@ fn text(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
             ]
         })
         .collect();
-    let heads = ["NAME", "STATE", "MODE", "MOUNT POINT", "SOURCE"].map(String::from);
+    let heads = ["NAME", "USER", "STATE", "MODE", "MOUNT POINT", "SOURCE"].map(String::from);
     if cells.is_empty() {
         return Ok(());
     }

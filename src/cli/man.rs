@@ -13,6 +13,7 @@ use clap_mangen::roff::{Roff, roman};
 
 use super::policy_args::shown;
 use super::{Status, Trouble};
+use crate::output::write;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +41,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
         Some(dir) => fs::create_dir_all(dir)
             .and_then(|()| write_pages(&command, dir))
             .and_then(|()| write_to(dir, &helper, &ADMINISTRATION))
-            .and_then(|()| WRITTEN.iter().try_for_each(|(name, page)| fs::write(dir.join(name), page)))
+            .and_then(|()| {
+                WRITTEN.iter().try_for_each(|(name, page)| write(&dir.join(name), page.as_bytes()))
+            })
             .map_err(|error| Trouble::new(format!("cannot write manual pages to {}: {error}", shown(dir))))?,
     }
     Ok(Status::Clean)
@@ -74,7 +77,7 @@ fn write_to(dir: &Path, command: &clap::Command, section: &Section) -> io::Resul
     let mut page = Vec::new();
     write_page(command, section, &mut page)?;
     let man = Man::new(command.clone()).section(section.number);
-    fs::write(dir.join(man.get_filename()), page)
+    write(&dir.join(man.get_filename()), &page)
 }
 
 fn write_page(command: &clap::Command, section: &Section, out: &mut dyn Write) -> io::Result<()> {

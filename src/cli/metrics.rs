@@ -4,9 +4,9 @@ use std::io::Write;
 
 use super::instances::Which;
 use super::{Status, Trouble};
-use crate::daemon::control::Request;
+use crate::daemon::control::{Request, harmless};
 
-/// Print what an instance counts, in the text format of Prometheus.
+/// Print metrics in the Prometheus text format
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit status: 0 printed, 2 there is no such instance, or it does not answer.")]
 pub(super) struct Args {
@@ -17,7 +17,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     let text: String = args.which.ask(Request::Metrics)?;
     // Of another process: lines of printable text, whatever else it may have sent.
-    let is_text = |c: &char| *c == '\n' || !c.is_control();
-    write!(out, "{}", text.chars().filter(is_text).collect::<String>())?;
+    for line in text.lines() {
+        writeln!(out, "{}", harmless(line))?;
+    }
     Ok(Status::Clean)
 }

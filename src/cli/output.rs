@@ -1,21 +1,19 @@
 //! The options that say where findings go besides standard output, and the files that they name.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-use anstream::adapter::StripBytes;
-use clap::ValueEnum;
-use tempfile::NamedTempFile;
 
 use super::Trouble;
 use super::format::Format;
 use super::policy_args::shown;
+use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report};
+use anstream::adapter::StripBytes;
+use clap::ValueEnum;
 
 /// Where findings go, and in which order.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -88,7 +86,7 @@ impl OutputArgs {
         let mut files: Vec<(Option<Format>, OutputFile)> = Vec::new();
         for (format, path) in named.chain(baseline) {
             let file = OutputFile::create(path).map_err(|error| cannot_write(path, &error))?;
-            if files.iter().any(|(_, other)| other.path == file.path) {
+            if files.iter().any(|(_, other)| other.key == file.key) {
                 return Err(Trouble::new(format!("{}: named for two outputs", shown(path))));
             }
             files.push((format, file));
@@ -134,39 +132,25 @@ impl Files {
     }
 }
 
-/// A file that appears under its name when it is whole, and not before: readers see the old content or the new.
+/// A file that appears under its name when it is whole, or a pipe or a device that is written to.
 pub(super) struct OutputFile {
     path: PathBuf,
-    sink: Sink,
+    /// What two outputs must not have in common.
+    key: (u64, u64, OsString),
+    file: BufWriter<Output>,
     /// Takes out colours, which only text has.
     colours: StripBytes,
-}
-
-enum Sink {
-    /// A file beside the one that it will replace.
-    New(BufWriter<NamedTempFile>),
-    /// A pipe or a device, which nothing can replace.
-    There(BufWriter<File>),
 }
 
 impl OutputFile {
     /// Begins the file.
     ///
     /// # Errors
-    /// Its directory cannot be written to.
+    /// Its directory cannot be written to, or the path leads through a link of somebody else.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        // A symbolic link stays one: the file that it leads to is replaced.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        if fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
-            let sink = Sink::There(BufWriter::new(OpenOptions::new().write(true).open(&path)?));
-            return Ok(Self { path, sink, colours: StripBytes::new() });
-        }
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new()
-            .prefix(".namegate-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(dir)?;
-        Ok(Self { path, sink: Sink::New(BufWriter::new(file)), colours: StripBytes::new() })
+        let output = Output::create(path)?;
+        let key = output.key()?;
+        Ok(Self { path: path.into(), key, file: BufWriter::new(output), colours: StripBytes::new() })
     }
 
     /// Puts it in its place.
@@ -174,32 +158,23 @@ impl OutputFile {
     /// # Errors
     /// Writing what was still held back failed, or putting it there.
     pub(super) fn finish(self) -> io::Result<()> {
-        match self.sink {
-            Sink::There(mut file) => file.flush(),
-            Sink::New(file) => {
-                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.persist(&self.path).map(drop).map_err(|failed| failed.error)
-            }
-        }
+        self.file.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     }
 }
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for part in self.colours.strip_next(bytes) {
-            match &mut self.sink {
-                Sink::New(file) => file.write_all(part)?,
-                Sink::There(file) => file.write_all(part)?,
-            }
+            self.file.write_all(part)?;
         }
         Ok(bytes.len())
     }
 
     /// Nobody reads what is not there yet, so it is not hurried.
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.sink {
-            Sink::New(_) => Ok(()),
-            Sink::There(file) => file.flush(),
+        match self.file.get_ref() {
+            Output::New(_) => Ok(()),
+            Output::InPlace(_) => self.file.flush(),
         }
     }
 }

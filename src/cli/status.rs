@@ -7,34 +7,35 @@ use std::time::Duration;
 use anstyle::Style;
 use indicatif::HumanDuration;
 
-use super::instances::Which;
+use super::instances::{Which, ask};
 use super::{Status as Exit, Trouble};
 use crate::daemon::control::{Request, Status, harmless};
 use crate::daemon::metrics::Snapshot;
+use crate::report::json;
 use crate::report::layout::{BOLD, write_wrapped};
 
-/// Show how an instance is: since when it serves what, by which policy, how the configuration was read last, and what it
-/// counted.
+/// Show status: uptime, policy, last reload, counters
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 it serves, 1 it serves, and its configuration could not be read last, so that the \
-                        policy before holds; 2 there is none, or it does not answer."
+    after_help = "Exit status: 0 it is serving; 1 it is serving, but the last reload failed and the previous configuration is \
+                        still in effect; 2 there is no such instance, or it does not answer."
 )]
 pub(super) struct Args {
     #[command(flatten)]
     which: Which,
-    /// As one JSON object.
+    /// Write one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
-    let status: Status = args.which.ask(Request::Status)?;
-    if args.json {
-        serde_json::to_writer(&mut *out, &status).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        text(&status, out)?;
+    let found = args.which.find()?;
+    let mut status: Status = ask(&found, Request::Status)?;
+    // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
+    (status.name, status.uid) = (found.name().to_string(), found.uid());
+    match args.json {
+        true => json::line(out, &status)?,
+        false => text(&status, out)?,
     }
     let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());
     Ok(if has_failed { Exit::Findings } else { Exit::Clean })

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
-use super::instances::{Found, Which};
+use super::instances::{Which, ask};
 use super::{Status, Trouble};
-use crate::daemon::control::{Counters, Refused, Request, harmless};
+use crate::daemon::control::{Counters, Found, Refused, Request, harmless};
 use crate::daemon::metrics::Requests;
 use crate::name::display::display;
 use crate::report::layout::BOLD;
@@ -49,10 +49,8 @@ struct Reading {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     let found = args.which.find()?;
     let ask = |found: &Found| {
-        let counters = found
-            .ask(Request::Counters)
-            .map_err(|failure| Trouble::new(format!("{}: {failure}", found.name)));
-        counters.map(|counters| Reading { at: Instant::now(), counters })
+        let counters: Counters = ask(found, Request::Counters)?;
+        Ok(Reading { at: Instant::now(), counters })
     };
     let is_once = args.once || !io::stdout().is_terminal();
     let mut before = ask(&found)?;

@@ -1,10 +1,8 @@
 //! `namegate watch`: names that break the policy, reported the moment they appear.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,10 +12,12 @@ use nix::sys::signal::Signal;
 use super::policy_args::{PolicyArgs, shown};
 use super::signals::Signals;
 use super::{Status, Trouble};
-use crate::daemon::audit::{Trail, log_record};
+use crate::daemon::audit::{Trail, Uncovered, log_record};
 use crate::daemon::notify::Manager;
 use crate::daemon::signals::has_terminal;
+use crate::output::append;
 use crate::policy::{Policy, profile};
+use crate::report::json;
 use crate::source::scope::Exclude;
 use crate::watch::command::{Commands, Ran};
 use crate::watch::{Counts, Engine, Finding, Settings, Watch, Watched};
@@ -179,6 +179,19 @@ impl Sinks<'_> {
         }
     }
 
+    /// Says in the output that what appeared in some directories is missing there.
+    fn note_uncovered(&mut self, directories: u64) {
+        let note = Uncovered::now(directories);
+        match (self.format, &mut self.out) {
+            (Format::Json, Some(out)) if self.failed.is_none() => self.failed = json::line(out, &note).err(),
+            (Format::Log, _) => log::warn!("{directories} directories or more were not read to the end"),
+            _ => {}
+        }
+        if let Some(trail) = &mut self.trail {
+            trail.note(&note);
+        }
+    }
+
     /// # Errors
     /// Standard output, or the file in its place, cannot be written.
     fn flush(&mut self) -> Result<(), Trouble> {
@@ -235,6 +248,9 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
     const TOLD_EVERY: Duration = Duration::from_secs(10);
     let (mut is_ready, mut ending, mut told) = (false, None::<Instant>, begin);
     loop {
+        if ending.is_some() {
+            watch.hurry();
+        }
         let is_busy = watch.turn(&mut |finding| sinks.take(finding));
         sinks.flush()?;
         if !is_ready && !watch.is_reading() {
@@ -284,19 +300,24 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
     manager.stopping();
     let counts = watch.counts();
     drop(watch);
+    // Ending with the first finding is no reading to the end, and is not meant to be one.
+    if counts.uncovered > 0 && !sinks.is_once {
+        sinks.note_uncovered(counts.uncovered);
+    }
     /// Longer than that nobody waits who has asked for the end.
     const PATIENCE: Duration = Duration::from_secs(5);
     let ran = sinks.commands.take().map(|commands| commands.finish(PATIENCE)).unwrap_or_default();
     sinks.flush()?;
     tell(&line(counts, begin.elapsed()));
-    Ok(status(counts, ran, sinks.has_one))
+    let uncovered = if sinks.is_once { 0 } else { counts.uncovered };
+    Ok(status(Counts { uncovered, ..counts }, ran, sinks.has_one))
 }
 
 fn status(counts: Counts, ran: Ran, has_one: bool) -> Status {
     if ran.left > 0 {
         tell(&format!("--exec was not run, or not to its end, for {} findings", ran.left));
     }
-    match counts.faults + counts.unwatched + ran.failed + ran.left {
+    match counts.faults + counts.unwatched + counts.uncovered + ran.failed + ran.left {
         0 if has_one => Status::Findings,
         0 => Status::Clean,
         _ => Status::Trouble,
@@ -318,10 +339,7 @@ fn cannot_write(file: &Path, error: &io::Error) -> Trouble {
 
 /// The end of a file.
 fn appended(file: &Path) -> Result<Box<dyn Write + Send>, Trouble> {
-    let mut options = OpenOptions::new();
-    // A FIFO without a reader would hold the watch up; this way it is an error.
-    options.append(true).create(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file: File = options.open(file).map_err(|error| cannot_write(file, &error))?;
+    let file = append(file, 0o666).map_err(|error| cannot_write(file, &error))?;
     Ok(Box::new(io::BufWriter::new(file)))
 }
 
@@ -362,13 +380,14 @@ fn tell_ready(watched: &[Watched], directories: usize) {
 
 /// How far it has come.
 fn line(counts: Counts, elapsed: Duration) -> String {
-    let Counts { events, findings, directories, lost, faults, unwatched, unplaced } = counts;
+    let Counts { events, findings, directories, lost, faults, unwatched, unplaced, uncovered } = counts;
     let mut line = format!("{findings} findings in {events} events in {} s", elapsed.as_secs());
     let more = [
         (lost, "times events were lost and the trees read again"),
         (faults, "things could not be watched or read"),
         (unwatched, "directories are not watched: there are too many"),
         (unplaced, "bad names in directories that were gone before it could be told where"),
+        (uncovered, "directories or more were not read to the end: what appeared in them is not reported"),
     ];
     if directories > 0 {
         line += &format!("; {directories} directories read");

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
+use crate::daemon::audit::MIN_BYTES_PER_SECOND;
 use crate::gate::{Existing, Mode};
 use crate::policy::config::reader::{self, Table};
 use crate::policy::config::{Config, ConfigError, Mistake, read_policy};
@@ -95,6 +96,8 @@ pub struct Audit {
     pub log: Option<bool>,
     /// How many of one user a second.
     pub rate: Option<NonZeroU32>,
+    /// How many bytes of them, in the log and the file together.
+    pub bytes: Option<NonZeroU32>,
 }
 
 /// The table `[metrics]`.
@@ -192,6 +195,16 @@ fn read_audit(audit: &mut Table<'_>) -> Audit {
         group: audit.string("group").map(|(group, _)| group.to_owned()),
         log: audit.boolean("log"),
         rate: audit.count("rate"),
+        bytes: {
+            let at = audit.key_at("bytes");
+            let bytes = audit.count("bytes");
+            if let (Some(at), Some(bytes)) = (at, bytes)
+                && bytes.get() < MIN_BYTES_PER_SECOND
+            {
+                audit.mistake(at, || format!("`bytes` must be at least {MIN_BYTES_PER_SECOND}"));
+            }
+            bytes
+        },
     }
 }
 
@@ -235,8 +248,19 @@ fn read_address(table: &mut Table<'_>) -> Option<SocketAddr> {
     address
 }
 
-impl Table<'_> {
+/// Values that only the configuration of a mount has.
+trait MountValues {
     /// A path from the root of the file system: a daemon stands in no directory that the writer could mean.
+    fn absolute_path(&mut self, key: &'static str) -> Option<PathBuf>;
+
+    /// A duration in seconds.
+    fn seconds(&mut self, key: &'static str) -> Option<Duration>;
+
+    /// A number from 1 to the greatest of 32 bits.
+    fn count(&mut self, key: &'static str) -> Option<NonZeroU32>;
+}
+
+impl MountValues for Table<'_> {
     fn absolute_path(&mut self, key: &'static str) -> Option<PathBuf> {
         let (text, at) = self.string(key)?;
         let is_good = Path::new(text).is_absolute() && !text.contains('\0');

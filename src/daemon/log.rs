@@ -79,6 +79,11 @@ fn is_stream(stream: &str, dev: u64, ino: u64) -> bool {
     numbers == Some((Ok(dev), Ok(ino)))
 }
 
+/// Whether messages are written with their fields, and not as sentences alone.
+pub(super) fn has_fields() -> bool {
+    LOGGER.get().is_none_or(|logger| logger.format != Format::Text)
+}
+
 /// Logs to the system's log from now on.
 pub(super) fn to_system() {
     let Some(logger) = LOGGER.get() else { return };

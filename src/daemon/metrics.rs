@@ -37,6 +37,11 @@ macro_rules! operations {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
+            /// The one with this number (`as u8`).
+            pub fn by_number(number: u8) -> Option<Self> {
+                Self::ALL.get(usize::from(number)).copied()
+            }
+
             /// The name, in lower case.
             pub const fn name(self) -> &'static str {
                 match self {
@@ -182,6 +187,8 @@ type ByRule = Box<[AtomicU64]>;
 pub enum Dropped {
     /// One user had too many.
     Rate,
+    /// One user had too many bytes of them.
+    Bytes,
     /// The writer was too far behind.
     Queue,
     /// The file did not take it.
@@ -202,7 +209,7 @@ pub struct Metrics {
     let_through: ByRule,
     fallbacks: AtomicU64,
     recorded: AtomicU64,
-    dropped: [AtomicU64; 3],
+    dropped: [AtomicU64; 4],
     reloads: AtomicU64,
     failed_reloads: AtomicU64,
     is_permissive: AtomicBool,
@@ -248,7 +255,12 @@ impl Metrics {
 
     /// A request is served from now on until what this returns is dropped.
     pub fn begin(&self, op: Op) -> Timing<'_> {
-        Timing { metrics: self, op, outcome: Cell::new(0), begun: Instant::now() }
+        self.resume(op, Instant::now())
+    }
+
+    /// The same for a request that began at `begun`, and that another thread has [handed on](Timing::hand_on).
+    pub fn resume(&self, op: Op, begun: Instant) -> Timing<'_> {
+        Timing { metrics: self, op, outcome: Cell::new(0), is_handed_on: Cell::new(false), begun }
     }
 
     fn count(&self, op: Op, outcome: usize, took: Duration) {
@@ -320,6 +332,7 @@ impl Metrics {
             audit: AuditCounts {
                 recorded: of(&self.recorded),
                 dropped_rate: of(&self.dropped[Dropped::Rate as usize]),
+                dropped_bytes: of(&self.dropped[Dropped::Bytes as usize]),
                 dropped_queue: of(&self.dropped[Dropped::Queue as usize]),
                 dropped_file: of(&self.dropped[Dropped::File as usize]),
             },
@@ -391,10 +404,27 @@ pub struct Timing<'m> {
     metrics: &'m Metrics,
     op: Op,
     outcome: Cell<usize>,
+    is_handed_on: Cell<bool>,
     begun: Instant,
 }
 
 impl Timing<'_> {
+    /// What is asked for.
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// When the request began.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Another thread serves the request to its end, and counts it: when it began.
+    pub fn hand_on(&self) -> Instant {
+        self.is_handed_on.set(true);
+        self.begun
+    }
+
     /// The answer is this error.
     pub fn failed(&self, errno: Errno) {
         self.outcome.set(outcome(errno));
@@ -403,7 +433,9 @@ impl Timing<'_> {
 
 impl Drop for Timing<'_> {
     fn drop(&mut self) {
-        self.metrics.count(self.op, self.outcome.get(), self.begun.elapsed());
+        if !self.is_handed_on.get() {
+            self.metrics.count(self.op, self.outcome.get(), self.begun.elapsed());
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_no_new_privs;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::sys::capability::{Set, Sets, bound};
 use crate::sys::mounts::{Mount, mounts};
@@ -84,7 +85,22 @@ pub fn give_up() -> io::Result<()> {
     Ok(keep(kept)?)
 }
 
-/// The same for the process that asks a mount whether it answers, which starts no other. It goes on if it cannot be.
+/// Lets this process open as many files as one can: `fs.nr_open`, up to 1,048,576. To be called before [`give_up`]: it takes
+/// CAP_SYS_RESOURCE to raise the hard limit. Without that the limit stays as it is.
+pub fn raise_open_files() {
+    /// More would let clients take more of the memory than is good. It is what the unit has, too.
+    const MOST: u64 = 1 << 20;
+    let allowed =
+        fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|number| number.trim().parse().ok());
+    if let (Some(allowed), Ok((_, hard))) = (allowed, getrlimit(Resource::RLIMIT_NOFILE)) {
+        let most = MOST.min(allowed).max(hard);
+        if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
+            log::debug!("the hard limit of open files stays at {hard}: {error}");
+        }
+    }
+}
+
+/// Gives up more in the process that asks a mount whether it answers, which starts no other. It goes on if it cannot be.
 pub(super) fn keep_for_probing() {
     let _ = keep(FOR_PROBING);
     let _ = set_no_new_privs();
@@ -137,7 +153,7 @@ pub fn confine() -> io::Result<Confinement> {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn filter() -> io::Result<Confinement> {
     for filter in calls::filters().map_err(io::Error::other)? {
-        crate::sys::seccomp::install(&filter)?;
+        crate::sys::seccomp::install(&filter.program, filter.is_logged)?;
     }
     Ok(Confinement::Done)
 }

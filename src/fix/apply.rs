@@ -8,16 +8,12 @@ mod judge;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nix::errno::Errno;
-
 use super::carry::{Carrier, Task, is_alias, lines};
-use super::entry::{Identity, Reason, look};
+use super::entry::{Identity, Reason, free_name};
 use super::group::{Group, Member, Way};
 use super::history::History;
 use super::journal::{
@@ -102,16 +98,6 @@ pub fn planned_names(plan: &Plan) -> Names {
     directories
         .map(|rename| (path_in(&rename.directory.path, &rename.old), rename.new.clone().into_bytes()))
         .collect()
-}
-
-/// A name that nothing has in `dir`, for an entry that has to wait.
-pub(super) fn free_name(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
-    loop {
-        let name = format!(".namegate-{:08x}", RandomState::new().hash_one(0) as u32).into_bytes();
-        if look(&dir, &name)?.is_none() {
-            return Ok(name);
-        }
-    }
 }
 
 struct Run<'r> {

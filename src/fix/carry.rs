@@ -122,7 +122,10 @@ impl Carrier<'_> {
     /// Keeps old names with their entries.
     fn mark(&mut self, dir: &Dir, group: &Group) {
         for member in group.members.iter().filter(|member| member.marked) {
-            if let Err(error) = mark::mark(dir, &member.old, &member.old) {
+            // Of one that was replaced it is said that it is left.
+            if let Err(error) = mark::mark(dir, &member.old, &member.what, &member.old)
+                && error != Errno::ESTALE
+            {
                 *self.unmarked.entry(error.desc()).or_default() += 1;
             }
         }
@@ -139,7 +142,7 @@ impl Carrier<'_> {
             }
             if member.marked && !is_new {
                 // One that is gone, or of a file system that has lost its attributes, has nothing to be taken away.
-                let _ = mark::unmark(dir, &member.old, &member.old);
+                let _ = mark::unmark(dir, &member.old, &member.what, &member.old);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -57,6 +58,19 @@ pub fn look(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
     }
 }
 
+/// A name that nothing has in `dir`, for what has to wait.
+///
+/// # Errors
+/// As statx(2) says.
+pub fn free_name(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
+    loop {
+        let name = format!(".namegate-{:08x}", RandomState::new().hash_one(0) as u32).into_bytes();
+        if look(&dir, &name)?.is_none() {
+            return Ok(name);
+        }
+    }
+}
+
 /// Why a rename or a retarget was left undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -76,6 +90,12 @@ pub enum Reason {
     Group,
     /// What it depends on was not renamed.
     Dependence,
+    /// Another entry was put in its place between the look and the rename, has the new name now, and keeps it.
+    Misplaced,
+    /// Another entry was put in its place at the same moment, and has this name now.
+    Aside(Vec<u8>),
+    /// There is no place in the directory in which nobody else could interfere.
+    Exposed,
     /// The file system cannot rename without the danger of overwriting.
     Unsafe,
     /// An entry was left under a temporary name, because others took both its old and its new one.
@@ -100,6 +120,18 @@ impl fmt::Display for Reason {
             Self::Taken => f.write_str("the new name is taken"),
             Self::Group => f.write_str("another entry that it trades names with could not be renamed"),
             Self::Dependence => f.write_str("what its target leads to was not renamed"),
+            Self::Misplaced => f.write_str(
+                "another process put another entry in its place at the same moment; that entry has the new name now",
+            ),
+            Self::Aside(name) => write!(
+                f,
+                "another process put another entry in its place at the same moment; that entry is at {} now",
+                crate::name::display::display(name)
+            ),
+            Self::Exposed => f.write_str(
+                "no private directory can be made beside it: another process swapped it, or the file system gave it to \
+                 another user",
+            ),
             Self::Unsafe => f.write_str(
                 "the file system refuses the name, or cannot rename without the danger of overwriting",
             ),

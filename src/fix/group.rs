@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use super::entry::{Identity, Reason, look};
 use super::listing::listed;
 use crate::sys::rename::renameat2;
-use crate::sys::stat::Time;
+use crate::sys::stat::{self, Time};
 
 /// An entry that gets another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Group {
             }
         }
         // A directory that does not tell case or normalization apart finds one entry by several names: the listing decides.
-        let is_found_twice = |stat: &crate::sys::stat::Stat| {
+        let is_found_twice = |stat: &stat::Stat| {
             seen.values().flatten().filter(|other| other.ino == stat.ino).nth(1).is_some()
         };
         if seen.values().flatten().any(is_found_twice) {
@@ -158,14 +158,39 @@ impl Group {
 }
 
 /// Gives the entry `what` of `dir` another name, if it still has the one and the other is free.
+///
+/// Between the look and the rename somebody may put another entry in its place: no call renames an inode. So it is looked
+/// again afterwards, and what should not have been renamed gets its name back.
 fn shift(dir: impl AsFd, from: &[u8], to: &[u8], what: &Identity) -> Result<(), Reason> {
-    match look(&dir, from)? {
+    let seen = match look(&dir, from)? {
         None => return Err(Reason::Gone),
         Some(stat) if !what.is_of(&stat) => return Err(Reason::Replaced),
-        Some(_) => {}
+        Some(stat) => stat,
+    };
+    renameat2(&dir, OsStr::from_bytes(from), &dir, OsStr::from_bytes(to), libc::RENAME_NOREPLACE)?;
+    match look(&dir, to) {
+        Ok(Some(now)) if !what.is_of(&now) => Err(give_back(dir, from, to, seen.uid, now.uid)),
+        // Renamed, and by somebody else renamed again or removed.
+        Ok(None) => Err(Reason::Gone),
+        Ok(Some(_)) | Err(_) => Ok(()),
+    }
+}
+
+/// Gives what was renamed by mistake its name `from` back, and says what has become of it.
+///
+/// Whether what has the name `to` now ever had the other is not known for certain. Where everybody may rename everything, it
+/// does no harm if not. In a sticky directory nobody can swap what is not theirs, so an entry of another owner than that which
+/// was swapped is somebody's who made it under that name, and keeps it.
+fn give_back(dir: impl AsFd, from: &[u8], to: &[u8], seen: u32, now: u32) -> Reason {
+    let is_sticky = stat::at(&dir, OsStr::new("")).is_ok_and(|stat| stat.mode & libc::S_ISVTX != 0);
+    if is_sticky && seen != now {
+        return Reason::Misplaced;
     }
     let [from, to] = [from, to].map(OsStr::from_bytes);
-    Ok(renameat2(&dir, from, &dir, to, libc::RENAME_NOREPLACE)?)
+    match renameat2(&dir, to, &dir, from, libc::RENAME_NOREPLACE) {
+        Ok(()) => Reason::Replaced,
+        Err(_) => Reason::Misplaced,
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod journal;
 pub mod listing;
 pub mod mark;
 pub mod plan;
+pub mod private;
 pub mod propose;
 pub mod relink;
 pub mod roots;

@@ -179,19 +179,18 @@ impl Reading<'_> {
         let dir = batch.dir.as_os_str().as_bytes();
         let prior = self.found().prior(dir);
         let findings = directory::judge(&batch, self.policy, self.settings, prior);
-        let long = self.long_paths(&batch);
         let found = findings.proposals.len() + findings.unplanned.len();
         self.onlooker.judged(&batch.dir, batch.count as u64, found as u64);
         // A directory that was only listed for the sake of a root's own name has links of which nobody asked.
         let is_linked = batch.has_links && batch.is_whole();
-        if found == 0 && long.is_empty() && findings.choice.is_none() {
+        if found == 0 && findings.long.is_empty() && findings.choice.is_none() {
             if is_linked {
                 self.found().linked.push(dir.to_vec());
             }
             return;
         }
         let choice = findings.choice;
-        let looked_up = self.look_up(dir, findings, long);
+        let looked_up = self.look_up(dir, findings);
         let mut found = self.found();
         if is_linked {
             found.linked.push(dir.to_vec());
@@ -228,7 +227,7 @@ impl Reading<'_> {
             if findings.choice.is_none_or(|choice| choice.encoding != most.encoding) {
                 continue;
             }
-            let looked_up = self.look_up(path, findings, Vec::new());
+            let looked_up = self.look_up(path, Findings { long: Vec::new(), ..findings });
             let mut found = self.found();
             // One batch tells of some names, and another of others, where a root stands in another.
             let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
@@ -240,25 +239,9 @@ impl Reading<'_> {
         }
     }
 
-    /// The names whose paths are too long as they are.
-    fn long_paths(&self, batch: &Batch) -> Vec<Vec<u8>> {
-        let dir = batch.dir.as_os_str().as_bytes();
-        let below_root = dir.get(batch.root_len..).unwrap_or_default();
-        let longest = batch.names.longest() + below_root.len() + self.settings.prefix.len() + 2;
-        if longest <= self.policy.harmless_path_bytes() {
-            return Vec::new();
-        }
-        let names = batch.names.iter().map(|(_, name)| name);
-        let is_long = |name: &&[u8]| {
-            let path = path_in(below_root, name);
-            !self.policy.check_path(&on_target(&self.settings.prefix, &path)).is_empty()
-        };
-        names.filter(is_long).map(<[u8]>::to_vec).collect()
-    }
-
     /// Which entries these are; `None` if that could not be told of the directory.
-    fn look_up(&self, dir: &[u8], findings: Findings, long: Vec<Vec<u8>>) -> Option<(Planned, Vec<Vec<u8>>)> {
-        let Findings { proposals, unplanned, .. } = findings;
+    fn look_up(&self, dir: &[u8], findings: Findings) -> Option<(Planned, Vec<Vec<u8>>)> {
+        let Findings { proposals, unplanned, long, .. } = findings;
         if proposals.is_empty() && unplanned.is_empty() && long.is_empty() {
             return None;
         }
@@ -393,7 +376,7 @@ impl Draft {
     pub fn settle(&mut self, policy: &Policy, settings: &Settings) {
         let renames = self.directories.iter_mut().flat_map(|planned| &mut planned.renames);
         (1..).zip(renames).for_each(|(id, rename)| rename.id = id);
-        if !policy.judges_paths() {
+        if !policy.checks_paths() {
             return;
         }
         let mut too_long = Vec::new();

@@ -1,4 +1,5 @@
-//! `fuser`'s trait: decode, call, reply. A trait's implementation cannot be divided, so nothing is decided in it.
+//! `fuser`'s trait: decode, weigh, call, reply. A trait's implementation cannot be divided, so nothing is decided in it; where
+//! a request is served, by this thread or by another one, `dispatch` decides by the weight that is given here.
 //!
 //! What is not here is not served: `access` (the kernel checks permissions by itself), locks (the kernel keeps them, so
 //! that no worker ever waits for one), `bmap` (for block devices only) and `poll` (regular files are always ready).
@@ -16,18 +17,21 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::backing::{Backing, Opened};
-use super::readers::Readers;
+use super::Failure;
+use super::dispatch::{Core, TRANSFER, Weight};
 use super::reply::Serving;
-use super::server::Server;
-use super::translate::{attributes, requested_time};
-use crate::daemon::metrics::{Gauges, Metrics, Op};
-use crate::passthrough::{Caller, Changes, CopyRange, Entry, Fh, NodeId, OpenNode, SetId};
+use super::reroot::node;
+use super::translate::requested_time;
+use crate::daemon::metrics::Op;
+use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Entry, Fh, NodeId, OpenNode, SetId};
+use crate::workers::{Domain, Load};
 
 /// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.
 const WANTED: &[InitFlags] = &[
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_AUTO_INVAL_DATA,
+    // What a symbolic link holds never changes: another target is another inode.
+    InitFlags::FUSE_CACHE_SYMLINKS,
     // Set-id bits and capabilities go where content is changed, here, and the kernel need not ask before every write.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -39,45 +43,51 @@ const WANTED: &[InitFlags] = &[
 ];
 
 /// Longest read and write of one request.
-const MAX_TRANSFER: u32 = 1 << 20;
+pub(super) const MAX_TRANSFER: u32 = 1 << 20;
+
+/// How many requests that nobody waits for in the kernel (reading ahead, writing asynchronously, closing) are sent at once. When
+/// it is reached those of everybody wait for one to be answered: more than one user has stuck, and so few that they are passed
+/// on to the pool in the time that a lookup can wait behind them.
+const MAX_BACKGROUND: u16 = 1024;
 
 #[derive(Debug)]
 pub(super) struct Adapter {
-    pub(super) server: Arc<Server>,
-    pub(super) backing: Arc<Backing>,
-    pub(super) readers: Readers,
-    metrics: Arc<Metrics>,
+    core: Arc<Core>,
 }
 
 impl Adapter {
-    /// What `server` holds can be read from `metrics` from now on.
-    pub(super) fn new(server: Arc<Server>, metrics: Arc<Metrics>) -> Self {
-        let backing = Arc::new(Backing::new(metrics.clone()));
-        let (served, lent) = (Arc::downgrade(&server), Arc::downgrade(&backing));
-        metrics.read_gauges_by(move || {
-            let (server, backing) = (served.upgrade()?, lent.upgrade()?);
-            Some(Gauges {
-                inodes: server.tree.nodes() as u64,
-                open_files: server.tree.open_files() as u64,
-                open_directories: server.tree.open_directories() as u64,
-                backing_ids: backing.lent() as u64,
-                has_passthrough: backing.is_offered(),
-            })
-        });
-        Self { server, backing, readers: Readers::default(), metrics }
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core }
     }
 
-    fn serving(&self, op: Op) -> Serving<'_> {
-        Serving::new(self, self.metrics.begin(op))
+    fn on(&self, ino: INodeNo) -> Weight {
+        self.core.on(node(ino))
+    }
+
+    /// Serves what is asked for of `ino`.
+    fn serve(
+        &self,
+        op: Op,
+        request: &Request,
+        ino: INodeNo,
+        job: impl FnOnce(&Serving<'_>) + Send + 'static,
+    ) {
+        self.weighed(op, request, self.on(ino), job);
+    }
+
+    fn weighed(
+        &self,
+        op: Op,
+        request: &Request,
+        weight: Weight,
+        job: impl FnOnce(&Serving<'_>) + Send + 'static,
+    ) {
+        self.core.serve((op, request.uid(), weight), job);
     }
 }
 
 fn caller(request: &Request, umask: u32) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
-}
-
-pub(super) fn node(ino: INodeNo) -> NodeId {
-    NodeId(ino.0)
 }
 
 fn fh(handle: FileHandle) -> Fh {
@@ -97,23 +107,39 @@ impl Filesystem for Adapter {
         }
         // The nearest that succeeds is as good.
         let _ = config.set_max_write(MAX_TRANSFER);
-        self.backing.negotiate(config);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        self.core.backing.negotiate(config);
         Ok(())
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let serving = self.serving(Op::Lookup);
-        self.readers.looked_up(request.pid(), node(parent));
-        serving.entry(parent, name, self.server.do_lookup(node(parent), name), reply);
+        let (pid, parent, name) = (request.pid(), node(parent), name.to_owned());
+        self.weighed(Op::Lookup, request, self.core.on(parent), move |serving| {
+            serving.core.readers.looked_up(pid, parent);
+            match serving.core.server.do_lookup(serving.reach(), parent, &name) {
+                Err(Failure::Backing(ELSEWHERE)) => {
+                    // Which mount it is shows when it answers.
+                    serving.hand_on(Domain::Other(!parent.0), move |serving| {
+                        let found = serving.core.server.do_lookup(serving.reach(), parent, &name);
+                        serving.entry(parent, &name, found, reply);
+                    });
+                }
+                found => serving.entry(parent, &name, found, reply),
+            }
+        });
     }
 
-    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
-        let _serving = self.serving(Op::Forget);
-        self.backing.forget(node(ino), || self.server.tree.forget(node(ino), nlookup));
+    fn forget(&self, request: &Request, ino: INodeNo, nlookup: u64) {
+        // Always here: it is all in memory, but for what goes with the node.
+        let asked = self.core.asked(Op::Forget, request.uid(), self.on(ino));
+        asked.among_others(|serving| serving.forget(node(ino), nlookup));
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.serving(Op::Getattr).attr(self.server.tree.getattr(node(ino)), reply);
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let weight = self.on(ino).takes_if(node(ino) == NodeId::ROOT, Load::Probe);
+        self.weighed(Op::Getattr, request, weight, move |serving| {
+            serving.attr(node(ino), serving.core.server.tree.getattr(node(ino)), reply);
+        });
     }
 
     fn setattr(
@@ -134,24 +160,29 @@ impl Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let serving = self.serving(Op::Setattr);
         let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
-        let set_id = caller(request, 0).set_id();
-        let set = self.server.tree.setattr(node(ino), handle.map(fh), &changes, set_id);
-        if mode.is_some_and(|mode| mode & (libc::S_ISUID | libc::S_ISGID) != 0) {
-            // Whoever opens the file from now on writes with the rights that he has.
-            self.backing.revoke(node(ino));
-        }
-        serving.attr(set, reply);
+        let caller = caller(request, 0);
+        let weight = self.on(ino);
+        let cuts_off =
+            size.is_some() && self.core.is_local(weight) && self.core.server.tree.is_large(node(ino));
+        self.weighed(Op::Setattr, request, weight.takes_if(cuts_off, Load::Light), move |serving| {
+            let set = serving.core.server.tree.setattr(&caller, node(ino), handle.map(fh), &changes);
+            if mode.is_some_and(|mode| mode & (libc::S_ISUID | libc::S_ISGID) != 0) {
+                // Whoever opens the file from now on writes with the rights that he has.
+                serving.core.backing.revoke(node(ino));
+            }
+            serving.attr(node(ino), set, reply);
+        });
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        let serving = self.serving(Op::Readlink);
-        match self.server.tree.readlink(node(ino)) {
-            Ok(target) => reply.data(target.as_encoded_bytes()),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(Op::Readlink, request, ino, move |serving| {
+            match serving.core.server.tree.readlink(node(ino)) {
+                Ok(target) => reply.data(target.as_encoded_bytes()),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
     }
 
     fn mknod(
@@ -164,9 +195,11 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let serving = self.serving(Op::Mknod);
-        let made = self.server.do_mknod(&caller(request, umask), node(parent), name, mode, rdev);
-        serving.entry(parent, name, made, reply);
+        let (caller, dir, name) = (caller(request, umask), node(parent), name.to_owned());
+        self.serve(Op::Mknod, request, parent, move |serving| {
+            let made = serving.core.server.do_mknod(&caller, dir, &name, mode, rdev);
+            serving.entry(dir, &name, made, reply);
+        });
     }
 
     fn mkdir(
@@ -178,23 +211,34 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let serving = self.serving(Op::Mkdir);
-        let made = self.server.do_mkdir(&caller(request, umask), node(parent), name, mode);
-        serving.entry(parent, name, made, reply);
+        let (caller, dir, name) = (caller(request, umask), node(parent), name.to_owned());
+        self.serve(Op::Mkdir, request, parent, move |serving| {
+            let made = serving.core.server.do_mkdir(&caller, dir, &name, mode);
+            serving.entry(dir, &name, made, reply);
+        });
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serving(Op::Unlink).empty(self.server.do_unlink(node(parent), name), reply);
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.serve(Op::Unlink, request, parent, move |serving| {
+            serving.empty(serving.core.server.do_unlink(serving.user(), node(parent), &name), reply);
+        });
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serving(Op::Rmdir).empty(self.server.do_rmdir(node(parent), name), reply);
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.serve(Op::Rmdir, request, parent, move |serving| {
+            serving.empty(serving.core.server.do_rmdir(serving.user(), node(parent), &name), reply);
+        });
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let serving = self.serving(Op::Symlink);
-        let made = self.server.do_symlink(&caller(request, 0), node(parent), name, target.as_os_str());
-        serving.entry(parent, name, made, reply);
+        let (caller, dir, name) = (caller(request, 0), node(parent), name.to_owned());
+        let target = target.as_os_str().to_owned();
+        self.serve(Op::Symlink, request, parent, move |serving| {
+            let made = serving.core.server.do_symlink(&caller, dir, &name, &target);
+            serving.entry(dir, &name, made, reply);
+        });
     }
 
     fn rename(
@@ -207,29 +251,26 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let serving = self.serving(Op::Rename);
-        let (from, to) = ((node(parent), name), (node(newparent), newname));
-        serving.empty(self.server.do_rename(&caller(request, 0), from, to, flags.bits()), reply);
+        let weight = self.core.on_both(node(parent), node(newparent));
+        let (caller, name, newname) = (caller(request, 0), name.to_owned(), newname.to_owned());
+        self.weighed(Op::Rename, request, weight, move |serving| {
+            let (from, to) = ((node(parent), &*name), (node(newparent), &*newname));
+            serving.empty(serving.core.server.do_rename(&caller, from, to, flags.bits()), reply);
+        });
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let serving = self.serving(Op::Link);
-        let made = self.server.do_link(&caller(request, 0), node(ino), node(newparent), newname);
-        serving.entry(newparent, newname, made, reply);
+        let weight = self.core.on_both(node(ino), node(newparent));
+        let (caller, dir, name) = (caller(request, 0), node(newparent), newname.to_owned());
+        self.weighed(Op::Link, request, weight, move |serving| {
+            let made = serving.core.server.do_link(&caller, node(ino), dir, &name);
+            serving.entry(dir, &name, made, reply);
+        });
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let serving = self.serving(Op::Open);
-        let opened = self.server.tree.open(node(ino), flags.0).and_then(|fh| {
-            let opened =
-                self.backing.open(&self.server.tree, node(ino), fh, flags.0, |fd| reply.open_backing(fd))?;
-            Ok((FileHandle(fh.0), opened))
-        });
-        match opened {
-            Ok((fh, Opened { backing: Some(id), flags })) => reply.opened_passthrough(fh, flags, &id),
-            Ok((fh, Opened { backing: None, flags })) => reply.opened(fh, flags),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let caller = caller(request, 0);
+        self.serve(Op::Open, request, ino, move |serving| serving.open(&caller, node(ino), flags.0, reply));
     }
 
     fn create(
@@ -242,35 +283,16 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let serving = self.serving(Op::Create);
-        let made = self.server.do_create(&caller(request, umask), node(parent), name, mode, flags);
-        let opened = made.and_then(|(entry, fh)| {
-            match self.backing.open(&self.server.tree, entry.node, fh, flags, |fd| reply.open_backing(fd)) {
-                Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
-                Err(errno) => {
-                    self.backing.forget(entry.node, || self.server.tree.forget(entry.node, 1));
-                    Err(errno.into())
-                }
-            }
+        let (caller, dir, name) = (caller(request, umask), node(parent), name.to_owned());
+        self.serve(Op::Create, request, parent, move |serving| {
+            serving.create(&caller, (dir, &name), mode, flags, reply);
         });
-        match opened {
-            Ok((entry, fh, opened)) => {
-                let (attr, generation) = (attributes(&entry.stat), generation(&entry));
-                let may_be_kept = self.server.may_be_kept(node(parent), name);
-                let timeout = self.server.now().timeouts().of_both(&entry, may_be_kept);
-                match opened.backing {
-                    Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
-                    None => reply.created(&timeout, &attr, generation, fh, opened.flags),
-                }
-            }
-            Err(failure) => reply.error(serving.errno(failure)),
-        }
     }
 
     fn read(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -278,45 +300,58 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let serving = self.serving(Op::Read);
-        let mut buffer = vec![0; size as usize];
-        match self.server.tree.read(fh(handle), offset, &mut buffer) {
-            Ok(len) => reply.data(&buffer[..len]),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+        let weight = self.on(ino).takes_if(size as usize > TRANSFER, Load::Heavy);
+        self.weighed(Op::Read, request, weight, move |serving| {
+            serving.read(fh(handle), offset, size as usize, reply);
+        });
     }
 
     fn write(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        open_flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let serving = self.serving(Op::Write);
         let set_id = match flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             true => SetId::Cleared,
             false => SetId::Kept,
         };
-        match self.server.tree.write(fh(handle), offset, data, set_id) {
-            // No more was written than there was, and that came in one request.
-            Ok(written) => reply.written(written as u32),
-            Err(errno) => reply.error(serving.errno(errno)),
+        // What comes from the page cache comes from nobody.
+        let writer = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            true => None,
+            false => Some(caller(request, 0)),
+        };
+        // O_SYNC has the bit of O_DSYNC in it.
+        let is_synchronous = open_flags.0 & libc::O_DSYNC != 0;
+        let weight = self.on(ino).takes_if(data.len() > TRANSFER, Load::Heavy);
+        let asked = self.core.asked(Op::Write, request.uid(), weight.takes_if(is_synchronous, Load::Light));
+        match asked.lane {
+            None => asked
+                .here(|serving| serving.write((writer.as_ref(), set_id), fh(handle), offset, data, reply)),
+            Some(lane) => {
+                let data = data[..self.core.room(lane, data.len())].to_vec();
+                asked.beside(lane, data.len(), move |serving| {
+                    serving.write((writer.as_ref(), set_id), fh(handle), offset, &data, reply);
+                });
+            }
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.serving(Op::Flush).empty(self.server.tree.flush(fh(handle)), reply);
+    fn flush(&self, request: &Request, ino: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.serve(Op::Flush, request, ino, move |serving| {
+            serving.empty(serving.core.server.tree.flush(fh(handle)), reply);
+        });
     }
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
@@ -324,24 +359,35 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _serving = self.serving(Op::Release);
-        self.backing.release(&self.server.tree, node(ino), fh(handle));
+        let takes_long = self.core.server.tree.takes_long_to_release(fh(handle));
+        let weight = self.on(ino).takes_if(takes_long, Load::Closing);
+        // Nobody waits for it, but the kernel has so many in work at once and no more.
         reply.ok();
+        self.weighed(Op::Release, request, weight, move |serving| {
+            serving.core.backing.release(&serving.core.server.tree, node(ino), fh(handle));
+        });
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        self.serving(Op::Fsync).empty(self.server.tree.fsync(fh(handle), datasync), reply);
+    fn fsync(&self, request: &Request, ino: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.weighed(Op::Fsync, request, self.on(ino).takes(Load::Light), move |serving| {
+            serving.empty(serving.core.server.tree.fsync(fh(handle), datasync), reply);
+        });
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let serving = self.serving(Op::Opendir);
-        match self.server.tree.opendir(node(ino)) {
-            Ok((fh, listing)) => {
-                let reading = self.readers.opens(request.pid(), node(ino));
-                reply.opened(FileHandle(fh.0), reading.flags(listing));
+        let pid = request.pid();
+        self.serve(Op::Opendir, request, ino, move |serving| {
+            match serving.core.server.tree.opendir(node(ino), serving.user()) {
+                Ok((fh, listing)) => {
+                    let reading = serving.core.readers.opens(pid, node(ino));
+                    reply.opened(FileHandle(fh.0), reading.flags(listing));
+                }
+                Err(errno) => {
+                    reply.error(serving.errno(errno));
+                    serving.core.server.give_back();
+                }
             }
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+        });
     }
 
     fn readdir(
@@ -352,7 +398,10 @@ impl Filesystem for Adapter {
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        self.serving(Op::Readdir).names(request.pid(), node(ino), fh(handle), offset, reply);
+        let pid = request.pid();
+        self.serve(Op::Readdir, request, ino, move |serving| {
+            serving.names(pid, node(ino), fh(handle), offset, reply);
+        });
     }
 
     fn readdirplus(
@@ -363,34 +412,57 @@ impl Filesystem for Adapter {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        self.serving(Op::Readdirplus).entries(request.pid(), node(ino), fh(handle), offset, reply);
+        let pid = request.pid();
+        self.serve(Op::Readdirplus, request, ino, move |serving| {
+            serving.entries(pid, node(ino), fh(handle), offset, reply);
+        });
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        let _serving = self.serving(Op::Releasedir);
-        self.server.tree.releasedir(fh(handle));
+    fn releasedir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         reply.ok();
+        self.serve(Op::Releasedir, request, ino, move |serving| {
+            serving.core.server.tree.releasedir(fh(handle));
+        });
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        self.serving(Op::Fsyncdir).empty(self.server.tree.fsyncdir(fh(handle), datasync), reply);
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.weighed(Op::Fsyncdir, request, self.on(ino).takes(Load::Light), move |serving| {
+            serving.empty(serving.core.server.tree.fsyncdir(fh(handle), datasync), reply);
+        });
     }
 
-    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let serving = self.serving(Op::Statfs);
-        match self.server.tree.statfs(node(ino)) {
-            Ok(stat) => reply.statfs(
-                stat.blocks(),
-                stat.blocks_free(),
-                stat.blocks_available(),
-                stat.files(),
-                stat.files_free(),
-                stat.block_size() as u32,
-                stat.name_max() as u32,
-                stat.fragment_size() as u32,
-            ),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        // The watchdog asks this.
+        let weight = self.on(ino).takes_if(node(ino) == NodeId::ROOT, Load::Probe);
+        self.weighed(Op::Statfs, request, weight, move |serving| {
+            match serving.core.server.tree.statfs(node(ino)) {
+                Ok(stat) => reply.statfs(
+                    stat.blocks(),
+                    stat.blocks_free(),
+                    stat.blocks_available(),
+                    stat.files(),
+                    stat.files_free(),
+                    stat.block_size() as u32,
+                    stat.name_max() as u32,
+                    stat.fragment_size() as u32,
+                ),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
     }
 
     fn setxattr(
@@ -403,82 +475,100 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        let serving = self.serving(Op::Setxattr);
-        let set = self.server.tree.setxattr(&caller(request, 0), node(ino), name, value, flags);
-        serving.empty(set, reply);
+        let (caller, name, value) = (caller(request, 0), name.to_owned(), value.to_owned());
+        self.serve(Op::Setxattr, request, ino, move |serving| {
+            let set = serving.core.server.tree.setxattr(&caller, node(ino), &name, &value, flags);
+            serving.empty(set, reply);
+        });
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.serving(Op::Getxattr)
-            .xattr(size, reply, |value| self.server.tree.getxattr(node(ino), name, value));
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let name = name.to_owned();
+        self.serve(Op::Getxattr, request, ino, move |serving| {
+            let tree = &serving.core.server.tree;
+            serving.xattr(size, reply, |value| tree.getxattr(node(ino), &name, value));
+        });
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.serving(Op::Listxattr).xattr(size, reply, |names| self.server.tree.listxattr(node(ino), names));
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let caller = caller(request, 0);
+        self.serve(Op::Listxattr, request, ino, move |serving| {
+            let tree = &serving.core.server.tree;
+            serving.xattr(size, reply, |names| tree.listxattr(&caller, node(ino), names));
+        });
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serving(Op::Removexattr).empty(self.server.tree.removexattr(node(ino), name), reply);
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.serve(Op::Removexattr, request, ino, move |serving| {
+            serving.empty(serving.core.server.tree.removexattr(node(ino), &name), reply);
+        });
     }
 
     fn fallocate(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let serving = self.serving(Op::Fallocate);
-        let set_id = caller(request, 0).set_id();
-        serving.empty(self.server.tree.fallocate(fh(handle), mode, offset, length, set_id), reply);
+        let caller = caller(request, 0);
+        self.weighed(Op::Fallocate, request, self.on(ino).takes(Load::Heavy), move |serving| {
+            let tree = &serving.core.server.tree;
+            serving.empty(tree.fallocate(&caller, fh(handle), mode, offset, length), reply);
+        });
     }
 
     fn lseek(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let serving = self.serving(Op::Lseek);
-        match self.server.tree.lseek(fh(handle), offset, whence) {
-            Ok(offset) => reply.offset(offset),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+        self.serve(Op::Lseek, request, ino, move |serving| {
+            match serving.core.server.tree.lseek(fh(handle), offset, whence) {
+                Ok(offset) => reply.offset(offset),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
     }
 
     fn copy_file_range(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
-        _: INodeNo,
+        ino_out: INodeNo,
         fh_out: FileHandle,
         offset_out: u64,
         len: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let serving = self.serving(Op::CopyFileRange);
+        let caller = caller(request, 0);
         let range =
             CopyRange { from: fh(fh_in), from_offset: offset_in, to: fh(fh_out), to_offset: offset_out, len };
-        match self.server.tree.copy_file_range(&range, caller(request, 0).set_id()) {
-            // The backing tree copies no more at once than fits.
-            Ok(copied) => reply.written(copied as u32),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+        let weight = self.core.on_both(node(ino_in), node(ino_out)).takes(Load::Heavy);
+        self.weighed(Op::CopyFileRange, request, weight, move |serving| {
+            match serving.core.server.tree.copy_file_range(&caller, &range) {
+                // The backing tree copies no more at once than fits.
+                Ok(copied) => reply.written(copied as u32),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
     }
 
     fn ioctl(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         flags: IoctlFlags,
         command: u32,
@@ -486,14 +576,22 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        let serving = self.serving(Op::Ioctl);
+        let (caller, data) = (caller(request, 0), data.to_owned());
         let open = match flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
             true => OpenNode::Dir(fh(handle)),
             false => OpenNode::File(fh(handle)),
         };
-        match self.server.tree.ioctl(&caller(request, 0), open, command, data) {
-            Ok(answer) => reply.ioctl(0, &answer),
-            Err(errno) => reply.error(serving.errno(errno)),
-        }
+        self.serve(Op::Ioctl, request, ino, move |serving| {
+            match serving.core.server.tree.ioctl(&caller, open, command, &data) {
+                Ok(answer) => {
+                    if answer.is_empty() {
+                        // Something was set, which changes the time of change, and the kernel does not know it.
+                        serving.forget_attributes(node(ino));
+                    }
+                    reply.ioctl(0, &answer);
+                }
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
     }
 }

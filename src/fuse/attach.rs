@@ -18,10 +18,11 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::statfs;
-use nix::unistd::{getgid, getuid};
+use nix::unistd::{geteuid, getgid, getuid};
 
 use super::mountpoint::detach;
 use super::options::Options;
+use super::reroot::Unseen;
 use crate::sys::mounts::mounts;
 use crate::sys::socket::receive_fd;
 
@@ -46,9 +47,20 @@ impl Attachment {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => by_helper(place, source, options)?,
             mounted => mounted?,
         };
-        let connection = requests.try_clone()?;
-        let device = covering(place);
-        Ok((Self { place: place.into(), connection, device }, requests))
+        Ok((Self::of(place, requests.try_clone()?), requests))
+    }
+
+    /// What has just been attached to `place`.
+    fn of(place: &Path, connection: OwnedFd) -> Self {
+        Self { place: place.into(), connection, device: covering(place) }
+    }
+
+    /// A descriptor on which the kernel can be sent what it has not asked for.
+    ///
+    /// # Errors
+    /// As dup(2) says.
+    pub(super) fn device(&self) -> io::Result<OwnedFd> {
+        self.connection.try_clone()
     }
 
     /// Takes it away, if it is there. While it is in use it is detached only.
@@ -88,6 +100,54 @@ impl Attachment {
     }
 }
 
+/// A mount that answers INIT next.
+#[derive(Debug)]
+pub(super) enum Attaching {
+    /// It is at its place.
+    Done(Attachment),
+    /// It comes to its place when its source has been looked up.
+    Unseen(Unseen),
+}
+
+impl Attaching {
+    /// Mounts for `place`, a canonical path, what `root` holds; besides, the descriptor through which requests come.
+    ///
+    /// # Errors
+    /// As [`Attachment::new`].
+    pub(super) fn begin(
+        place: &Path,
+        source: &Path,
+        root: &OwnedFd,
+        options: &Options,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let unseen = match geteuid().is_root() {
+            true => Unseen::mount(place, source, root, options)?,
+            false => None,
+        };
+        Ok(match unseen {
+            Some((unseen, requests)) => (Self::Unseen(unseen), requests),
+            None => {
+                let (attachment, requests) = Attachment::new(place, source, options)?;
+                (Self::Done(attachment), requests)
+            }
+        })
+    }
+
+    /// Brings it to its place, if it is not there. INIT has been answered.
+    ///
+    /// # Errors
+    /// As [`Unseen::attach`].
+    pub(super) fn finish(self) -> io::Result<Attachment> {
+        match self {
+            Self::Done(attachment) => Ok(attachment),
+            Self::Unseen(unseen) => {
+                let (place, connection) = unseen.attach()?;
+                Ok(Attachment::of(&place, connection))
+            }
+        }
+    }
+}
+
 impl Drop for Attachment {
     fn drop(&mut self) {
         self.take_away();
@@ -102,7 +162,7 @@ fn covering(place: &Path) -> Option<String> {
 }
 
 /// By the right to mount.
-fn by_mount(place: &Path, source: &Path, options: &Options) -> io::Result<OwnedFd> {
+pub(super) fn by_mount(place: &Path, source: &Path, options: &Options) -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let data = format!(
         "fd={},rootmode={:o},user_id={},group_id={},{}",

@@ -31,6 +31,8 @@ pub enum Error {
     },
     /// The mount options `suid` and `dev` are for root.
     ForRoot,
+    /// Times of access cannot be kept as they are, which the mount option `noatime` asks for.
+    AccessTimes(PathBuf, io::Error),
     /// The kernel's FUSE device cannot be opened.
     Device(io::Error),
     /// Neither is there the right to mount, nor fusermount3 that would have it.
@@ -39,6 +41,8 @@ pub enum Error {
     Mount(PathBuf, io::Error),
     /// Serving ended with an error.
     Serving(io::Error),
+    /// It was asked to end, and ended although these requests were stuck.
+    Stuck(String),
 }
 
 fn shown(bytes: &[u8]) -> String {
@@ -77,6 +81,12 @@ impl fmt::Display for Error {
                 shown(source)
             ),
             Self::ForRoot => f.write_str("the mount options suid and dev are for root alone"),
+            Self::AccessTimes(source, error) => write!(
+                f,
+                "the mount option noatime, which needs root and Linux 5.12, cannot be carried out for {}: {}",
+                path(source),
+                why(error)
+            ),
             Self::Device(error) => {
                 write!(f, "cannot open /dev/fuse: {}", why(error))?;
                 match error.raw_os_error().map(Errno::from_raw) {
@@ -92,6 +102,10 @@ impl fmt::Display for Error {
                 path(mountpoint)
             ),
             Self::Serving(error) => write!(f, "the mount ended: {}", why(error)),
+            Self::Stuck(requests) => write!(
+                f,
+                "ended, as asked, while requests were stuck ({requests}): a file system below the source does not answer"
+            ),
         }
     }
 }
@@ -101,10 +115,13 @@ impl std::error::Error for Error {
         match self {
             Self::Source(_, error)
             | Self::Mountpoint(_, error)
+            | Self::AccessTimes(_, error)
             | Self::Device(error)
             | Self::Mount(_, error)
             | Self::Serving(error) => Some(error),
-            Self::Inside { .. } | Self::Mounted { .. } | Self::ForRoot | Self::Helper(_) => None,
+            Self::Inside { .. } | Self::Mounted { .. } | Self::ForRoot | Self::Helper(_) | Self::Stuck(_) => {
+                None
+            }
         }
     }
 }

@@ -38,10 +38,11 @@ impl Failure {
     /// ```
     pub fn errno(&self, for_violations: Errno) -> Errno {
         match self {
-            Self::Refused(Refusal::Violates(_) | Refusal::ReadsAsEscape { .. }) => for_violations,
             Self::Refused(Refusal::TooLong { .. }) => Errno::ENAMETOOLONG,
             // Nothing in the tree, as it is seen through the gate, has this name.
             Self::Refused(Refusal::CannotExist(_) | Refusal::NotShown { .. }) => Errno::ENOENT,
+            // The name breaks the policy, or reads like an escape.
+            Self::Refused(_) => for_violations,
             Self::Backing(errno) => *errno,
         }
     }

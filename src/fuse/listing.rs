@@ -8,14 +8,14 @@ use nix::errno::Errno;
 use super::adapter::generation;
 use super::reply::Serving;
 use super::translate::{attributes, bare, entry_type, file_type};
-use crate::passthrough::{Fh, NodeId, Room};
+use crate::passthrough::{ELSEWHERE, Fh, NodeId, Reach, Room};
 
 impl Serving<'_> {
     /// The names in `dir` from `offset` on, as far as there is room, for the thread `pid`.
     pub(super) fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectory) {
-        let tree = &self.adapter.server.tree;
+        let tree = &self.core.server.tree;
         let mut told = 0;
-        let done = self.adapter.server.do_readdir(fh, offset, |entry, name| {
+        let done = self.core.server.do_readdir(fh, offset, |entry, name| {
             let kind = match (entry_type(entry.kind), name) {
                 (Some(kind), _) => kind,
                 (None, None) => FileType::Directory,
@@ -34,7 +34,7 @@ impl Serving<'_> {
             told += 1;
             Room::Left
         });
-        self.adapter.readers.told(pid, dir, told);
+        self.core.readers.told(pid, dir, told);
         match done {
             Ok(()) => reply.ok(),
             Err(failure) => reply.error(self.errno(failure)),
@@ -43,10 +43,10 @@ impl Serving<'_> {
 
     /// The same with the attributes of what they lead to.
     pub(super) fn entries(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let tree = &self.adapter.server.tree;
-        let mut left = self.adapter.readers.with_attributes(pid, dir, offset);
+        let tree = &self.core.server.tree;
+        let mut left = self.core.readers.with_attributes(pid, dir, offset);
         let (mut given, mut failed) = (false, None);
-        let done = self.adapter.server.do_readdir(fh, offset, |entry, name| {
+        let done = self.core.server.do_readdir(fh, offset, |entry, name| {
             if name.is_some() {
                 // An empty reply would be the end of the directory.
                 if left == 0 && given {
@@ -54,7 +54,25 @@ impl Serving<'_> {
                 }
                 left = left.saturating_sub(1);
             }
-            let found = match name.map(|name| tree.lookup(dir, name)) {
+            let mut is_near = true;
+            let mut look_up = |name| {
+                let found = match tree.lookup_within(Reach::Near, dir, name) {
+                    // Whether another file system answers is a matter for whoever goes there, not for whoever lists names.
+                    Err(ELSEWHERE) => {
+                        is_near = false;
+                        tree.glance(dir, name)?
+                    }
+                    found => found?,
+                };
+                match tree.charge(found.node, self.user()) {
+                    Ok(()) => Ok(found),
+                    Err(errno) => {
+                        tree.forget(found.node, 1);
+                        Err(errno)
+                    }
+                }
+            };
+            let found = match name.map(&mut look_up) {
                 None => None,
                 Some(Ok(found)) => Some(found),
                 // It has gone since, or is the source itself once more, which has no second place.
@@ -66,12 +84,14 @@ impl Serving<'_> {
             };
             let (attr, generation, timeout) = match &found {
                 Some(found) => {
-                    let may_be_kept = self.adapter.server.may_be_kept(dir, entry.name);
-                    (
-                        attributes(&found.stat),
-                        generation(found),
-                        self.adapter.server.now().timeouts().of_both(found, may_be_kept),
-                    )
+                    let server = &self.core.server;
+                    let may_be_kept = server.may_be_kept(dir, entry.name);
+                    let is_written = self.core.backing.is_written(found.node);
+                    let timeout = match is_near {
+                        true => server.now().timeouts().of_both(found, may_be_kept, is_written),
+                        false => Duration::ZERO,
+                    };
+                    (attributes(&found.stat), generation(found), timeout)
                 }
                 // The kernel keeps nothing of `.` and `..`.
                 None => (bare(entry.ino, entry.kind), Generation(0), Duration::ZERO),
@@ -92,5 +112,6 @@ impl Serving<'_> {
             (Ok(()), Some(errno)) if !given => reply.error(self.errno(errno)),
             (Ok(()), _) => reply.ok(),
         }
+        self.core.server.give_back();
     }
 }

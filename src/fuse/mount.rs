@@ -2,46 +2,68 @@
 //!
 //! The source is opened before anything is mounted, so that a mount over the source itself serves what it covers.
 
-use std::fs::{self, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fuser::{INodeNo, Session};
+use fuser::Session;
 use nix::errno::Errno;
+use nix::mount::MsFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
 use super::adapter::Adapter;
-use super::attach::Attachment;
+use super::attach::{Attaching, Attachment};
+use super::dispatch::Core;
 use super::error::Error;
 use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
+use super::reroot::numbers;
 use super::server::Server;
 use super::terms::Terms;
 use crate::daemon::audit::{self, Audit};
+use crate::daemon::metrics::Op;
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{Passthrough, Settings};
+use crate::sys::process::take_away;
+use crate::sys::tree::{clone_tree, keep_access_times};
+use crate::workers::InWork;
 
 /// A mount that is live and not served yet: requests wait. It goes when it is dropped.
 #[derive(Debug)]
 pub struct Mounted {
     session: Session<Adapter>,
     attachment: Arc<Attachment>,
+    core: Arc<Core>,
     handle: Handle,
+    endings: Receiver<Ending>,
+}
+
+/// How serving ends.
+#[derive(Debug)]
+enum Ending {
+    /// All that was asked for has been answered, or an error has come up.
+    Served(io::Result<()>),
+    /// These requests are stuck, and whoever ends the mount does not wait for them.
+    Stuck(String),
 }
 
 /// What can be done with a mount while it is served, from any thread. Holding one keeps nothing alive.
 #[derive(Clone, Debug)]
 pub struct Handle {
     server: Weak<Server>,
+    core: Weak<Core>,
     attachment: Weak<Attachment>,
     place: Arc<Path>,
+    ends: Sender<Ending>,
 }
 
 /// Mounts `source` on `mountpoint`, to be served on `terms`.
@@ -65,11 +87,16 @@ pub fn mount(
     }
     detach_dead(mountpoint).map_err(mountpoint_error)?;
     let canonical_source = source.canonicalize().map_err(source_error)?;
-    let root = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-        .open(source)
-        .map_err(source_error)?;
+    let root = match options.flags.contains(MsFlags::MS_NOATIME) {
+        true => {
+            without_access_times(source).map_err(|errno| Error::AccessTimes(source.into(), errno.into()))?
+        }
+        false => OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+            .open(source)
+            .map_err(source_error)?,
+    };
     let target = mountpoint.canonicalize().map_err(mountpoint_error)?;
     if !fs::metadata(&target).map_err(mountpoint_error)?.is_dir() {
         return Err(mountpoint_error(Errno::ENOTDIR.into()));
@@ -88,8 +115,10 @@ pub fn mount(
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
     umask(Mode::empty());
-    let settings = Settings { cached_fds: cached_fds(raise_open_files()) };
-    let tree = Passthrough::new(root.into(), settings).map_err(|errno| source_error(errno.into()))?;
+    use_open_files();
+    let settings = Settings { cached_fds: CACHED_FDS };
+    let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
+        .map_err(|errno| source_error(errno.into()))?;
     if !tree.holds_by_handle() {
         log::warn!(
             "every file in use costs an open file descriptor: no kernel file handles on this file system, or no right to \
@@ -100,24 +129,31 @@ pub fn mount(
     metrics.set_permissive(terms.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
     let server = Arc::new(Server::new(tree, terms).with_metrics(metrics.clone()).with_audit(audit));
-    let adapter = Adapter::new(server.clone(), metrics);
+    let core = Arc::new(Core::new(server.clone(), metrics).map_err(Error::Serving)?);
+    let adapter = Adapter::new(core.clone());
     let not_mounted = |error: io::Error| match error.kind() {
         // All that was named is there: what is missing is the program that mounts for other users.
         io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
         _ => Error::Mount(mountpoint.into(), error),
     };
-    let (attachment, requests) = Attachment::new(&target, &canonical_source, options).map_err(not_mounted)?;
+    let (attaching, requests) =
+        Attaching::begin(&target, &canonical_source, &root.into(), options).map_err(not_mounted)?;
     let session =
         Session::from_fd(adapter, requests, options.access(), options.config()).map_err(not_mounted)?;
+    let attachment = attaching.finish().map_err(not_mounted)?;
     log::info!("mounted");
     server.notify_by(session.notifier());
+    server.pruning.ask_on(attachment.device().map_err(not_mounted)?);
     let attachment = Arc::new(attachment);
+    let (ends, endings) = mpsc::channel();
     let handle = Handle {
         server: Arc::downgrade(&server),
+        core: Arc::downgrade(&core),
         attachment: Arc::downgrade(&attachment),
         place: target.into(),
+        ends,
     };
-    Ok(Mounted { session, attachment, handle })
+    Ok(Mounted { session, attachment, core, handle, endings })
 }
 
 impl Mounted {
@@ -129,16 +165,50 @@ impl Mounted {
     /// Serves it until it is unmounted.
     ///
     /// # Errors
-    /// [`Error::Serving`].
+    /// [`Error::Serving`]; [`Error::Stuck`] after [`Handle::end`], when requests are stuck. They still are: the process should
+    /// end then. It does not wait for them.
     pub fn serve(self) -> Result<(), Error> {
-        let Self { session, attachment: _taken_away_at_the_end, .. } = self;
-        match session.run() {
-            // So the kernel may end a connection whose mount is gone, detached or aborted (fuse.rst): nothing is left to
-            // serve.
-            Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
-            result => result.map_err(Error::Serving),
+        /// Files are closed by then, or a file system is stuck.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let Self { session, attachment: _taken_away_at_the_end, core, handle, endings } = self;
+        let ends = handle.ends.clone();
+        drop(handle);
+        // In a thread of its own: it waits for the threads that read requests, and these may be stuck.
+        let serving = move || {
+            let served = catch_unwind(AssertUnwindSafe(|| session.run()));
+            // Nobody may wait for it any more.
+            let _ = ends.send(Ending::Served(served.unwrap_or_else(|_| Err(io::Error::other("a defect")))));
+        };
+        thread::Builder::new().name("session".into()).spawn(serving).map_err(Error::Serving)?;
+        match endings.recv() {
+            Ok(Ending::Stuck(what)) => {
+                core.server.close_audit();
+                // Or clients would wait as long as threads of this process are stuck.
+                if let Err(error) = hang_up() {
+                    log::warn!("clients of the mount may have to wait: {error}");
+                }
+                Err(Error::Stuck(what))
+            }
+            Ok(Ending::Served(result)) => {
+                if !core.settle(PATIENCE) {
+                    core.server.close_audit();
+                }
+                match result {
+                    // So the kernel may end a connection whose mount is gone, detached or aborted (fuse.rst): nothing is
+                    // left to serve.
+                    Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+                    result => result.map_err(Error::Serving),
+                }
+            }
+            Err(mpsc::RecvError) => Err(Error::Serving(io::Error::other("the serving thread has died"))),
         }
     }
+}
+
+/// Gives the kernel its device back, which answers everybody who waits with an error.
+fn hang_up() -> io::Result<()> {
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    take_away(Path::new("/dev/fuse"), &null.into())
 }
 
 impl Handle {
@@ -171,13 +241,14 @@ impl Handle {
                 let _ends = ends;
                 let Some(server) = server.upgrade() else { return };
                 server.forget_names(&gate, |directory, name| {
-                    let parent = INodeNo(directory.0);
-                    let forgotten = match name {
-                        Some(name) => notifier.inval_entry(parent, name),
-                        None => notifier.inval_inode(parent, 0, 0),
-                    };
-                    if let Err(error) = forgotten {
-                        log::debug!("the kernel does not forget: {error}");
+                    for parent in numbers(directory) {
+                        let forgotten = match name {
+                            Some(name) => notifier.inval_entry(parent, name),
+                            None => notifier.inval_inode(parent, 0, 0),
+                        };
+                        if let Err(error) = forgotten {
+                            log::debug!("the kernel does not forget: {error}");
+                        }
                     }
                 });
             });
@@ -203,24 +274,63 @@ impl Handle {
             attachment.take_away();
         }
     }
-}
 
-/// Lets this process open as many files as it may, and says how many.
-fn raise_open_files() -> u64 {
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, hard)) => match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            Ok(()) => hard,
-            Err(_) => soft,
-        },
-        // It is always there to be read (getrlimit(2)); 1024 is what systems begin with.
-        Err(_) => 1024,
+    /// Unmounts likewise, and ends serving when a request has been in work for as long as `grace` from now on: whatever it
+    /// waits for may never come. What is open then is served no longer.
+    ///
+    /// # Errors
+    /// There can be no thread that looks after that.
+    pub fn end(&self, grace: Duration) -> io::Result<()> {
+        const INTERVAL: Duration = Duration::from_millis(250);
+        self.unmount();
+        let (core, ends) = (self.core.clone(), self.ends.clone());
+        let begun = Instant::now();
+        let watching = move || {
+            loop {
+                thread::sleep(INTERVAL);
+                let Some(core) = core.upgrade() else { return };
+                if begun.elapsed() < grace {
+                    continue;
+                }
+                let stuck = core.in_work_for(grace);
+                if !stuck.is_empty() {
+                    let _ = ends.send(Ending::Stuck(in_words(&stuck)));
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("ending".into()).spawn(watching).map(drop)
     }
 }
 
-/// How many descriptors may be kept for later, of so many that can be open: clients' files come first.
-fn cached_fds(open_files: u64) -> usize {
-    const MOST: u64 = 4096;
-    usize::try_from((open_files / 4).min(MOST)).unwrap_or_default()
+/// How many requests of which kind, and how long the oldest of them has been in work.
+fn in_words(stuck: &[InWork]) -> String {
+    let mut by_name = BTreeMap::<&str, usize>::new();
+    for work in stuck {
+        *by_name.entry(Op::by_number(work.kind).map_or("request", Op::name)).or_default() += 1;
+    }
+    let kinds: Vec<String> = by_name.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let oldest = stuck.iter().map(|work| work.age).max().unwrap_or_default();
+    format!("{}, for up to {} s", kinds.join(", "), oldest.as_secs())
+}
+
+/// How many descriptors may be kept for later, at most. Where only few can be open it is a quarter of those.
+const CACHED_FDS: usize = 4096;
+
+/// The source on mounts of its own, through which reading it sets no times of access: by the server, and by the kernel itself,
+/// which opens backing files on the mount on which they were lent to it.
+fn without_access_times(source: &Path) -> nix::Result<File> {
+    let tree = clone_tree(source, true)?;
+    keep_access_times(&tree)?;
+    Ok(tree.into())
+}
+
+/// Lets this process open as many files as it may.
+fn use_open_files() {
+    // What cannot be raised is as it was, and is read again where it counts.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! How a tree is mounted, and the same in the words of the kernel and of fusermount3.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
-use std::thread;
 
 use fuser::{Config, SessionACL};
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
-/// How a tree is mounted; none of it can change while it is.
+use crate::workers::{Roster, regular_readers};
+
+/// How a tree is mounted. While it is, mount(8) alone can change the flags, by `-o remount`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What the mount table shows as the source; the source's path if not given.
@@ -47,10 +47,9 @@ impl Options {
     pub(super) fn config(&self) -> Config {
         let mut config = Config::default();
         config.acl = self.access();
-        // More threads than processors wait for each other.
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        config.n_threads = Some(threads);
-        config.clone_fd = threads > 1;
+        // Those in reserve read only while others are stuck.
+        config.n_threads = Some(regular_readers() + Roster::RESERVE);
+        config.clone_fd = true;
         config
     }
 

@@ -10,7 +10,7 @@
 //! directories whether their last reader wanted attributes: a thread that lists one directory and ends is known by that.
 //! All of it is a guess about speed. Nothing depends on it being right.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fuser::FopenFlags;
@@ -29,6 +29,9 @@ const TOO_LITTLE: u32 = 8;
 const MEMORY: u32 = 1024;
 /// One directory of so many is read without attributes by those who want them, in case they no longer do.
 const SAMPLE: u32 = 32;
+/// One of so many readers of whom nothing is known is not given the attributes that the last reader of a directory wanted: who
+/// reads one directory and ends could not show otherwise that it takes names alone.
+const DOUBT: u32 = 8;
 
 /// What a reader of directories does with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ struct Reader {
     recent: [u64; 4],
     next: usize,
     opened: u32,
+    /// Whether the directory that it opened last shows what it does without attributes.
+    is_sample: bool,
     /// Entries that it was told without attributes.
     listed: u32,
     /// Entries of those directories that it then looked up.
@@ -103,6 +108,8 @@ pub(super) struct Readers {
     threads: Box<[Mutex<Reader>]>,
     /// Directories whose last reader wanted attributes, each at the place that its number gives.
     asked: Box<[AtomicU64]>,
+    /// Directories that were opened by readers of whom nothing was known, and that were asked for attributes before.
+    believed: AtomicU32,
 }
 
 impl Default for Readers {
@@ -110,6 +117,7 @@ impl Default for Readers {
         Self {
             threads: (0..THREADS).map(|_| Mutex::default()).collect(),
             asked: (0..DIRECTORIES).map(|_| AtomicU64::default()).collect(),
+            believed: AtomicU32::default(),
         }
     }
 }
@@ -117,20 +125,34 @@ impl Default for Readers {
 impl Readers {
     /// `pid` opens a directory.
     pub(super) fn opens(&self, pid: u32, directory: NodeId) -> Reading {
-        let (habit, is_sample) = {
-            let mut reader = self.reader(pid);
-            if reader.pid != pid {
-                *reader = Reader { pid, ..Reader::default() };
-            }
-            reader.opened = reader.opened.wrapping_add(1);
-            (reader.habit(), reader.opened.is_multiple_of(SAMPLE))
+        let mut reader = self.reader(pid);
+        if reader.pid != pid {
+            *reader = Reader { pid, ..Reader::default() };
+        }
+        reader.opened = reader.opened.wrapping_add(1);
+        let habit = reader.habit();
+        reader.is_sample = match habit {
+            Habit::Asks => reader.opened.is_multiple_of(SAMPLE),
+            // Its first directory is read as the last reader wanted it. By the next ones it shows what it wants itself.
+            Habit::Unknown => reader.opened > 1 || self.is_doubted(directory),
+            Habit::Lists => false,
         };
+        let is_sample = reader.is_sample;
+        drop(reader);
         match habit {
             Habit::Asks if !is_sample => self.remember(directory, true),
             Habit::Lists => self.remember(directory, false),
+            // Whoever looks its entries up brings it back.
+            Habit::Unknown if is_sample => self.remember(directory, false),
             Habit::Asks | Habit::Unknown => {}
         }
         self.reading(habit, directory, is_sample)
+    }
+
+    /// Whether it is time to find out once more if the readers of a directory want attributes.
+    fn is_doubted(&self, directory: NodeId) -> bool {
+        let is_believed = self.place(directory).load(Ordering::Relaxed) == directory.0;
+        is_believed && self.believed.fetch_add(1, Ordering::Relaxed) % DOUBT == DOUBT - 1
     }
 
     /// How many entries `pid` gets with attributes where the kernel asks for them, from `offset` on.
@@ -146,9 +168,12 @@ impl Readers {
             self.remember(directory, true);
             return usize::MAX;
         }
-        let (habit, opened) = if is_known { (reader.habit(), reader.opened) } else { (Habit::Unknown, 0) };
+        let (habit, opened, is_sample) = match is_known {
+            true => (reader.habit(), reader.opened, reader.is_sample),
+            false => (Habit::Unknown, 0, false),
+        };
         drop(reader);
-        match self.reading(habit, directory, opened.is_multiple_of(SAMPLE)) {
+        match self.reading(habit, directory, is_sample) {
             Reading::Attributes => usize::MAX,
             Reading::Names if habit == Habit::Unknown && opened <= 1 => PROBE,
             Reading::Names => 0,
@@ -173,6 +198,11 @@ impl Readers {
         let mut reader = self.reader(pid);
         if reader.pid == pid && reader.recent.contains(&directory.0) {
             reader.count(0, 1);
+            let asks = reader.habit() == Habit::Asks;
+            drop(reader);
+            if asks {
+                self.remember(directory, true);
+            }
         }
     }
 
@@ -180,7 +210,7 @@ impl Readers {
         let was_asked = || self.place(directory).load(Ordering::Relaxed) == directory.0;
         match habit {
             Habit::Asks if !is_sample => Reading::Attributes,
-            Habit::Unknown if was_asked() => Reading::Attributes,
+            Habit::Unknown if !is_sample && was_asked() => Reading::Attributes,
             Habit::Asks | Habit::Unknown | Habit::Lists => Reading::Names,
         }
     }
@@ -216,6 +246,7 @@ mod tests {
         assert_eq!(readers.opens(7, A), Reading::Names);
         assert_eq!(readers.with_attributes(7, A, 0), PROBE);
         assert_eq!(readers.with_attributes(7, A, 9), usize::MAX, "the kernel asks on");
+        assert_eq!(readers.with_attributes(7, A, 99), usize::MAX);
         assert_eq!(readers.opens(7, B), Reading::Attributes);
         assert_eq!(readers.with_attributes(7, B, 0), usize::MAX);
     }
@@ -249,6 +280,46 @@ mod tests {
         readers.told(9, B, 100);
         readers.opens(9, A);
         assert_eq!(readers.opens(10, A), Reading::Names);
+    }
+
+    /// What a process that reads these directories gets with attributes, all entries that it is not given told and not looked
+    /// up.
+    fn lists(readers: &Readers, pid: u32, directories: impl Iterator<Item = u64>) -> usize {
+        let with_all = directories.filter(|&number| {
+            let directory = NodeId(number);
+            readers.opens(pid, directory);
+            let given = readers.with_attributes(pid, directory, 0);
+            if given < 100 {
+                readers.told(pid, directory, 100 - given);
+            }
+            given == usize::MAX
+        });
+        with_all.count()
+    }
+
+    #[test]
+    fn who_lists_names_after_somebody_wanted_attributes_of_all_of_it_is_found_out_by_the_second_directory() {
+        let readers = Readers::default();
+        (0..200).for_each(|number| readers.remember(NodeId(1000 + number), true));
+        for pid in 10..13 {
+            let given = lists(&readers, pid, 1000..1200);
+            assert!(given <= 1, "{given} directories with attributes for {pid}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_listed_for_its_names_by_one_process_after_another_is_unlearned_and_learned_again()
+    {
+        let readers = Readers::default();
+        readers.remember(A, true);
+        let given: usize = (0..100).map(|pid| lists(&readers, 10 + pid, std::iter::once(A.0))).sum();
+        assert!(given < DOUBT as usize, "{given}");
+        // Now each one looks entries up.
+        readers.opens(500, A);
+        assert_eq!(readers.with_attributes(500, A, 0), PROBE);
+        readers.told(500, A, 92);
+        (0..92).for_each(|_| readers.looked_up(500, A));
+        assert_eq!(readers.opens(501, A), Reading::Attributes);
     }
 
     #[test]

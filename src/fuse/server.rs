@@ -14,13 +14,14 @@ use fuser::Notifier;
 use nix::errno::Errno;
 
 use super::Failure;
+use super::prune::Pruning;
 use super::spelling::Leaving;
 use super::terms::{InForce, Terms, outdated};
 use crate::daemon::audit::{Asker, Audit, Outcome, Record};
 use crate::daemon::metrics::{Metrics, Op};
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
-use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Room};
+use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Reach, Room};
 
 /// What an operation gives, or why not.
 pub(super) type Result<T> = std::result::Result<T, Failure>;
@@ -35,6 +36,7 @@ pub struct Server {
     metrics: Option<Arc<Metrics>>,
     /// Where the kernel hears what is not asked for.
     notifier: OnceLock<Notifier>,
+    pub(super) pruning: Pruning,
 }
 
 /// The terms that one request is served on.
@@ -53,6 +55,7 @@ struct Attempt<'a> {
 impl Server {
     /// `tree`, served on these terms.
     pub fn new(tree: Passthrough, terms: Terms) -> Self {
+        tree.hold_spellings(terms.entry_timeout);
         let in_force = ArcSwap::from_pointee(InForce::new(terms));
         Self {
             tree,
@@ -61,6 +64,7 @@ impl Server {
             audit: None,
             metrics: None,
             notifier: OnceLock::new(),
+            pruning: Pruning::default(),
         }
     }
 
@@ -91,6 +95,7 @@ impl Server {
         if let Some(metrics) = &self.metrics {
             metrics.set_permissive(terms.gate.mode() == Mode::Permissive);
         }
+        self.tree.hold_spellings(terms.entry_timeout);
         if shows_otherwise {
             // After the change: a listing that is noted as of the new view must not hold names of the old one.
             self.tree.change_view();
@@ -134,6 +139,11 @@ impl Server {
     /// Goes on in a new file where the old one was moved away: see [`Audit::reopen`].
     pub fn reopen_audit(&self) {
         self.audit.iter().for_each(Audit::reopen);
+    }
+
+    /// Records nothing more, and brings to the file what was recorded: for an end at which requests are still being served.
+    pub(super) fn close_audit(&self) {
+        self.audit.iter().for_each(Audit::close);
     }
 
     /// The same; what is refused or let through is counted there too.
@@ -195,6 +205,16 @@ impl Server {
         Ok(admitted?)
     }
 
+    /// Whether an entry may come into being under the name that another one is stored by.
+    fn check_stored(&self, now: &InForce, stored: &Admitted<'_>) -> nix::Result<()> {
+        match now.terms.gate.admit(Intent::Create, stored.as_os_str()) {
+            Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
+            // It would come to be stored otherwise.
+            Ok(_) => Err(Errno::EINVAL),
+            Err(refusal) => Err(self.errno(refusal.into())),
+        }
+    }
+
     /// A target is content, and passes as it is; its components are judged like new names where that was asked for.
     fn check_target(
         &self,
@@ -243,10 +263,10 @@ impl Server {
         found.ok_or(Failure::Backing(Errno::ENOENT))
     }
 
-    pub(super) fn do_lookup(&self, parent: NodeId, name: &OsStr) -> Result<Entry> {
+    pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<Entry> {
         let now = self.now();
         let name = self.present_name(&now, parent, name)?;
-        Ok(self.tree.lookup_spelt(now.spelt_by.as_ref(), parent, &name)?)
+        Ok(self.tree.lookup_spelt(now.spelt_by.as_ref(), reach, parent, &name)?)
     }
 
     pub(super) fn do_mkdir(&self, caller: &Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Entry> {
@@ -296,9 +316,9 @@ impl Server {
     ) -> Result<Entry> {
         let now = self.now();
         let name = self.new_name(&now, Op::Link, caller, parent, name)?;
-        Ok(self
-            .tree
-            .change_spelt(now.spelt_by.as_ref(), parent, &name, |name| self.tree.link(node, parent, name))?)
+        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+            self.tree.link(caller, node, parent, name)
+        })?)
     }
 
     pub(super) fn do_create(
@@ -315,20 +335,20 @@ impl Server {
         Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, create)?)
     }
 
-    pub(super) fn do_unlink(&self, parent: NodeId, name: &OsStr) -> Result<()> {
+    pub(super) fn do_unlink(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
         let now = self.now();
         let name = self.present_name(&now, parent, name)?;
         Ok(self
             .tree
-            .change_spelt(now.spelt_by.as_ref(), parent, &name, |name| self.tree.unlink(parent, name))?)
+            .change_spelt(now.spelt_by.as_ref(), parent, &name, |name| self.tree.unlink(uid, parent, name))?)
     }
 
-    pub(super) fn do_rmdir(&self, parent: NodeId, name: &OsStr) -> Result<()> {
+    pub(super) fn do_rmdir(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
         let now = self.now();
         let present = self.present_name(&now, parent, name)?;
         let result = self
             .tree
-            .change_spelt(now.spelt_by.as_ref(), parent, &present, |name| self.tree.rmdir(parent, name));
+            .change_spelt(now.spelt_by.as_ref(), parent, &present, |name| self.tree.rmdir(uid, parent, name));
         if result == Err(Errno::ENOTEMPTY) && now.terms.gate.existing() == Existing::Hide {
             // Somebody who sees an empty directory and cannot remove it should find out why.
             let shown = name.as_bytes().escape_ascii();
@@ -349,6 +369,11 @@ impl Server {
         if now.spelt_by.is_some() {
             self.let_go(&now, (parent, name), (new_parent, new_name), flags)?;
         }
+        let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
+        if leaves_whiteout {
+            // A new entry under the old name.
+            self.new_name(&now, Op::Rename, caller, parent, name)?;
+        }
         let name = self.present_name(&now, parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
             0 => self.new_name(&now, Op::Rename, caller, new_parent, new_name)?,
@@ -358,7 +383,12 @@ impl Server {
             now.spelt_by.as_ref(),
             (parent, &name),
             (new_parent, &new_name),
-            |name, new_name| self.tree.rename(parent, name, new_parent, new_name, flags),
+            |name, new_name| {
+                if leaves_whiteout {
+                    self.check_stored(&now, name)?;
+                }
+                self.tree.rename(caller, parent, name, new_parent, new_name, flags)
+            },
         )?)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::stat::FileStat;
 
-use crate::passthrough::Entry;
+use crate::passthrough::{Entry, has_set_id};
 
 /// How long what was told holds.
 #[derive(Clone, Copy, Debug)]
@@ -16,25 +16,30 @@ pub(super) struct Timeouts {
 }
 
 impl Timeouts {
-    /// For attributes that were asked for by themselves.
-    pub(super) fn of_attributes(&self, stat: &FileStat) -> Duration {
+    /// For attributes that were asked for by themselves; `is_written` of a file that somebody may change in memory, which the
+    /// kernel does not note down.
+    pub(super) fn of_attributes(&self, stat: &FileStat, is_written: bool) -> Duration {
         // A write takes set-id bits away behind the kernel's back: it leaves them to whoever serves the write.
-        let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-        match is_file && stat.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+        match is_written || has_set_id(stat.st_mode) {
             true => Duration::ZERO,
             false => self.attr,
         }
     }
 
     /// For an entry: first the name, unless it must not be kept, then the attributes.
-    pub(super) fn of_entry(&self, entry: &Entry, may_be_kept: bool) -> (Duration, Duration) {
+    pub(super) fn of_entry(
+        &self,
+        entry: &Entry,
+        may_be_kept: bool,
+        is_written: bool,
+    ) -> (Duration, Duration) {
         let name = if may_be_kept { self.entry } else { Duration::ZERO };
-        (name, self.of_attributes(&entry.stat))
+        (name, self.of_attributes(&entry.stat, is_written))
     }
 
     /// For an entry in a reply that has room for one time only: the shorter one.
-    pub(super) fn of_both(&self, entry: &Entry, may_be_kept: bool) -> Duration {
-        let (name, attributes) = self.of_entry(entry, may_be_kept);
+    pub(super) fn of_both(&self, entry: &Entry, may_be_kept: bool, is_written: bool) -> Duration {
+        let (name, attributes) = self.of_entry(entry, may_be_kept, is_written);
         name.min(attributes)
     }
 }

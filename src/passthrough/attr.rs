@@ -1,16 +1,19 @@
 //! Attributes: of inodes, of symbolic links their content, of the file system its size.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, UtimensatFlags, fchmodat, fstat, utimensat};
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::sys::time::TimeSpec;
-use nix::unistd::{Gid, Uid, fchownat, truncate};
+use nix::unistd::{Gid, Uid, fchownat};
 
-use super::{Fh, NodeId, Passthrough, Result, SetId};
+use super::inode::Node;
+use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
 use crate::sys::open::path_of;
 
 /// What is to change; `None` stays as it is.
@@ -30,39 +33,53 @@ pub struct Changes {
     pub mtime: Option<TimeSpec>,
 }
 
+impl Changes {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None })
+    }
+}
+
 impl Passthrough {
     /// The attributes of `node`.
     ///
     /// # Errors
     /// ESTALE when it is gone.
     pub fn getattr(&self, node: NodeId) -> Result<FileStat> {
-        self.stat(node, &*self.fd(node)?)
+        let node = self.nodes.node(node)?;
+        self.stat(&node, &*self.nodes.fd(&node)?)
     }
 
-    fn stat(&self, node: NodeId, fd: impl AsFd) -> Result<FileStat> {
+    fn stat(&self, node: &Node, fd: impl AsFd) -> Result<FileStat> {
         let mut stat = fstat(fd)?;
-        if node != NodeId::ROOT {
-            stat.st_ino = node.0;
+        node.note_mode(stat.st_mode);
+        if node.id != NodeId::ROOT {
+            stat.st_ino = node.id.0;
         }
         Ok(stat)
     }
 
     /// Changes attributes of `node`, and returns them all as they are then. `fh` is the open file through which the
-    /// length is set, if there is one; `set_id` is for a new length alone.
+    /// length is set, if there is one.
     ///
     /// # Errors
     /// As chown(2), chmod(2), truncate(2) and utimensat(2) say.
     pub fn setattr(
         &self,
+        caller: &Caller,
         node: NodeId,
         fh: Option<Fh>,
         changes: &Changes,
-        set_id: SetId,
     ) -> Result<FileStat> {
-        let fd = self.fd(node)?;
+        let node = self.nodes.node(node)?;
+        let fd = self.nodes.fd(&node)?;
         let path = path_of(&*fd);
-        // The owner first: a change of owner takes set-id bits away, and the kernel has already decided about those.
-        if changes.uid.is_some() || changes.gid.is_some() {
+        let changes_owner = changes.uid.is_some() || changes.gid.is_some();
+        // The kernel leaves it to us which bits go with a change of owner. chown(2) without ids comes as no change at all.
+        if node.has_set_id() && (changes_owner || changes.is_empty()) {
+            self.drop_set_id(&node, caller, &*fd)?;
+        }
+        // The owner first: where a mode comes along, it is the one that is wanted in the end.
+        if changes_owner {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
             fchownat(&*fd, "", uid, gid, AtFlags::AT_EMPTY_PATH)?;
         }
@@ -71,22 +88,26 @@ impl Passthrough {
             fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink)?;
         }
         if let Some(size) = changes.size {
-            set_id.changing(|| self.set_size(fh, &path, size))?;
+            self.set_size(caller, &node, fh, size)?;
         }
         if changes.atime.is_some() || changes.mtime.is_some() {
             let or_keep = |time: Option<TimeSpec>| time.unwrap_or(TimeSpec::UTIME_OMIT);
             let (atime, mtime) = (or_keep(changes.atime), or_keep(changes.mtime));
             utimensat(AT_FDCWD, path.as_str(), &atime, &mtime, UtimensatFlags::FollowSymlink)?;
         }
-        self.stat(node, &*fd)
+        self.stat(&node, &*fd)
     }
 
-    fn set_size(&self, fh: Option<Fh>, path: &str, size: u64) -> Result<()> {
+    fn set_size(&self, caller: &Caller, node: &Arc<Node>, fh: Option<Fh>, size: u64) -> Result<()> {
         let size = i64::try_from(size).map_err(|_| Errno::EFBIG)?;
-        match fh.map(|fh| self.files.get(fh)).transpose()? {
-            Some(open) if open.is_writable() => nix::unistd::ftruncate(self.file(&open)?, size),
-            _ => truncate(path, size),
-        }
+        let open = fh.map(|fh| self.files.get(fh)).transpose()?.filter(|open| open.is_writable());
+        let file = match &open {
+            Some(open) => self.file(open)?,
+            None if node.kind != SFlag::S_IFREG => return Err(Errno::EINVAL),
+            // The kernel has checked the right to do this; through a descriptor the caller needs no more than the room.
+            None => Arc::new(File::from(self.nodes.open(node, OFlag::O_WRONLY)?)),
+        };
+        self.changing(node, caller, SetId::AsCaller, || nix::unistd::ftruncate(&file, size))
     }
 
     /// The content of a symbolic link.

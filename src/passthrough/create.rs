@@ -28,6 +28,7 @@ impl Passthrough {
     /// # Errors
     /// As mkdir(2) says.
     pub fn mkdir(&self, caller: &Caller, parent: NodeId, name: &Admitted<'_>, mode: u32) -> Result<Entry> {
+        self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         self.as_caller(caller, groups_matter(mode), || mkdirat(&*dir, name.as_os_str(), permissions(mode)))?;
         self.lookup_in(&*dir, name)
@@ -45,6 +46,7 @@ impl Passthrough {
         mode: u32,
         rdev: u32,
     ) -> Result<Entry> {
+        self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
         self.as_caller(caller, groups_matter(mode), || {
@@ -64,6 +66,7 @@ impl Passthrough {
         name: &Admitted<'_>,
         target: &OsStr,
     ) -> Result<Entry> {
+        self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
         self.lookup_in(&*dir, name)
@@ -73,11 +76,13 @@ impl Passthrough {
     ///
     /// # Errors
     /// As link(2) says.
-    pub fn link(&self, node: NodeId, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+    pub fn link(&self, caller: &Caller, node: NodeId, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
         let (file, dir) = (self.fd(node)?, self.fd(parent)?);
         // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; this way is the manual page's other one.
         let path = path_of(&*file);
-        linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        self.charged_to(caller, || {
+            linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)
+        })?;
         self.lookup_in(&*dir, name)
     }
 
@@ -96,6 +101,7 @@ impl Passthrough {
         mode: u32,
         flags: i32,
     ) -> Result<(Entry, Fh)> {
+        self.check_share_of_entry(caller.uid, 1)?;
         let dir = self.fd(parent)?;
         let flags = OFlag::from_bits_truncate(flags);
         let make = || {
@@ -113,12 +119,13 @@ impl Passthrough {
                 }
                 let truncation = flags & OFlag::O_TRUNC;
                 let open = || again(&held, opened_as(flags) | truncation);
-                let file = self.as_caller(caller, false, || self.nodes.with_room(open))?;
+                let may_lose_bits = !truncation.is_empty() && groups_matter(stat.st_mode);
+                let file = self.as_caller(caller, may_lose_bits, || self.nodes.with_room(open))?;
                 (self.nodes.count(held)?, file)
             }
             Err(error) => return Err(error),
         };
-        let opened = self.nodes.node(entry.node).map(|node| OpenFile::opened(node, flags, file));
+        let opened = self.nodes.node(entry.node).map(|node| OpenFile::new(node, caller, flags, Some(file)));
         match opened {
             Ok(opened) => Ok((entry, self.files.add(opened))),
             Err(error) => {

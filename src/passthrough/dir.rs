@@ -12,6 +12,7 @@ use nix::sys::stat::fstat;
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek};
 
+use super::budget::Share;
 use super::inode::Node;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::sys::directory;
@@ -37,7 +38,9 @@ pub(super) fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
-    file: File,
+    file: Arc<File>,
+    /// For whom it is counted, if it stays open.
+    _share: Option<Share>,
     /// If it had settled when it was opened: the node, when it had been changed last, and the view.
     settled: Option<(Arc<Node>, (TimeSpec, u64))>,
     stream: Mutex<Stream>,
@@ -67,8 +70,8 @@ pub struct DirEntry<'d> {
 }
 
 impl OpenDir {
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    pub(super) fn file(&self) -> Arc<File> {
+        self.file.clone()
     }
 }
 
@@ -78,7 +81,7 @@ pub(super) const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(
 impl OpenDir {
     pub(super) fn new(dir: OwnedFd) -> Self {
         let stream = Stream { buffer: Vec::new(), filled: 0..0, position: 0 };
-        Self { file: dir.into(), settled: None, stream: Mutex::new(stream) }
+        Self { file: Arc::new(dir.into()), _share: None, settled: None, stream: Mutex::new(stream) }
     }
 
     /// As [`OpenDir::each`], for whoever asks for some entries at a time: what was handed out before an error reaches them,
@@ -129,12 +132,13 @@ impl OpenDir {
 }
 
 impl Passthrough {
-    /// Opens a directory, and says whether it has changed since it was opened last.
+    /// Opens a directory for the user `uid`, and says whether it has changed since it was opened last.
     ///
     /// # Errors
-    /// As open(2) says.
-    pub fn opendir(&self, node: NodeId) -> Result<(Fh, Listing)> {
+    /// As open(2) says; ENFILE for a user who has too many descriptors of this process.
+    pub fn opendir(&self, node: NodeId, uid: u32) -> Result<(Fh, Listing)> {
         let node = self.nodes.node(node)?;
+        let share = Some(self.nodes.charge(uid)?);
         let dir = OpenDir::new(self.nodes.open(&node, FLAGS)?);
         // The time of change, not of modification: that one can be set back.
         let stat = fstat(&dir.file)?;
@@ -147,7 +151,7 @@ impl Passthrough {
             (true, true) => Listing::Same,
         };
         let settled = is_settled.then_some((node, changed));
-        Ok((self.dirs.add(OpenDir { settled, ..dir }), listing))
+        Ok((self.dirs.add(OpenDir { _share: share, settled, ..dir }), listing))
     }
 
     /// Says that entries are seen under other names from now on: no listing is the [same](Listing::Same) as one before.

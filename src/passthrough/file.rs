@@ -4,27 +4,70 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag};
 use nix::sys::stat::{SFlag, fstat};
-use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC};
+use nix::sys::statfs::{
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs,
+};
 use nix::unistd::{Whence, dup, lseek};
 
-use super::credentials::ClearingSetId;
-use super::inode::Node;
-use super::{Fh, NodeId, Passthrough, Result, SetId};
+use super::budget::Share;
+use super::credentials::{Acting, Thread};
+use super::descriptors::{Spare, Stay};
+use super::inode::{Node, is_large, lock};
+use super::remove::renames_removed;
+use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
+use crate::sys::nowait;
 
 /// An open file.
 ///
-/// Where the kernel reads and writes the backing file by itself, most opened files are never touched here: the descriptor
-/// is made when the first request needs it. The kernel holds the inode until then, so that it is found by its handle.
+/// Where the kernel reads and writes the backing file by itself, hardly anything of it comes here: a descriptor is made for the
+/// request that needs one, and is spare afterwards. The kernel has the inode open until then, so that it is found by its
+/// handle, also without a name. Where the server reads and writes the file itself it has it open as long as the client has,
+/// and that is counted for the user.
 #[derive(Debug)]
 pub(super) struct OpenFile {
-    node: Arc<Node>,
+    opener: Caller,
     flags: OFlag,
-    file: OnceLock<File>,
+    backing: Mutex<BackingFile>,
+    // Behind the descriptor, which is closed when nobody has the file open any more.
+    node: Opening,
+}
+
+/// The server's own descriptor of an open file.
+#[derive(Debug, Default)]
+struct BackingFile {
+    file: Option<Arc<File>>,
+    /// For whom it is counted, if it stays.
+    share: Option<Share>,
+    /// Whether it was closed once, and what it would have reported since was not heard.
+    was_closed: bool,
+    /// How many failures to write the file back had been reported when this one heard of them last.
+    write_errors: u16,
+}
+
+/// One opening of a node, counted as long as it lives.
+#[derive(Debug)]
+struct Opening(Arc<Node>);
+
+impl Opening {
+    fn new(node: Arc<Node>) -> Self {
+        lock(&node.opened).opens += 1;
+        Self(node)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let _closed_behind_the_lock = {
+            let mut opened = lock(&self.0.opened);
+            opened.opens = opened.opens.saturating_sub(1);
+            if opened.opens == 0 && opened.stay == Stay::UntilClosed { opened.take() } else { None }
+        };
+    }
 }
 
 /// From where to where bytes are copied.
@@ -58,57 +101,170 @@ fn signed(offset: u64) -> Result<i64> {
 }
 
 impl OpenFile {
-    pub(super) fn opened(node: Arc<Node>, flags: OFlag, file: OwnedFd) -> Self {
-        Self { node, flags, file: OnceLock::from(File::from(file)) }
+    pub(super) fn new(node: Arc<Node>, opener: &Caller, flags: OFlag, file: Option<OwnedFd>) -> Self {
+        let write_errors = lock(&node.opened).write_errors;
+        let file = file.map(|file| Arc::new(File::from(file)));
+        let backing = Mutex::new(BackingFile { file, write_errors, ..BackingFile::default() });
+        Self { opener: *opener, flags, backing, node: Opening::new(node) }
+    }
+
+    pub(super) fn node(&self) -> &Arc<Node> {
+        &self.node.0
     }
 
     pub(super) fn is_writable(&self) -> bool {
         self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
+    }
+
+    /// What is to be said of writing the file back, when the file system has answered `synced`.
+    ///
+    /// A failure is reported to everybody who has the file open, once (errseq_t of the kernel). A descriptor that was opened
+    /// after somebody else had heard of it does not know, and such one may have been made for this file since.
+    pub(super) fn heard(&self, synced: Result<()>) -> Result<()> {
+        let (mut backing, mut opened) = (lock(&self.backing), lock(&self.node.0.opened));
+        let is_news = backing.write_errors == opened.write_errors;
+        match synced {
+            Err(errno) if !matches!(errno, Errno::EIO | Errno::ENOSPC | Errno::EDQUOT) => return synced,
+            Err(_) if is_news => opened.write_errors = opened.write_errors.wrapping_add(1),
+            Ok(()) if is_news || !backing.was_closed => return Ok(()),
+            _ => {}
+        }
+        backing.write_errors = opened.write_errors;
+        synced.and(Err(Errno::EIO))
+    }
+}
+
+impl Spare for OpenFile {
+    fn give_up(&self) {
+        let _closed_behind_the_lock = match self.backing.try_lock() {
+            Ok(mut backing) if backing.share.is_none() => {
+                backing.was_closed |= backing.file.is_some();
+                backing.file.take()
+            }
+            _ => None,
+        };
     }
 }
 
 /// Of linux/magic.h; nix has it for the GNU C library alone.
 const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
 
+/// Likewise.
+const F2FS_SUPER_MAGIC: FsType = FsType(0xF2F5_2010);
+const UBIFS_SUPER_MAGIC: FsType = FsType(0x2405_1905);
+
+/// File systems that ask nobody but this kernel who may do what. Every one with blocks that are reserved for root is among
+/// them: ext2 to ext4, F2FS, UBIFS.
+pub(super) fn is_local(kind: FsType) -> bool {
+    closes_silently(kind) || [F2FS_SUPER_MAGIC, UBIFS_SUPER_MAGIC].contains(&kind)
+}
+
 /// File systems of this machine's own, whose close(2) has nothing to say: none of them has a `flush` of its own.
 pub(super) fn closes_silently(kind: FsType) -> bool {
     [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC].contains(&kind)
 }
 
+/// File systems that ask a server on the network or in user space. The numbers are those of linux/magic.h, and of each file
+/// system's own sources where that has none.
+pub(super) fn is_remote(kind: FsType) -> bool {
+    const OTHERS: [u32; 9] = [
+        0xFF53_4D42, // CIFS
+        0xFE53_4D42, // SMB 2 and later
+        0x0102_1997, // 9P
+        0x00C3_6400, // Ceph
+        0x5346_414F, // AFS (openafs)
+        0x6B41_4653, // AFS (linux)
+        0x7375_7245, // Coda
+        0x0BD0_0BD0, // Lustre
+        0x786F_4256, // vboxsf
+    ];
+    // The type is as wide as a word, and some of the numbers have the highest of 32 bits set.
+    let is_other = |&other: &u32| kind.0 as u32 == other;
+    kind == NFS_SUPER_MAGIC || kind == FUSE_SUPER_MAGIC || OTHERS.iter().any(is_other)
+}
+
 impl Passthrough {
-    pub(super) fn file<'o>(&self, open: &'o OpenFile) -> Result<&'o File> {
-        if let Some(file) = open.file.get() {
-            return Ok(file);
+    /// The server's own descriptor of an open file.
+    pub(super) fn file(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
+        let (file, is_new) = self.opened(open, &mut lock(&open.backing))?;
+        if is_new {
+            self.keep_spare(open);
         }
-        let file = File::from(self.nodes.open(&open.node, opened_as(open.flags))?);
-        // Two requests may come here at once; the descriptor that comes second is closed again.
-        Ok(open.file.get_or_init(|| file))
+        Ok(file)
     }
 
-    /// Opens a regular file; `flags` are those of open(2). Where the kernel does not open the backing file for itself,
-    /// [`Passthrough::open_now`] comes next.
+    /// The same, and whether it was opened for this. It is kept in any case.
+    fn opened(&self, open: &OpenFile, backing: &mut BackingFile) -> Result<(Arc<File>, bool)> {
+        if let Some(file) = &backing.file {
+            return Ok((file.clone(), false));
+        }
+        let file = Arc::new(File::from(self.nodes.open(&open.node.0, opened_as(open.flags))?));
+        backing.file = Some(file.clone());
+        Ok((file, true))
+    }
+
+    /// The same for what needs no right to write. A file that was opened for writing may have been made immutable since, or
+    /// what it lies on read-only, and what was opened before can be brought to the disk all the same.
+    fn file_to_read(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
+        match self.file(open) {
+            Err(Errno::EPERM | Errno::EACCES | Errno::EROFS | Errno::ETXTBSY) if open.is_writable() => {
+                Ok(Arc::new(File::from(self.nodes.open(&open.node.0, OFlag::O_RDONLY)?)))
+            }
+            file => file,
+        }
+    }
+
+    fn keep_spare(&self, open: &Arc<OpenFile>) {
+        let spare: Weak<OpenFile> = Arc::downgrade(open);
+        self.nodes.spares.keep(spare);
+    }
+
+    /// Opens a regular file; `flags` are those of open(2). [`Passthrough::open_here`] or [`Passthrough::open_elsewhere`] comes
+    /// next.
     ///
     /// # Errors
     /// EINVAL for what is no regular file; no kernel asks for that.
-    pub fn open(&self, node: NodeId, flags: i32) -> Result<Fh> {
+    pub fn open(&self, opener: &Caller, node: NodeId, flags: i32) -> Result<Fh> {
         let node = self.nodes.node(node)?;
         if node.kind != SFlag::S_IFREG {
             return Err(Errno::EINVAL);
         }
-        let flags = OFlag::from_bits_truncate(flags);
-        Ok(self.files.add(OpenFile { node, flags, file: OnceLock::new() }))
+        Ok(self.files.add(OpenFile::new(node, opener, OFlag::from_bits_truncate(flags), None)))
     }
 
-    /// Opens the backing file, unless it is open, so that what can be wrong with that shows now.
+    /// Opens the backing file, to read and write it here for whoever opened it.
+    ///
+    /// # Errors
+    /// As open(2) says; ENFILE for a user who has too many descriptors of this process.
+    pub fn open_here(&self, fh: Fh) -> Result<()> {
+        let open = self.files.get(fh)?;
+        let share = self.nodes.charge(open.opener.uid)?;
+        let mut backing = lock(&open.backing);
+        self.opened(&open, &mut backing)?;
+        backing.share = Some(share);
+        Ok(())
+    }
+
+    /// Leaves reading and writing the file to somebody who has it open for himself, and finds out whether it may be written at
+    /// all if it is to be: because of chattr(1) +i and +a, a read-only mount, or a running program.
     ///
     /// # Errors
     /// As open(2) says.
-    pub fn open_now(&self, fh: Fh) -> Result<()> {
-        self.file(&*self.files.get(fh)?).map(drop)
+    pub fn open_elsewhere(&self, fh: Fh) -> Result<()> {
+        let open = self.files.get(fh)?;
+        if open.is_writable() {
+            // As long as it is open the kernel reports to it what fails to be written back.
+            self.opened(&open, &mut lock(&open.backing))?;
+            self.keep_spare(&open);
+        } else {
+            open.give_up();
+        }
+        Ok(())
     }
 
     /// Gives an `O_PATH` descriptor of a file to `take`, which lets somebody else read and write the file for everybody who
-    /// opens it, with the rights that this thread has in the meantime: changes clear set-id bits, whoever makes them.
+    /// opens it, with the rights that this thread has in the meantime. Those are nobody's: a change clears set-id bits,
+    /// whoever makes it, and takes no blocks that are reserved for root.
     ///
     /// Nothing for a file with set-id bits, on which they would have to stay where root makes the change: changes to it
     /// come one by one.
@@ -120,17 +276,37 @@ impl Passthrough {
         node: NodeId,
         take: impl FnOnce(&OwnedFd) -> io::Result<T>,
     ) -> io::Result<Option<T>> {
-        let fd = self.fd(node)?;
-        if fstat(&*fd)?.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+        let is_own = self.nodes.is_own(node);
+        let node = self.nodes.node(node)?;
+        if node.has_set_id() {
             return Ok(None);
         }
-        let _clearing = ClearingSetId::new()?;
+        let fd = self.nodes.fd(&node)?;
+        let is_local = if is_own { self.is_local } else { is_local(fstatfs(&*fd)?.filesystem_type()) };
+        let _acting = match self.acts_for_others {
+            false => None,
+            // On another machine nobody might not even be allowed to open it.
+            true if !is_local || !Thread::current()?.switches() => Some(Acting::without_fsetid()?),
+            true => Some(Acting::nobody()?),
+        };
         take(&fd).map(Some)
     }
 
     /// Whether the file system of `node` may have something to say when the file is closed.
     pub fn has_flush(&self, node: NodeId) -> bool {
         !(self.closes_silently && self.nodes.is_own(node))
+    }
+
+    /// Whether the file of `node` may be held when nobody has it open: file systems that rename removed files would do so with
+    /// every file that was open once.
+    pub fn may_be_held(&self, node: NodeId) -> bool {
+        match self.nodes.is_own(node) {
+            true => !self.renames_removed,
+            false => self
+                .fd(node)
+                .and_then(|fd| fstatfs(&*fd))
+                .is_ok_and(|found| !renames_removed(found.filesystem_type())),
+        }
     }
 
     /// Reads into `buffer` from `offset` on, and returns how many bytes; fewer than there is room for at the end alone.
@@ -154,14 +330,44 @@ impl Passthrough {
         Ok(filled)
     }
 
-    /// Writes `data` from `offset` on, and returns how much of it was written.
+    /// Reads as [`Passthrough::read`] does, as long as that needs no wait for a disk where the file system can tell.
+    ///
+    /// # Errors
+    /// The same; EAGAIN when a part of it is not at hand. Nothing is said of what is.
+    pub fn read_at_hand(&self, fh: Fh, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let open = self.files.get(fh)?;
+        let file = self.file(&open)?;
+        let (mut filled, offset) = (0, signed(offset)?);
+        while filled < buffer.len() {
+            match nowait::read_at(&*file, &mut buffer[filled..], offset.saturating_add(filled as i64)) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::EINTR) => {}
+                Err(error) if filled > 0 && error != Errno::EAGAIN => break,
+                Err(Errno::EOPNOTSUPP) => return self.read(fh, offset.unsigned_abs(), buffer),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes `data` from `offset` on, and returns how much of it was written. `writer` is `None` for what was changed in
+    /// memory, by anybody who has the file open: whoever opened it pays.
     ///
     /// # Errors
     /// As pwrite(2) says.
-    pub fn write(&self, fh: Fh, offset: u64, data: &[u8], set_id: SetId) -> Result<usize> {
+    pub fn write(
+        &self,
+        writer: Option<&Caller>,
+        fh: Fh,
+        offset: u64,
+        data: &[u8],
+        set_id: SetId,
+    ) -> Result<usize> {
         let open = self.files.get(fh)?;
         let file = self.file(&open)?;
-        set_id.changing(|| file.write_at(data, offset).map_err(errno))
+        let writer = writer.unwrap_or(&open.opener);
+        self.changing(open.node(), writer, set_id, || file.write_at(data, offset).map_err(errno))
     }
 
     /// Somebody closed a descriptor of the file: what its file system has to say about that.
@@ -170,10 +376,30 @@ impl Passthrough {
     /// As close(2) says.
     pub fn flush(&self, fh: Fh) -> Result<()> {
         let open = self.files.get(fh)?;
-        match open.file.get() {
-            Some(file) => nix::unistd::close(dup(file)?),
+        // Only what was written has something to say, also where it was somebody else who wrote it.
+        let file = match open.is_writable() {
+            true => self.file(&open).ok(),
+            false => lock(&open.backing).file.clone(),
+        };
+        match file {
+            Some(file) => nix::unistd::close(self.nodes.with_room(|| dup(&file))?),
             None => Ok(()),
         }
+    }
+
+    /// Whether the file is open for writing.
+    pub fn is_writer(&self, fh: Fh) -> bool {
+        self.files.get(fh).is_ok_and(|open| open.is_writable())
+    }
+
+    /// Whether closing the file for good may take long: on another mount, or where somebody has something to say about it,
+    /// and where it frees the blocks of a removed file.
+    pub fn takes_long_to_release(&self, fh: Fh) -> bool {
+        let Ok(open) = self.files.get(fh) else { return false };
+        let frees = |file: &File| fstat(file).is_ok_and(|stat| stat.st_nlink == 0 && is_large(&stat));
+        // Whoever has it locked may be opening it, and be stuck.
+        let Ok(backing) = open.backing.try_lock() else { return true };
+        backing.file.as_ref().is_some_and(|file| self.has_flush(open.node().id) || frees(file))
     }
 
     /// Closes the file for good.
@@ -187,19 +413,20 @@ impl Passthrough {
     /// As fsync(2) says.
     pub fn fsync(&self, fh: Fh, data_only: bool) -> Result<()> {
         let open = self.files.get(fh)?;
-        let file = self.file(&open)?;
-        if data_only { file.sync_data() } else { file.sync_all() }.map_err(errno)
+        let file = self.file_to_read(&open)?;
+        open.heard(if data_only { file.sync_data() } else { file.sync_all() }.map_err(errno))
     }
 
     /// Allocates, punches, collapses or zeroes a range, as `mode` says.
     ///
     /// # Errors
     /// As fallocate(2) says.
-    pub fn fallocate(&self, fh: Fh, mode: i32, offset: u64, len: u64, set_id: SetId) -> Result<()> {
+    pub fn fallocate(&self, caller: &Caller, fh: Fh, mode: i32, offset: u64, len: u64) -> Result<()> {
         let mode = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
         let (open, offset, len) = (self.files.get(fh)?, signed(offset)?, signed(len)?);
         let file = self.file(&open)?;
-        set_id.changing(|| nix::fcntl::fallocate(file, mode, offset, len))
+        let allocate = || nix::fcntl::fallocate(&file, mode, offset, len);
+        self.changing(open.node(), caller, SetId::AsCaller, allocate)
     }
 
     /// The next data (SEEK_DATA) or hole (SEEK_HOLE) from `offset` on. Other places the kernel finds by itself.
@@ -213,22 +440,23 @@ impl Passthrough {
             _ => return Err(Errno::EINVAL),
         };
         let open = self.files.get(fh)?;
-        lseek(self.file(&open)?, offset, whence)
+        lseek(self.file_to_read(&open)?, offset, whence)
     }
 
     /// Copies within the backing tree, and returns how many bytes.
     ///
     /// # Errors
     /// As copy_file_range(2) says.
-    pub fn copy_file_range(&self, range: &CopyRange, set_id: SetId) -> Result<usize> {
-        // More than one reply can tell of; the caller comes back for the rest.
-        const MOST: usize = 1 << 30;
+    pub fn copy_file_range(&self, caller: &Caller, range: &CopyRange) -> Result<usize> {
+        // The caller comes back for the rest. Whoever shares the file, the disk or the thread waits for no more than this, and
+        // a signal ends a long copy.
+        const MOST: usize = 16 << 20;
         let (from, to) = (self.files.get(range.from)?, self.files.get(range.to)?);
         let (mut from_offset, mut to_offset) = (signed(range.from_offset)?, signed(range.to_offset)?);
         let len = usize::try_from(range.len).map_or(MOST, |len| len.min(MOST));
-        let (from, to) = (self.file(&from)?, self.file(&to)?);
-        set_id.changing(|| {
-            nix::fcntl::copy_file_range(from, Some(&mut from_offset), to, Some(&mut to_offset), len)
+        let (source, target) = (self.file(&from)?, self.file(&to)?);
+        self.changing(to.node(), caller, SetId::AsCaller, || {
+            nix::fcntl::copy_file_range(&source, Some(&mut from_offset), &target, Some(&mut to_offset), len)
         })
     }
 }

@@ -15,9 +15,6 @@ use super::file::OpenFile;
 use super::{Caller, Fh, OpenDir, Passthrough, Result};
 use crate::sys::iflags;
 
-/// `FS_JOURNAL_DATA_FL` of linux/fs.h. It needs CAP_SYS_RESOURCE, which a thread that acts for another keeps.
-const JOURNAL_DATA: u32 = 0x4000;
-
 /// What is open: files and directories are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenNode {
@@ -48,25 +45,25 @@ impl Passthrough {
         // A kernel that asks for the size that the command's number has sends and takes a long; the flags are its first
         // four bytes (ioctl_iflags(2), "BUGS").
         match command {
-            iflags::GET => Ok(iflags::get(self.held_file(&held)?)?.to_ne_bytes().into()),
+            iflags::GET => Ok(iflags::get(&*self.held_file(&held)?)?.to_ne_bytes().into()),
             iflags::SET => {
                 let flags = u32::from_ne_bytes(*data.first_chunk().ok_or(Errno::EINVAL)?);
                 let file = self.held_file(&held)?;
-                self.as_owner(caller, file, || set_flags(caller, file, flags))?;
+                self.as_owner(caller, &*file, || iflags::set(&*file, flags))?;
                 Ok(Vec::new())
             }
-            iflags::GET_EXTENDED => Ok(iflags::get_extended(self.held_file(&held)?)?.into()),
+            iflags::GET_EXTENDED => Ok(iflags::get_extended(&*self.held_file(&held)?)?.into()),
             iflags::SET_EXTENDED => {
                 let flags = data.first_chunk().ok_or(Errno::EINVAL)?;
                 let file = self.held_file(&held)?;
-                self.as_owner(caller, file, || iflags::set_extended(file, flags))?;
+                self.as_owner(caller, &*file, || iflags::set_extended(&*file, flags))?;
                 Ok(Vec::new())
             }
             _ => Err(Errno::ENOTTY),
         }
     }
 
-    fn held_file<'h>(&self, held: &'h Held) -> Result<&'h File> {
+    fn held_file(&self, held: &Held) -> Result<Arc<File>> {
         match held {
             Held::File(open) => self.file(open),
             Held::Dir(open) => Ok(open.file()),
@@ -81,11 +78,4 @@ impl Passthrough {
         }
         self.as_caller(caller, false, set)
     }
-}
-
-fn set_flags(caller: &Caller, file: &File, flags: u32) -> Result<()> {
-    if caller.uid != 0 && (iflags::get(file)? ^ flags) & JOURNAL_DATA != 0 {
-        return Err(Errno::EPERM);
-    }
-    iflags::set(file, flags)
 }

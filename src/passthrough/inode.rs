@@ -3,13 +3,14 @@
 //! A node id is the inode number of the backing file wherever that is unique: on the source's own device. Inodes of other
 //! devices below it get numbers with the highest bit set. An inode is held by its kernel file handle, which costs memory
 //! only; where there are no handles to be had (some file systems, other mounts, servers without CAP_DAC_READ_SEARCH) by an
-//! `O_PATH` descriptor. Descriptors made from handles are kept in a bounded queue for the next request.
+//! `O_PATH` descriptor. Descriptors made from handles are kept in a bounded queue for the next request (`descriptors`).
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
-use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
@@ -17,9 +18,13 @@ use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 use nix::sys::time::TimeSpec;
 
+use super::budget::Budget;
+use super::descriptors::{Descriptor, Opened, Spares};
+use super::held::Held;
 use super::{Entry, Passthrough, Result};
 use crate::sys::handle::{self, Handle, MountId};
 use crate::sys::open::{again, path_of};
+use crate::sys::stat::{at_hand, mount_of};
 
 /// The number of a node in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,9 +52,11 @@ impl Place {
 }
 
 #[derive(Debug)]
-enum Hold {
+pub(super) enum Hold {
+    /// By its kernel file handle.
     Handle(Handle),
-    Fd(Arc<OwnedFd>),
+    /// By a descriptor, among those of the node. The number tells it from others that had its inode number before.
+    Fd(u32),
 }
 
 impl Hold {
@@ -65,53 +72,110 @@ pub(super) struct Node {
     place: Place,
     /// The file type, `S_IFMT` of the mode.
     pub(super) kind: SFlag,
-    hold: Hold,
-    opened: Mutex<Opened>,
-}
-
-/// Descriptors of a node that is held by its handle.
-#[derive(Debug, Default)]
-struct Opened {
-    /// The last one made, if it still exists.
-    last: Weak<OwnedFd>,
-    /// The same, kept open for the next request. It goes with the node: a removed file gives its space back when the last
-    /// descriptor of it is closed.
-    kept: Option<Arc<OwnedFd>>,
-    /// Set when a name has been removed: file systems do not find a file without a name by its handle for long.
-    for_good: bool,
-    /// Of a directory: when it was changed last before it was listed last, and how its entries were seen then.
-    listed: Option<(TimeSpec, u64)>,
-}
-
-impl Opened {
-    fn keep(&mut self, fd: Arc<OwnedFd>) {
-        self.last = Arc::downgrade(&fd);
-        self.kept = Some(fd);
-    }
-
-    fn give_up(&mut self) -> Option<Arc<OwnedFd>> {
-        if self.for_good { None } else { self.kept.take() }
-    }
+    pub(super) hold: Hold,
+    /// Whether it is a regular file that had set-id bits when its mode was seen last.
+    has_set_id: AtomicBool,
+    /// The mount on which it lies, if that is not the source's own.
+    mount: Option<u64>,
+    pub(super) opened: Mutex<Opened>,
 }
 
 impl Node {
+    /// Whether this is a regular file that had set-id bits when its mode was last read.
+    pub(super) fn has_set_id(&self) -> bool {
+        self.has_set_id.load(Ordering::Relaxed)
+    }
+
+    /// Its mode has been read.
+    pub(super) fn note_mode(&self, mode: u32) {
+        self.has_set_id.store(has_set_id(mode), Ordering::Relaxed);
+    }
+
     /// When the directory had been changed last when it was listed last, and in which view.
     pub(super) fn listed(&self) -> Option<(TimeSpec, u64)> {
-        lock(&self.opened).listed
+        lock(&self.opened).listed.as_deref().copied()
     }
 
     pub(super) fn note_listing(&self, changed: (TimeSpec, u64)) {
-        lock(&self.opened).listed = Some(changed);
+        lock(&self.opened).listed = Some(Box::new(changed));
+    }
+
+    /// Whether the file with these attributes has its place.
+    pub(super) fn is(&self, stat: &FileStat) -> bool {
+        self.place == Place::of(stat)
+    }
+
+    /// Whether this node is the file that was found by a name, of type `kind`, and within reach.
+    fn is_held(&self, found: &By, kind: SFlag) -> bool {
+        match (&self.hold, found) {
+            (Hold::Handle(_), By::Handle(handle)) => self.hold.is_handle(handle),
+            (Hold::Handle(_), By::Fd(_)) => false,
+            // An inode that is held exists, so that nothing else has its number on a file system of this machine. A file server
+            // (SMB) does not know what is held here, and gives the number of a removed file to the next one. A removed file
+            // has no name by which it could be found.
+            (Hold::Fd(_), _) => {
+                let has_name = |fd: &Arc<Descriptor>| at_hand(&**fd).is_ok_and(|stat| stat.st_nlink > 0);
+                self.kind == kind && lock(&self.opened).kept().is_some_and(has_name)
+            }
+        }
+    }
+
+    /// Whether giving it up may take long: the last descriptor of a removed file frees its blocks, and on another mount
+    /// anything can happen.
+    fn takes_long_to_close(&self) -> bool {
+        self.mount.is_some() || {
+            let kept = lock(&self.opened).kept().cloned();
+            let frees = |fd: &Descriptor| fstat(fd).is_ok_and(|stat| stat.st_nlink == 0 && is_large(&stat));
+            kept.is_some_and(|fd| frees(&fd))
+        }
     }
 
     fn generation(&self) -> u32 {
         match &self.hold {
             Hold::Handle(handle) => handle.fingerprint(),
-            // A held inode exists, so that nothing else can have its number.
-            Hold::Fd(_) => 0,
+            Hold::Fd(number) => *number,
         }
     }
 }
+
+/// Whether removing the file, or cutting it off, keeps a file system busy for some time.
+pub(super) fn is_large(stat: &FileStat) -> bool {
+    /// Of 512 bytes (stat(2)): 64 MiB.
+    const BLOCKS: i64 = 64 << 11;
+    stat.st_blocks > BLOCKS
+}
+
+/// What is left of a node whose lookups have been taken back: nothing, while others are left. Its descriptors are closed
+/// when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Forgotten(Option<Arc<Node>>);
+
+impl Forgotten {
+    /// Whether the node is unknown now.
+    pub fn is_gone(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether dropping this may take long.
+    pub fn takes_long(&self) -> bool {
+        self.0.as_ref().is_some_and(|node| node.takes_long_to_close())
+    }
+}
+
+/// How far a lookup goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// No further than the source's own mount, as far as that can be told beforehand: [`ELSEWHERE`] is the answer for a name
+    /// that leads to another one. Whether that file system answers at all is not known.
+    Near,
+    /// To other mounts too.
+    Any,
+}
+
+/// What a lookup that stays [near](Reach::Near) says of a name that leads to another mount. No file system says that of a
+/// name (it is an error of mount(2) in other systems).
+pub const ELSEWHERE: Errno = Errno::EREMOTE;
 
 #[derive(Debug)]
 struct Counted {
@@ -129,14 +193,16 @@ struct Known {
 /// All nodes.
 #[derive(Debug)]
 pub(super) struct Table {
-    root: Arc<OwnedFd>,
+    root: Arc<Descriptor>,
     root_place: Place,
+    /// The number of the mount that the source is on, where the kernel tells.
+    root_mount: Option<u64>,
     /// The mount on which handles are opened, if they can be opened at all.
-    mount: Option<(OwnedFd, MountId)>,
+    pub(super) mount: Option<(OwnedFd, MountId)>,
     known: Mutex<Known>,
-    /// Nodes whose descriptors are kept, those that were made first in front.
-    recent: Mutex<VecDeque<Weak<Node>>>,
-    capacity: usize,
+    pub(super) budget: Arc<Budget>,
+    pub(super) spares: Spares,
+    pub(super) held: Held,
 }
 
 /// What is guarded by these locks is whole between any two statements, so that a panic elsewhere spoils nothing.
@@ -144,37 +210,47 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a file of this mode, type included, is a regular one with set-id bits, which a write may take away.
+pub fn has_set_id(mode: u32) -> bool {
+    mode & libc::S_IFMT == libc::S_IFREG && mode & (libc::S_ISUID | libc::S_ISGID) != 0
+}
+
 fn kind_of(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
 impl Table {
-    pub(super) fn new(root: OwnedFd, capacity: usize) -> Result<Self> {
+    pub(super) fn new(root: OwnedFd, spares: usize) -> Result<Self> {
         let stat = fstat(&root)?;
         if kind_of(&stat) != SFlag::S_IFDIR {
             return Err(Errno::ENOTDIR);
         }
         // All calls that take no O_PATH descriptor go through /proc: better to miss it now than in the middle.
         nix::sys::stat::stat(path_of(&root).as_str())?;
-        let root = Arc::new(root);
+        let mount = mount_for_handles(&root).ok();
+        let root = Descriptor::new(root);
         let place = Place::of(&stat);
         let node = Node {
             id: NodeId::ROOT,
             place,
             kind: SFlag::S_IFDIR,
-            hold: Hold::Fd(root.clone()),
-            opened: Mutex::default(),
+            hold: Hold::Fd(0),
+            has_set_id: AtomicBool::new(false),
+            mount: None,
+            opened: Mutex::new(Opened::held(root.clone())),
         };
         let mut known = Known::default();
         known.nodes.insert(NodeId::ROOT.0, Counted { node: Arc::new(node), lookups: 1 });
-        let mount = mount_for_handles(&root).ok();
+        let budget = Budget::new();
         Ok(Self {
+            root_mount: mount_of(&root),
             root,
             root_place: place,
             mount,
             known: Mutex::new(known),
-            recent: Mutex::default(),
-            capacity,
+            spares: Spares::new(spares, budget.clone()),
+            budget,
+            held: Held::default(),
         })
     }
 
@@ -185,6 +261,11 @@ impl Table {
     /// Whether a node lies on the source's own file system.
     pub(super) fn is_own(&self, id: NodeId) -> bool {
         id.0 & FOREIGN == 0
+    }
+
+    /// The mount on which a node lies, if that is not the source's own.
+    pub(super) fn mount(&self, id: NodeId) -> Option<u64> {
+        if self.is_own(id) { None } else { self.node(id).ok()?.mount }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -201,85 +282,20 @@ impl Table {
         lock(&self.known).nodes.get(&id.0).map(|counted| counted.node.clone()).ok_or(Errno::ESTALE)
     }
 
-    /// A descriptor of the node; `O_PATH`, but the root's.
-    pub(super) fn fd(&self, node: &Arc<Node>) -> Result<Arc<OwnedFd>> {
-        let handle = match &node.hold {
-            Hold::Fd(fd) => return Ok(fd.clone()),
-            Hold::Handle(handle) => handle,
-        };
-        let mut opened = lock(&node.opened);
-        if let Some(fd) = opened.last.upgrade() {
-            return Ok(fd);
-        }
-        let (mount, _) = self.mount.as_ref().ok_or(Errno::ESTALE)?;
-        let open = || handle::open(mount, handle, OFlag::O_PATH | OFlag::O_NOFOLLOW);
-        let fd = Arc::new(self.with_room(open)?);
-        opened.keep(fd.clone());
-        drop(opened);
-        self.keep_for_a_while(node);
-        Ok(fd)
-    }
-
-    /// Opens the node anew.
-    pub(super) fn open(&self, node: &Arc<Node>, flags: OFlag) -> Result<OwnedFd> {
-        match (&node.hold, &self.mount) {
-            // Shorter than by way of a descriptor.
-            (Hold::Handle(handle), Some((mount, _))) if lock(&node.opened).kept.is_none() => {
-                self.with_room(|| handle::open(mount, handle, flags))
-            }
-            _ => {
-                let held = self.fd(node)?;
-                self.with_room(|| again(&*held, flags))
-            }
-        }
-    }
-
-    /// What `open` opens. When this process can have no more descriptors open, those that are kept for later are given up for
-    /// it: what clients have open comes first.
-    pub(super) fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
-        match open() {
-            Err(Errno::EMFILE) => {
-                let kept = std::mem::take(&mut *lock(&self.recent));
-                for node in kept.iter().filter_map(Weak::upgrade) {
-                    // One that is locked is being opened right now, perhaps by this very thread.
-                    if let Ok(mut opened) = node.opened.try_lock() {
-                        opened.give_up();
-                    }
-                }
-                open()
-            }
-            result => result,
-        }
-    }
-
-    /// Makes room for the descriptor that `node` has got.
-    fn keep_for_a_while(&self, node: &Arc<Node>) {
-        let oldest = {
-            let mut recent = lock(&self.recent);
-            recent.push_back(Arc::downgrade(node));
-            if recent.len() > self.capacity { recent.pop_front() } else { None }
-        };
-        if let Some(oldest) = oldest.and_then(|node| node.upgrade()) {
-            // Closed when no lock is held: the last close of a file can take its time.
-            let _closed = lock(&oldest.opened).give_up();
-        }
-    }
-
-    /// Keeps a removed node within reach until it is forgotten.
-    pub(super) fn keep_removed(&self, node: &Node, fd: Arc<OwnedFd>) {
-        if matches!(node.hold, Hold::Handle(_)) {
-            let mut opened = lock(&node.opened);
-            opened.keep(fd);
-            opened.for_good = true;
-        }
-    }
-
     /// The known node of a file with these attributes.
     pub(super) fn known(&self, stat: &FileStat) -> Option<Arc<Node>> {
         let place = Place::of(stat);
         let known = lock(&self.known);
         let id = self.id_of(place, &known)?;
         known.nodes.get(&id).map(|counted| counted.node.clone())
+    }
+
+    /// The number of the known node of a file with these attributes, the source itself among them.
+    pub(super) fn number(&self, stat: &FileStat) -> Option<NodeId> {
+        match Place::of(stat) == self.root_place {
+            true => Some(NodeId::ROOT),
+            false => self.known(stat).map(|node| node.id),
+        }
     }
 
     /// The number that a place has, unless it has to be given one.
@@ -296,16 +312,20 @@ impl Table {
     /// The name may change hands between the two: then the handle is of another number. Should the number have changed hands
     /// too, the attributes of the new file are told for the old one, which is gone: the next request for it is ESTALE, and the
     /// kernel looks again.
-    pub(super) fn count_named(&self, dir: impl AsFd, name: &OsStr) -> Result<Option<Entry>> {
+    ///
+    /// # Errors
+    /// [`ELSEWHERE`] for a name that leads further than `reach`.
+    pub(super) fn count_named(&self, dir: impl AsFd, name: &OsStr, reach: Reach) -> Result<Option<Entry>> {
         let Some((_, mount)) = &self.mount else { return Ok(None) };
         let handle = match handle::at(&dir, name) {
             Ok((handle, its_mount)) if its_mount == *mount => handle,
             Err(Errno::ENOENT) => return Err(Errno::ENOENT),
+            Ok(_) if reach == Reach::Near => return Err(ELSEWHERE),
             Ok(_) | Err(_) => return Ok(None),
         };
         let stat = fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let is_certain = stat.st_dev == self.root_place.dev && handle.is_certainly_of(stat.st_ino);
-        if is_certain { self.enter(stat, Hold::Handle(handle)).map(Some) } else { Ok(None) }
+        if is_certain { self.enter(stat, By::Handle(handle), None).map(Some) } else { Ok(None) }
     }
 
     /// Counts a lookup of the file that `fd`, an `O_PATH` descriptor, holds.
@@ -315,16 +335,39 @@ impl Table {
     pub(super) fn count(&self, fd: OwnedFd) -> Result<Entry> {
         let stat = fstat(&fd)?;
         match self.handle_of(&fd) {
-            Some(handle) => self.enter(stat, Hold::Handle(handle)),
-            None => self.enter(stat, Hold::Fd(Arc::new(fd))),
+            Some(handle) => self.enter(stat, By::Handle(handle), None),
+            None => {
+                let mount = self.other_mount(&stat, &fd);
+                self.enter(stat, By::Fd(fd), mount)
+            }
         }
+    }
+
+    /// The same for a file on another mount, whose file system is not asked for anything: the attributes may be old.
+    pub(super) fn count_unasked(&self, fd: OwnedFd) -> Result<Entry> {
+        let stat = at_hand(&fd)?;
+        let mount = self.other_mount(&stat, &fd);
+        self.enter(stat, By::Fd(fd), mount)
+    }
+
+    /// The mount of a file, if it is not the source's own. Devices alone do not tell: subvolumes and layers have their own.
+    fn other_mount(&self, stat: &FileStat, fd: &OwnedFd) -> Option<u64> {
+        if stat.st_dev == self.root_place.dev {
+            return None;
+        }
+        mount_of(fd).filter(|&mount| Some(mount) != self.root_mount)
+    }
+
+    /// Whether a file is on another mount than the source. Its file system is not asked for anything.
+    pub(super) fn is_elsewhere(&self, fd: &OwnedFd) -> bool {
+        mount_of(fd).is_some_and(|mount| Some(mount) != self.root_mount)
     }
 
     /// The same for an open file. It is not kept itself: that would keep the file open for whoever asks.
     pub(super) fn count_opened(&self, file: &OwnedFd) -> Result<Entry> {
         match self.handle_of(file) {
-            Some(handle) => self.enter(fstat(file)?, Hold::Handle(handle)),
-            None => self.count(again(file, OFlag::O_PATH)?),
+            Some(handle) => self.enter(fstat(file)?, By::Handle(handle), None),
+            None => self.count(self.with_room(|| again(file, OFlag::O_PATH))?),
         }
     }
 
@@ -334,7 +377,7 @@ impl Table {
         handle::of(fd).ok().filter(|(_, its_mount)| its_mount == mount).map(|(handle, _)| handle)
     }
 
-    fn enter(&self, mut stat: FileStat, hold: Hold) -> Result<Entry> {
+    pub(super) fn enter(&self, mut stat: FileStat, by: By, mount: Option<u64>) -> Result<Entry> {
         let place = Place::of(&stat);
         if place == self.root_place {
             return Err(Errno::ELOOP);
@@ -351,15 +394,26 @@ impl Table {
                 }
             };
             let kind = kind_of(&stat);
-            let new = |hold| Arc::new(Node { id: NodeId(id), place, kind, hold, opened: Mutex::default() });
+            let new = |by| {
+                let (hold, opened) = match by {
+                    By::Handle(handle) => (Hold::Handle(handle), Opened::default()),
+                    By::Fd(fd) => (Hold::Fd(self.held.add(NodeId(id))), Opened::held(Descriptor::new(fd))),
+                };
+                let has_set_id = AtomicBool::new(has_set_id(stat.st_mode));
+                let opened = Mutex::new(opened);
+                Arc::new(Node { id: NodeId(id), place, kind, hold, has_set_id, mount, opened })
+            };
             let counted = match known.nodes.entry(id) {
-                MapEntry::Vacant(vacant) => vacant.insert(Counted { node: new(hold), lookups: 0 }),
+                MapEntry::Vacant(vacant) => vacant.insert(Counted { node: new(by), lookups: 0 }),
                 MapEntry::Occupied(occupied) => {
                     let counted = occupied.into_mut();
                     // Its number has been given to another file since. The kernel tells the two by their generation, and
                     // what it takes back of both is counted together.
-                    if matches!(&counted.node.hold, Hold::Handle(old) if !hold.is_handle(old)) {
-                        counted.node = new(hold);
+                    if !counted.node.is_held(&by, kind) {
+                        let before = std::mem::replace(&mut counted.node, new(by));
+                        self.held.remove(&before);
+                    } else {
+                        counted.node.note_mode(stat.st_mode);
                     }
                     counted
                 }
@@ -371,28 +425,31 @@ impl Table {
         Ok(Entry { node: id, generation, stat })
     }
 
-    /// Takes back `lookups`; whether the node is forgotten with that.
-    fn forget(&self, id: NodeId, lookups: u64) -> bool {
-        // Dropped behind the lock: its last descriptor may go with it.
-        let _forgotten = {
-            let mut known = lock(&self.known);
-            let Some(counted) = known.nodes.get_mut(&id.0) else { return false };
-            counted.lookups = counted.lookups.saturating_sub(lookups);
-            if counted.lookups > 0 || id == NodeId::ROOT {
-                return false;
-            }
-            let forgotten = known.nodes.remove(&id.0);
-            if let Some(Counted { node, .. }) = &forgotten {
-                known.foreign.remove(&node.place);
-            }
-            forgotten
-        };
-        true
+    /// Takes back `lookups`. What is left of the node is dropped behind the lock: its last descriptor may go with it.
+    fn forget(&self, id: NodeId, lookups: u64) -> Forgotten {
+        let mut known = lock(&self.known);
+        let Some(counted) = known.nodes.get_mut(&id.0) else { return Forgotten(None) };
+        counted.lookups = counted.lookups.saturating_sub(lookups);
+        if counted.lookups > 0 || id == NodeId::ROOT {
+            return Forgotten(None);
+        }
+        let forgotten = known.nodes.remove(&id.0);
+        if let Some(Counted { node, .. }) = &forgotten {
+            known.foreign.remove(&node.place);
+            self.held.remove(node);
+        }
+        Forgotten(forgotten.map(|counted| counted.node))
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
         &self.root
     }
+}
+
+/// What a node that is counted can be held by.
+pub(super) enum By {
+    Handle(Handle),
+    Fd(OwnedFd),
 }
 
 /// A descriptor on the root's mount, if files can be opened by handle there.
@@ -410,6 +467,21 @@ fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
 impl Passthrough {
     /// Takes back `lookups` of the lookups of `node` that were counted, and says whether it is unknown now.
     pub fn forget(&self, node: NodeId, lookups: u64) -> bool {
+        self.take_back(node, lookups).is_gone()
+    }
+
+    /// The same for whoever cannot wait until what is left of the node is given up.
+    pub fn take_back(&self, node: NodeId, lookups: u64) -> Forgotten {
         self.nodes.forget(node, lookups)
+    }
+
+    /// The mount on which `node` lies, if that is not the source's own: whether it answers is not known.
+    pub fn mount(&self, node: NodeId) -> Option<u64> {
+        self.nodes.mount(node)
+    }
+
+    /// Whether cutting off or freeing what `node` holds takes some time.
+    pub fn is_large(&self, node: NodeId) -> bool {
+        self.fd(node).and_then(|fd| fstat(&*fd)).is_ok_and(|stat| is_large(&stat))
     }
 }

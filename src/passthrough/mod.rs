@@ -7,19 +7,24 @@
 //!
 //! It trusts its caller for permissions: on Linux the kernel checks them before a request is sent
 //! (`default_permissions`, fuse(4)). What is created belongs to the [`Caller`] all the same, and is created under the
-//! caller's ids, so that quotas, set-group-id directories, umask and default ACLs do what they do without us.
+//! caller's ids; so is what a change allocates. Quotas, reserved blocks, set-id bits, set-group-id directories, umask and
+//! default ACLs do what they do without us.
 
 mod attr;
+mod budget;
 mod create;
 mod credentials;
+mod descriptors;
 mod dir;
 mod file;
 mod handle;
+mod held;
 mod iflags;
 mod inode;
 mod lookup;
 mod path;
 mod remove;
+mod set_id;
 mod spelling;
 #[cfg(test)]
 mod tests;
@@ -34,14 +39,16 @@ use nix::sys::stat::FileStat;
 use nix::sys::statfs::fstatfs;
 
 pub use attr::Changes;
-pub use credentials::{Caller, SetId};
+pub use credentials::Caller;
 pub use dir::{DirEntry, Listing, OpenDir, Room};
 pub use file::CopyRange;
 pub use handle::Fh;
 pub use iflags::OpenNode;
-pub use inode::NodeId;
+pub use inode::{ELSEWHERE, Forgotten, NodeId, Reach, has_set_id};
+pub use set_id::SetId;
 pub use spelling::Orthography;
 
+use descriptors::Descriptor;
 use file::OpenFile;
 use handle::Handles;
 use inode::Table;
@@ -64,7 +71,7 @@ pub struct Entry {
 /// How a backing tree is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many `O_PATH` descriptors of inodes that are not in use are kept, at most.
+    /// How many descriptors are kept for the next request, at most.
     pub cached_fds: usize,
 }
 
@@ -78,6 +85,12 @@ pub struct Passthrough {
     acts_for_others: bool,
     /// Whether files of the source's own file system close without a word.
     closes_silently: bool,
+    /// Whether the source's own file system asks nobody but this kernel who may do what.
+    is_local: bool,
+    /// Whether the source's own file system keeps files that are removed while they are held.
+    renames_removed: bool,
+    /// Whether a server on the network or in user space has the source.
+    is_remote: bool,
     spellings: Spellings,
     /// How often entries have come to be seen under other names.
     views: AtomicU64,
@@ -89,9 +102,12 @@ impl Passthrough {
     /// # Errors
     /// ENOTDIR for anything else; ENOENT without /proc.
     pub fn new(source: OwnedFd, settings: Settings) -> Result<Self> {
-        let closes_silently = file::closes_silently(fstatfs(&source)?.filesystem_type());
+        let kind = fstatfs(&source)?.filesystem_type();
         Ok(Self {
-            closes_silently,
+            closes_silently: file::closes_silently(kind),
+            is_local: file::is_local(kind),
+            renames_removed: remove::renames_removed(kind),
+            is_remote: file::is_remote(kind),
             nodes: Table::new(source, settings.cached_fds)?,
             files: Handles::new(),
             dirs: Handles::new(),
@@ -104,6 +120,11 @@ impl Passthrough {
     /// Whether inodes are held by kernel file handles, which cost no descriptor.
     pub fn holds_by_handle(&self) -> bool {
         self.nodes.has_handles()
+    }
+
+    /// Whether the source is on a file system of the network or of user space, on which everything may wait for a server.
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     /// How many nodes are known.
@@ -126,7 +147,7 @@ impl Passthrough {
         self.nodes.directories()
     }
 
-    fn fd(&self, node: NodeId) -> Result<Arc<OwnedFd>> {
+    fn fd(&self, node: NodeId) -> Result<Arc<Descriptor>> {
         self.nodes.fd(&self.nodes.node(node)?)
     }
 }

@@ -1,9 +1,12 @@
 //! Where a directory stands, for people to read. Nothing is ever opened by such a path.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nix::fcntl::readlink;
+use nix::sys::stat::{SFlag, stat};
 
+use super::inode::lock;
 use super::{NodeId, Passthrough, Result};
 use crate::sys::open::path_of;
 
@@ -18,5 +21,15 @@ impl Passthrough {
         let [top, path] = [path_of(self.nodes.root()), path_of(&*dir)].map(|fd| readlink(fd.as_str()));
         let path = PathBuf::from(path?);
         Ok(path.strip_prefix(top?).map(PathBuf::from).unwrap_or(path))
+    }
+
+    /// The directory in which a file was found, and its name there, if it is held by a descriptor and the kernel knows the
+    /// directory. Both may be out of date, which is good enough for whoever wants less to be kept of them.
+    pub fn place(&self, node: NodeId) -> Option<(NodeId, OsString)> {
+        let node = self.nodes.node(node).ok().filter(|node| node.kind != SFlag::S_IFDIR)?;
+        let fd = lock(&node.opened).kept().cloned()?;
+        let path = PathBuf::from(readlink(path_of(&*fd).as_str()).ok()?);
+        let dir = self.nodes.number(&stat(path.parent()?).ok()?)?;
+        Some((dir, path.file_name()?.to_owned()))
     }
 }

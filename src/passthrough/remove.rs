@@ -1,43 +1,70 @@
 //! Names that go: unlink, rmdir, rename.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::AtFlags;
-use nix::sys::stat::fstatat;
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
+use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::inode::Node;
-use super::{NodeId, Passthrough, Result};
+use super::descriptors::{Descriptor, Stay};
+use super::inode::{Node, lock};
+use super::{Caller, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::rename::renameat2;
 
+/// Of linux/magic.h, and the number of fs/afs, which is in no header; nix has none of them for every C library.
+const NFS_SUPER_MAGIC: FsType = FsType(0x6969);
+const AFS_SUPER_MAGIC: FsType = FsType(0x5346_414F);
+const AFS_FS_MAGIC: FsType = FsType(0x6B41_4653);
+
+/// Whether a file system keeps a file that is removed while anybody holds its entry, by `O_PATH` too, and gives it another
+/// name for that time (nfs_sillyrename and afs_sillyrename of the kernel, by d_count of the entry). A descriptor that the
+/// server keeps for later would leave such names behind.
+pub(super) fn renames_removed(kind: FsType) -> bool {
+    [NFS_SUPER_MAGIC, AFS_SUPER_MAGIC, AFS_FS_MAGIC].contains(&kind)
+}
+
+/// How long a removal waits for requests that are at an end: a client that has closed the file and removes it then is not
+/// waiting for the server to hear of the first (FUSE_RELEASE).
+const PATIENCE: Duration = Duration::from_millis(10);
+
 /// A node that is about to lose a name.
-type Leaving = Option<(Arc<Node>, Arc<OwnedFd>)>;
+struct Leaving {
+    node: Arc<Node>,
+    /// By what it stays within reach, if it does.
+    fd: Option<Arc<Descriptor>>,
+    stay: Stay,
+    has_other_names: bool,
+}
 
 impl Passthrough {
-    /// Removes the name of a file.
+    /// Removes the name of a file, for the user `uid`.
     ///
     /// # Errors
     /// As unlink(2) says.
-    pub fn unlink(&self, parent: NodeId, name: &Admitted<'_>) -> Result<()> {
-        self.remove(parent, name, UnlinkatFlags::NoRemoveDir)
+    pub fn unlink(&self, uid: u32, parent: NodeId, name: &Admitted<'_>) -> Result<()> {
+        self.remove(uid, parent, name, UnlinkatFlags::NoRemoveDir)
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory, for the user `uid`.
     ///
     /// # Errors
     /// As rmdir(2) says.
-    pub fn rmdir(&self, parent: NodeId, name: &Admitted<'_>) -> Result<()> {
-        self.remove(parent, name, UnlinkatFlags::RemoveDir)
+    pub fn rmdir(&self, uid: u32, parent: NodeId, name: &Admitted<'_>) -> Result<()> {
+        self.remove(uid, parent, name, UnlinkatFlags::RemoveDir)
     }
 
-    /// Gives an entry another name, another parent, or both; `flags` are those of renameat2(2).
+    /// Gives an entry another name, another parent, or both, for the user `uid`; `flags` are those of renameat2(2).
     ///
     /// # Errors
     /// As renameat2(2) says.
     pub fn rename(
         &self,
+        caller: &Caller,
         parent: NodeId,
         name: &Admitted<'_>,
         new_parent: NodeId,
@@ -47,33 +74,94 @@ impl Passthrough {
         let (from, to) = (self.fd(parent)?, self.fd(new_parent)?);
         let replaced = match flags & libc::RENAME_EXCHANGE != 0 {
             true => None,
-            false => self.leaving(&*to, new_name),
+            false => self.leaving(&to, new_parent, new_name),
         };
-        renameat2(&*from, name.as_os_str(), &*to, new_name.as_os_str(), flags)?;
-        self.has_left(replaced);
-        Ok(())
+        // A directory may grow for it, and a whiteout is a new inode.
+        let renamed = self
+            .charged_to(caller, || renameat2(&*from, name.as_os_str(), &*to, new_name.as_os_str(), flags));
+        self.has_left(caller.uid, &to, new_name, replaced, renamed.is_ok());
+        renamed
     }
 
-    fn remove(&self, parent: NodeId, name: &Admitted<'_>, how: UnlinkatFlags) -> Result<()> {
+    fn remove(&self, uid: u32, parent: NodeId, name: &Admitted<'_>, how: UnlinkatFlags) -> Result<()> {
         let dir = self.fd(parent)?;
-        let leaving = self.leaving(&*dir, name);
-        unlinkat(&*dir, name.as_os_str(), how)?;
-        self.has_left(leaving);
-        Ok(())
+        let leaving = self.leaving(&dir, parent, name);
+        let removed = unlinkat(&*dir, name.as_os_str(), how);
+        self.has_left(uid, &dir, name, leaving, removed.is_ok());
+        removed
     }
 
-    /// The node behind `name`, if the kernel knows it: it may be open, or somebody's working directory, and must stay
-    /// within reach without its name.
-    fn leaving(&self, dir: impl AsFd, name: &Admitted<'_>) -> Leaving {
+    /// The node behind `name`, if the kernel knows it.
+    ///
+    /// It may be open, or somebody's working directory, or be looked at by a request that comes next, and must stay within
+    /// reach without its name: a descriptor of it is kept until the kernel forgets it, which it does at once if nobody uses
+    /// it. On file systems that keep removed files under other names that would be the end of no file: there nothing is held
+    /// of a file that nobody has open, and of one that is open a descriptor of this very name until it is closed, so that
+    /// the file system does what it does for its own clients. Directories are removed there as anywhere.
+    fn leaving(&self, dir: &Descriptor, parent: NodeId, name: &Admitted<'_>) -> Option<Leaving> {
         let stat = fstatat(dir, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         let node = self.nodes.known(&stat)?;
-        let fd = self.nodes.fd(&node).ok()?;
-        Some((node, fd))
+        let has_other_names = node.kind != SFlag::S_IFDIR && stat.st_nlink > 1;
+        if node.kind == SFlag::S_IFDIR || !self.renames_what_is_removed_in(parent, dir) {
+            let fd = self.nodes.fd(&node).ok()?;
+            return Some(Leaving { node, fd: Some(fd), stay: Stay::UntilForgotten, has_other_names });
+        }
+        let fd = if self.hold_nothing(&node) { None } else { self.hold_this(dir, name, &stat) };
+        Some(Leaving { node, fd, stay: Stay::UntilClosed, has_other_names })
     }
 
-    fn has_left(&self, leaving: Leaving) {
-        if let Some((node, fd)) = leaving {
-            self.nodes.keep_removed(&node, fd);
+    fn renames_what_is_removed_in(&self, parent: NodeId, dir: impl AsFd) -> bool {
+        match self.nodes.is_own(parent) {
+            true => self.renames_removed,
+            false => fstatfs(dir).is_ok_and(|found| renames_removed(found.filesystem_type())),
+        }
+    }
+
+    /// Closes what is held of a file that nobody has open, and says whether nothing is left.
+    pub(super) fn hold_nothing(&self, node: &Node) -> bool {
+        let begin = Instant::now();
+        loop {
+            let (is_open, _closed_behind_the_lock) = {
+                let mut opened = lock(&node.opened);
+                let is_open = opened.opens > 0;
+                (is_open || opened.is_in_use(), if is_open { None } else { opened.take() })
+            };
+            match is_open {
+                false => return true,
+                true if begin.elapsed() > PATIENCE => return lock(&node.opened).opens == 0,
+                true => sleep(Duration::from_micros(500)),
+            }
+        }
+    }
+
+    /// A descriptor of this very name, which still is that of the file with these attributes.
+    fn hold_this(&self, dir: &Descriptor, name: &Admitted<'_>, stat: &FileStat) -> Option<Arc<Descriptor>> {
+        let fd = self.hold(dir, name).ok()?;
+        let found = fstat(&fd).ok()?;
+        ((found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)).then(|| Descriptor::new(fd))
+    }
+
+    fn has_left(
+        &self,
+        uid: u32,
+        dir: &Descriptor,
+        name: &Admitted<'_>,
+        leaving: Option<Leaving>,
+        has_left: bool,
+    ) {
+        let Some(Leaving { node, fd, stay, has_other_names }) = leaving else { return };
+        match (fd, has_left) {
+            // Its handle is as good as before. Of two names that go at once the later one sees the other gone.
+            (Some(fd), true)
+                if has_other_names
+                    && stay == Stay::UntilForgotten
+                    && fstat(&*fd).is_ok_and(|stat| stat.st_nlink > 0) => {}
+            (Some(fd), true) => self.nodes.keep_removed(uid, &node, fd, stay),
+            // What a request has opened in the meantime.
+            (None, true) => drop(lock(&node.opened).take()),
+            (Some(_), false) => {}
+            // It is where it was, and was held by nothing else than what was closed.
+            (None, false) => self.nodes.hold_again(&node, || self.hold(dir, name)),
         }
     }
 }

@@ -8,8 +8,8 @@
 //! An index holds while the directory's times and size stand as they were *before* it was read. That alone is not enough:
 //! times go on in ticks, of milliseconds on most file systems and of 2 s on FAT, and a second change in one tick does not
 //! show. So an index is *settled* only if the directory had not changed for some time when its reading began. One that
-//! is not settled is read again, after a time that is a multiple of what the reading took: a directory that changes all
-//! the time costs a bounded share of that time, however large it is.
+//! is not settled is read again after some time: that for which the kernel may keep a name anyway, or a multiple of what the
+//! reading took if that is more. A directory that changes all the time costs a bounded share of that time, however large it is.
 //!
 //! What is changed through here is carried forward in the index, which then is no longer settled. Whoever changes an
 //! entry holds the lock of its directory from the search for the name to the end of the change. So two spellings never
@@ -20,7 +20,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,9 @@ use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
 
+use super::descriptors::Descriptor;
 use super::dir::{FLAGS, OpenDir, Room, is_settled};
-use super::inode::{Table, lock};
+use super::inode::{Reach, Table, lock};
 use super::{Entry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::again;
@@ -64,6 +66,8 @@ struct Limits {
 pub(super) struct Spellings {
     limits: Limits,
     kept: Mutex<Kept>,
+    /// For how many milliseconds an index holds at least that is not settled.
+    hold: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +115,7 @@ struct Directory<'l> {
     nodes: &'l Table,
     orthography: &'l Arc<dyn Orthography>,
     id: NodeId,
-    fd: Arc<OwnedFd>,
+    fd: Arc<Descriptor>,
     index: MutexGuard<'l, Option<Index>>,
 }
 
@@ -143,8 +147,9 @@ impl Index {
         Arc::ptr_eq(&self.orthography, orthography)
     }
 
-    fn holds(&self, now: Stamp) -> bool {
-        self.stamp == now && (self.is_settled || self.read_at.elapsed() < self.cost * HOLDS)
+    fn holds(&self, now: Stamp, at_least: Duration) -> bool {
+        let hold = at_least.max(self.cost * HOLDS);
+        self.stamp == now && (self.is_settled || self.read_at.elapsed() < hold)
     }
 
     fn first(&self, key: &OsStr) -> Option<&OsStr> {
@@ -155,11 +160,15 @@ impl Index {
 
 impl Default for Spellings {
     fn default() -> Self {
-        Self { limits: MOST, kept: Mutex::default() }
+        Self { limits: MOST, kept: Mutex::default(), hold: AtomicU64::new(0) }
     }
 }
 
 impl Spellings {
+    fn hold(&self) -> Duration {
+        Duration::from_millis(self.hold.load(Relaxed))
+    }
+
     /// The lock of a directory, and what it guards.
     fn slot(&self, id: NodeId) -> Arc<Mutex<Option<Index>>> {
         let mut kept = lock(&self.kept);
@@ -247,9 +256,9 @@ impl Directory<'_> {
 
     /// The entry with this key among those that are not stored under theirs.
     fn indexed(&mut self, key: &OsStr) -> Result<Option<OsString>> {
-        let now = Stamp::of(&*self.fd)?;
+        let (now, hold) = (Stamp::of(&*self.fd)?, self.spellings.hold());
         if let Some(index) =
-            self.index.as_ref().filter(|index| index.is_of(self.orthography) && index.holds(now))
+            self.index.as_ref().filter(|index| index.is_of(self.orthography) && index.holds(now, hold))
         {
             match index.first(key) {
                 None => return Ok(None),
@@ -295,18 +304,24 @@ impl Directory<'_> {
 }
 
 impl Passthrough {
+    /// Believes for `time` what a directory held when it was read, as long as its times tell of no change.
+    pub fn hold_spellings(&self, time: Duration) {
+        self.spellings.hold.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
     /// Looks up in `parent` what `name` means in any spelling that `orthography` knows, or as it is without one, and counts
-    /// the lookup.
+    /// the lookup. No further than `reach`.
     ///
     /// # Errors
-    /// As [`Passthrough::lookup`].
+    /// As [`Passthrough::lookup_within`].
     pub fn lookup_spelt(
         &self,
         orthography: Option<&Arc<dyn Orthography>>,
+        reach: Reach,
         parent: NodeId,
         name: &Admitted<'_>,
     ) -> Result<Entry> {
-        match (self.lookup(parent, name), orthography) {
+        match (self.lookup_within(reach, parent, name), orthography) {
             (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(orthography))
                 if orthography.has_other_spellings(name.as_os_str()) =>
             {
@@ -314,7 +329,7 @@ impl Passthrough {
                 let (fd, index) = (self.fd(parent)?, lock(&slot));
                 let (spellings, nodes) = (&self.spellings, &self.nodes);
                 match (Directory { spellings, nodes, orthography, id: parent, fd, index }).stored(name)? {
-                    Some(stored) => self.lookup(parent, &stored),
+                    Some(stored) => self.lookup_within(reach, parent, &stored),
                     None => Err(absent),
                 }
             }

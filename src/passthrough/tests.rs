@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
 
+use super::inode::By;
 use super::*;
 use crate::gate::{Admitted, Gate, Intent, Mode};
 use crate::policy::{Policy, profile};
@@ -59,7 +60,7 @@ impl Tree {
     }
 }
 
-fn myself() -> Caller {
+pub(super) fn myself() -> Caller {
     Caller { uid: geteuid().as_raw(), gid: getegid().as_raw(), pid: std::process::id(), umask: 0o022 }
 }
 
@@ -76,7 +77,7 @@ fn an_error_in_the_middle_of_a_directory_is_told_after_what_came_before_it() {
         fs::write(dir.join(format!("a name of some length {n}")), "").unwrap();
     }
     let node = t.lookup("dir").unwrap().node;
-    let (fh, _) = t.tree.opendir(node).unwrap();
+    let (fh, _) = t.tree.opendir(node, 0).unwrap();
     // A directory that is gone cannot be read further (ENOENT); what was fetched before is there.
     let mut last = 0;
     let mut handed = 0;
@@ -142,7 +143,7 @@ fn what_is_made_is_there_and_counted() {
     let link = t.tree.symlink(&me, dir.node, &t.name("link"), target).unwrap();
     assert_eq!(t.tree.readlink(link.node).unwrap(), target);
     assert_eq!(t.tree.readlink(dir.node), Err(Errno::EINVAL));
-    let again = t.tree.link(link.node, NodeId::ROOT, &t.name("again")).unwrap();
+    let again = t.tree.link(&me, link.node, NodeId::ROOT, &t.name("again")).unwrap();
     assert_eq!((again.node, again.stat.st_nlink), (link.node, 2), "the link itself, not what it names");
     assert_eq!(t.tree.mkdir(&me, NodeId::ROOT, &t.name("dir"), 0o777).unwrap_err(), Errno::EEXIST);
     for (node, count) in [(dir.node, 1), (fifo.node, 1), (link.node, 2)] {
@@ -156,7 +157,7 @@ fn create_opens_what_came_to_exist_meanwhile_and_nothing_that_is_no_file() {
     let t = Tree::new();
     let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
     assert_eq!(entry.stat.st_mode, libc::S_IFREG | 0o644);
-    assert_eq!(t.tree.write(fh, 0, b"content", SetId::Kept), Ok(7));
+    assert_eq!(t.tree.write(Some(&myself()), fh, 0, b"content", SetId::Kept), Ok(7));
     assert_eq!(t.create("file", libc::O_RDWR | libc::O_EXCL).unwrap_err(), Errno::EEXIST);
     let (same, other) = t.create("file", libc::O_RDONLY).unwrap();
     assert_eq!(same.node, entry.node);
@@ -171,31 +172,31 @@ fn create_opens_what_came_to_exist_meanwhile_and_nothing_that_is_no_file() {
         assert_eq!(t.create(name, libc::O_RDWR).unwrap_err(), Errno::ESTALE, "{name}");
     }
     let fifo = t.lookup("fifo").unwrap().node;
-    assert_eq!(t.tree.open(fifo, libc::O_RDONLY), Err(Errno::EINVAL));
+    assert_eq!(t.tree.open(&myself(), fifo, libc::O_RDONLY), Err(Errno::EINVAL));
 }
 
 #[test]
 fn an_open_file_does_all_that_files_do() {
     let t = Tree::new();
     let (entry, fh) = t.create("file", libc::O_RDWR).unwrap();
-    t.tree.write(fh, 0, &[b'x'; 5000], SetId::Kept).unwrap();
-    t.tree.fallocate(fh, 0, 0, 1 << 20, SetId::Kept).unwrap();
-    assert_eq!(t.tree.fallocate(fh, 1 << 30, 0, 1, SetId::Kept), Err(Errno::EOPNOTSUPP));
+    t.tree.write(Some(&myself()), fh, 0, &[b'x'; 5000], SetId::Kept).unwrap();
+    t.tree.fallocate(&myself(), fh, 0, 0, 1 << 20).unwrap();
+    assert_eq!(t.tree.fallocate(&myself(), fh, 1 << 30, 0, 1), Err(Errno::EOPNOTSUPP));
     assert_eq!(t.tree.lseek(fh, 0, libc::SEEK_DATA), Ok(0));
     assert_eq!(t.tree.lseek(fh, 1 << 21, libc::SEEK_HOLE), Err(Errno::ENXIO));
     assert_eq!(t.tree.lseek(fh, 0, libc::SEEK_SET), Err(Errno::EINVAL));
     let (_, copy) = t.create("copy", libc::O_RDWR).unwrap();
     let range = CopyRange { from: fh, from_offset: 0, to: copy, to_offset: 1, len: 100 };
-    assert_eq!(t.tree.copy_file_range(&range, SetId::Kept), Ok(100));
+    assert_eq!(t.tree.copy_file_range(&myself(), &range), Ok(100));
     assert_eq!(fs::metadata(t.path("copy")).unwrap().len(), 101);
     t.tree.flush(fh).unwrap();
     t.tree.fsync(fh, false).unwrap();
     t.tree.fsync(fh, true).unwrap();
     t.tree.release(fh);
     assert_eq!(t.tree.flush(fh), Err(Errno::EBADF));
-    let reader = t.tree.open(entry.node, libc::O_RDONLY).unwrap();
-    t.tree.open_now(reader).unwrap();
-    assert_eq!(t.tree.write(reader, 0, b"x", SetId::Kept), Err(Errno::EBADF));
+    let reader = t.tree.open(&myself(), entry.node, libc::O_RDONLY).unwrap();
+    t.tree.open_here(reader).unwrap();
+    assert_eq!(t.tree.write(Some(&myself()), reader, 0, b"x", SetId::Kept), Err(Errno::EBADF));
     assert_eq!(t.tree.read(reader, u64::MAX, &mut [0]), Err(Errno::EINVAL));
 }
 
@@ -205,7 +206,7 @@ fn a_removed_file_is_within_reach_while_the_kernel_knows_it() {
     for name in ["unlinked", "replaced"] {
         let node = {
             let (entry, fh) = t.create(name, libc::O_RDWR).unwrap();
-            t.tree.write(fh, 0, b"content", SetId::Kept).unwrap();
+            t.tree.write(Some(&myself()), fh, 0, b"content", SetId::Kept).unwrap();
             t.tree.release(fh);
             entry.node
         };
@@ -215,10 +216,10 @@ fn a_removed_file_is_within_reach_while_the_kernel_knows_it() {
             t.lookup(&format!("{name}{i}")).unwrap();
         }
         match name {
-            "unlinked" => t.tree.unlink(NodeId::ROOT, &t.name(name)).unwrap(),
+            "unlinked" => t.tree.unlink(0, NodeId::ROOT, &t.name(name)).unwrap(),
             _ => {
                 let (from, to) = (t.name("replaced0"), t.name(name));
-                t.tree.rename(NodeId::ROOT, &from, NodeId::ROOT, &to, 0).unwrap();
+                t.tree.rename(&myself(), NodeId::ROOT, &from, NodeId::ROOT, &to, 0).unwrap();
             }
         }
         for i in 1..10 {
@@ -259,25 +260,56 @@ fn a_number_that_was_given_to_another_file_is_another_generation() {
 }
 
 #[test]
+fn a_number_that_a_file_server_gives_again_is_another_generation_although_the_old_file_is_held() {
+    // The second file or directory shows itself under the number of the first, as file servers do.
+    for (is_removed, is_directory) in [(true, false), (false, true)] {
+        let t = Tree::new();
+        let enter = |name: &str, number: Option<u64>| {
+            let held = OwnedFd::from(
+                fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(t.path(name)).unwrap(),
+            );
+            let mut stat = nix::sys::stat::fstat(&held).unwrap();
+            stat.st_ino = number.unwrap_or(stat.st_ino);
+            t.tree.nodes.enter(stat, By::Fd(held), None).unwrap()
+        };
+        fs::write(t.path("old"), "").unwrap();
+        let old = enter("old", None);
+        assert_eq!(enter("old", None).generation, old.generation, "the same file, found again");
+        if is_removed {
+            fs::remove_file(t.path("old")).unwrap();
+        }
+        match is_directory {
+            true => fs::create_dir(t.path("new")).unwrap(),
+            false => fs::write(t.path("new"), "new").unwrap(),
+        }
+        let new = enter("new", Some(old.stat.st_ino));
+        assert_eq!(new.node, old.node);
+        assert_ne!(new.generation, old.generation);
+        assert_eq!(t.tree.getattr(new.node).unwrap().st_mode, new.stat.st_mode);
+        assert!(t.tree.forget(new.node, 3));
+    }
+}
+
+#[test]
 fn names_go_and_change_places() {
     let t = Tree::new();
     let root = NodeId::ROOT;
     fs::create_dir(t.path("dir")).unwrap();
     fs::write(t.path("a"), "a").unwrap();
     fs::write(t.path("b"), "b").unwrap();
-    assert_eq!(t.tree.unlink(root, &t.name("dir")), Err(Errno::EISDIR));
-    assert_eq!(t.tree.rmdir(root, &t.name("a")), Err(Errno::ENOTDIR));
-    let rename = |from, to, flags| t.tree.rename(root, &t.name(from), root, &t.name(to), flags);
+    assert_eq!(t.tree.unlink(0, root, &t.name("dir")), Err(Errno::EISDIR));
+    assert_eq!(t.tree.rmdir(0, root, &t.name("a")), Err(Errno::ENOTDIR));
+    let rename = |from, to, flags| t.tree.rename(&myself(), root, &t.name(from), root, &t.name(to), flags);
     assert_eq!(rename("a", "b", libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
     assert_eq!(rename("a", "b", 1 << 20), Err(Errno::EINVAL));
     rename("a", "b", libc::RENAME_EXCHANGE).unwrap();
     assert_eq!(fs::read_to_string(t.path("a")).unwrap(), "b");
     let dir = t.lookup("dir").unwrap().node;
-    t.tree.rename(root, &t.name("a"), dir, &t.name("c"), 0).unwrap();
-    assert_eq!(t.tree.rmdir(root, &t.name("dir")), Err(Errno::ENOTEMPTY));
-    t.tree.unlink(dir, &t.name("c")).unwrap();
-    t.tree.rmdir(root, &t.name("dir")).unwrap();
-    assert_eq!(t.tree.unlink(root, &t.name("dir")), Err(Errno::ENOENT));
+    t.tree.rename(&myself(), root, &t.name("a"), dir, &t.name("c"), 0).unwrap();
+    assert_eq!(t.tree.rmdir(0, root, &t.name("dir")), Err(Errno::ENOTEMPTY));
+    t.tree.unlink(0, dir, &t.name("c")).unwrap();
+    t.tree.rmdir(0, root, &t.name("dir")).unwrap();
+    assert_eq!(t.tree.unlink(0, root, &t.name("dir")), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -292,17 +324,17 @@ fn attributes_change_and_are_told_as_they_are_then() {
         mtime: time(3),
         ..Changes::default()
     };
-    let stat = t.tree.setattr(entry.node, Some(fh), &changes, SetId::Kept).unwrap();
+    let stat = t.tree.setattr(&myself(), entry.node, Some(fh), &changes).unwrap();
     assert_eq!((stat.st_mode & 0o7777, stat.st_size, stat.st_ino), (0o4711, 1 << 33, entry.node.0));
     assert_eq!((stat.st_atime, stat.st_atime_nsec, stat.st_mtime), (-2, 5, 3));
     let shorter = Changes { size: Some(1), ..Changes::default() };
-    let stat = t.tree.setattr(entry.node, None, &shorter, SetId::Kept).unwrap();
+    let stat = t.tree.setattr(&myself(), entry.node, None, &shorter).unwrap();
     assert_eq!((stat.st_size, stat.st_atime), (1, -2));
     let endless = Changes { size: Some(u64::MAX), ..Changes::default() };
-    assert_eq!(t.tree.setattr(entry.node, None, &endless, SetId::Kept).unwrap_err(), Errno::EFBIG);
+    assert_eq!(t.tree.setattr(&myself(), entry.node, None, &endless).unwrap_err(), Errno::EFBIG);
     std::os::unix::fs::symlink("file", t.path("link")).unwrap();
     let link = t.lookup("link").unwrap().node;
-    t.tree.setattr(link, None, &Changes { mtime: time(7), ..Changes::default() }, SetId::Kept).unwrap();
+    t.tree.setattr(&myself(), link, None, &Changes { mtime: time(7), ..Changes::default() }).unwrap();
     assert_eq!(fs::symlink_metadata(t.path("link")).unwrap().mtime(), 7);
     assert_ne!(fs::metadata(t.path("file")).unwrap().mtime(), 7, "the link's target is not meant");
     assert!(t.tree.statfs(entry.node).unwrap().blocks() > 0);
@@ -310,9 +342,9 @@ fn attributes_change_and_are_told_as_they_are_then() {
         return println!("SKIPPED: changing owners needs root");
     }
     let owner = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
-    let stat = t.tree.setattr(entry.node, None, &owner, SetId::Kept).unwrap();
+    let stat = t.tree.setattr(&myself(), entry.node, None, &owner).unwrap();
     assert_eq!((stat.st_uid, stat.st_gid), (12, 34));
-    let link = t.tree.setattr(link, None, &owner, SetId::Kept).unwrap();
+    let link = t.tree.setattr(&myself(), link, None, &owner).unwrap();
     assert_eq!((link.st_uid, link.st_mode & libc::S_IFMT), (12, libc::S_IFLNK));
 }
 
@@ -326,7 +358,7 @@ fn a_directory_can_be_read_in_pieces_and_again() {
         expected.push(name);
     }
     expected.sort();
-    let (fh, _) = t.tree.opendir(NodeId::ROOT).unwrap();
+    let (fh, _) = t.tree.opendir(NodeId::ROOT, 0).unwrap();
     assert_eq!(t.listed(fh), expected);
     let (mut found, mut offset) = (Vec::new(), 0);
     loop {
@@ -354,7 +386,7 @@ fn a_directory_can_be_read_in_pieces_and_again() {
     t.tree.releasedir(fh);
     assert_eq!(t.tree.fsyncdir(fh, true), Err(Errno::EBADF));
     fs::write(t.path("file"), "").unwrap();
-    assert_eq!(t.tree.opendir(t.lookup("file").unwrap().node), Err(Errno::ENOTDIR));
+    assert_eq!(t.tree.opendir(t.lookup("file").unwrap().node, 0), Err(Errno::ENOTDIR));
 }
 
 #[test]
@@ -369,7 +401,7 @@ fn attributes_of_the_extended_kind_are_handed_on() {
     }
     let mut buffer = [0; 64];
     assert_eq!(t.tree.getxattr(node, name, &mut buffer), Ok(5));
-    assert!(t.tree.listxattr(node, &mut buffer).unwrap() >= 10);
+    assert!(t.tree.listxattr(&myself(), node, &mut buffer).unwrap() >= 10);
     t.tree.removexattr(node, name).unwrap();
     assert_eq!(t.tree.getxattr(node, name, &mut buffer), Err(Errno::ENODATA));
 }
@@ -378,7 +410,7 @@ fn attributes_of_the_extended_kind_are_handed_on() {
 fn of_all_ioctl_requests_those_about_flags_are_known() {
     let t = Tree::new();
     let (_, fh) = t.create("file", libc::O_RDWR).unwrap();
-    let (dir, _) = t.tree.opendir(NodeId::ROOT).unwrap();
+    let (dir, _) = t.tree.opendir(NodeId::ROOT, 0).unwrap();
     for open in [OpenNode::File(fh), OpenNode::Dir(dir)] {
         let ask = |command: libc::Ioctl, data: &[u8]| t.tree.ioctl(&myself(), open, command as u32, data);
         for command in [libc::FIONREAD, libc::FICLONE, libc::FS_IOC_GETVERSION, 0] {

@@ -5,15 +5,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::{Settings, standing};
+use crate::check::DirectoryCheck;
 use crate::name::Span;
 use crate::name::display::display;
 use crate::name::place::{Holder, Place};
-use crate::name::reading::Encoding;
 use crate::policy::rule::RuleId;
-use crate::policy::{Collision, NameCheck, Policy, Repair, Shared, Violation};
+use crate::policy::{Collision, NameCheck, Policy, Violation};
 use crate::report::baseline::Baseline;
 use crate::report::{Group, Objection, Record};
-use crate::source::{Batch, Beside};
+use crate::source::Batch;
 
 /// What is found in one directory.
 #[derive(Default)]
@@ -26,33 +26,26 @@ pub(super) struct Findings {
 
 /// The findings of one directory.
 pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
-    let mut suspects = policy.check_arena(&batch.names).peekable();
-    let shared = shared(batch, policy);
-    let has_long_paths = has_long_paths(batch, policy, settings);
-    let has_suspects = suspects.peek().is_some() || !batch.holding_nul.is_empty();
-    if !has_suspects && batch.holder.is_none() && shared.is_none() && !has_long_paths {
-        return Findings::default();
-    }
-    let (offsets, mut names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
-    names.extend(batch.holding_nul.iter().map(Vec::as_slice));
+    let directory = batch.directory(&settings.prefix);
+    let check = policy.check_directory(&directory);
+    // What holds the directory may have rules of its own.
+    let by_holder = || batch.holder.is_some().then(|| DirectoryCheck::without_violations(&directory));
+    let Some(check) = check.or_else(by_holder) else { return Findings::default() };
+    let names = &check.names[..check.checked];
     let mut found = Found::new();
-    for (offset, check) in suspects {
-        let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+    for (&at, violations) in &check.violations {
+        let check = NameCheck { name: names[at], violations: violations.clone() };
         found.entry(at).or_default().extend(Record::of(policy, &check).objections);
     }
-    for (at, name) in names.iter().enumerate().skip(offsets.len()) {
-        found.entry(at).or_default().extend(Record::of(policy, &policy.check(name)).objections);
-    }
     if let Some(holder) = batch.holder.as_deref() {
-        judge_standing(holder, policy, batch, &names, &mut found);
+        judge_standing(holder, policy, batch, names, &mut found);
     }
-    let all = with_others(batch, &names);
-    let mut collisions = shared.map(|shared| shared.collisions(&all)).unwrap_or_default();
-    collisions.retain(|collision| collision.members.iter().any(|&at| at < names.len()));
-    if has_long_paths {
-        judge_paths(batch, policy, &settings.prefix, &names, &mut found);
+    for (&at, violations) in &check.path_violations {
+        let path = check.path_on_target(at);
+        let objections = violations.iter().map(|v| path_objection(policy, &path, v, names[at]));
+        found.entry(at).or_default().extend(objections);
     }
-    if found.is_empty() && collisions.is_empty() {
+    if found.is_empty() && check.collisions.is_empty() {
         return Findings::default();
     }
     let place = Arc::new(Place {
@@ -60,10 +53,10 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
         dir: batch.dir.as_os_str().as_bytes().to_vec(),
         inode: batch.inode(),
     });
-    let mut groups = Vec::with_capacity(collisions.len());
-    for collision in &collisions {
-        let twins = Twins::of(collision, &all);
-        let group = Arc::new(group_of(collision, &all, &place));
+    let mut groups = Vec::with_capacity(check.collisions.len());
+    for collision in &check.collisions {
+        let twins = Twins::of(collision, &check.names);
+        let group = Arc::new(group_of(collision, &check.names, &place));
         for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
             // What stands beside is a member, and nobody asked for a finding about it.
             if at < names.len() {
@@ -73,7 +66,7 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
         }
         groups.push(group);
     }
-    if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, &names, &mut found)) {
+    if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, names, &mut found)) {
         let told: HashSet<*const Group> =
             found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
         groups.retain(|group| told.contains(&Arc::as_ptr(group)));
@@ -81,7 +74,7 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     if found.is_empty() {
         return Findings::default();
     }
-    let mut repairs = repairs(batch, policy, settings.encoding, &all);
+    let mut repairs = check.suggestions(policy, settings.encoding);
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
         Record {
@@ -95,25 +88,6 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     let mut records: Vec<Record> = found.into_iter().map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
     Findings { groups, records }
-}
-
-/// The numbers that names of the batch share with each other or with what stands beside them; `None` if there is none.
-fn shared<'p>(batch: &Batch, policy: &'p Policy) -> Option<Shared<'p>> {
-    let mut fingerprints = policy.fingerprints()?;
-    fingerprints.add_all(&batch.names);
-    batch.holding_nul.iter().for_each(|name| fingerprints.add(name));
-    if let Beside::Names(others) = &batch.beside {
-        fingerprints.add_all(others);
-    }
-    Some(fingerprints.shared()).filter(|shared| !shared.is_empty())
-}
-
-/// Whether a path of the batch may be too long.
-pub(super) fn has_long_paths(batch: &Batch, policy: &Policy, settings: &Settings) -> bool {
-    let dir_len = batch.dir.as_os_str().len().saturating_sub(batch.root_len);
-    let longest = batch.holding_nul.iter().map(Vec::len).fold(batch.names.longest(), usize::max);
-    // Each part may have a separator behind it.
-    settings.prefix.len() + 1 + dir_len + 1 + longest > policy.harmless_path_bytes()
 }
 
 /// Takes out what is known; whether anything was.
@@ -137,37 +111,6 @@ fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<Place>) -> Group
 /// Objections by the place of the name in its directory.
 type Found = BTreeMap<usize, Vec<Objection>>;
 
-/// Judges the paths that lead to `names`, from the root of the scan, behind `prefix`.
-fn judge_paths(batch: &Batch, policy: &Policy, prefix: &[u8], names: &[&[u8]], found: &mut Found) {
-    let below_root = batch.dir.as_os_str().as_bytes().get(batch.root_len..).unwrap_or_default();
-    let mut path = prefix.to_vec();
-    for part in [below_root, b""] {
-        if !path.is_empty() && path.last() != Some(&b'/') {
-            path.push(b'/');
-        }
-        path.extend_from_slice(part.strip_prefix(b"/").unwrap_or(part));
-    }
-    let dir_len = path.len();
-    for (at, name) in names.iter().enumerate() {
-        path.truncate(dir_len);
-        path.extend_from_slice(name);
-        let too_long = policy.check_path(&path);
-        if !too_long.is_empty() {
-            let objections = too_long.iter().map(|v| path_objection(policy, &path, v, name));
-            found.entry(at).or_default().extend(objections);
-        }
-    }
-}
-
-/// `names` and what stands beside them in the directory, behind them.
-fn with_others<'b>(batch: &'b Batch, names: &[&'b [u8]]) -> Vec<&'b [u8]> {
-    let mut all = names.to_vec();
-    if let Beside::Names(others) = &batch.beside {
-        all.extend(others.iter().map(|(_, name)| name));
-    }
-    all
-}
-
 /// Judges `names` by where they stand, if that is not a directory on disk.
 fn judge_standing(holder: &Holder, policy: &Policy, batch: &Batch, names: &[&[u8]], found: &mut Found) {
     let dir = batch.dir.as_os_str().as_bytes();
@@ -183,19 +126,6 @@ fn judge_standing(holder: &Holder, policy: &Policy, batch: &Batch, names: &[&[u8
         if !objections.is_empty() {
             found.entry(at).or_default().extend(objections);
         }
-    }
-}
-
-/// Proposals for `all`, the names of the batch and those that stand beside them: none of them may be the name of anything
-/// else in the directory.
-fn repairs(batch: &Batch, policy: &Policy, encoding: Option<Encoding>, all: &[&[u8]]) -> Vec<Option<Repair>> {
-    match &batch.beside {
-        Beside::Nothing | Beside::Names(_) => policy.repair_all(all, encoding),
-        Beside::Excluded(others) => {
-            let all: Vec<&[u8]> = all.iter().copied().chain(others.iter().map(|(_, name)| name)).collect();
-            policy.repair_all(&all, encoding)
-        }
-        Beside::Unknown => vec![None; all.len()],
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::directory::{self, Findings, has_long_paths};
+use super::directory::{self, Findings};
 use super::{Judged, Progress, Settings};
 use crate::policy::Policy;
 use crate::source::Parts;
@@ -18,19 +18,14 @@ pub(super) fn judge(
     settings: &Settings,
     progress: &Progress,
 ) -> Judged {
-    let mut fingerprints = policy.fingerprints();
-    let (mut names, mut has_findings) = (0, false);
+    let mut check = policy.check_in_parts();
+    let mut names = 0;
     parts.each(&mut |part| {
         names += part.count as u64;
-        has_findings |=
-            has_long_paths(part, policy, settings) || policy.check_arena(&part.names).next().is_some();
-        if let Some(fingerprints) = &mut fingerprints {
-            fingerprints.add_all(&part.names);
-        }
+        check.add(&part.directory(&settings.prefix));
         progress.add(&part.dir, &Judged { names: part.count as u64, ..Judged::default() });
     });
-    has_findings |= fingerprints.is_some_and(|fingerprints| !fingerprints.shared().is_empty());
-    let findings = match has_findings {
+    let findings = match check.may_have_violations() {
         true => parts.whole().map(|batch| directory::judge(&batch, policy, settings)).unwrap_or_default(),
         false => Findings::default(),
     };

@@ -19,10 +19,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::check::{Directory, Siblings};
 use crate::name::arena::Arena;
 use crate::name::place::{Holder, Mark};
 
@@ -143,7 +145,8 @@ pub struct Version {
     pub again: usize,
 }
 
-/// What a directory holds beside the names that are to be judged. A proposed name must not be one of these.
+/// What a directory holds beside the names that are to be checked: as [`Siblings`] says, which borrows it. A suggested name
+/// must not be one of these.
 #[derive(Debug)]
 pub enum Beside {
     /// Nothing: the directory was read, and all of it is to be judged.
@@ -171,6 +174,18 @@ impl Batch {
             beside: Beside::Nothing,
             version: None,
         }
+    }
+
+    /// The directory as the policy checks it; `prefix` stands before each path on the target.
+    pub fn directory<'b>(&'b self, prefix: &'b [u8]) -> Directory<'b> {
+        let siblings = match &self.beside {
+            Beside::Nothing => Siblings::None,
+            Beside::Names(names) => Siblings::Compared(names),
+            Beside::Excluded(names) => Siblings::LeftOut(names),
+            Beside::Unknown => Siblings::Unknown,
+        };
+        let path = self.dir.as_os_str().as_bytes().get(self.root_len..).unwrap_or_default();
+        Directory { names: &self.names, holding_nul: &self.holding_nul, siblings, prefix, path }
     }
 
     /// Whether the directory was read: these are all its names but for those that are left out.
@@ -219,7 +234,6 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use std::os::unix::ffi::OsStrExt;
         let path = crate::name::display::display(self.path.as_os_str().as_bytes());
         write!(f, "cannot {} {path}: {}", self.attempt, self.error)
     }

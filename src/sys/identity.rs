@@ -1,12 +1,14 @@
-//! Who a thread is to the file system: supplementary groups and capabilities of one thread.
+//! Who a thread is to the file system: its supplementary groups, and what /proc shows of another thread.
 //!
 //! glibc's setgroups(3) changes all threads of the process; a server that acts for many users at once must not do that.
 //! `setfsuid` and `setfsgid`, which are per thread in glibc too, come from nix.
 
+use std::fs;
+
 use nix::errno::Errno;
 use nix::unistd::Gid;
 
-use super::capability::{Set, Sets};
+use super::capability::Set;
 
 /// Gives the calling thread, and no other, the supplementary `groups`. See setgroups(2), "C library/kernel differences".
 ///
@@ -19,49 +21,44 @@ pub fn set_thread_groups(groups: &[Gid]) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// `CAP_FSETID` of linux/capability.h: set-id bits stay when a file is changed.
-const FSETID: Set = Set::of(&[4]);
+/// Groups and capabilities of a thread, as far as /proc shows it.
+#[derive(Debug, Default)]
+pub struct Status {
+    /// Supplementary groups.
+    pub groups: Vec<Gid>,
+    /// Effective capabilities, in the thread's own user namespace; `None` for a thread that is gone or out of sight.
+    pub effective: Option<Set>,
+}
 
-/// Lets CAP_FSETID work for the calling thread, and no other, or stops it from working; returns whether it did before.
-/// See capset(2), capabilities(7).
-///
-/// # Errors
-/// EPERM for a thread that may not have it.
-pub fn set_fsetid(is_on: bool) -> Result<bool, Errno> {
-    let mut sets = Sets::of_thread()?;
-    let was_on = sets.effective.contains(FSETID);
-    if was_on != is_on {
-        sets.effective.0 ^= FSETID.0;
-        sets.apply()?;
+/// The status of the thread `tid`; nothing for 0. See proc_pid_status(5).
+pub fn status(tid: u32) -> Status {
+    let text = match tid {
+        0 => String::new(),
+        _ => fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default(),
+    };
+    let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let groups = line("Groups:").unwrap_or_default().split_ascii_whitespace();
+    Status {
+        groups: groups.filter_map(|id| id.parse().ok()).map(Gid::from_raw).collect(),
+        effective: line("CapEff:").and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).map(Set),
     }
-    Ok(was_on)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::capability::Sets;
     use super::*;
 
     #[test]
-    fn a_capability_is_lost_and_regained_by_one_thread_alone() {
-        let of_thread = || {
-            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-            let line =
-                status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim().to_owned();
-            Set(u64::from_str_radix(&line, 16).unwrap()).contains(FSETID)
-        };
-        std::thread::spawn(move || {
-            if !of_thread() {
-                assert_eq!(set_fsetid(false), Ok(false), "nothing to lose");
-                return println!("SKIPPED: this process has no CAP_FSETID to lose");
-            }
-            assert_eq!(set_fsetid(false), Ok(true));
-            assert!(!of_thread());
-            assert!(std::thread::spawn(of_thread).join().is_ok());
-            assert_eq!(set_fsetid(false), Ok(false));
-            assert_eq!(set_fsetid(true), Ok(false));
-            assert!(of_thread());
-        })
-        .join()
-        .unwrap();
+    fn the_status_of_a_thread_has_its_groups_and_capabilities() {
+        let own = status(nix::unistd::gettid().as_raw() as u32);
+        assert_eq!(own.effective, Some(Sets::of_thread().unwrap().effective));
+        let mut groups = nix::unistd::getgroups().unwrap();
+        groups.sort_by_key(|group| group.as_raw());
+        assert_eq!(own.groups, groups);
+        for nobody in [0, u32::MAX] {
+            let status = status(nobody);
+            assert_eq!((status.groups, status.effective), (Vec::new(), None));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Opening by descriptor: one component below a directory, and again what is already held.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
@@ -53,6 +53,18 @@ pub fn path_of(fd: &impl AsFd) -> String {
 /// As open(2) says; ENOENT without /proc.
 pub fn again(fd: &impl AsFd, flags: OFlag) -> Result<OwnedFd, Errno> {
     nix::fcntl::open(path_of(fd).as_str(), flags | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+/// A second descriptor of what this process has open under `number`. See dup(2).
+///
+/// # Errors
+/// EBADF where nothing is open under it.
+pub fn duplicate(number: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: fcntl takes any number, and touches no memory; what it returns is a descriptor that nobody else has.
+    unsafe {
+        let copy = Errno::result(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0))?;
+        Ok(OwnedFd::from_raw_fd(copy))
+    }
 }
 
 #[cfg(test)]

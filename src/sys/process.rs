@@ -1,7 +1,9 @@
 //! Dividing a process, and what a part of it keeps open.
 
 use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::ForkResult;
@@ -43,6 +45,26 @@ pub fn close_all_but(kept: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Takes the device at `path` away from this process, whatever thread uses it: each descriptor of it is one of
+/// `null` from now on, and keeps its number, so that nothing else can get that number meanwhile. For a process that is about
+/// to end, whose threads may be stuck: its descriptors would be closed when the last one ends.
+///
+/// # Errors
+/// As dup3(2) says; or /proc does not tell what is open.
+pub fn take_away(path: &Path, null: &OwnedFd) -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
+        // By its name: a file system that does not answer must not be asked for what is open on it.
+        let is_it = fs::read_link(entry.path()).is_ok_and(|found| found == path);
+        if let (Some(number), true) = (number, is_it) {
+            // SAFETY: whoever owns the descriptor still owns one with that number, and what it refers to takes no memory.
+            Errno::result(unsafe { libc::dup3(null.as_raw_fd(), number, libc::O_CLOEXEC) })?;
+        }
+    }
+    Ok(())
+}
+
 fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")
         .map_err(|_| Errno::ENOSYS)?
@@ -58,6 +80,16 @@ fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_is_taken_away_reads_as_the_one_that_was_put_in_its_place() {
+        use std::io::Read;
+        let (mut zero, null) = (fs::File::open("/dev/zero").unwrap(), fs::File::open("/dev/null").unwrap());
+        let mut byte = [1];
+        assert_eq!(zero.read(&mut byte).unwrap(), 1);
+        take_away(Path::new("/dev/zero"), &null.into()).unwrap();
+        assert_eq!(zero.read(&mut byte).unwrap(), 0);
+    }
 
     #[test]
     fn a_process_with_threads_is_not_divided() {

@@ -23,16 +23,17 @@ struct Program {
     filter: *const Instruction,
 }
 
-/// Puts `filter` on all threads of this process, for good, beside those that are there; what it refuses with an error is told
-/// to the audit log of the kernel.
+/// Puts `filter` on all threads of this process, for good, beside those that are there. With `is_logged` the kernel's audit log
+/// reports what it refuses.
 ///
 /// # Errors
 /// EACCES without no_new_privs and CAP_SYS_ADMIN; EINVAL for what is no filter; ESRCH when a thread has filters that this one
 /// has not; ENOSYS where the kernel has no such filters.
-pub fn install(filter: &[Instruction]) -> Result<(), Errno> {
+pub fn install(filter: &[Instruction], is_logged: bool) -> Result<(), Errno> {
     let program =
         Program { len: u16::try_from(filter.len()).map_err(|_| Errno::EINVAL)?, filter: filter.as_ptr() };
-    let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_LOG;
+    let logging = if is_logged { libc::SECCOMP_FILTER_FLAG_LOG } else { 0 };
+    let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | logging;
     // SAFETY: `program` tells how many instructions there are, and the kernel copies and checks them.
     let result =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
@@ -49,9 +50,9 @@ mod tests {
 
     #[test]
     fn what_is_no_filter_is_refused() {
-        assert_eq!(install(&[]), Err(Errno::EINVAL));
+        assert_eq!(install(&[], true), Err(Errno::EINVAL));
         let nonsense = Instruction { code: u16::MAX, jump_true: 0, jump_false: 0, operand: 0 };
-        let refused = install(&[nonsense]).unwrap_err();
+        let refused = install(&[nonsense], true).unwrap_err();
         assert!(matches!(refused, Errno::EINVAL | Errno::EACCES), "{refused}");
     }
 }

@@ -113,6 +113,8 @@ pub(super) struct Core {
     pub(super) deferred: Vec<Work>,
     pub(super) counts: Counts,
     pub(super) drained: Drained,
+    /// When the log was last told that events were lost.
+    said_lost: Option<Instant>,
     /// Who the processes of the events at hand are.
     askers: HashMap<i32, Asker>,
     buffer: Vec<u8>,
@@ -128,6 +130,7 @@ impl Core {
             deferred: Vec::new(),
             counts: Counts::default(),
             drained: Drained::now(),
+            said_lost: None,
             askers: HashMap::new(),
             buffer: vec![0; 64 * 1024],
         }
@@ -215,6 +218,16 @@ impl Core {
                 asker: asker.clone(),
             },
         });
+    }
+
+    /// The kernel says that events were lost. The log hears of it now and then, however often it happens.
+    pub(super) fn count_lost(&mut self) {
+        const INTERVAL: Duration = Duration::from_secs(10);
+        self.counts.lost += 1;
+        if self.said_lost.is_none_or(|said| said.elapsed() >= INTERVAL) {
+            self.said_lost = Some(Instant::now());
+            log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
+        }
     }
 
     /// Events were lost: what an engine watches has to be read again, all of these roots.

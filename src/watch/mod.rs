@@ -12,6 +12,7 @@ mod core;
 pub mod fanotify;
 pub mod inotify;
 mod narrow;
+mod rescan;
 mod root;
 mod seen;
 mod wide;
@@ -104,6 +105,9 @@ pub struct Counts {
     pub unwatched: u64,
     /// Bad names in directories that were gone before it could be told whether they were in a tree.
     pub unplaced: u64,
+    /// Directories that wait to be read, because they have appeared or because events were lost; 1 if their number is not known.
+    /// What appeared in them has not been reported.
+    pub uncovered: u64,
 }
 
 /// A tree, and how it is watched.
@@ -177,7 +181,7 @@ impl Watch {
         if watch.core.settings.initial
             && let Some(wide) = &mut watch.wide
         {
-            wide.read_all(&mut watch.core, Filter::All(How::Initial));
+            wide.begin(&mut watch.core, Filter::All(How::Initial));
         }
         Ok(watch)
     }
@@ -189,7 +193,11 @@ impl Watch {
 
     /// What it has come to.
     pub fn counts(&self) -> Counts {
-        self.core.counts
+        let is_covered =
+            self.wide.as_ref().is_none_or(Wide::is_covered) && self.narrow.iter().all(Narrow::is_covered);
+        let works = self.core.works.iter().chain(&self.core.deferred);
+        let waiting = works.filter(|work| work.filter != Filter::Nothing).count() as u64;
+        Counts { uncovered: waiting.max(u64::from(!is_covered)), ..self.core.counts }
     }
 
     /// Whether directories wait to be read.
@@ -205,6 +213,12 @@ impl Watch {
     /// Judges by another policy from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.core.settings.policy = policy;
+    }
+
+    /// The watch ends as soon as nothing more is to be done: what is to be read again is read at once.
+    pub fn hurry(&mut self) {
+        self.wide.iter_mut().for_each(Wide::hurry);
+        self.narrow.iter_mut().for_each(Narrow::hurry);
     }
 
     /// Reads what has happened, and some directories of those that wait; whether there may be more to do at once.
@@ -227,8 +241,8 @@ impl Watch {
             let deferred = std::mem::take(&mut self.core.deferred);
             self.core.works.extend(deferred);
             if !self.is_reading() {
-                self.wide.iter_mut().for_each(Wide::has_read_all);
-                self.narrow.iter_mut().for_each(Narrow::has_read_all);
+                self.wide.iter_mut().for_each(|wide| wide.has_read_all(&mut self.core));
+                self.narrow.iter_mut().for_each(|narrow| narrow.has_read_all(&mut self.core));
             }
         }
         let begin = Instant::now();
@@ -236,7 +250,11 @@ impl Watch {
             && let Some(work) = self.core.works.pop_front()
         {
             match &work.target {
-                Target::Path { root, below } => Wide::read(&mut self.core, (*root, below), &work, tell),
+                Target::Path { root, below } => {
+                    if let Some(wide) = &mut self.wide {
+                        wide.read(&mut self.core, (*root, below), &work, tell);
+                    }
+                }
                 Target::Node { engine, node } => {
                     if let Some(narrow) = self.narrow.get_mut(*engine) {
                         narrow.read(&mut self.core, *node, &work, tell);
@@ -244,7 +262,11 @@ impl Watch {
                 }
             }
         }
-        has_read || self.is_reading()
+        has_read || self.is_reading() || self.is_rescanning()
+    }
+
+    fn is_rescanning(&self) -> bool {
+        self.wide.as_ref().is_some_and(Wide::is_rescanning) || self.narrow.iter().any(Narrow::is_rescanning)
     }
 
     /// Waits until something happens, `also` can be read, or the time is over.
@@ -254,7 +276,9 @@ impl Watch {
     pub fn wait(&self, also: Option<BorrowedFd<'_>>, most: Duration) -> Result<(), Errno> {
         /// A directory that was moved out of a tree is let go of some time later.
         const MOVE: Duration = Duration::from_millis(600);
-        let most = if self.narrow.iter().any(Narrow::is_waiting) { most.min(MOVE) } else { most };
+        let is_waiting =
+            self.narrow.iter().any(Narrow::is_waiting) || self.wide.as_ref().is_some_and(Wide::is_waiting);
+        let most = if is_waiting { most.min(MOVE) } else { most };
         let engines = self.wide.iter().map(AsFd::as_fd).chain(self.narrow.iter().map(AsFd::as_fd));
         let mut fds: Vec<PollFd<'_>> =
             engines.chain(also).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();

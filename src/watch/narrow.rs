@@ -18,12 +18,16 @@ use nix::sys::inotify::{InitFlags, Inotify};
 
 use self::marks::{Happened, Key, Marks, mark, of_fanotify, of_inotify};
 use super::core::{Core, Filter, How, Sighting, Target, Tell, Work};
+use super::rescan::{Next, Rescan};
 use super::root::{Id, id};
 use super::{fanotify, inotify};
 use crate::sys::fanotify::group;
 
 /// What one read may fill.
 const BUFFER: usize = 256 * 1024;
+
+/// How often a directory is looked for while the ones above it are being renamed.
+const MOST_TRIES: u8 = 8;
 
 /// Both halves of a renaming have been read by then.
 const MOVE: Duration = Duration::from_millis(500);
@@ -41,6 +45,8 @@ struct Node {
     below: HashMap<OsString, u64>,
     /// In which reading of all it was met last.
     reading: u32,
+    /// It was read without being marked, because there are too many.
+    is_unwatched: bool,
 }
 
 /// A directory that was moved away, and not yet to somewhere.
@@ -62,9 +68,7 @@ pub(super) struct Narrow {
     tops: Vec<u64>,
     next: u64,
     moving: Vec<Moving>,
-    reading: u32,
-    /// With which filter all is being read, if it is.
-    filter: Option<Filter>,
+    rescan: Rescan,
     is_full: bool,
     /// The directory of the last event, open.
     held: Option<(u64, OwnedFd, Id)>,
@@ -90,8 +94,7 @@ impl Narrow {
             tops: Vec::new(),
             next: 0,
             moving: Vec::new(),
-            reading: 0,
-            filter: None,
+            rescan: Rescan::default(),
             is_full: false,
             held: None,
         }
@@ -106,9 +109,24 @@ impl Narrow {
         self.by_key.len()
     }
 
-    /// Whether halves of renamings are waited for.
+    /// Whether halves of renamings are waited for, or the time of the next reading.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.moving.is_empty()
+        !self.moving.is_empty() || self.rescan.is_waiting()
+    }
+
+    /// Whether what came while events were lost has been found, as far as it is still there.
+    pub(super) fn is_covered(&self) -> bool {
+        self.rescan.is_covered()
+    }
+
+    /// Whether all is being read again.
+    pub(super) fn is_rescanning(&self) -> bool {
+        self.rescan.is_going_on()
+    }
+
+    /// The watch ends: what is to be read again is read at once.
+    pub(super) fn hurry(&mut self) {
+        self.rescan.hurry();
     }
 
     /// Watches the tree of the root `index`; the directories in it wait to be read.
@@ -122,7 +140,8 @@ impl Narrow {
             key: None,
             id: Some(root.id),
             below: HashMap::new(),
-            reading: self.reading,
+            reading: self.rescan.number(),
+            is_unwatched: false,
         });
         // The same directory under two names is watched once.
         if self.by_key.contains_key(&key) {
@@ -188,21 +207,21 @@ impl Narrow {
         self.buffer = buffer;
         self.held = None;
         if is_lost {
-            core.counts.lost += 1;
-            log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
-            let roots = self.tops.iter().filter_map(|top| self.nodes.get(top)).map(|node| node.root);
-            let filter = core.since_lost(roots);
-            self.read_all(core, filter);
+            core.count_lost();
+            let filter = core.since_lost(self.roots());
+            self.rescan.lost(filter);
         }
         filled > 0
     }
 
-    /// Has all roots read, and what is not met forgotten.
-    fn read_all(&mut self, core: &mut Core, filter: Filter) {
-        self.reading += 1;
-        let filter = filter.and(self.filter);
-        self.filter = Some(filter);
-        self.tops.iter().for_each(|&top| self.wait(core, top, filter));
+    fn roots(&self) -> impl Iterator<Item = usize> {
+        self.tops.iter().filter_map(|top| self.nodes.get(top)).map(|node| node.root)
+    }
+
+    /// What is found contradicts what events have told: a directory may have escaped both.
+    fn doubt(&mut self, core: &Core) {
+        let filter = core.since_lost(self.roots());
+        self.rescan.doubt(filter, Instant::now());
     }
 
     fn take(&mut self, core: &mut Core, happened: Happened<'_>, tell: Tell<'_>) {
@@ -228,7 +247,7 @@ impl Narrow {
                     self.report(core, above, (name, how, pid, violation), tell);
                 }
                 if is_dir {
-                    self.enter(core, above, name, how, cookie);
+                    self.enter(core, above, name, (how, cookie));
                 }
             }
         }
@@ -257,16 +276,17 @@ impl Narrow {
     }
 
     /// A directory has appeared: it is marked and read in its turn, unless it is known and was only moved.
-    fn enter(&mut self, core: &mut Core, above: u64, name: &OsStr, how: How, cookie: u32) {
+    fn enter(&mut self, core: &mut Core, above: u64, name: &OsStr, (how, cookie): (How, u32)) {
         self.held = None;
         let moved = self.moving.iter().position(|moving| cookie != 0 && moving.cookie == cookie);
         if let Some(moved) = moved {
             let Moving { node, .. } = self.moving.swap_remove(moved);
-            self.hang(node, above, name);
-            // Whoever reads the tree may have passed its new place and not have come to the old one.
-            if let Some(filter) = self.filter {
-                self.wait(core, node, filter);
+            if !self.hang(node, above, name) {
+                self.doubt(core);
             }
+            // Whoever reads the tree may have passed its new place and not have come to the old one. Without that it is opened
+            // all the same: what was moved need not be what was thought to stand there.
+            self.wait(core, node, self.rescan.filter().unwrap_or(Filter::Nothing));
             return;
         }
         let node = self.child(above, name);
@@ -279,7 +299,7 @@ impl Narrow {
         if let Some(&known) = node.below.get(name) {
             return known;
         }
-        let (root, reading) = (node.root, self.reading);
+        let (root, reading) = (node.root, self.rescan.number());
         let child = self.put(Node {
             above: Some(above),
             root,
@@ -288,6 +308,7 @@ impl Narrow {
             id: None,
             below: HashMap::new(),
             reading,
+            is_unwatched: false,
         });
         if let Some(node) = self.nodes.get_mut(&above) {
             node.below.insert(name.to_owned(), child);
@@ -295,18 +316,20 @@ impl Narrow {
         child
     }
 
-    /// Puts `node` under another name, in the place of what is there.
-    fn hang(&mut self, node: u64, above: u64, name: &OsStr) {
-        // A directory is never moved below itself; a tree that says so is out of date.
+    /// Puts `node` under another name, in the place of what is there. If that cannot be, the tree is out of date: the node is
+    /// forgotten, with all below it, and has to be found anew.
+    fn hang(&mut self, node: u64, above: u64, name: &OsStr) -> bool {
+        // A directory is never moved below itself.
         let mut at = Some(above);
         while let Some(number) = at {
             if number == node {
-                return;
+                self.forget(node, true);
+                return false;
             }
             at = self.nodes.get(&number).and_then(|node| node.above);
         }
-        let Some(root) = self.nodes.get(&above).map(|above| above.root) else { return };
-        let Some(moved) = self.nodes.get_mut(&node) else { return };
+        let Some(root) = self.nodes.get(&above).map(|above| above.root) else { return false };
+        let Some(moved) = self.nodes.get_mut(&node) else { return false };
         let (old_above, old_name) = (moved.above, std::mem::replace(&mut moved.name, name.to_owned()));
         (moved.above, moved.root) = (Some(above), root);
         if let Some(old) = old_above.and_then(|old| self.nodes.get_mut(&old))
@@ -318,6 +341,7 @@ impl Narrow {
         if let Some(replaced) = replaced.filter(|replaced| *replaced != node) {
             self.forget(replaced, true);
         }
+        true
     }
 
     /// Takes a directory, and all below it, out of the tree.
@@ -355,14 +379,18 @@ impl Narrow {
         }
     }
 
-    /// Nothing waits to be read any more, and no event: what was not met is gone.
-    pub(super) fn has_read_all(&mut self) {
-        if self.filter.take().is_none() {
-            return;
+    /// Nothing waits to be read any more, and no event: what a reading that nothing has disturbed has not met is gone.
+    pub(super) fn has_read_all(&mut self, core: &mut Core) {
+        match self.rescan.has_read_all(Instant::now()) {
+            Next::Nothing => {}
+            Next::Read(filter) => self.tops.iter().for_each(|&top| self.wait(core, top, filter)),
+            Next::Covered => {
+                let last = self.rescan.number();
+                let is_gone = |(number, node): (&u64, &Node)| (node.reading < last).then_some(*number);
+                let gone: Vec<u64> = self.nodes.iter().filter_map(is_gone).collect();
+                gone.into_iter().for_each(|node| self.forget(node, true));
+            }
         }
-        let is_gone = |(number, node): (&u64, &Node)| (node.reading < self.reading).then_some(*number);
-        let gone: Vec<u64> = self.nodes.iter().filter_map(is_gone).collect();
-        gone.into_iter().for_each(|node| self.forget(node, true));
     }
 
     /// Marks and reads a directory that waits.
@@ -370,36 +398,54 @@ impl Narrow {
         let Some((root, below)) = self.place(number) else { return };
         let dir = match core.roots[root].open_dir(&below) {
             Ok(dir) => dir,
-            // It was moved, which the next events tell, or is gone.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if work.tries == 0 => {
-                return core.deferred.push(Work { tries: 1, ..work.clone() });
+            // It was moved, which the next events tell, or is gone. If the directory above is not where it was thought to be
+            // either, that is waited for too, and at last a doubt.
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
+                if work.tries == 0 || work.tries < MOST_TRIES && !self.is_above_in_place(core, number) {
+                    return core.deferred.push(Work { tries: work.tries + 1, ..work.clone() });
+                }
+                if work.tries >= MOST_TRIES {
+                    self.doubt(core);
+                }
+                return self.forget(number, true);
             }
             Err(errno) => {
-                if !matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) {
+                if errno != Errno::EXDEV {
                     core.fault(core.path(root, &below), "watch", errno);
                 }
                 return self.forget(number, true);
             }
         };
+        let was_read = self.nodes.get_mut(&number).is_some_and(|node| {
+            node.reading = self.rescan.number();
+            node.key.is_some()
+        });
         let mut is_known = false;
         match mark(&mut self.marks, &dir) {
             Ok(key) => match self.settle(number, key, &dir) {
+                // Another directory stands in the place of the one that was there, and no event has told of that yet: where the
+                // first one is, is not known.
+                Settled::New if was_read => self.doubt(core),
                 Settled::New => {}
                 Settled::Known => is_known = true,
                 // It is in the tree already, under the name that it had, and now under this one.
                 Settled::Moved(node) => {
-                    if let Some(node) = node.filter(|_| matches!(work.filter, Filter::Since { .. })) {
-                        self.wait(core, node, work.filter);
+                    self.doubt(core);
+                    let filter =
+                        self.rescan.filter().filter(|_| !matches!(work.filter, Filter::Since { .. }));
+                    if let Some(node) = node {
+                        self.wait(core, node, filter.unwrap_or(work.filter));
                     }
                     return;
                 }
             },
-            Err(errno) => self.cannot_mark(core, (root, &below), errno),
+            Err(errno) => is_known = self.cannot_mark(core, (root, &below), (number, errno)),
         }
         let filter = match work.filter {
             Filter::All(_) | Filter::Nothing if is_known => return,
             // What is new in the tree is so with all that it holds.
             Filter::Since { .. } if !is_known => Filter::All(How::Rescanned),
+            Filter::Nothing if was_read => Filter::All(How::Rescanned),
             filter => filter,
         };
         let mut found = Vec::new();
@@ -414,12 +460,18 @@ impl Narrow {
         }
     }
 
+    /// Whether the directory that holds this one is the one that is known, where it should be.
+    fn is_above_in_place(&self, core: &Core, number: u64) -> bool {
+        let Some(above) = self.nodes.get(&number).and_then(|node| node.above) else { return true };
+        let Some((root, below)) = self.place(above) else { return false };
+        let expected = self.nodes.get(&above).and_then(|node| node.id);
+        core.roots[root].open_dir(&below).and_then(id).ok() == expected && expected.is_some()
+    }
+
     /// Notes by which mark a directory is known.
     fn settle(&mut self, number: u64, key: Key, dir: &OwnedFd) -> Settled {
-        let reading = self.reading;
-        let (above, name) = match self.nodes.get_mut(&number) {
+        let (above, name) = match self.nodes.get(&number) {
             Some(node) => {
-                node.reading = reading;
                 if node.key.as_ref() == Some(&key) {
                     return Settled::Known;
                 }
@@ -432,8 +484,7 @@ impl Narrow {
             return match above.filter(|_| !is_top) {
                 Some(above) => {
                     self.moving.retain(|moving| moving.node != other);
-                    self.hang(other, above, &name);
-                    Settled::Moved(Some(other))
+                    Settled::Moved(self.hang(other, above, &name).then_some(other))
                 }
                 None => {
                     self.forget(number, false);
@@ -444,7 +495,7 @@ impl Narrow {
         let id = id(dir).ok();
         let Some(node) = self.nodes.get_mut(&number) else { return Settled::Moved(None) };
         let old = node.key.replace(key.clone());
-        node.id = id;
+        (node.id, node.is_unwatched) = (id, false);
         // What was known under this name is another directory now: it was removed, or moved away.
         let stale = if old.is_some() { std::mem::take(&mut node.below) } else { HashMap::new() };
         if let Some(old) = old.filter(|old| self.by_key.get(old) == Some(&number)) {
@@ -455,9 +506,21 @@ impl Narrow {
         Settled::New
     }
 
-    fn cannot_mark(&mut self, core: &mut Core, (root, below): (usize, &Path), errno: Errno) {
+    /// A directory is read without being marked. Whether it was before.
+    fn cannot_mark(
+        &mut self,
+        core: &mut Core,
+        (root, below): (usize, &Path),
+        (node, errno): (u64, Errno),
+    ) -> bool {
+        if let Some(node) = self.nodes.get_mut(&node)
+            && std::mem::replace(&mut node.is_unwatched, true)
+        {
+            return true;
+        }
         if errno != Errno::ENOSPC {
-            return core.fault(core.path(root, below), "watch", errno);
+            core.fault(core.path(root, below), "watch", errno);
+            return false;
         }
         core.counts.unwatched += 1;
         if !std::mem::replace(&mut self.is_full, true) {
@@ -471,6 +534,7 @@ impl Narrow {
                 self.by_key.len()
             );
         }
+        false
     }
 }
 

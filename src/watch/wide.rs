@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlink};
@@ -18,6 +19,7 @@ use nix::sys::stat::{Mode, fstat};
 
 use super::core::{Core, Filter, How, Sighting, Target, Tell, Work, child};
 use super::fanotify::{Entry, Event, Object, events};
+use super::rescan::{Next, Rescan};
 use super::root::{Id, Root, id};
 use crate::sys::directory;
 use crate::sys::fanotify::{fsid, group, mark_file_system};
@@ -66,8 +68,7 @@ pub(super) struct Wide {
     made: HashMap<Key, (Key, OsString)>,
     /// What was looked up for the events at hand.
     places: HashMap<Key, Where>,
-    /// With which filter the roots are being read, if they are.
-    reading: Option<Filter>,
+    rescan: Rescan,
 }
 
 impl Wide {
@@ -80,7 +81,7 @@ impl Wide {
             ids: HashMap::new(),
             made: HashMap::new(),
             places: HashMap::new(),
-            reading: None,
+            rescan: Rescan::default(),
         })
     }
 
@@ -102,19 +103,45 @@ impl Wide {
         self.systems.values().flatten().copied()
     }
 
+    /// Reads all roots, beside the events that come.
+    pub(super) fn begin(&mut self, core: &mut Core, filter: Filter) {
+        self.rescan.lost(filter);
+        self.has_read_all(core);
+    }
+
     /// Has all roots read.
-    pub(super) fn read_all(&mut self, core: &mut Core, filter: Filter) {
-        let filter = filter.and(self.reading);
-        self.reading = Some(filter);
+    fn read_all(&self, core: &mut Core, filter: Filter) {
         for root in self.roots() {
             let target = Target::Path { root, below: PathBuf::new() };
             core.works.push_back(Work { target, filter, tries: 0 });
         }
     }
 
-    /// The reading of the roots has ended, and every event of what was moved meanwhile has been read.
-    pub(super) fn has_read_all(&mut self) {
-        self.reading = None;
+    /// Nothing waits to be read any more, and every event of what was moved meanwhile has been read.
+    pub(super) fn has_read_all(&mut self, core: &mut Core) {
+        if let Next::Read(filter) = self.rescan.has_read_all(Instant::now()) {
+            self.read_all(core, filter);
+        }
+    }
+
+    /// Whether all is being read again.
+    pub(super) fn is_rescanning(&self) -> bool {
+        self.rescan.is_going_on()
+    }
+
+    /// The watch ends: what is to be read again is read at once.
+    pub(super) fn hurry(&mut self) {
+        self.rescan.hurry();
+    }
+
+    /// Whether the time of the next reading is waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.rescan.is_waiting()
+    }
+
+    /// Whether what came while events were lost has been found, as far as it is still there.
+    pub(super) fn is_covered(&self) -> bool {
+        self.rescan.is_covered()
     }
 
     /// Reads what waits, once; whether anything did.
@@ -142,10 +169,9 @@ impl Wide {
         self.buffer = buffer;
         self.places.clear();
         if is_lost {
-            core.counts.lost += 1;
-            log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
+            core.count_lost();
             let filter = core.since_lost(self.roots());
-            self.read_all(core, filter);
+            self.rescan.lost(filter);
         }
         filled > 0
     }
@@ -207,7 +233,7 @@ impl Wide {
         let filter = match was_inside {
             false => Filter::All(How::Renamed),
             // Whoever reads the tree may have passed its new place and not have come to the old one.
-            true => match self.reading {
+            true => match self.rescan.filter() {
                 Some(filter) => filter,
                 None => return,
             },
@@ -264,9 +290,21 @@ impl Wide {
     }
 
     /// Reads a directory that waits.
-    pub(super) fn read(core: &mut Core, (root, below): (usize, &Path), work: &Work, tell: Tell<'_>) {
+    pub(super) fn read(
+        &mut self,
+        core: &mut Core,
+        (root, below): (usize, &Path),
+        work: &Work,
+        tell: Tell<'_>,
+    ) {
         let dir = match core.roots[root].open_dir(below) {
             Ok(dir) => dir,
+            // It came with old names in it, and one of those above it has been renamed since: it is not at this path any more,
+            // and the events of those above say nothing of what is new below them.
+            Err(Errno::ENOENT | Errno::ENOTDIR) if matches!(work.filter, Filter::All(How::Renamed)) => {
+                let filter = core.since_lost(self.roots());
+                return self.rescan.doubt(filter, Instant::now());
+            }
             // Another file system is another root, or nobody asked for it. What was moved is told by an event.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => return,
             Err(errno) => return core.fault(core.path(root, below), "open", errno),

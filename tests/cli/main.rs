@@ -17,6 +17,7 @@ mod hostile;
 mod list;
 mod long_runs;
 mod mount;
+mod outputs;
 mod policy;
 mod readme;
 mod report;

@@ -52,7 +52,7 @@ fn an_option_that_is_none_is_named_with_what_it_should_be() {
         (&["-o", "ro,nosiud"][..], "unknown mount option `nosiud`; did you mean `nosuid`?"),
         (&["-o", "profile=strict:widnows"], "invalid value 'widnows'"),
         (&["-o", "entry_timeout=soon"], "not a number of seconds, such as 0, 0.5 or 60"),
-        (&["-o", "remount"], "remounting is not possible"),
+        (&["-o", "remount"], "remounting is done by mount(8)"),
         (&["--entry-timeout", "soon"], "not a number of seconds, such as 0, 0.5 or 60"),
         (&["--attr-timeout=-1"], "not a number of seconds"),
         (&["--audit-rate", "0"], "invalid value '0'"),

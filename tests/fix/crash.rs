@@ -13,8 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::tree::{
-    Kept, OPTIONS, Random, Snapshot, applied, begin, belongings, make, names, place, plan, resumed, snapshot,
-    text, undone,
+    Kept, OPTIONS, Random, Snapshot, What, applied, begin, belongings, make, names, place, plan, resumed,
+    snapshot, text, undone,
 };
 
 /// What the child does, and where it dies: `apply|resume|undo NUMBER KEEP_TIMES DIRECTORY`.
@@ -213,12 +213,12 @@ fn a_run_that_is_killed_anywhere_can_be_ended_and_taken_back() {
     }
 }
 
-/// The tree without a link that was made and has not got its place yet.
+/// The tree without a link that was made and has not got its place yet, and without the private directory that holds it.
 fn without_temporary(case: &Case) -> Snapshot {
     let mut now = snapshot(&case.root);
     now.retain(|path, entry| {
         let is_temporary = path.starts_with(b".namegate-");
-        !(is_temporary && matches!(entry.what, crate::tree::What::Link(_)))
+        !(is_temporary && matches!(entry.what, What::Link(_) | What::Directory))
     });
     now
 }

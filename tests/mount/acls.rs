@@ -9,13 +9,14 @@ use std::path::Path;
 use namegate::sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::mounted::Mounted;
-use crate::ownership::act_as;
+use crate::acting::act_as;
+use crate::mounted::{Mounted, can_mount, open_to_all, prepare};
 
-const ACCESS: &str = "system.posix_acl_access";
+pub const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
 // Tags of linux/posix_acl.h.
@@ -27,7 +28,7 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
 /// An ACL as linux/posix_acl_xattr.h has it: the version, then tag, permissions and id of every entry.
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+pub fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
         bytes.extend(tag.to_le_bytes());
@@ -37,11 +38,11 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-fn set(path: &Path, name: &str, value: &[u8]) -> nix::Result<()> {
+pub fn set(path: &Path, name: &str, value: &[u8]) -> nix::Result<()> {
     xattr::set(&open(path, OFlag::O_PATH, Mode::empty()).unwrap(), OsStr::new(name), value, 0)
 }
 
-fn get(path: &Path, name: &str) -> nix::Result<Vec<u8>> {
+pub fn get(path: &Path, name: &str) -> nix::Result<Vec<u8>> {
     let mut value = [0; 1024];
     let held = open(path, OFlag::O_PATH | OFlag::O_NOFOLLOW, Mode::empty()).unwrap();
     xattr::get(&held, OsStr::new(name), &mut value).map(|len| value[..len].to_vec())
@@ -174,4 +175,32 @@ fn acls_are_changed_as_in_a_plain_directory() {
         ];
         (by_stranger, by_owner, first, in_group, second, third, made_plain, fourth, malformed)
     });
+}
+
+#[test]
+fn a_source_without_acls_lets_users_in_by_its_modes() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let ramfs = Some("ramfs");
+    if let Err(errno) = mount(ramfs, &dir.path().join("backing"), ramfs, MsFlags::empty(), None::<&str>) {
+        return println!("SKIPPED: no ramfs can be mounted: {errno}");
+    }
+    open_to_all(&dir.path().join("backing"));
+    assert_eq!(get(&dir.path().join("backing"), ACCESS), Err(Errno::EOPNOTSUPP));
+    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let directory = mounted.mnt().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let [shared, private] = ["shared", "private"].map(|name| directory.join(name));
+    for (path, mode) in [(&shared, 0o777), (&private, 0o700)] {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    act_as(65534, 65534, &[], 0o022, || {
+        fs::write(shared.join("file"), "theirs").unwrap();
+        assert_eq!(fs::read_to_string(shared.join("file")).unwrap(), "theirs");
+        assert_eq!(errno(fs::write(private.join("file"), "")), Err(Some(libc::EACCES)));
+    });
+    assert_eq!(set(&shared, ACCESS, &acl(&[])), Err(Errno::EOPNOTSUPP));
 }

@@ -173,7 +173,7 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
     fs::create_dir(&small).unwrap();
     mount(Some("tmpfs"), &small, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
     let trail = small.join("trail");
-    let args = ["--audit", trail.to_str().unwrap(), "--audit-rate", "100000"];
+    let args = ["--audit", trail.to_str().unwrap(), "--audit-rate", "100000", "--audit-bytes", "100000000"];
     let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let _unmounted = Unmounted(&small);
     let mut refused = 0u64;

@@ -20,6 +20,7 @@ fn with_helper(dir: &Path, script: &str) -> Option<Output> {
         mount --bind "$sbin" "$1/sbin/before"
         for program in "$1/sbin/before"/*; do ln -s "$program" "$1/sbin/after/"; done
         ln -sf "$0" "$1/sbin/after/mount.namegate"
+        ln -sf "$0" "$1/sbin/after/mount.fuse.namegate"
         mount --bind "$1/sbin/after" "$sbin"
         export LC_ALL=C
         "#;
@@ -47,7 +48,7 @@ fn mount_knows_the_type_and_shows_the_source() {
     let dir = prepare();
     let script = r#"
         mount -t namegate "$1/backing" "$1/mnt" -o ro,noexec,profile=strict:windows,x-ignored=1
-        findmnt -n -o SOURCE,FSTYPE,OPTIONS "$1/mnt"
+        findmnt -n --nofsroot -o SOURCE,FSTYPE,OPTIONS "$1/mnt"
         umount "$1/mnt"
         mount -t namegate "$1/backing" "$1/mnt" -o profile=windows
         mkdir "$1/mnt/con" && exit 9
@@ -83,6 +84,53 @@ fn a_line_of_fstab_is_enough() {
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("Permission denied") && said.contains("fuse.namegate"), "{said}");
+}
+
+#[test]
+fn a_mount_is_remounted_with_other_flags_and_says_how_the_rest_is_changed() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let script = r#"
+        mount -t namegate "$1/backing" "$1/mnt" -o profile=windows
+        mkdir "$1/mnt/there"
+        exec 3>"$1/mnt/open"
+        mount -o remount,ro "$1/mnt" && exit 11
+        exec 3>&-
+        until mount -o remount,ro "$1/mnt" 2>/dev/null; do sleep 0.1; done
+        mkdir "$1/mnt/other" && exit 12
+        mkdir "$1/mnt/there" && exit 13
+        findmnt -n -o OPTIONS,FS-OPTIONS "$1/mnt"
+        mount -o remount,rw,noexec "$1/mnt"
+        mkdir "$1/mnt/other"
+        mkdir "$1/mnt/con" && exit 14
+        findmnt -n -o VFS-OPTIONS "$1/mnt"
+        mount -o remount,exec,errno=EACCES "$1/mnt"
+        findmnt -n -o VFS-OPTIONS "$1/mnt"
+        mount -o remount,profile=strict "$1/mnt" && exit 15
+        mount -o remount,noatime "$1/mnt" && exit 16
+        umount "$1/mnt"
+        "$1/sbin/after/mount.namegate" "$1/backing" "$1/mnt" -o remount,ro && exit 17
+        echo done"#;
+    let Some(output) = with_helper(dir.path(), script) else { return };
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("\ndone\n"), "{said}");
+    for expected in [
+        "cannot remount",
+        "resource busy",
+        "Read-only file system",
+        "File exists",
+        "ro,nosuid,nodev,relatime",
+        "rw,nosuid,nodev,noexec,relatime\n",
+        "rw,nosuid,nodev,relatime\n",
+        "a remount does not change `errno`: change the mount configuration and run `namegate reload`",
+        "a remount does not change `profile`",
+        "atime and noatime take effect at the next mount",
+        "namegate is not mounted there",
+    ] {
+        assert!(said.contains(expected), "{expected:?} in {said}");
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::path::Path;
 use namegate::sys::iflags;
 use nix::errno::Errno;
 
+use crate::acting::act_as;
 use crate::mounted::Mounted;
-use crate::ownership::act_as;
 
 // linux/fs.h
 const APPEND: u32 = 0x20;

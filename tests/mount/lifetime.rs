@@ -5,13 +5,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, umount};
 use nix::sys::signal::Signal;
 use nix::sys::statfs::statfs;
-use tempfile::TempDir;
-
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
 
 #[test]
 fn a_signal_unmounts_and_ends_the_server_well() {
@@ -157,58 +155,4 @@ fn the_mount_table_shows_source_and_options() {
     }
     let refused = fs::write(mnt.join("file"), "").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(Errno::EROFS as i32));
-}
-
-/// A mount whose server can have 128 descriptors open.
-fn with_few_descriptors(dir: TempDir) -> Mounted {
-    let (source, target) = (dir.path().join("backing"), dir.path().join("mnt"));
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 128 && exec \"$0\" mount \"$1\" \"$2\"", env!("CARGO_BIN_EXE_namegate")]);
-    command.arg(source).arg(&target);
-    Mounted::by(dir, &target, command)
-}
-
-#[test]
-fn what_clients_have_open_comes_before_what_the_server_keeps_for_later() {
-    if !can_mount() {
-        return;
-    }
-    let mounted = with_few_descriptors(prepare());
-    // With a quarter of the 128 kept for later these would be too many.
-    let open: Vec<File> = (0..100)
-        .map(|i| {
-            let dir = mounted.mnt().join(i.to_string());
-            fs::create_dir(&dir).unwrap();
-            File::open(&dir).unwrap()
-        })
-        .collect();
-    // Files are had on top of that, one after the other.
-    for (i, dir) in open.iter().enumerate() {
-        assert!(dir.metadata().unwrap().is_dir());
-        fs::write(mounted.mnt().join(format!("{i}/file")), "content").unwrap();
-    }
-}
-
-#[test]
-fn many_files_need_no_more_descriptors_than_there_are() {
-    const FILES: usize = 5000;
-    if !can_mount() {
-        return;
-    }
-    let dir = prepare();
-    for i in 0..FILES {
-        if i % 100 == 0 {
-            fs::create_dir(dir.path().join(format!("backing/{}", i / 100))).unwrap();
-        }
-        fs::write(dir.path().join(format!("backing/{}/{i}", i / 100)), "").unwrap();
-    }
-    let mounted = with_few_descriptors(dir);
-    let mut seen = 0;
-    for sub in fs::read_dir(mounted.mnt()).unwrap() {
-        for entry in fs::read_dir(sub.unwrap().path()).unwrap() {
-            assert!(entry.unwrap().metadata().unwrap().is_file());
-            seen += 1;
-        }
-    }
-    assert_eq!(seen, FILES);
 }

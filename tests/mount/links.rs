@@ -1,14 +1,49 @@
 //! Names: of hard links, exchanged, put over each other, in directories where not everybody may remove them.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
+use crate::acting::act_as;
+use crate::metrics::scraped;
 use crate::mounted::{Mounted, open_to_all};
-use crate::ownership::act_as;
+
+#[test]
+fn the_content_of_a_link_is_asked_for_once_and_another_link_is_another() {
+    let Some((mounted, port)) = scraped(&["--entry-timeout", "0.2", "--attr-timeout", "0.2"]) else { return };
+    let (path, there) = (mounted.mnt().join("link"), mounted.backing().join("link"));
+    symlink("first", &path).unwrap();
+    let target = || fs::read_link(&path).unwrap();
+    for _ in 0..1000 {
+        assert_eq!(target(), Path::new("first"));
+    }
+    let asked: f64 = mounted
+        .metrics(port)
+        .iter()
+        .filter(|(series, _)| series.contains("requests_total") && series.contains("op=\"readlink\""))
+        .map(|(_, count)| *count)
+        .sum();
+    assert!(asked <= 1.0, "{asked} requests for the content of one link");
+    // By way of the mount it shows at once, behind it when the timeout has passed; numbers of inodes are used again at once.
+    for i in 0..50 {
+        let next = format!("number {i}");
+        fs::remove_file(&path).unwrap();
+        symlink(&next, &path).unwrap();
+        assert_eq!(target(), Path::new(&next));
+    }
+    for i in 0..5 {
+        let next = format!("behind {i}");
+        fs::remove_file(&there).unwrap();
+        symlink(&next, &there).unwrap();
+        sleep(Duration::from_millis(300));
+        assert_eq!(target(), Path::new(&next));
+    }
+}
 
 #[test]
 fn every_name_of_a_file_tells_the_same_of_it() {

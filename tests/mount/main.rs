@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod acls;
+mod acting;
 mod audit;
 mod background;
 mod content;
 mod control;
+mod descriptors;
 mod differential;
 mod helper;
 mod iflags;
@@ -24,10 +26,15 @@ mod names;
 #[path = "../normalization_test/file.rs"]
 mod normalization_test;
 mod normalize;
+mod one_check;
 mod ownership;
+mod privileged;
 mod reload;
+mod roots;
 mod servers;
 mod service;
+mod set_id;
 mod special;
 mod submounts;
+mod times;
 mod user;

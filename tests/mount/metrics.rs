@@ -20,7 +20,7 @@ fn free_port() -> u16 {
 }
 
 /// A mount that serves its metrics at the port.
-fn scraped(args: &[&str]) -> Option<(Mounted, u16)> {
+pub fn scraped(args: &[&str]) -> Option<(Mounted, u16)> {
     let port = free_port();
     let listen = port.to_string();
     Some((Mounted::new(&[args, &["--metrics-listen", &listen]].concat())?, port))
@@ -51,7 +51,7 @@ fn samples(text: &str, mountpoint: &str) -> BTreeMap<String, f64> {
 }
 
 impl Mounted {
-    fn metrics(&self, port: u16) -> BTreeMap<String, f64> {
+    pub fn metrics(&self, port: u16) -> BTreeMap<String, f64> {
         samples(&get(port), self.mnt().to_str().unwrap())
     }
 }

@@ -14,8 +14,8 @@ use nix::sys::statfs::statfs;
 use nix::unistd::{Pid, geteuid};
 use tempfile::TempDir;
 
-/// Long enough for a machine with other things to do.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough for a machine with other things to do, and for an emulated one.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A temporary directory with `backing`, `mnt` and `plain` in it, and a server between the first two.
 pub struct Mounted {
@@ -165,6 +165,19 @@ impl Mounted {
 
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.server.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Lets the server have so many descriptors open from now on. It has given up the right to raise that.
+    pub fn limit_descriptors(&self, most: usize) {
+        let limit = format!("--nofile={most}:{most}");
+        let set =
+            Command::new("prlimit").args(["--pid", &self.server().to_string(), &limit]).status().unwrap();
+        assert!(set.success());
+    }
+
+    /// How many descriptors the server has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.server())).unwrap().count()
     }
 
     /// Waits for the server to end, and returns how it did and what it had to say.

@@ -4,33 +4,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::thread;
 
-use namegate::sys::identity::set_thread_groups;
 use namegate::sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate};
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Uid, mkfifo, setfsgid, setfsuid};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
+use crate::acting::act_as;
 use crate::mounted::{Mounted, open_to_all};
-
-/// Runs `work` in a thread that is this user to the file system.
-pub fn act_as<T: Send>(uid: u32, gid: u32, groups: &[u32], mask: u32, work: impl FnOnce() -> T + Send) -> T {
-    let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
-    thread::scope(|scope| {
-        let acting = scope.spawn(move || {
-            unshare(CloneFlags::CLONE_FS).unwrap();
-            umask(Mode::from_bits_truncate(mask));
-            set_thread_groups(&groups).unwrap();
-            setfsgid(Gid::from_raw(gid));
-            setfsuid(Uid::from_raw(uid));
-            work()
-        });
-        acting.join().unwrap()
-    })
-}
 
 fn whose(path: &Path) -> (u32, u32, u32) {
     let metadata = fs::symlink_metadata(path).unwrap();

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -180,7 +181,7 @@ fn names_are_seen_in_the_new_way_at_once_and_without_the_timeouts_having_passed(
     fs::write(sub.join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
     fs::write(sub.join("e\u{301}"), "").unwrap();
     // Long enough for a listing to be kept.
-    thread::sleep(std::time::Duration::from_millis(3200));
+    thread::sleep(Duration::from_millis(3200));
     let mounted = by_file(dir, &tables("escape", ""));
     let (home, sub) = (mounted.mnt().parent().unwrap().to_owned(), mounted.mnt().join("sub"));
     let escaped = sub.join("caf\u{201B}E9");
@@ -242,4 +243,23 @@ fn where_the_terminal_has_gone_a_mount_that_was_started_on_it_ends() {
     kill(Pid::from_raw(i32::try_from(terminal.id()).unwrap()), Signal::SIGKILL).unwrap();
     terminal.wait().unwrap();
     wait_until("the unmounting", || !is_mounted(&target));
+}
+
+#[test]
+fn a_reload_that_hangs_does_not_delay_the_end() {
+    if !can_mount() {
+        return;
+    }
+    let mut mounted = by_file(prepare(), "");
+    let file = mounted.mnt().with_file_name("share.toml");
+    // Whoever opens it waits for somebody who writes.
+    fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    mounted.signal(Signal::SIGHUP);
+    thread::sleep(Duration::from_millis(300));
+    // It is still asked how it is, also while it reads.
+    assert_eq!(status(&mounted)["mode"], "enforcing");
+    mounted.signal(Signal::SIGTERM);
+    let (ended, said) = mounted.ended();
+    assert_eq!(ended.code(), Some(0), "{said}");
 }

@@ -158,6 +158,7 @@ fn what_a_user_may_not_is_said_in_one_sentence() {
     };
     refused("-o suid", "the mount options suid and dev are for root alone");
     refused("-o dev", "the mount options suid and dev are for root alone");
+    refused("-o noatime", "the mount option noatime, which needs root");
     let allows_others = fs::read_to_string("/etc/fuse.conf")
         .is_ok_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
     if !allows_others {

@@ -1,11 +1,13 @@
 //! Queues that overflow.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root};
+use nix::sys::signal::Signal;
+
+use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root, wait_until};
 
 /// More than any queue keeps: fs.inotify.max_queued_events and fs.fanotify.max_queued_events.
 fn more_than_a_queue() -> Option<usize> {
@@ -122,4 +124,138 @@ fn a_queue_without_a_limit_loses_nothing() {
     let ended = watching.end();
     assert_eq!(ended.paths(), [place.top().join(bad("brief"))]);
     assert!(!ended.said.contains("lost"), "{}", ended.said);
+}
+
+/// A tree in which directories are moved about, with all that they hold.
+struct Restless {
+    dirs: Vec<PathBuf>,
+    made: usize,
+    random: u64,
+    bad: Vec<Vec<u8>>,
+}
+
+impl Restless {
+    fn new(top: &Path, count: usize) -> Self {
+        let mut tree = Self { dirs: vec![top.into()], made: 0, random: 0x9E37_79B9, bad: Vec::new() };
+        for number in 0..count {
+            let above = tree.any();
+            let dir = tree.dirs[above].join(format!("d{number}"));
+            fs::create_dir(&dir).unwrap();
+            tree.dirs.push(dir);
+        }
+        tree
+    }
+
+    fn any(&mut self) -> usize {
+        // Xorshift: the same each time.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random % self.dirs.len() as u64) as usize
+    }
+
+    fn make(&mut self, count: usize) {
+        for _ in 0..count {
+            self.made += 1;
+            let (dir, name) = (self.any(), bad(&format!("{}-", self.made)));
+            File::create(self.dirs[dir].join(&name)).unwrap();
+            self.bad.push(name.into_encoded_bytes());
+        }
+    }
+
+    fn rename(&mut self, count: usize) {
+        for _ in 0..count {
+            self.made += 1;
+            let (from, to) = (self.any(), self.any());
+            let (from, to) = (self.dirs[from].clone(), self.dirs[to].clone());
+            // Not the top, nothing below itself, and no path that is too long.
+            if from == self.dirs[0] || to.starts_with(&from) || to.as_os_str().len() > 1000 {
+                continue;
+            }
+            let new = to.join(format!("m{}", self.made));
+            fs::rename(&from, &new).unwrap();
+            for dir in &mut self.dirs {
+                if let Ok(below) = dir.strip_prefix(&from) {
+                    *dir = if below.as_os_str().is_empty() { new.clone() } else { new.join(below) };
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn directories_that_are_renamed_while_events_are_lost_and_afterwards_take_no_name_with_them() {
+    if !is_root() {
+        return;
+    }
+    let Some(count) = more_than_a_queue() else { return };
+    std::thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || rename_while_events_are_lost(engine, count));
+        }
+    });
+}
+
+fn rename_while_events_are_lost(engine: &str, count: usize) {
+    let Some(place) = Place::tmpfs() else { return };
+    let top = place.dir(engine);
+    let mut tree = Restless::new(&top, 400);
+    let watching = Watching::new(&[&top], &["--engine", engine]);
+    // Longer than what time stamps are trusted for.
+    sleep(Duration::from_millis(3500));
+    for _ in 0..3 {
+        watching.while_it_sleeps(|| {
+            for part in 0..count.div_ceil(500) {
+                (0..480).for_each(|number| drop(File::create(top.join(format!("{part}-{number}"))).unwrap()));
+                tree.make(20);
+                tree.rename(4);
+            }
+        });
+        // It reads the trees again, and they do not hold still meanwhile; with pauses, so that no event is lost by that.
+        for _ in 0..60 {
+            tree.make(5);
+            tree.rename(5);
+            sleep(Duration::from_millis(5));
+        }
+    }
+    watching.wait_for(tree.bad.len());
+    let ended = watching.end();
+    assert!(ended.said.contains("events were lost"), "{engine}: {}", ended.said);
+    let mut found: Vec<Vec<u8>> = ended.names();
+    found.sort();
+    tree.bad.sort();
+    assert!(found == tree.bad, "{engine}: {} of {}\n{}", found.len(), tree.bad.len(), ended.said);
+    assert_eq!(ended.status, Some(1), "{engine}: nothing is missing\n{}", ended.said);
+}
+
+#[test]
+fn what_is_not_read_to_the_end_is_reported_and_is_an_error() {
+    if !is_root() {
+        return;
+    }
+    let (Some(count), Some(place)) = (more_than_a_queue(), Place::tmpfs()) else { return };
+    let top = place.dir("top");
+    for number in 0..20_000 {
+        fs::create_dir(top.join(format!("d{number}"))).unwrap();
+    }
+    let trail = place.beside("trail").join("trail");
+    let watching = Watching::new(&[&top], &["--engine", "inotify", "--audit", trail.to_str().unwrap()]);
+    wait_until("it watches", || watching.said().contains("directories are watched one by one"));
+    watching.while_it_sleeps(|| {
+        for number in 0..count {
+            File::create(top.join("d1").join(number.to_string())).unwrap();
+        }
+        // Both are there when it goes on: that events were lost, and that it is to end, twice, so that it does not read on.
+        watching.signal(Signal::SIGTERM);
+    });
+    let ended = watching.ended();
+    let last = ended.lines.last().cloned().unwrap_or_default();
+    if ended.said.contains("were not read to the end") {
+        assert_eq!(ended.status, Some(2), "{}", ended.said);
+        assert!(last.contains("\"type\":\"uncovered\""), "{last}");
+        assert_eq!(fs::read_to_string(&trail).unwrap().lines().last(), Some(last.as_str()));
+    } else {
+        // Two seconds were enough to read all of it.
+        assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.said);
+    }
 }

@@ -166,6 +166,16 @@ impl Ended {
         found
     }
 
+    /// The names of the findings, as bytes.
+    pub fn names(&self) -> Vec<Vec<u8>> {
+        let records = self.lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        records
+            .map(|record| {
+                data_encoding::HEXLOWER.decode(record["name_hex"].as_str().unwrap().as_bytes()).unwrap()
+            })
+            .collect()
+    }
+
     /// The paths of the findings, sorted.
     pub fn paths(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.found().into_iter().filter_map(|found| found.path).collect();

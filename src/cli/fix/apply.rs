@@ -1,11 +1,14 @@
 //! `namegate fix apply`: what a plan says, done.
 
-use std::fs;
-use std::io::Write;
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
 use jiff::Timestamp;
+use nix::unistd::geteuid;
 
 use super::looking_on::LookingOn;
 use crate::cli::policy_args::shown;
@@ -78,8 +81,8 @@ fn batch(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The plan is wrong, the journal cannot be written, or nothing can be changed there.
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
-    let text =
-        fs::read(&args.plan).map_err(|error| about(&args.plan, format_args!("cannot be read: {error}")))?;
+    let text = read_plan(&args.plan, args.yes || args.resume)
+        .map_err(|error| about(&args.plan, format_args!("cannot be read: {error}")))?;
     let plan = Plan::parse(&text).map_err(|mistakes| {
         let lines: Vec<String> = mistakes.iter().map(|m| format!("{}: {m}", shown(&args.plan))).collect();
         Trouble::new(lines.join("\nnamegate: "))
@@ -116,7 +119,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         Err(error) => {
             if reading.is_none() {
                 // Nothing was done by it.
-                let _ = fs::remove_file(journal.path());
+                journal.discard();
             }
             return Err(Trouble::new(error));
         }
@@ -145,6 +148,34 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     }
     writeln!(out, "The journal is {place}. To take it all back: namegate fix undo {place}")?;
     Ok(status(&tally))
+}
+
+/// The plan as it is written. One that is going to be done has to be root's own for root, or that of the user who runs it by
+/// sudo(8), and nobody else may be able to change it: it says where in the whole tree of files what is renamed.
+fn read_plan(path: &Path, is_done: bool) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    if is_done && geteuid().is_root() {
+        let meta = file.metadata()?;
+        let by_sudo = |variable: &str| env::var(variable).ok()?.parse::<u32>().ok();
+        let is_own = meta.uid() == 0 || by_sudo("SUDO_UID") == Some(meta.uid());
+        let is_own_group = meta.gid() == 0 || by_sudo("SUDO_GID") == Some(meta.gid());
+        let others = if is_own_group { 0o002 } else { 0o022 };
+        // A pipe comes from whoever started this.
+        if meta.is_file() && (!is_own || meta.mode() & others != 0) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "user {} or others can change it, mode {:o}, and root does nothing that others may have written; make a \
+                     copy that is root's, look at it, and apply that",
+                    meta.uid(),
+                    meta.mode() & 0o7777
+                ),
+            ));
+        }
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// The policy that the plan was made by.

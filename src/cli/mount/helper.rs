@@ -11,8 +11,9 @@ use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 
 use super::plan::Given;
+use super::remount::remount;
 use super::settings::Settings;
-use super::words::Strictness;
+use super::words::{Strictness, Words, ask_to_remount};
 use super::{in_background, is_named};
 use crate::cli::{LogFormat, Status, Trouble};
 use crate::daemon::notify::Manager;
@@ -90,6 +91,9 @@ impl Helper {
     /// The exit status, and what to say.
     pub(in crate::cli) fn run(&self) -> Result<Status, (u8, Trouble)> {
         let failed = |trouble| (FAILURE, trouble);
+        if ask_to_remount(&self.options) {
+            return self.remount();
+        }
         let given = self.given().map_err(|mistake| (USAGE, Trouble::new(mistake)))?;
         if let Some(namespace) = &self.namespace {
             enter(namespace).map_err(failed)?;
@@ -99,6 +103,19 @@ impl Helper {
         }
         // Not whoever has started mount(8): there it is mount(8) that is waited for.
         in_background(given, Manager::none()).map_err(failed)
+    }
+
+    /// Changes the flags of the mount that is there.
+    fn remount(&self) -> Result<Status, (u8, Trouble)> {
+        let words = self
+            .options
+            .iter()
+            .try_fold(Words::default(), |words, list| words.add(list, Strictness::Remount))
+            .map_err(|mistake| (USAGE, Trouble::new(mistake)))?;
+        if let Some(namespace) = &self.namespace {
+            enter(namespace).map_err(|trouble| (FAILURE, trouble))?;
+        }
+        remount(&self.mountpoint, &words, self.fake).map_err(|trouble| (FAILURE, trouble))
     }
 
     /// The exit status of a command line that is none.

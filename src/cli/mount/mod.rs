@@ -2,6 +2,7 @@
 
 mod helper;
 mod plan;
+mod remount;
 mod served;
 mod service;
 mod settings;
@@ -10,6 +11,7 @@ mod words;
 use std::ffi::{OsStr, OsString};
 use std::path::{self, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use clap::builder::TypedValueParser;
 
@@ -91,6 +93,9 @@ impl Args {
     }
 }
 
+/// How long requests may take when the mount has been told to end. Less than service managers wait.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Runs the command; it ends with the mount, or when the mount is live.
 pub(super) fn run(args: Args) -> Result<Status, Trouble> {
     let places = (args.source, args.mountpoint);
@@ -145,7 +150,9 @@ fn serve(given: Given, manager: Manager, ready: Option<Ready>) -> Result<Status,
             told.stopping();
             // Another instance may have the name, while what is open here is served to its end.
             drop(lock(&socket).take());
-            served.handle().unmount();
+            if let Err(error) = served.handle().end(GRACE) {
+                log::error!("cannot watch for requests that are stuck: {error}");
+            }
         }
     };
     let signals = if is_detached { signals.without_terminal() } else { signals };

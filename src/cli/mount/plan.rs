@@ -56,6 +56,7 @@ pub(super) struct AuditPlan {
     group: Option<String>,
     is_logged: bool,
     rate: Option<NonZeroU32>,
+    bytes: Option<NonZeroU32>,
 }
 
 impl Given {
@@ -153,6 +154,7 @@ impl Given {
                 group: settings.audit_group,
                 is_logged: settings.audit_log != Some(Switch::Off),
                 rate: settings.audit_rate,
+                bytes: settings.audit_bytes,
             },
             metrics: settings.metrics,
             is_confined: !settings.no_sandbox,
@@ -177,6 +179,7 @@ impl Settings {
             audit_group: audit.group.clone(),
             audit_log: audit.log.map(Switch::from),
             audit_rate: audit.rate,
+            audit_bytes: audit.bytes,
             no_sandbox: mount.sandbox == Some(false),
             metrics: MetricsArgs {
                 metrics_textfile: metrics.textfile.clone(),
@@ -223,7 +226,9 @@ impl AuditPlan {
         };
         let default = audit::Settings::default();
         let per_second = self.rate.unwrap_or(default.per_second);
-        Ok(audit::Settings { trail, is_logged: self.is_logged, per_second, metrics, ..default })
+        let bytes_per_second = self.bytes.unwrap_or(default.bytes_per_second);
+        let is_logged = self.is_logged;
+        Ok(audit::Settings { trail, is_logged, per_second, bytes_per_second, metrics, ..default })
     }
 }
 
@@ -275,6 +280,8 @@ impl Plan {
         differs("audit log", is_logged != mounted.audit.is_logged, is_logged.to_string());
         let rate = self.audit.rate.map_or("as by default".into(), |rate| rate.to_string());
         differs("audit rate", self.audit.rate != mounted.audit.rate, rate);
+        let bytes = self.audit.bytes.map_or("as by default".into(), |bytes| bytes.to_string());
+        differs("audit bytes", self.audit.bytes != mounted.audit.bytes, bytes);
         let (asked, has) = (&self.metrics, &mounted.metrics);
         let file = asked.metrics_textfile.as_deref().map_or("none".into(), shown);
         differs("metrics textfile", asked.metrics_textfile != has.metrics_textfile, file);

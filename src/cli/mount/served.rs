@@ -27,7 +27,10 @@ pub(super) struct Served {
     metrics: Arc<Metrics>,
     recent: Arc<Recent>,
     since: SystemTime,
-    /// Whoever changes terms holds this from the first look to the end.
+    /// Whoever changes terms holds this from the first look to the end, which can take as long as reading files and making the
+    /// kernel forget names does.
+    changing: Mutex<()>,
+    /// Held for a moment at a time: how the mount is can be asked whatever is being changed, and whatever hangs.
     state: Mutex<State>,
 }
 
@@ -59,6 +62,7 @@ impl Served {
             metrics,
             recent,
             since: SystemTime::now(),
+            changing: Mutex::default(),
             state: Mutex::new(state),
         }
     }
@@ -77,19 +81,27 @@ impl Served {
         Ok(differences(&before, terms))
     }
 
-    fn try_reload(&self, state: &mut State) -> Result<Reloaded, String> {
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_reload(&self) -> Result<Reloaded, String> {
         let plan = self.given.plan().map_err(|trouble| match trouble {
             Trouble::Message(why) => why,
             Trouble::OutputClosed | Trouble::Told => "the configuration cannot be read".into(),
         })?;
         let mut terms = plan.terms.clone();
-        if let Some(mode) = state.by_hand {
+        let by_hand = self.state().by_hand;
+        if let Some(mode) = by_hand {
             terms.gate = terms.gate.with_mode(mode);
         }
         let changed = self.swap(&terms)?;
-        state.configured = plan.mode();
-        let mut needs_mount = plan.needs_mount(&state.mounted);
-        if let Some(mode) = state.by_hand.filter(|mode| *mode != plan.mode()) {
+        let mut needs_mount = {
+            let mut state = self.state();
+            state.configured = plan.mode();
+            plan.needs_mount(&state.mounted)
+        };
+        if let Some(mode) = by_hand.filter(|mode| *mode != plan.mode()) {
             let (by_hand, configured) = (word_of(MODES, &mode), word_of(MODES, &plan.mode()));
             needs_mount.push(format!("mode: {configured}; it was set to {by_hand} by hand, and stays so"));
         }
@@ -127,8 +139,8 @@ impl Instance for Served {
         let begin = Instant::now();
         // A file that was moved away for rotation is to be left whatever becomes of the policy.
         self.handle.reopen_audit();
-        let mut state = self.state();
-        let outcome = self.try_reload(&mut state);
+        let _changing = self.change();
+        let outcome = self.try_reload();
         self.metrics.reloaded(outcome.is_ok());
         match &outcome {
             Ok(Reloaded { changed, needs_mount }) => {
@@ -138,16 +150,18 @@ impl Instance for Served {
             }
             Err(why) => log::error!("the old policy stays in force: {why}"),
         }
-        state.last_reload = Some(LastReload::now(outcome.clone()));
+        self.state().last_reload = Some(LastReload::now(outcome.clone()));
         outcome
     }
 
     fn set_mode(&self, mode: Mode) -> Result<Reloaded, String> {
-        let mut state = self.state();
+        let _changing = self.change();
         let mut terms = self.handle.terms().ok_or("the mount has ended")?;
         terms.gate = terms.gate.with_mode(mode);
         let changed = self.swap(&terms)?;
+        let mut state = self.state();
         state.by_hand = (mode != state.configured).then_some(mode);
+        drop(state);
         log::warn!("set by hand: {} from now on", word_of(MODES, &mode));
         Ok(Reloaded { changed, needs_mount: Vec::new() })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::Trouble;
 use crate::daemon::health::{Prober, Pulse};
 use crate::daemon::notify::Manager;
-use crate::daemon::privileges::{Confinement, confine, give_up};
+use crate::daemon::privileges::{Confinement, confine, give_up, raise_open_files};
 
 /// A service that is about to mount.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(super) struct Service {
 impl Service {
     /// For what is going to be mounted on `mountpoint`. To be called before there is a second thread.
     pub(super) fn begin(manager: Manager, mountpoint: &Path, is_confined: bool) -> Result<Self, Trouble> {
+        raise_open_files();
         let no_prober = |error| {
             Trouble::new(format!("cannot start the process that asks the mount whether it answers: {error}"))
         };

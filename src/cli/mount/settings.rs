@@ -10,6 +10,7 @@ use nix::errno::Errno;
 
 use crate::cli::metrics_args::MetricsArgs;
 use crate::cli::policy_args::PolicyArgs;
+use crate::daemon::audit::MIN_BYTES_PER_SECOND;
 use crate::daemon::config::{Choice, ERRNOS, EXISTING, MODES};
 use crate::gate::{Existing, Mode};
 
@@ -43,9 +44,13 @@ pub(super) struct Settings {
     /// Whether they go to the log too, or only to the file of --audit [default: on].
     #[arg(long, value_enum, value_name = "WHETHER")]
     pub(super) audit_log: Option<Switch>,
-    /// Of more refusals of one user than that in one second the others are counted only [default: 100].
+    /// At most this many audit records per user and second; the rest are only counted [default: 100].
     #[arg(long, value_name = "PER-SECOND")]
     pub(super) audit_rate: Option<NonZeroU32>,
+    /// At most this many bytes of audit records per user and second, in the log and FILE together; the rest are only
+    /// counted [default: 16384].
+    #[arg(long, value_name = "PER-SECOND", value_parser = audit_bytes)]
+    pub(super) audit_bytes: Option<NonZeroU32>,
     /// Keep all privileges, and filter no system call.
     #[arg(long)]
     pub(super) no_sandbox: bool,
@@ -69,6 +74,7 @@ impl Settings {
             audit_group: self.audit_group.or(other.audit_group),
             audit_log: self.audit_log.or(other.audit_log),
             audit_rate: self.audit_rate.or(other.audit_rate),
+            audit_bytes: self.audit_bytes.or(other.audit_bytes),
             metrics: self.metrics.or(other.metrics),
             no_sandbox: self.no_sandbox || other.no_sandbox,
             policy: self.policy.or(other.policy),
@@ -106,6 +112,11 @@ fn word<T: Copy + Send + Sync + 'static>(choices: &'static [Choice<T>]) -> impl 
             .map(|choice| choice.value)
             .ok_or("not a word for it")
     })
+}
+
+fn audit_bytes(text: &str) -> Result<NonZeroU32, String> {
+    let bytes = text.parse().ok().filter(|bytes: &NonZeroU32| bytes.get() >= MIN_BYTES_PER_SECOND);
+    bytes.ok_or_else(|| format!("not a number from {MIN_BYTES_PER_SECOND} to {}", u32::MAX))
 }
 
 fn seconds(text: &str) -> Result<Duration, &'static str> {

@@ -58,6 +58,9 @@ pub(super) const PASSED_OVER: &[&str] = &[
 /// What stands before the rest of such a word.
 const PASSED_OVER_BEFORE: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper=", "helper="];
 
+/// What the kernel shows of a FUSE mount, besides.
+const OF_THE_KERNEL: &[&str] = &["user_id", "group_id", "max_read", "blksize", "rootmode"];
+
 /// The words that are neither.
 pub(super) const OTHERS: &[&str] = &["allow_other", "fsname", "log_format", "verbose"];
 
@@ -68,6 +71,8 @@ pub(super) enum Strictness {
     Strict,
     /// It is passed over (mount(8), `-s`).
     Sloppy,
+    /// It is a mistake, unless the kernel shows it in the mount table: mount(8) hands the options on that a mount has.
+    Remount,
 }
 
 /// What the words say.
@@ -80,6 +85,10 @@ pub(super) struct Words {
     pub(super) verbose: bool,
     pub(super) log_format: Option<LogFormat>,
     pub(super) settings: Settings,
+    /// The words that are settings, or `fsname`.
+    pub(super) set: Vec<String>,
+    /// Whether they begin with those that the mount table shows, and so are all that the mount is to have.
+    pub(super) is_whole: bool,
 }
 
 /// The names of all settings, as words.
@@ -90,6 +99,11 @@ pub(super) fn settings() -> Vec<String> {
 
 fn definitions() -> Command {
     Settings::augment_args(Command::new("mount options").no_binary_name(true).disable_help_flag(true))
+}
+
+/// Whether one of the lists asks for a mount to be changed.
+pub(super) fn ask_to_remount(lists: &[OsString]) -> bool {
+    lists.iter().filter_map(|list| split(list).ok()).flatten().any(|word| word == "remount")
 }
 
 impl Words {
@@ -133,10 +147,12 @@ impl Words {
             ("fsname", Some(name)) => {
                 let name = name.to_str().filter(|name| is_fsname(name));
                 self.fsname = Some(name.ok_or(format!("mount option `{shown}`: not a name to show"))?.into());
+                self.set.push(key);
             }
             ("fsname", None) => return Err("mount option `fsname` needs a name: fsname=NAME".into()),
+            ("remount", None) if strictness == Strictness::Remount => {}
             ("remount", None) => {
-                return Err("remounting is not possible: unmount it and mount it again".into());
+                return Err("remounting is done by mount(8): mount -o remount,ro MOUNTPOINT".into());
             }
             ("sync" | "dirsync", None) => {
                 // The kernel takes them for FUSE and does nothing: worse than to be told.
@@ -148,6 +164,10 @@ impl Words {
             _ if settings().contains(&key) => {
                 let setting = setting(&key, value).map_err(|why| format!("mount option `{shown}`: {why}"))?;
                 self.settings = setting.or(self.settings);
+                self.set.push(key);
+            }
+            (key, Some(_)) if strictness == Strictness::Remount && OF_THE_KERNEL.contains(&key) => {
+                self.is_whole = true;
             }
             _ if strictness == Strictness::Sloppy => {}
             _ => {

@@ -4,19 +4,23 @@
 //! The first is replaced as a whole, after everything that it takes for told has been written; it says how much of the
 //! second holds. Both go when the scan ends. They hold for one command line in one directory: another one would tell of
 //! other names.
+//!
+//! They decide what is read and reported, so both have to be files of this user, or of root.
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Trouble;
 use crate::cli::policy_args::shown;
 use crate::name::display::display;
+use crate::output::{Named, Place, Replacement};
 use crate::scan::{Counts, Keeper, Kept, Octets};
 use crate::source::{Frontier, Waiting};
 
@@ -24,6 +28,7 @@ use crate::source::{Frontier, Waiting};
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
+    place: Box<Named>,
     run: Run,
     told: Mutex<Told>,
 }
@@ -31,7 +36,7 @@ pub struct StateFile {
 /// What was found, as lines.
 #[derive(Debug)]
 struct Told {
-    path: PathBuf,
+    place: Box<Named>,
     file: BufWriter<File>,
     /// How many bytes of it there are.
     bytes: u64,
@@ -77,13 +82,17 @@ impl StateFile {
             arguments: env::args_os().skip(1).map(|arg| Octets::from(&*arg)).collect(),
         };
         let name = shown(&path);
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let told = Told::begin(beside(&path, ".found"))?;
-                return Ok((Self { path, run, told: Mutex::new(told) }, None));
-            }
-            read => read.map_err(|error| Trouble::new(format_args!("{name}: cannot be read: {error}")))?,
+        let unreadable = |error: io::Error| Trouble::new(format_args!("{name}: cannot be read: {error}"));
+        let place = match Place::of(&path).map_err(unreadable)? {
+            Place::Named(named) => named,
+            Place::Open(_) => return Err(unreadable(io::Error::other("it is not a file"))),
         };
+        let Some(mut file) = place.open_own(OFlag::O_RDONLY).map_err(unreadable)? else {
+            let told = Told::begin(&place, &path)?;
+            return Ok((Self { path, place, run, told: Mutex::new(told) }, None));
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
         let state: State = serde_json::from_slice(&bytes)
             .map_err(|error| Trouble::new(format_args!("{name}: not the state of a scan: {error}")))?;
         if state.run != run {
@@ -97,9 +106,9 @@ impl StateFile {
             dir: OsString::from(left.dir).into(),
             names: left.names.into_iter().map(OsString::from).collect(),
         });
-        let (told, lines) = Told::go_on(beside(&path, ".found"), state.told)?;
+        let (told, lines) = Told::go_on(&place, &path, state.told)?;
         let kept = Kept { counts: state.counts, lines: Box::new(lines) };
-        Ok((Self { path, run, told: Mutex::new(told) }, Some((left.collect(), kept))))
+        Ok((Self { path, place, run, told: Mutex::new(told) }, Some((left.collect(), kept))))
     }
 
     /// Removes the files: the scan has come to its end.
@@ -108,13 +117,8 @@ impl StateFile {
     /// One cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
         // Without the state the other says nothing, so the state goes first.
-        for path in [&self.path, &self.told().path] {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                removed => removed?,
-            }
-        }
-        Ok(())
+        self.place.remove()?;
+        self.told().place.remove()
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -122,57 +126,58 @@ impl StateFile {
     }
 
     fn write(&self, state: &State) -> io::Result<()> {
-        let beside = beside(&self.path, ".new");
-        let mut file = create(&beside)?;
-        file.write_all(&serde_json::to_vec(state)?)?;
-        file.sync_all()?;
-        fs::rename(beside, &self.path)
+        let mut new = Replacement::begin(self.place.beside("")?, None)?;
+        new.file().write_all(&serde_json::to_vec(state)?)?;
+        new.file().sync_all()?;
+        new.commit()
     }
 }
 
-/// The file `path` with something behind its name.
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(end);
-    beside.into()
-}
+/// What the name of the file of findings ends with, behind that of the state.
+const FOUND: &str = ".found";
 
-/// A new file in the place of what is there. What is there may be a link, which leads to somebody else's file.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    File::create_new(path)
+/// The name of the file of findings beside the state `path`, for messages.
+fn found(path: &Path) -> String {
+    let mut found = path.as_os_str().to_owned();
+    found.push(FOUND);
+    shown(Path::new(&found))
 }
 
 impl Told {
-    fn begin(path: PathBuf) -> Result<Self, Trouble> {
-        let file = create(&path)
-            .map_err(|error| Trouble::new(format_args!("{}: cannot be made: {error}", shown(&path))))?;
-        Ok(Self { path, file: BufWriter::new(file), bytes: 0 })
+    fn begin(state: &Named, path: &Path) -> Result<Self, Trouble> {
+        let created = || -> io::Result<(Box<Named>, File)> {
+            let place = state.beside(FOUND)?;
+            let file = place.create_new()?;
+            Ok((place, file))
+        };
+        let (place, file) = created()
+            .map_err(|error| Trouble::new(format_args!("{}: cannot be made: {error}", found(path))))?;
+        Ok(Self { place, file: BufWriter::new(file), bytes: 0 })
     }
 
     /// Goes on behind the first `bytes` bytes of it; and a reader of these.
-    fn go_on(path: PathBuf, bytes: u64) -> Result<(Self, impl BufRead + use<>), Trouble> {
-        let opened = || -> io::Result<(File, File)> {
-            let mut file = OpenOptions::new().write(true).open(&path)?;
+    fn go_on(state: &Named, path: &Path, bytes: u64) -> Result<(Self, impl BufRead + use<>), Trouble> {
+        let opened = || -> io::Result<(Box<Named>, File, File)> {
+            let place = state.beside(FOUND)?;
+            let missing = || io::Error::from(io::ErrorKind::NotFound);
+            let mut file = place.open_own(OFlag::O_WRONLY)?.ok_or_else(missing)?;
             if file.metadata()?.len() < bytes {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             // What came since the state was kept is found again.
             file.set_len(bytes)?;
             file.seek(SeekFrom::End(0))?;
-            Ok((file, File::open(&path)?))
+            let lines = place.open_own(OFlag::O_RDONLY)?.ok_or_else(missing)?;
+            Ok((place, file, lines))
         };
-        let (file, lines) = opened().map_err(|error| {
-            let name = shown(&path);
+        let (place, file, lines) = opened().map_err(|error| {
+            let name = found(path);
             Trouble::new(format_args!(
                 "{name}: what was found so far cannot be read: {error}; without it only a scan from the beginning tells \
                  everything: remove the state, too"
             ))
         })?;
-        Ok((Self { path, file: BufWriter::new(file), bytes }, BufReader::new(lines).take(bytes)))
+        Ok((Self { place, file: BufWriter::new(file), bytes }, BufReader::new(lines).take(bytes)))
     }
 }
 
@@ -214,6 +219,7 @@ impl Keeper for StateFile {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
+    use std::fs;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
     use super::*;
@@ -243,7 +249,8 @@ mod tests {
             file.tell(more.as_bytes()).unwrap();
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
-        let found = beside(&path, ".found");
+        let mut found = path.clone().into_os_string();
+        found.push(FOUND);
         fs::write(&found, "on").unwrap();
         assert!(
             matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("from the beginning"))

@@ -1,7 +1,7 @@
 //! Between those who are not to wait and the one who writes: a queue of bounded length, with a share for each user.
 //!
-//! More than a number of records a second of one user are not taken but counted, and no user can fill more than a part of the
-//! queue: a flood of one silences nobody else. Of how many users that is kept is bounded too; those who come when nobody can
+//! More than a number of records a second of one user are not taken but counted, likewise more than a number of bytes, and no
+//! user can fill more than a part of the queue: a flood of one silences nobody else. Of how many users that is kept is bounded too; those who come when nobody can
 //! be forgotten share one place.
 
 use std::collections::{HashMap, VecDeque};
@@ -35,13 +35,22 @@ impl Bucket {
         Self { interval: Duration::from_secs(1) / per_second.get(), full_at: now }
     }
 
-    fn take(&mut self, now: Instant) -> bool {
-        let full_at = self.full_at.max(now) + self.interval;
-        let is_left = full_at <= now + Duration::from_secs(1);
+    fn take(&mut self, many: u32, now: Instant) -> bool {
+        let is_left = self.has(many, now);
         if is_left {
-            self.full_at = full_at;
+            self.spend(many, now);
         }
         is_left
+    }
+
+    /// Whether there are so many.
+    fn has(&self, many: u32, now: Instant) -> bool {
+        self.full_at.max(now) + self.interval * many <= now + Duration::from_secs(1)
+    }
+
+    /// Takes so many that are gone already: others have to wait for longer.
+    fn spend(&mut self, many: u32, now: Instant) {
+        self.full_at = self.full_at.max(now) + self.interval * many;
     }
 }
 
@@ -50,24 +59,30 @@ impl Bucket {
 pub(super) struct Drops {
     /// Too many in a second.
     pub(super) rate: u64,
+    /// Too many bytes in a second.
+    pub(super) bytes: u64,
     /// The writer was behind.
     pub(super) queue: u64,
 }
 
 impl Drops {
     fn total(self) -> u64 {
-        self.rate + self.queue
+        self.rate + self.bytes + self.queue
     }
 
     fn add(&mut self, other: Self) {
         self.rate += other.rate;
+        self.bytes += other.bytes;
         self.queue += other.queue;
     }
 }
 
 #[derive(Debug)]
 struct User {
-    bucket: Bucket,
+    records: Bucket,
+    bytes: Bucket,
+    /// Bytes that the last record needed for which there was no room.
+    needed: u32,
     waiting: usize,
     drops: Drops,
 }
@@ -75,12 +90,13 @@ struct User {
 impl User {
     /// Whether a new one would be the same.
     fn is_idle(&self, now: Instant) -> bool {
-        self.waiting == 0 && self.drops == Drops::default() && self.bucket.full_at <= now
+        let is_full = self.records.full_at <= now && self.bytes.full_at <= now;
+        self.waiting == 0 && self.drops == Drops::default() && is_full
     }
 }
 
 /// Who has a place: a user, or all who have none.
-type Who = Option<u32>;
+pub(super) type Who = Option<u32>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -97,8 +113,8 @@ struct State {
 /// What the writer is to do.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// Write this.
-    Write(Box<Record>),
+    /// Write this, if there is room among the bytes of whose it is.
+    Write(Who, Box<Record>),
     /// Tell what was dropped, and of whom.
     Tell(Vec<(Who, Drops)>),
     /// Open the file anew.
@@ -110,14 +126,15 @@ pub(super) enum Task {
 #[derive(Debug)]
 pub(super) struct Queue {
     per_second: NonZeroU32,
+    bytes_per_second: NonZeroU32,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Queue {
-    pub(super) fn new(per_second: NonZeroU32, metrics: Arc<Metrics>) -> Self {
-        Self { per_second, metrics, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(per_second: NonZeroU32, bytes_per_second: NonZeroU32, metrics: Arc<Metrics>) -> Self {
+        Self { per_second, bytes_per_second, metrics, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Takes the record that `gather` puts together, unless there are too many of `uid` at the moment; it is not asked then.
@@ -133,7 +150,7 @@ impl Queue {
         let mut state = self.lock();
         let (who, is_full) = (self.place(&mut state, uid, now), state.waiting >= QUEUED);
         let user = state.users.get_mut(&who)?;
-        let dropped = match user.bucket.take(now) {
+        let dropped = match user.records.take(1, now) {
             false => {
                 user.drops.rate += 1;
                 Dropped::Rate
@@ -149,11 +166,52 @@ impl Queue {
             }
         };
         self.metrics.dropped(dropped, 1);
+        self.note_drop(&mut state, now);
+        None
+    }
+
+    fn note_drop(&self, state: &mut State, now: Instant) {
         if state.dropped_since.is_none() {
             state.dropped_since = Some(now);
             self.changed.notify_one();
         }
-        None
+    }
+
+    /// Whether there is room for a record of `who` like the last one that there was no room for, so that it is worth being put
+    /// into words; if not, it is counted as dropped.
+    pub(super) fn may_take(&self, who: Who) -> bool {
+        self.take_if(who, |bytes, needed, now| bytes.has(*needed, now))
+    }
+
+    /// Whether so many bytes of `who` may be written now; if not, one more record is counted as dropped.
+    pub(super) fn takes(&self, who: Who, bytes: usize) -> bool {
+        let many = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.take_if(who, |bytes, needed, now| {
+            let takes = bytes.take(many, now);
+            *needed = if takes { 0 } else { many };
+            takes
+        })
+    }
+
+    fn take_if(&self, who: Who, take: impl FnOnce(&mut Bucket, &mut u32, Instant) -> bool) -> bool {
+        let (mut state, now) = (self.lock(), Instant::now());
+        let who = self.place(&mut state, who, now);
+        let Some(user) = state.users.get_mut(&who) else { return true };
+        let takes = take(&mut user.bytes, &mut user.needed, now);
+        if !takes {
+            user.drops.bytes += 1;
+            self.metrics.dropped(Dropped::Bytes, 1);
+            self.note_drop(&mut state, now);
+        }
+        takes
+    }
+
+    /// So many bytes of `who` are written in any case.
+    pub(super) fn spend(&self, who: Who, bytes: usize) {
+        let (mut state, now) = (self.lock(), Instant::now());
+        if let Some(user) = state.users.get_mut(&who) {
+            user.bytes.spend(u32::try_from(bytes).unwrap_or(u32::MAX), now);
+        }
     }
 
     /// The place of a user, which is there from now on.
@@ -162,7 +220,13 @@ impl Queue {
             state.users.retain(|_, user| !user.is_idle(now));
         }
         let who = if state.users.len() < USERS || state.users.contains_key(&uid) { uid } else { None };
-        let new = || User { bucket: Bucket::new(self.per_second, now), waiting: 0, drops: Drops::default() };
+        let new = || User {
+            records: Bucket::new(self.per_second, now),
+            bytes: Bucket::new(self.bytes_per_second, now),
+            needed: 0,
+            waiting: 0,
+            drops: Drops::default(),
+        };
         state.users.entry(who).or_insert_with(new);
         who
     }
@@ -183,7 +247,7 @@ impl Queue {
                 if let Some(user) = state.users.get_mut(&who) {
                     user.waiting -= 1;
                 }
-                return Task::Write(Box::new(record));
+                return Task::Write(who, Box::new(record));
             }
             if state.is_closed && state.waiting == 0 {
                 return match state.dropped_since {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
+use super::bounded::shortened;
 use super::{Outcome, Record};
 use crate::daemon::control::{Bytes, Refused};
 use crate::policy::rule::RuleId;
@@ -14,8 +15,10 @@ use crate::policy::rule::RuleId;
 pub struct Recent(Mutex<VecDeque<Refused>>);
 
 impl Recent {
-    /// A screen of them, and some 100 KiB at most: a name has 255 bytes, a path 4096.
+    /// A screen of them, and half a MiB at most: a name has 255 bytes, a path 4096.
     const MOST: usize = 64;
+    /// So much of a path is shown.
+    const SHOWN: usize = 512;
 
     /// One more.
     pub(super) fn add(&self, record: &Record) {
@@ -25,7 +28,10 @@ impl Recent {
             op: record.operation.into(),
             rule: record.rule.map(RuleId::name).map(str::to_owned),
             name: Bytes::new(record.name.as_bytes()),
-            parent: record.parent.as_deref().map(|parent| Bytes::new(parent.as_os_str().as_bytes())),
+            parent: record.parent.as_deref().map(|parent| {
+                let bytes = parent.as_os_str().as_bytes();
+                Bytes { shown: shortened(bytes, Self::SHOWN).0, ..Bytes::new(bytes) }
+            }),
             uid: record.asker.uid,
             command: record.asker.command.as_deref().map(Bytes::new),
         };

@@ -1,6 +1,7 @@
 //! One record: what was refused or let through, to whom, where and why.
 
-use std::ffi::OsString;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::io::{self, Write};
@@ -12,9 +13,10 @@ use data_encoding::{BASE64, HEXLOWER};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::bounded::shortened;
 use super::cgroup::{self, Units};
 use crate::name::Span;
-use crate::name::display::display;
+use crate::name::escape::stable_hash;
 use crate::policy::rule::RuleId;
 use crate::report::json;
 
@@ -116,29 +118,35 @@ impl Outcome {
     }
 }
 
-/// Bytes for people, between quotation marks that nothing in them can close.
-fn quoted(bytes: &[u8]) -> String {
+/// Bytes for people, between quotation marks that nothing in them can close; about `most` bytes of them, with the middle left
+/// out.
+fn quoted(bytes: &[u8], most: usize) -> String {
     // The backslash itself is shown doubled.
-    format!("\"{}\"", display(bytes).to_string().replace('"', "\\\""))
+    format!("\"{}\"", shortened(bytes, most).0.replace('"', "\\\""))
 }
 
-impl fmt::Display for Record {
+/// The sentence about a record; of its long parts about so many bytes are shown.
+pub(super) struct Sentence<'r>(pub(super) &'r Record, pub(super) usize);
+
+impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} of {}", self.outcome.as_str(), self.operation, quoted(self.name.as_bytes()))?;
-        if let Some(target) = &self.target {
+        let &Self(record, most) = self;
+        let quoted = |bytes: &[u8]| quoted(bytes, most);
+        write!(f, "{}: {} of {}", record.outcome.as_str(), record.operation, quoted(record.name.as_bytes()))?;
+        if let Some(target) = &record.target {
             write!(f, " to {}", quoted(target.as_bytes()))?;
         }
-        match self.parent.as_deref() {
+        match record.parent.as_deref() {
             Some(top) if top.as_os_str().is_empty() => f.write_str(" in \".\"")?,
             Some(parent) => write!(f, " in {}", quoted(parent.as_os_str().as_bytes()))?,
             None => {}
         }
-        match self.rule {
+        match record.rule {
             Some(rule) => write!(f, ": {rule}")?,
             None => f.write_str(": the escape of another name")?,
         }
-        write!(f, " at bytes {}..{}", self.span.start, self.span.end)?;
-        let Asker { uid, gid, pid, command, cgroup: _ } = &self.asker;
+        write!(f, " at bytes {}..{}", record.span.start, record.span.end)?;
+        let Asker { uid, gid, pid, command, cgroup: _ } = &record.asker;
         let is_known = *pid != 0 || uid.is_some();
         let mut separator = "; ";
         for (what, number) in [("uid", uid), ("gid", gid), ("pid", &Some(*pid).filter(|_| is_known))] {
@@ -151,10 +159,16 @@ impl fmt::Display for Record {
             f.write_char(' ')?;
             f.write_str(&quoted(command))?;
         }
-        if let Some(unit) = self.asker.units().nearest() {
+        if let Some(unit) = record.asker.units().nearest() {
             write!(f, " of {}", quoted(unit))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Sentence(self, usize::MAX).fmt(f)
     }
 }
 
@@ -183,10 +197,21 @@ pub(super) struct Line<'r> {
     name_hex: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_base64: Option<String>,
+    /// In the place of the exact bytes where those are too many: what is shown of them, their hash and their number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<&'r str>,
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<Cow<'r, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_bytes: Option<usize>,
     rule: Option<&'static str>,
     start: usize,
     end: usize,
@@ -212,9 +237,20 @@ pub(super) fn moment(time: SystemTime) -> String {
 
 impl<'r> From<&'r Record> for Line<'r> {
     fn from(record: &'r Record) -> Self {
+        Self::within(record, usize::MAX)
+    }
+}
+
+impl<'r> Line<'r> {
+    /// With about `most` bytes of each of the long parts. The exact bytes of the name are there in any case.
+    pub(super) fn within(record: &'r Record, most: usize) -> Self {
         let parent = record.parent.as_deref().map(Path::as_os_str);
         let units = record.asker.units();
-        let shown = |bytes: &[u8]| display(bytes).to_string();
+        let shown = |bytes: &[u8]| shortened(bytes, most).0;
+        let is_long = |bytes: &[u8]| bytes.len() > most;
+        let hash = |bytes: &[u8]| format!("{:016x}", stable_hash(bytes));
+        let (target, long_target) = divided(record.target.as_deref(), is_long);
+        let (exact_parent, long_parent) = divided(parent, is_long);
         Self {
             r#type: match record.outcome {
                 Outcome::Refused | Outcome::LetThrough => "refusal",
@@ -227,11 +263,19 @@ impl<'r> From<&'r Record> for Line<'r> {
                 Outcome::Seen => "seen",
             },
             operation: record.operation,
-            name: display(record.name.as_bytes()).to_string(),
+            name: shown(record.name.as_bytes()),
             name_hex: HEXLOWER.encode(record.name.as_bytes()),
-            target_base64: record.target.as_deref().map(|target| BASE64.encode(target.as_bytes())),
-            parent: parent.and_then(|parent| parent.to_str()),
-            parent_base64: parent.map(|parent| BASE64.encode(parent.as_bytes())),
+            target_base64: target.map(|target| BASE64.encode(target)),
+            target: long_target.map(shown),
+            target_hash: long_target.map(hash),
+            target_bytes: long_target.map(<[u8]>::len),
+            parent: match long_parent {
+                Some(parent) => Some(shown(parent).into()),
+                None => exact_parent.and_then(|parent| std::str::from_utf8(parent).ok()).map(Cow::Borrowed),
+            },
+            parent_base64: exact_parent.map(|parent| BASE64.encode(parent)),
+            parent_hash: long_parent.map(hash),
+            parent_bytes: long_parent.map(<[u8]>::len),
             rule: record.rule.map(RuleId::name),
             start: record.span.start,
             end: record.span.end,
@@ -243,5 +287,13 @@ impl<'r> From<&'r Record> for Line<'r> {
             unit: units.system.map(shown),
             user_unit: units.user.map(shown),
         }
+    }
+}
+
+/// The bytes, where they are not too many; or else as those of which a part is shown.
+fn divided(bytes: Option<&OsStr>, is_long: impl Fn(&[u8]) -> bool) -> (Option<&[u8]>, Option<&[u8]>) {
+    match bytes.map(OsStr::as_bytes) {
+        Some(long) if is_long(long) => (None, Some(long)),
+        exact => (exact, None),
     }
 }

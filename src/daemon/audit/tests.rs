@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use data_encoding::{BASE64, HEXLOWER};
 use serde_json::{Value, json};
 
+use super::record::Line;
 use super::*;
 use crate::name::Span;
 use crate::policy::rule::RuleId;

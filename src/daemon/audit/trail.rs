@@ -1,18 +1,20 @@
 //! Where records are kept: a file of JSON Lines that other programs move away, and that may be on a full disk.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use nix::unistd::Gid;
 use serde::Serialize;
 
-use super::record::{Line, Record, moment};
+use super::bounded::Bounded;
+use super::record::{Record, moment};
 use crate::name::display::display;
+use crate::output::append;
 use crate::report::json;
 
 /// Records that are not there.
@@ -33,6 +35,21 @@ impl DroppedLine {
     }
 }
 
+/// Directories in which a watch may have missed something.
+#[derive(Serialize)]
+pub struct Uncovered {
+    r#type: &'static str,
+    time: String,
+    directories: u64,
+}
+
+impl Uncovered {
+    /// So many, or more, until now.
+    pub fn now(directories: u64) -> Self {
+        Self { r#type: "uncovered", time: moment(SystemTime::now()), directories }
+    }
+}
+
 /// A file that is opened by its path.
 #[derive(Clone)]
 struct Place {
@@ -42,10 +59,7 @@ struct Place {
 
 impl Place {
     fn open(&self) -> io::Result<File> {
-        // A FIFO without a reader would hold the server up; this way it is an error.
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o640).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        let file = options.open(&self.path)?;
+        let file = append(&self.path, 0o640)?;
         match self.group.map(Gid::as_raw) {
             Some(group) if file.metadata()?.gid() != group => fchown(&file, None, Some(group))?,
             _ => {}
@@ -112,7 +126,12 @@ impl Trail {
 
     /// Keeps one record. What cannot be written is told in the log and counted in the trail.
     pub fn keep(&mut self, record: &Record) {
-        self.put(&Line::from(record), 1);
+        self.put(&Bounded::new(record).line, 1);
+    }
+
+    /// Keeps a line about what is missing.
+    pub fn note(&mut self, uncovered: &Uncovered) {
+        self.put(uncovered, 0);
     }
 
     /// Whether the line was written, which stands for so many records.

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Choice, ERRNOS, EXISTING, MODES};
+use crate::daemon::audit::{BYTES_PER_SECOND, MIN_BYTES_PER_SECOND};
 use crate::name::normalize::Form;
 use crate::policy::OnMismatch;
 use crate::policy::profile;
@@ -35,8 +36,12 @@ pub fn schema() -> Value {
                     "description": "Whether refusals go to the log too.", "type": "boolean", "default": true,
                 },
                 "rate": {
-                    "description": "Of more refusals of one user than that in one second the others are counted only.",
+                    "description": "At most this many records per user and second; the rest are only counted.",
                     "type": "integer", "minimum": 1, "maximum": u32::MAX, "default": 100,
+                },
+                "bytes": {
+                    "description": "At most this many bytes of records per user and second, in the log and the file together.",
+                    "type": "integer", "minimum": MIN_BYTES_PER_SECOND, "maximum": u32::MAX, "default": BYTES_PER_SECOND,
                 },
             })),
             "metrics": table("Where counters can be read.", json!({

@@ -8,6 +8,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{Audit, ERRNOS, EXISTING, Instance, MODES, Metrics, Mount, word_of};
+use crate::daemon::audit::BYTES_PER_SECOND;
 use crate::name::display::display;
 use crate::policy::config::Config;
 use crate::policy::profile::UTF8;
@@ -43,6 +44,7 @@ impl Instance {
             audit: Audit {
                 log: audit.log.or(Some(true)),
                 rate: audit.rate.or(NonZeroU32::new(100)),
+                bytes: audit.bytes.or(NonZeroU32::new(BYTES_PER_SECOND)),
                 ..audit
             },
             metrics: Metrics { interval: metrics.interval.or(Some(Duration::from_secs(15))), ..metrics },
@@ -99,6 +101,7 @@ impl Instance {
                 ("group", self.audit.group.as_deref().map(Value::from)),
                 ("log", self.audit.log.map(Value::from)),
                 ("rate", self.audit.rate.map(|rate| i64::from(rate.get()).into())),
+                ("bytes", self.audit.bytes.map(|bytes| i64::from(bytes.get()).into())),
             ],
         );
         push_table(

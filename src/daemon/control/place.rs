@@ -3,22 +3,22 @@
 //! A socket outlives a server that was killed. Whether somebody listens behind one is seen by connecting to it; the look and
 //! the replacement are done under a lock, so that of two servers that start at once each sees the other.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fmt, thread};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{Uid, geteuid};
+use nix::unistd::geteuid;
 
-use super::client::is_alive;
+use super::directory::SocketDirectory;
 use super::name::Name;
 use super::server::Reserved;
 use crate::name::display::display;
@@ -39,33 +39,35 @@ pub struct Taken(pub Name);
 
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an instance called {} is running already: `namegate status {0}` tells of it", self.0)
+        write!(f, "an instance called {} is running already: `namegate status {0}` shows it", self.0)
     }
 }
 
 impl std::error::Error for Taken {}
 
-/// Makes the socket of the instance `name` in `directory`, which is made too. It is replaced if nobody listens behind it. If
-/// somebody does, the name gets a number where `is_any` other name does as well.
+/// Makes the socket of the instance `name` in `directory`, which is made too. A socket of that name is replaced if nobody listens
+/// behind it, and those of other servers that were killed are removed. If somebody does listen, the name gets a number where
+/// `is_any` other name does as well.
 ///
 /// # Errors
 /// [`Taken`], as the inner error, if `is_any` is false; otherwise what could not be done.
 pub fn reserve(directory: &Path, name: &Name, is_any: bool) -> io::Result<Reserved> {
     make(directory)?;
-    let _lock = lock(directory)?;
+    let directory = SocketDirectory::open(directory)?;
+    // A socket is made and listened at, or found dead and removed, under the lock alone: none that is about to be listened at
+    // is taken for a dead one. A server that ends removes its socket while it still listens, so that no other takes its place
+    // in between.
+    let _lock = lock(&directory)?;
     let mut candidate = name.clone();
     let mut number = 1;
     loop {
-        let path = directory.join(candidate.file());
-        match is_alive(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-            Err(error) => return Err(error),
+        match directory.is_alive(&candidate) {
+            Err(Errno::ENOENT) => break,
+            Err(errno) => return Err(errno.into()),
             Ok(false) => {
-                log::info!(
-                    "the socket {} is left from an instance that has ended, and is replaced",
-                    shown(&path)
-                );
-                fs::remove_file(&path)?;
+                let path = shown(&directory.path().join(candidate.file()));
+                log::info!("the socket {path} is left from an instance that has ended, and is replaced");
+                directory.remove(&candidate)?;
                 break;
             }
             Ok(true) if is_any && number < MANY => {
@@ -75,9 +77,11 @@ pub fn reserve(directory: &Path, name: &Name, is_any: bool) -> io::Result<Reserv
             Ok(true) => return Err(io::Error::other(Taken(candidate))),
         }
     }
-    let path = directory.join(candidate.file());
-    let listener = listen_at(&path)?;
-    Reserved::new(candidate, path, listener)
+    directory.sweep(&candidate);
+    let listener = listen_at(&directory.path().join(candidate.file()))?;
+    // The path may lead elsewhere by now: what was made has to be in the directory that was looked at.
+    let id = directory.id(&candidate)?;
+    Ok(Reserved::new(candidate, directory, listener, id))
 }
 
 /// More instances of one mount point than that are a mistake.
@@ -87,7 +91,7 @@ fn shown(path: &Path) -> String {
     display(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
-/// The directory; if it is there already, nobody else must be able to change it.
+/// Makes the directory, unless it is there already.
 fn make(directory: &Path) -> io::Result<()> {
     let mode = if geteuid().is_root() { 0o755 } else { 0o700 };
     match DirBuilder::new().mode(mode).create(directory) {
@@ -96,22 +100,16 @@ fn make(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    let stat = fs::symlink_metadata(directory)?;
-    let is_ours = stat.uid() == geteuid().as_raw() || Uid::from_raw(stat.uid()).is_root();
-    if !stat.is_dir() || !is_ours || stat.mode() & 0o022 != 0 {
-        return Err(io::Error::other("others can change what is in it, or it is no directory"));
-    }
     Ok(())
 }
 
 /// Keeps other servers out while the socket is made. The file stays: one that is removed can be locked by two.
-fn lock(directory: &Path) -> io::Result<Flock<File>> {
+fn lock(directory: &SocketDirectory) -> io::Result<Flock<File>> {
     /// It is held for as long as a connection takes to be refused.
     const PATIENCE: Duration = Duration::from_secs(10);
     let begin = Instant::now();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let mut file = options.open(directory.join(".lock"))?;
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let mut file = File::from(directory.open_file(".lock", flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(lock),
@@ -128,6 +126,8 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     // The socket in the directory gets the mode of this one (unix(7)): there is no moment in which others could connect.
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-    listen(&socket, Backlog::new(16)?)?;
+    // As many as the kernel allows may wait to be accepted. Whoever finds no room has to try again, and those that wait for room
+    // in connect(2) come first.
+    listen(&socket, Backlog::MAXCONN)?;
     Ok(socket.into())
 }

@@ -1,26 +1,21 @@
 //! Who listens at the socket.
 
-use std::fs;
-use std::io::{self, Read, Write};
+mod attendant;
+
+use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use nix::sys::socket::{Shutdown, getsockopt, shutdown, sockopt::PeerCredentials};
-use nix::unistd::geteuid;
+use nix::sys::socket::{Shutdown, shutdown};
 
-use super::PATIENCE;
+use self::attendant::Attendant;
+use super::directory::{FileId, SocketDirectory};
 use super::name::Name;
-use super::protocol::{Counters, MAX_REQUEST, Reloaded, Reply, Request, Status};
+use super::protocol::{Counters, Reloaded, Status};
 use crate::gate::Mode;
-
-/// Connections that are served at once.
-const MOST: usize = 8;
 
 /// What is asked and told. Everything is asked from threads of its own, several at once.
 pub trait Instance: Send + Sync {
@@ -53,25 +48,28 @@ pub struct Reserved {
     socket: Socket,
 }
 
-/// A socket at which an instance answers. It is removed when this is dropped, and nobody answers from then on.
+/// A socket at which an instance answers. It is removed when this is dropped; requests that were read by then are answered,
+/// and nobody else.
 #[derive(Debug)]
 pub struct Serving {
     socket: Socket,
     is_ending: Arc<AtomicBool>,
 }
 
+/// A socket in its directory.
 #[derive(Debug)]
 struct Socket {
+    directory: SocketDirectory,
     listener: UnixListener,
-    path: PathBuf,
-    /// Device and inode number of the file, so that no other server's is removed.
-    place: (u64, u64),
+    /// Which file it is, so that no other server's is removed.
+    id: FileId,
+    /// `None` when it has been removed.
+    name: Option<Name>,
 }
 
 impl Reserved {
-    pub(super) fn new(name: Name, path: PathBuf, listener: UnixListener) -> io::Result<Self> {
-        let place = place(&path)?;
-        Ok(Self { name, socket: Socket { listener, path, place } })
+    pub(super) fn new(name: Name, directory: SocketDirectory, listener: UnixListener, id: FileId) -> Self {
+        Self { socket: Socket { directory, listener, id, name: Some(name.clone()) }, name }
     }
 
     /// What the instance is called.
@@ -84,165 +82,35 @@ impl Reserved {
     /// # Errors
     /// There can be no thread.
     pub fn serve(self, instance: Arc<dyn Instance>) -> io::Result<Serving> {
-        let listener = self.socket.listener.try_clone()?;
         let is_ending = Arc::new(AtomicBool::new(false));
-        let ends = is_ending.clone();
-        thread::Builder::new()
-            .name("control".into())
-            .spawn(move || answer_all(&listener, &instance, &ends))?;
+        let attendant = Attendant::new(self.socket.listener.try_clone()?, instance, is_ending.clone())?;
+        thread::Builder::new().name("control".into()).spawn(move || attendant.answer_all())?;
         Ok(Serving { socket: self.socket, is_ending })
-    }
-}
-
-impl Serving {
-    /// Where the socket is.
-    pub fn path(&self) -> &Path {
-        &self.socket.path
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        // First: while somebody listens no other server takes the name, so that it is this one's socket that is removed.
+        self.socket.remove();
         self.is_ending.store(true, Ordering::Release);
         // Wakes whoever waits for a connection.
         let _ = shutdown(self.socket.listener.as_raw_fd(), Shutdown::Both);
     }
 }
 
+impl Socket {
+    fn remove(&mut self) {
+        if let Some(name) = self.name.take()
+            && self.directory.id(&name) == Ok(self.id)
+        {
+            let _ = self.directory.remove(&name);
+        }
+    }
+}
+
 impl Drop for Socket {
     fn drop(&mut self) {
-        if place(&self.path).is_ok_and(|place| place == self.place) {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn place(path: &Path) -> io::Result<(u64, u64)> {
-    let stat = fs::symlink_metadata(path)?;
-    Ok((stat.dev(), stat.ino()))
-}
-
-fn answer_all(listener: &UnixListener, instance: &Arc<dyn Instance>, is_ending: &AtomicBool) {
-    let busy = Arc::new(AtomicUsize::new(0));
-    while !is_ending.load(Ordering::Acquire) {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(_) if is_ending.load(Ordering::Acquire) => return,
-            // No descriptor left, for one. Whoever waits gets in later.
-            Err(error) => {
-                log::warn!("cannot take a connection to the control socket: {error}");
-                thread::sleep(Duration::from_millis(500));
-                continue;
-            }
-        };
-        while busy.load(Ordering::Acquire) >= MOST {
-            // Each of them ends in time.
-            thread::sleep(Duration::from_millis(10));
-        }
-        busy.fetch_add(1, Ordering::AcqRel);
-        let place = Place(busy.clone());
-        let instance = instance.clone();
-        let answered = thread::Builder::new().name("control client".into()).spawn(move || {
-            let _place = place;
-            if let Err(error) = answer(&stream, &*instance) {
-                log::debug!("a client of the control socket: {error}");
-            }
-        });
-        if let Err(error) = answered {
-            log::warn!("cannot answer at the control socket: {error}");
-        }
-    }
-}
-
-/// One of the places for connections.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn answer(stream: &UnixStream, instance: &dyn Instance) -> io::Result<()> {
-    let peer = getsockopt(stream, PeerCredentials)?;
-    // Read in any case: what is left unread when the connection ends takes the answer with it (unix(7)).
-    let line = read_line(stream)?;
-    if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
-        log::warn!("the control socket is not for uid {}", peer.uid());
-        return write_line(stream, &Reply::failed("this is for root and for the user of the instance alone"));
-    }
-    let reply = match line {
-        Err(why) => Reply::failed(why),
-        Ok(line) => match Request::parse(&line) {
-            Err(why) => Reply::failed(why),
-            Ok(request) => {
-                log::debug!("uid {}, pid {}: {request:?}", peer.uid(), peer.pid());
-                carry_out(request, instance)
-            }
-        },
-    };
-    write_line(stream, &reply)
-}
-
-fn carry_out(request: Request, instance: &dyn Instance) -> Reply {
-    let done = |result: Result<Reloaded, String>| match result {
-        Ok(reloaded) => Reply::done(reloaded),
-        Err(why) => Reply::failed(why),
-    };
-    match request {
-        Request::Status => Reply::done(instance.status()),
-        Request::Reload => done(instance.reload()),
-        Request::Mode(mode) => done(instance.set_mode(mode)),
-        Request::Metrics => Reply::done(instance.metrics()),
-        Request::Counters => Reply::done(instance.counters()),
-    }
-}
-
-/// One line without its end, or what is wrong with it.
-fn read_line(mut stream: &UnixStream) -> io::Result<Result<Vec<u8>, String>> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut line = Vec::new();
-    let mut buffer = [0; 1024];
-    loop {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        let len = match stream.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            len => len?,
-        };
-        let part = &buffer[..len];
-        if let Some(end) = memchr::memchr(b'\n', part) {
-            line.extend(&part[..end]);
-            return Ok(Ok(line));
-        }
-        line.extend(part);
-        if len == 0 || line.len() > MAX_REQUEST {
-            return Ok(Err(format!("a request is one line of at most {MAX_REQUEST} bytes")));
-        }
-    }
-}
-
-fn write_line(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut line = serde_json::to_vec(reply)?;
-    line.push(b'\n');
-    let mut rest = line.as_slice();
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(deadline)?))?;
-        match stream.write(rest) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            written => rest = &rest[written?..],
-        }
-    }
-    Ok(())
-}
-
-/// How much time is left.
-///
-/// # Errors
-/// None.
-pub(super) fn left(deadline: Instant) -> io::Result<Duration> {
-    match deadline.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-        left => Ok(left),
+        self.remove();
     }
 }

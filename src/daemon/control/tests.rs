@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use super::directory::{in_directory, of_users};
 use super::*;
 use crate::daemon::metrics::Snapshot;
 use crate::gate::Mode;
@@ -68,6 +69,13 @@ fn running() -> Running {
     Running { serving: Some(reserved.serve(Arc::new(Echo)).unwrap()), dir }
 }
 
+/// Asks the instance whose socket is at `path`.
+fn ask<T: serde::de::DeserializeOwned>(path: &Path, request: Request) -> Result<T, Failure> {
+    let wanted = name(path.file_stem().unwrap().to_str().unwrap());
+    let found = in_directory(path.parent().unwrap()).unwrap().into_iter().find(|one| *one.name() == wanted);
+    found.ok_or(Failure::Gone)?.ask(request)
+}
+
 impl Running {
     fn socket(&self) -> PathBuf {
         self.dir.path().join("run/echo.sock")
@@ -109,6 +117,199 @@ fn the_socket_is_for_its_owner_alone_and_goes_with_the_server() {
     drop(running.serving.take());
     assert!(!running.socket().exists());
     assert!(matches!(ask::<Status>(&running.socket(), Request::Status), Err(Failure::Gone)));
+}
+
+#[test]
+fn connections_that_say_nothing_delay_nobody_however_many_there_are() {
+    let running = running();
+    let (mut idle, mut longest) = (Vec::new(), Duration::ZERO);
+    for number in 0..300 {
+        let mut stream = UnixStream::connect(running.socket()).unwrap();
+        // Silent, half a request, and half open: whoever is there will send nothing more.
+        match number % 3 {
+            0 => {}
+            1 => stream.write_all(b"{\"v\":1,").unwrap(),
+            _ => stream.shutdown(std::net::Shutdown::Read).unwrap(),
+        }
+        idle.push(stream);
+        if number % 10 == 0 {
+            let begin = Instant::now();
+            assert!(ask::<Status>(&running.socket(), Request::Status).is_ok(), "{number}");
+            longest = longest.max(begin.elapsed());
+        }
+    }
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+}
+
+#[test]
+fn a_change_that_hangs_delays_no_status() {
+    struct Stuck(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+    impl Instance for Stuck {
+        fn status(&self) -> Status {
+            Echo.status()
+        }
+        fn reload(&self) -> Result<Reloaded, String> {
+            let _ = self.0.lock().unwrap().recv();
+            Err("over".into())
+        }
+        fn set_mode(&self, _: Mode) -> Result<Reloaded, String> {
+            self.reload()
+        }
+        fn metrics(&self) -> String {
+            Echo.metrics()
+        }
+        fn counters(&self) -> Counters {
+            Echo.counters()
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (ends, end) = std::sync::mpsc::channel();
+    let reserved = reserve(&dir.path().join("run"), &name("stuck"), false).unwrap();
+    let _serving = reserved.serve(Arc::new(Stuck(end.into()))).unwrap();
+    let socket = dir.path().join("run/stuck.sock");
+    thread::scope(|scope| {
+        let changes: Vec<_> =
+            (0..10).map(|_| scope.spawn(|| ask::<Reloaded>(&socket, Request::Reload))).collect();
+        let begin = Instant::now();
+        while !changes.iter().any(|change| change.is_finished()) {
+            assert!(begin.elapsed() < Duration::from_secs(20), "some find no place");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(ask::<Status>(&socket, Request::Status).is_ok());
+        assert!(ask::<String>(&socket, Request::Metrics).is_ok());
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        drop(ends);
+        for change in changes {
+            let Err(Failure::Refused(why)) = change.join().unwrap() else { panic!() };
+            assert!(why == "over" || why.contains("too many requests"), "{why}");
+        }
+    });
+}
+
+#[test]
+fn all_are_asked_at_once_and_silent_ones_cost_one_deadline_together() {
+    let running = running();
+    let directory = running.dir.path().join("run");
+    let silent: Vec<_> =
+        (0..20).map(|n| UnixListener::bind(directory.join(format!("silent{n}.sock"))).unwrap()).collect();
+    // So many wait already that there is no room for one more.
+    let full = UnixListener::bind(directory.join("full.sock")).unwrap();
+    nix::sys::socket::listen(&full, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let _waiting = UnixStream::connect(directory.join("full.sock")).unwrap();
+    let found = in_directory(&directory).unwrap();
+    assert_eq!(found.len(), silent.len() + 2);
+    let all: Vec<&Found> = found.iter().collect();
+    let begin = Instant::now();
+    let patience = Duration::from_secs(1);
+    let answers = ask_all::<Status>(&all, Request::Status, patience, |_, _| None);
+    assert!((patience..patience * 5).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    for (found, answer) in found.iter().zip(&answers) {
+        match (found.name().as_str(), answer) {
+            ("echo", Ok(status)) => assert_eq!(*status, Echo.status()),
+            (_, Err(Failure::Unreachable(error))) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            (name, answer) => panic!("{name}: {answer:?}"),
+        }
+    }
+    // Nothing more is waited for once the one that was looked for has answered.
+    let begin = Instant::now();
+    let soon = |_, answer: &Result<Status, Failure>| answer.is_ok().then_some(Duration::ZERO);
+    ask_all(&all, Request::Status, Duration::from_secs(20), soon);
+    // Nor for what is not there at all.
+    let gone = in_directory(&directory).unwrap();
+    drop(silent);
+    let gone: Vec<&Found> = gone.iter().filter(|found| found.name().as_str().starts_with("silent")).collect();
+    let answers = ask_all::<Status>(&gone, Request::Status, Duration::from_secs(20), |_, _| None);
+    assert!(answers.iter().all(|answer| matches!(answer, Err(Failure::Gone))));
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn only_sockets_are_asked_and_only_in_directories_of_their_user() {
+    use std::os::unix::fs::{chown, symlink};
+    if !nix::unistd::geteuid().is_root() {
+        return println!("SKIPPED: directories of other users need root");
+    }
+    let running = running();
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path();
+    let make = |user: &str, owner: u32, mode: u32| {
+        let directory = users.join(user).join("namegate");
+        fs::create_dir_all(&directory).unwrap();
+        for path in [users.join(user), directory.clone()] {
+            chown(&path, Some(owner), Some(owner)).unwrap();
+        }
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        directory
+    };
+    let good = make("12345", 12345, 0o700);
+    let listener = UnixListener::bind(good.join("a.sock")).unwrap();
+    // A link to the socket of another server, and what is no socket.
+    symlink(running.socket(), good.join("b.sock")).unwrap();
+    fs::write(good.join("c.sock"), "").unwrap();
+    fs::write(good.join("d"), "").unwrap();
+    for (user, owner, mode) in [("12346", 12345, 0o700), ("12347", 12347, 0o777), ("012345", 12345, 0o700)] {
+        drop(UnixListener::bind(make(user, owner, mode).join("e.sock")).unwrap());
+    }
+    fs::create_dir(users.join("12348")).unwrap();
+    chown(users.join("12348"), Some(12348), None).unwrap();
+    symlink(running.dir.path().join("run"), users.join("12348/namegate")).unwrap();
+    symlink(users.join("12345"), users.join("12349")).unwrap();
+    let mut sockets = Sockets::default();
+    of_users(users, &mut sockets);
+    let names: Vec<_> = sockets.others.iter().map(|one| (one.uid(), one.name().as_str())).collect();
+    assert_eq!(names, [(12345, "a"), (12345, "b"), (12345, "c")], "{sockets:?}");
+    assert_eq!(sockets.ignored.len(), 4, "{:?}", sockets.ignored);
+    let all: Vec<&Found> = sockets.others.iter().collect();
+    let answers = ask_all::<Status>(&all, Request::Status, Duration::from_secs(1), |_, _| None);
+    // The listener is root's, and the socket is not: whoever it is, it is not user 12345.
+    assert!(
+        matches!(answers[..], [Err(Failure::Impostor(0)), Err(Failure::Gone), Err(Failure::Gone)]),
+        "{answers:?}"
+    );
+    listener.set_nonblocking(true).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(matches!(stream.read(&mut [0]), Ok(0)), "nothing was said to it");
+}
+
+#[test]
+fn a_flood_of_sockets_of_one_user_is_bounded() {
+    use std::os::unix::fs::chown;
+    if !nix::unistd::geteuid().is_root() {
+        return println!("SKIPPED: directories of other users need root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("12345/namegate");
+    fs::create_dir_all(&directory).unwrap();
+    for number in 0..500 {
+        fs::write(directory.join(format!("{number}.sock")), "").unwrap();
+    }
+    for path in [directory.parent().unwrap(), &directory] {
+        chown(path, Some(12345), None).unwrap();
+    }
+    let mut sockets = Sockets::default();
+    of_users(dir.path(), &mut sockets);
+    assert!(sockets.others.len() == 64 && sockets.ignored.len() == 1, "{:?}", sockets.ignored);
+}
+
+#[test]
+fn what_other_killed_servers_have_left_is_removed_by_the_next_one() {
+    let running = running();
+    let directory = running.dir.path().join("run");
+    for name in ["dead", "dead~2"] {
+        drop(UnixListener::bind(directory.join(format!("{name}.sock"))).unwrap());
+    }
+    let other = UnixListener::bind(directory.join("alive.sock")).unwrap();
+    fs::write(directory.join("file.sock"), "precious").unwrap();
+    std::os::unix::fs::symlink("dead.sock", directory.join("link.sock")).unwrap();
+    let _next = reserve(&directory, &name("next"), false).unwrap();
+    let mut left: Vec<_> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, [".lock", "alive.sock", "echo.sock", "file.sock", "link.sock", "next.sock"]);
+    assert!(ask::<Status>(&running.socket(), Request::Status).is_ok());
+    drop(other);
 }
 
 #[test]
@@ -244,7 +445,7 @@ fn a_server_that_answers_nonsense_is_an_error_and_nothing_else() {
         "{\"v\":1,\"ok\":true,\"result\":[]}\n",
         "{\"v\":1,\"ok\":true}",
     ] {
-        let path = dir.path().join("server");
+        let path = dir.path().join("server.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let answers = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();

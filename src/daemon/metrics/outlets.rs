@@ -1,10 +1,8 @@
 //! Where the numbers are to be had from: a file that is written again and again, and a port.
 
-use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -14,6 +12,7 @@ use std::time::Duration;
 use super::Metrics;
 use super::http;
 use crate::name::display::display;
+use crate::output::{Output, remove};
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +47,8 @@ struct Placed(PathBuf);
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        match fs::remove_file(&self.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                log::warn!("cannot remove the metrics in {}: {error}", shown(&self.0));
-            }
-            _ => {}
+        if let Err(error) = remove(&self.0) {
+            log::warn!("cannot remove the metrics in {}: {error}", shown(&self.0));
         }
     }
 }
@@ -159,17 +155,15 @@ fn keep_up(
 
 /// Puts a whole new file in the place of the old one, for everybody to read.
 fn write(file: &Path, metrics: &Metrics) -> io::Result<()> {
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut new = tempfile::Builder::new().prefix(".namegate-").tempfile_in(dir)?;
+    let mut new = Output::with_mode(file, 0o644)?;
     new.write_all(metrics.render().as_bytes())?;
-    new.as_file().set_permissions(Permissions::from_mode(0o644))?;
-    new.persist(file)?;
-    Ok(())
+    new.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
     use super::*;

@@ -91,6 +91,15 @@ pub struct Gauges {
     pub backing_ids: u64,
     /// Whether the kernel offers that.
     pub has_passthrough: bool,
+    /// Threads for requests that may take long.
+    #[serde(default)]
+    pub pool_threads: u64,
+    /// Requests that wait for one of them.
+    #[serde(default)]
+    pub queued_requests: u64,
+    /// Requests that have been in work for more than a second.
+    #[serde(default)]
+    pub stuck_requests: u64,
 }
 
 /// Records of the audit.
@@ -100,6 +109,9 @@ pub struct AuditCounts {
     pub recorded: u64,
     /// Not written, because one user had too many.
     pub dropped_rate: u64,
+    /// Not written, because one user had too many bytes of them.
+    #[serde(default)]
+    pub dropped_bytes: u64,
     /// Not written, because the writer was too far behind.
     pub dropped_queue: u64,
     /// Not in the file, because it did not take them.

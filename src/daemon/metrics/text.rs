@@ -151,6 +151,21 @@ impl Page<'_> {
                 "Whether the kernel reads and writes files by itself (1) or not (0).",
                 gauges.map(|gauges| gauges.has_passthrough.into()),
             ),
+            (
+                "namegate_pool_threads",
+                "Threads for requests that may take long.",
+                gauges.map(|gauges| gauges.pool_threads),
+            ),
+            (
+                "namegate_queued_requests",
+                "Requests that wait for such a thread.",
+                gauges.map(|gauges| gauges.queued_requests),
+            ),
+            (
+                "namegate_stuck_requests",
+                "Requests that have been in work for more than a second.",
+                gauges.map(|gauges| gauges.stuck_requests),
+            ),
         ] {
             self.family(name, "gauge", help);
             if let Some(value) = value {
@@ -177,12 +192,15 @@ impl Page<'_> {
         self.family(
             name,
             "counter",
-            "Such records that were not written: one user had too many (rate), the writer was behind (queue), the file took \
-             nothing (file).",
+            "Such records that were not written: one user had too many (rate), or too many bytes of them (bytes), the \
+             writer was behind (queue), the file took nothing (file).",
         );
-        for (reason, count) in
-            [("rate", audit.dropped_rate), ("queue", audit.dropped_queue), ("file", audit.dropped_file)]
-        {
+        for (reason, count) in [
+            ("rate", audit.dropped_rate),
+            ("bytes", audit.dropped_bytes),
+            ("queue", audit.dropped_queue),
+            ("file", audit.dropped_file),
+        ] {
             self.sample(name, &[("reason", reason)], count);
         }
     }

@@ -47,7 +47,7 @@ const ALLOWED: &[Call] = &[
     // Files, by descriptor and below one.
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
     libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_lseek, libc::SYS_openat,
-    libc::SYS_openat2, libc::SYS_close, libc::SYS_close_range, libc::SYS_dup, libc::SYS_dup3, libc::SYS_fcntl,
+    libc::SYS_openat2, libc::SYS_close, libc::SYS_close_range, libc::SYS_dup, libc::SYS_dup3,
     libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_getdents64,
     libc::SYS_readlinkat, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_mkdirat, libc::SYS_mknodat,
     libc::SYS_symlinkat, libc::SYS_linkat, libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchmodat,
@@ -83,19 +83,19 @@ const ALLOWED: &[Call] = &[
     libc::SYS_msync, libc::SYS_mincore, libc::SYS_mlock, libc::SYS_munlock, libc::SYS_membarrier, young::MSEAL,
     young::MAP_SHADOW_STACK, libc::SYS_pkey_alloc, libc::SYS_pkey_free, libc::SYS_pkey_mprotect,
     // Threads, and the end of one and of all. No program can be started, so a process that is made stays this program.
-    libc::SYS_clone, libc::SYS_clone3, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex, young::FUTEX_WAITV,
+    // By clone(2) alone, whose flags can be looked at: allowed_partly.
+    libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex, young::FUTEX_WAITV,
     young::FUTEX_WAKE, young::FUTEX_WAIT, young::FUTEX_REQUEUE, libc::SYS_set_robust_list, libc::SYS_get_robust_list,
     libc::SYS_rseq, libc::SYS_set_tid_address, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_getpriority,
-    libc::SYS_setpriority, libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_seccomp, libc::SYS_wait4, libc::SYS_waitid,
+    libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_getpriority,
+    libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_seccomp, libc::SYS_wait4, libc::SYS_waitid,
     // Signals to itself: TO_ITSELF.
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_rt_sigpending,
     libc::SYS_rt_sigtimedwait, libc::SYS_rt_sigsuspend, libc::SYS_sigaltstack,
     // Time, and what there is of everything.
     libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep,
     libc::SYS_gettimeofday, libc::SYS_times, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime,
-    libc::SYS_timer_getoverrun, libc::SYS_timer_delete, libc::SYS_getitimer, libc::SYS_setitimer, libc::SYS_prlimit64,
-    libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname,
+    libc::SYS_timer_getoverrun, libc::SYS_timer_delete, libc::SYS_getitimer, libc::SYS_setitimer, libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname,
     libc::SYS_getrandom,
 ];
 
@@ -126,11 +126,31 @@ const FOREIGN: &[Call] = &[
     libc::SYS_setdomainname, libc::SYS_acct, libc::SYS_quotactl,
 ];
 
+/// What C libraries try first and do without, each time: unknown, and no word about it in the kernel's log.
+const QUIETLY_UNKNOWN: &[Call] = &[libc::SYS_clone3];
+
 /// Kinds of sockets: of this machine, for the control socket and the logs, and of the network, for metrics.
 const SOCKET_FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// Ioctl requests that put words into the keyboard of whoever started the server.
-const TYPING: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+/// Ioctl requests that reach other processes: the first two put words into the keyboard of whoever started the server, the
+/// others name a process or a group that gets a signal when a descriptor has something to say (asm/sockios.h).
+const REACHING_OTHERS: [u32; 4] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32, 0x8901, 0x8902];
+
+/// Commands of fcntl(2) that name such a process, and the signal.
+const SIGNALLING: [i32; 3] = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG];
+
+/// Of asm-generic/fcntl.h; not every C library has names for them.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+
+/// Flags of clone(2) that make a namespace. `CLONE_NEWTIME` is none: there its bit belongs to the signal at the end.
+const NAMESPACES: i32 = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
 
 /// A condition on the argument number `index`, of which 32 bits count.
 fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
@@ -143,14 +163,21 @@ fn allowed_partly() -> Result<Vec<(Call, Vec<SeccompRule>)>, BackendError> {
         SeccompRule::new(vec![argument(index, SeccompCmpOp::Eq, value as u64 & u64::from(u32::MAX))?])
     };
     let families = SOCKET_FAMILIES.iter().map(|&family| is(0, family.into())).collect::<Result<_, _>>()?;
-    let no_typing = TYPING
-        .iter()
-        .map(|&request| argument(1, SeccompCmpOp::Ne, request.into()))
-        .collect::<Result<_, _>>()?;
+    let none_of = |index, values: &[u32]| {
+        let others = values.iter().map(|&value| argument(index, SeccompCmpOp::Ne, value.into()));
+        SeccompRule::new(others.collect::<Result<_, _>>()?)
+    };
+    let no_namespace = SeccompRule::new(vec![argument(0, SeccompCmpOp::MaskedEq(NAMESPACES as u64), 0)?])?;
     let itself = i64::from(process::id());
     Ok(vec![
         (libc::SYS_socket, families),
-        (libc::SYS_ioctl, vec![SeccompRule::new(no_typing)?]),
+        (libc::SYS_ioctl, vec![none_of(1, &REACHING_OTHERS)?]),
+        (libc::SYS_fcntl, vec![none_of(1, &SIGNALLING.map(|command| command as u32))?]),
+        // Threads. The flags of clone3(2) lie in memory, where no filter can look: QUIETLY_UNKNOWN.
+        (libc::SYS_clone, vec![no_namespace]),
+        // Limits of this process, and the processors of this thread.
+        (libc::SYS_prlimit64, vec![is(0, 0)?, is(0, itself)?]),
+        (libc::SYS_sched_setaffinity, vec![is(0, 0)?]),
         // A umask of its own for each thread, and nothing else that threads share.
         (libc::SYS_unshare, vec![is(0, libc::CLONE_FS.into())?]),
         (libc::SYS_kill, vec![is(0, itself)?]),
@@ -158,32 +185,42 @@ fn allowed_partly() -> Result<Vec<(Call, Vec<SeccompRule>)>, BackendError> {
     ])
 }
 
+/// A filter, and whether the kernel's audit log says what it refuses.
+pub(super) struct Filter {
+    pub(super) program: Vec<Instruction>,
+    pub(super) is_logged: bool,
+}
+
 /// The filters for this architecture.
 ///
 /// # Errors
 /// None that depends on anything but the lists here.
-pub(super) fn filters() -> Result<[Vec<Instruction>; 2], BackendError> {
+pub(super) fn filters() -> Result<[Filter; 3], BackendError> {
     build(TargetArch::try_from(std::env::consts::ARCH)?)
 }
 
-fn build(architecture: TargetArch) -> Result<[Vec<Instruction>; 2], BackendError> {
+fn build(architecture: TargetArch) -> Result<[Filter; 3], BackendError> {
     let whole = |calls: &[Call]| calls.iter().map(|&call| (call, Vec::new())).collect::<Vec<_>>();
     let mut allowed: BTreeMap<_, _> =
         [whole(ALLOWED), whole(ALLOWED_OLD), allowed_partly()?].into_iter().flatten().collect();
-    // What is foreign is left to the other filter, whose word counts for more.
+    // These are left to the other filters: of several answers the kernel takes the strictest.
     allowed.extend(whole(FOREIGN));
-    let foreign = whole(FOREIGN).into_iter().collect();
-    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
-    let compile = |rules, otherwise, listed| -> Result<Vec<Instruction>, BackendError> {
+    allowed.extend(whole(QUIETLY_UNKNOWN));
+    let (foreign, quietly) =
+        (whole(FOREIGN).into_iter().collect(), whole(QUIETLY_UNKNOWN).into_iter().collect());
+    let unknown = || SeccompAction::Errno(libc::ENOSYS as u32);
+    let compile = |rules, otherwise, listed, is_logged| -> Result<Filter, BackendError> {
         let program: BpfProgram = SeccompFilter::new(rules, otherwise, listed, architecture)?.try_into()?;
-        Ok(program
+        let program = program
             .iter()
             .map(|i| Instruction { code: i.code, jump_true: i.jt, jump_false: i.jf, operand: i.k })
-            .collect())
+            .collect();
+        Ok(Filter { program, is_logged })
     };
     Ok([
-        compile(foreign, SeccompAction::Allow, SeccompAction::KillProcess)?,
-        compile(allowed, unknown, SeccompAction::Allow)?,
+        compile(foreign, SeccompAction::Allow, SeccompAction::KillProcess, true)?,
+        compile(quietly, SeccompAction::Allow, unknown(), false)?,
+        compile(allowed, unknown(), SeccompAction::Allow, true)?,
     ])
 }
 
@@ -195,7 +232,7 @@ mod tests {
 
     #[test]
     fn no_call_is_both_allowed_and_foreign_or_listed_twice() {
-        let all: Vec<Call> = [ALLOWED, ALLOWED_OLD, FOREIGN].concat();
+        let all: Vec<Call> = [ALLOWED, ALLOWED_OLD, FOREIGN, QUIETLY_UNKNOWN].concat();
         let mut seen = BTreeSet::new();
         for call in all.iter().copied().chain(allowed_partly().unwrap().into_iter().map(|(call, _)| call)) {
             assert!(seen.insert(call), "{call} is listed twice");
@@ -211,7 +248,8 @@ mod tests {
         const MOST: usize = 4096;
         for architecture in [TargetArch::x86_64, TargetArch::aarch64] {
             for filter in build(architecture).unwrap() {
-                assert!((1..=MOST).contains(&filter.len()), "{}", filter.len());
+                let len = filter.program.len();
+                assert!((1..=MOST).contains(&len), "{len}");
             }
         }
     }

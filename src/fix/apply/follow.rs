@@ -1,18 +1,14 @@
 //! Links whose targets lead through what was renamed.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
-use nix::fcntl::readlinkat;
-
-use super::{Run, free_name};
-use crate::fix::entry::{Reason, kind, look};
+use super::Run;
+use crate::fix::entry::{Reason, free_name};
 use crate::fix::journal::Entry;
 use crate::fix::plan::{Kind, Retarget};
-use crate::fix::relink::Relink;
+use crate::fix::relink::{Link, Relink};
 use crate::fix::roots::Dir;
 
 impl Run<'_> {
@@ -54,11 +50,7 @@ impl Run<'_> {
             // Nothing is renamed in a rehearsal.
             None => &retarget.name,
         };
-        let stat = look(&*dir, name)?.ok_or(Reason::Gone)?;
-        if kind(&stat) != Kind::Symlink {
-            return Err(Reason::Replaced);
-        }
-        let now = readlinkat(&*dir, OsStr::from_bytes(name))?.as_bytes().to_vec();
+        let Link { stat, target: now, .. } = Link::open(&*dir, name)?.ok_or(Reason::Gone)?;
         if target == retarget.old_target {
             return Err(Reason::Dependence);
         }

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::fcntl::readlinkat;
 
-use super::{Run, free_name};
-use crate::fix::entry::{Reason, kind, look};
+use super::Run;
+use crate::fix::entry::{Reason, free_name, kind, look};
 use crate::fix::group::Group;
 use crate::fix::listing;
 use crate::fix::plan::check::check;

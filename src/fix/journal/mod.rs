@@ -9,19 +9,24 @@ mod read;
 mod record;
 pub mod shelf;
 
-use std::fs::{File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 pub use batch::{Batch, Entry, Place};
 pub use read::{Damage, Reading, Told, Unreadable, header};
 pub use record::{Base64, Header, Hex, Left, Moment, Record, Remainder, Root};
 
 use super::watcher::{Point, Watcher};
+use crate::output::trust::{check_guarded, is_trusted};
+use crate::sys::stat;
 
 /// The version of the format.
 pub const VERSION: u64 = 1;
@@ -31,6 +36,7 @@ pub const VERSION: u64 = 1;
 pub struct Journal {
     file: Flock<File>,
     path: PathBuf,
+    home: Home,
     /// What was not written yet.
     buffer: Vec<u8>,
     /// The check of the last line.
@@ -48,6 +54,54 @@ fn lock(file: File) -> io::Result<Option<Flock<File>>> {
     }
 }
 
+/// The directory of a journal, open, and the name of the file in it.
+#[derive(Debug)]
+struct Home {
+    dir: OwnedFd,
+    name: OsString,
+}
+
+impl Home {
+    /// That of the journal `path`. A journal says what is renamed, so root takes none from where others could exchange it, nor
+    /// leaves one there.
+    fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_os_string();
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let dir = openat(AT_FDCWD, dir, flags, Mode::empty())?;
+        if geteuid().is_root() {
+            check_guarded(&dir)?;
+        }
+        Ok(Self { dir, name })
+    }
+
+    /// Opens the file, and follows no link.
+    fn open(&self, flags: OFlag) -> io::Result<File> {
+        let flags = flags | OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.dir, &*self.name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
+    }
+
+    fn remove(&self) {
+        let _ = unlinkat(&self.dir, &*self.name, UnlinkatFlags::NoRemoveDir);
+    }
+}
+
+/// Looks whether somebody else may have written what is in the journal `file`.
+fn check_owner(file: &File) -> io::Result<()> {
+    let stat = stat::at(file, OsStr::new(""))?;
+    let what = match () {
+        () if stat.kind != libc::S_IFREG => "it is not a regular file".to_owned(),
+        () if !is_trusted(stat.uid) => {
+            format!("it belongs to user {}, who may have chosen what is in it", stat.uid)
+        }
+        () if geteuid().is_root() && stat.mode & 0o022 != 0 => {
+            format!("others can write it: its mode is {:o}", stat.mode)
+        }
+        () => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+}
+
 fn in_use() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it")
 }
@@ -57,35 +111,45 @@ impl Journal {
     /// the disk.
     ///
     /// # Errors
-    /// It cannot be made, or is there already.
+    /// It cannot be made, or is there already; for root, others can write its directory.
     pub fn create(path: &Path, header: Header, watcher: &mut dyn Watcher) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+        let home = Home::of(path)?;
+        let file = home.open(OFlag::O_CREAT | OFlag::O_EXCL)?;
         let file = lock(file)?.ok_or_else(in_use)?;
-        let mut journal = Self { file, path: path.to_path_buf(), buffer: Vec::new(), check: 0, len: 0 };
+        let mut journal = Self { file, path: path.to_path_buf(), home, buffer: Vec::new(), check: 0, len: 0 };
         journal.push(&Record::Journal(header));
-        let begun = journal.commit(watcher).and_then(|()| {
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(dir)?.sync_all()
-        });
-        if begun.is_err() {
-            // An empty one says nothing, and would be in the way.
-            let _ = std::fs::remove_file(path);
+        let begun = journal.commit(watcher).and_then(|()| Ok(fsync(&journal.home.dir)?));
+        match begun {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                journal.discard();
+                Err(error)
+            }
         }
-        begun.map(|()| journal)
+    }
+
+    /// Removes a journal of which nothing was done: it says nothing, and would be in the way.
+    pub fn discard(self) {
+        self.home.remove();
     }
 
     /// Opens a journal to go on with it, and reads it. What is torn at its end is cut off: it was never acted on.
     ///
     /// # Errors
-    /// It cannot be read, is none, is damaged, or another process is writing it.
+    /// It cannot be read, is none, is damaged, or another process is writing it; it belongs to somebody else, or, for root, others
+    /// can write it or its directory.
     pub fn resume(path: &Path) -> Result<(Self, Reading), Unreadable> {
-        let file = OpenOptions::new().append(true).read(true).open(path)?;
+        let home = Home::of(path)?;
+        // What would hold us up, if it is a FIFO, is none.
+        let file = home.open(OFlag::O_NONBLOCK)?;
+        check_owner(&file)?;
         let file = lock(file)?.ok_or_else(in_use)?;
         let reading = Reading::of(&file)?;
         file.set_len(reading.len)?;
         let journal = Self {
             file,
             path: path.to_path_buf(),
+            home,
             buffer: Vec::new(),
             check: reading.check,
             len: reading.len,

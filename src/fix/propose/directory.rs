@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use super::Settings;
 use super::guess::{Choice, Prior, Whose, choose};
+use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
 use crate::name::normalize::to_form;
 use crate::name::reading::{Encoding, likeliest};
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, How, Legacy, Policy, Repair, Shared, Verdict};
-use crate::source::{Batch, Beside};
+use crate::policy::{Confidence, How, Legacy, Policy, Repair, Verdict};
+use crate::source::Batch;
 
 /// What could be done.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(super) struct Findings {
     pub(super) proposals: Vec<Proposal>,
     /// What nothing can be done about.
     pub(super) unplanned: Vec<Unplanned>,
+    /// The names whose paths are too long as they are.
+    pub(super) long: Vec<Vec<u8>>,
     /// In which encoding names that are not UTF-8 were read, if there are any.
     pub(super) choice: Option<Prior>,
 }
@@ -67,43 +70,39 @@ fn merges(rule: RuleId) -> bool {
 
 /// What could be done about the names of a batch; `prior` is what was decided for a directory above.
 pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings, prior: Option<Prior>) -> Findings {
-    let mut suspects = policy.check_arena(&batch.names).peekable();
-    let shared = shared(batch, policy);
-    if suspects.peek().is_none() && shared.is_none() && !is_mapped(batch, settings) {
-        return Findings::default();
-    }
-    let (offsets, names): (Vec<usize>, Vec<&[u8]>) = batch.names.iter().unzip();
-    let mut all = names.clone();
-    if let Beside::Names(others) | Beside::Excluded(others) = &batch.beside {
-        all.extend(others.iter().map(|(_, name)| name));
-    }
+    let directory = batch.directory(&settings.prefix);
+    let check = policy.check_directory(&directory);
+    let mapped = || is_mapped(batch, settings).then(|| DirectoryCheck::without_violations(&directory));
+    let Some(check) = check.or_else(mapped) else { return Findings::default() };
+    let names = &check.names[..check.checked];
+    let long = check.path_violations.keys().map(|&at| names[at].to_vec()).collect();
     let mut found = BTreeMap::<usize, Reasons>::new();
-    for (offset, check) in suspects {
-        let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+    for (&at, violations) in &check.violations {
         let reasons = found.entry(at).or_default();
-        check.violations.iter().for_each(|v| reasons.add(v.rule, v.severity));
+        violations.iter().for_each(|v| reasons.add(v.rule, v.severity));
     }
-    for collision in shared.map(|shared| shared.collisions(&all)).unwrap_or_default() {
+    for collision in &check.collisions {
         for (&at, violation) in collision.members.iter().zip(&collision.violations) {
             if at < names.len() && merges(violation.rule) {
                 found.entry(at).or_default().add(violation.rule, Severity::Warn);
             }
         }
     }
-    if matches!(batch.beside, Beside::Unknown) {
-        return unlisted(&names, found);
+    if !check.is_listed() {
+        return Findings { long, ..unlisted(names, found) };
     }
+    let all: Vec<&[u8]> = check.all_names().collect();
     let meanings = Meanings::of(&all, names.len(), settings, prior);
-    let repairs = policy.repair_meant(&all, &meanings.texts);
-    let mut findings = Findings { choice: meanings.prior(), ..Findings::default() };
-    let mut after: Vec<&[u8]> = all.clone();
-    for (at, repair) in repairs.iter().enumerate().take(names.len()) {
+    let repairs = check.suggestions_for_meanings(policy, &meanings.texts);
+    let mut findings = Findings { long, choice: meanings.prior(), ..Findings::default() };
+    let mut after: Vec<&[u8]> = check.names.clone();
+    for (at, repair) in repairs.iter().enumerate() {
         if let Some(repair) = repair {
             after[at] = repair.name.as_bytes();
         }
     }
     let merging = merging(policy, &after, names.len());
-    for (at, repair) in repairs.iter().enumerate().take(names.len()) {
+    for (at, repair) in repairs.iter().enumerate() {
         let reasons = found.remove(&at).unwrap_or_default();
         if let Some(other) = merging.get(&at) {
             let why =
@@ -117,16 +116,6 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings, prior: 
         }
     }
     findings
-}
-
-/// The numbers that names of the batch share with each other or with what stands beside them; `None` if there is none.
-fn shared<'p>(batch: &Batch, policy: &'p Policy) -> Option<Shared<'p>> {
-    let mut fingerprints = policy.fingerprints()?;
-    fingerprints.add_all(&batch.names);
-    if let Beside::Names(others) | Beside::Excluded(others) = &batch.beside {
-        fingerprints.add_all(others);
-    }
-    Some(fingerprints.shared()).filter(|shared| !shared.is_empty())
 }
 
 fn is_mapped(batch: &Batch, settings: &Settings) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::gate::{Gate, Mode, Refusal};
 use crate::name::normalize::{Form, to_form};
-use crate::passthrough::Settings;
+use crate::passthrough::{Reach, Settings};
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
@@ -36,7 +36,7 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
     let (dir, server) = server(Mode::Enforcing);
     let c = caller();
     fs::write(dir.path().join("file"), "").unwrap();
-    let file = server.do_lookup(ROOT, OsStr::new("file")).unwrap().node;
+    let file = server.do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
     for bad in [&b"caf\xE9"[..], b"a\x01", b"\xC0\xAF"] {
         let bad = OsStr::from_bytes(bad);
         let results = [
@@ -63,10 +63,10 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     for name in [control, ill_formed] {
         fs::write(dir.path().join(name), "").unwrap();
     }
-    assert!(server.do_lookup(ROOT, control).is_ok());
-    let absent = server.do_lookup(ROOT, ill_formed).unwrap_err();
+    assert!(server.do_lookup(Reach::Any, ROOT, control).is_ok());
+    let absent = server.do_lookup(Reach::Any, ROOT, ill_formed).unwrap_err();
     assert_eq!(server.errno(absent), Errno::ENOENT);
-    let (fh, _) = server.tree.opendir(ROOT).unwrap();
+    let (fh, _) = server.tree.opendir(ROOT, 0).unwrap();
     let mut shown = Vec::new();
     server
         .do_readdir(fh, 0, |entry, name| {
@@ -80,15 +80,15 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
         shown,
         [(".".into(), false), ("..".into(), false), (control.to_owned(), true), (escaped.to_owned(), true)]
     );
-    assert!(server.do_lookup(ROOT, escaped).is_ok());
+    assert!(server.do_lookup(Reach::Any, ROOT, escaped).is_ok());
     let exchange = libc::RENAME_EXCHANGE;
     fs::write(dir.path().join("good"), "").unwrap();
     let good = (ROOT, OsStr::new("good"));
     server.do_rename(&caller(), good, (ROOT, control), exchange).unwrap();
     let refused = server.do_rename(&caller(), good, (ROOT, ill_formed), exchange).unwrap_err();
     assert_eq!(server.errno(refused), Errno::ENOENT);
-    server.do_unlink(ROOT, control).unwrap();
-    assert_eq!(server.do_unlink(ROOT, ill_formed).map_err(|f| server.errno(f)), Err(Errno::ENOENT));
+    server.do_unlink(0, ROOT, control).unwrap();
+    assert_eq!(server.do_unlink(0, ROOT, ill_formed).map_err(|f| server.errno(f)), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     let name = OsStr::from_bytes(b"caf\xE9\x01");
     let made = server.do_mkdir(&caller(), ROOT, name, 0o700).unwrap();
     assert!(dir.path().join(name).is_dir());
-    assert_eq!(server.do_lookup(ROOT, name).unwrap().node, made.node);
-    server.do_rmdir(ROOT, name).unwrap();
+    assert_eq!(server.do_lookup(Reach::Any, ROOT, name).unwrap().node, made.node);
+    server.do_rmdir(0, ROOT, name).unwrap();
     let long = "x".repeat(256);
     let too_long = server.do_mkdir(&caller(), ROOT, OsStr::new(&long), 0o700).unwrap_err();
     assert_eq!(server.errno(too_long), Errno::ENAMETOOLONG);
@@ -125,9 +125,9 @@ fn every_operation_takes_every_spelling() {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
                 fs::write(dir.path().join("file"), "").unwrap();
-                let file = server.do_lookup(ROOT, OsStr::new("file")).unwrap().node;
-                let node = server.do_lookup(ROOT, OsStr::new(there)).unwrap().node;
-                assert_eq!(server.do_lookup(ROOT, asked).unwrap().node, node);
+                let file = server.do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
+                let node = server.do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node;
+                assert_eq!(server.do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
                 let exclusive = libc::O_RDWR | libc::O_EXCL;
                 for (operation, result) in [
                     ("create", server.do_create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
@@ -147,22 +147,25 @@ fn every_operation_takes_every_spelling() {
                 let _asks_again = rename(libc::RENAME_NOREPLACE);
                 assert_eq!(rename(libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
                 assert_eq!(rename(libc::RENAME_EXCHANGE), Ok(()));
-                assert_eq!(server.do_lookup(ROOT, asked).unwrap().node, file);
+                assert_eq!(server.do_lookup(Reach::Any, ROOT, asked).unwrap().node, file);
                 assert_eq!(rename(0), Ok(()));
-                assert_eq!(server.do_lookup(ROOT, asked).unwrap().node, node);
+                assert_eq!(server.do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
                 assert_eq!(stored(&dir), [there], "replaced under the name that was there");
                 server.do_rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
-                assert_eq!(server.do_lookup(ROOT, OsStr::new(there)).unwrap_err(), Errno::ENOENT.into());
-                server.do_unlink(ROOT, OsStr::new("away")).unwrap();
+                assert_eq!(
+                    server.do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap_err(),
+                    Errno::ENOENT.into()
+                );
+                server.do_unlink(0, ROOT, OsStr::new("away")).unwrap();
                 fs::create_dir(dir.path().join(there)).unwrap();
-                server.do_rmdir(ROOT, asked).unwrap();
+                server.do_rmdir(0, ROOT, asked).unwrap();
                 assert_eq!(stored(&dir), [""; 0]);
                 let made = server.do_mkdir(&c, ROOT, asked, 0o700).unwrap();
-                assert_eq!(server.do_lookup(ROOT, OsStr::new(there)).unwrap().node, made.node);
+                assert_eq!(server.do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node, made.node);
                 let expected =
                     if on_mismatch == OnMismatch::Convert { spellings[0] } else { asked.to_str().unwrap() };
                 assert_eq!(stored(&dir), [expected]);
-                server.do_rmdir(ROOT, OsStr::new(there)).unwrap();
+                server.do_rmdir(0, ROOT, OsStr::new(there)).unwrap();
             }
         }
     }
@@ -237,8 +240,8 @@ fn requests_at_once_never_make_two_entries_of_one_name() {
                     let made = server.do_create(&caller(), parent, name, 0o600, libc::O_RDWR);
                     made.map(|(_, fh)| server.tree.release(fh))
                 }
-                2 => server.do_unlink(parent, name),
-                3 => server.do_rmdir(parent, name),
+                2 => server.do_unlink(0, parent, name),
+                3 => server.do_rmdir(0, parent, name),
                 _ => server.do_rename(&caller(), (parent, name), to, 0),
             };
             worked += usize::from(done.is_ok());
@@ -270,7 +273,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     let (dir, server) = server(Mode::Enforcing);
     let (control, ill_formed) = (OsStr::new("a\u{1}"), OsStr::from_bytes(b"caf\xE9"));
     let mkdir = |name| server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop).map_err(|f| server.errno(f));
-    let finds = |name: &str| server.do_lookup(ROOT, OsStr::new(name)).is_ok();
+    let finds = |name: &str| server.do_lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
     assert_eq!(mkdir(control), Err(Errno::EILSEQ));
     let old = server.swap(Terms {
         for_violations: Errno::EINVAL,
@@ -303,7 +306,7 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     use crate::passthrough::Listing;
     let (dir, server) = server(Mode::Enforcing);
     let listing = || {
-        let (fh, listing) = server.tree.opendir(ROOT).unwrap();
+        let (fh, listing) = server.tree.opendir(ROOT, 0).unwrap();
         server.tree.releasedir(fh);
         listing
     };
@@ -312,7 +315,7 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
     server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), Mode::Enforcing)));
     assert_eq!(listing(), Listing::Same, "nothing is seen otherwise");
-    let (open, _) = server.tree.opendir(ROOT).unwrap();
+    let (open, _) = server.tree.opendir(ROOT, 0).unwrap();
     server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), Mode::Permissive)));
     assert_eq!(listing(), Listing::New);
     // Opened before, and closed after: it may have shown names of both.
@@ -342,7 +345,7 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
                     let made = server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
                     assert!(matches!(made, Ok(()) | Err(Failure::Backing(Errno::EEXIST))), "{made:?}");
                     assert!(fs::read_dir(dir).unwrap().count() <= 1);
-                    let gone = server.do_rmdir(ROOT, name);
+                    let gone = server.do_rmdir(0, ROOT, name);
                     assert!(matches!(gone, Ok(()) | Err(Failure::Backing(Errno::ENOENT))), "{gone:?}");
                 }
             });

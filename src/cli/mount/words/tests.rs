@@ -15,7 +15,7 @@ fn read(list: &str) -> Result<Words, String> {
 fn every_word_says_what_its_long_option_says() {
     let words = read(
         "ro,noexec,noatime,async,allow_other,fsname=share,verbose,mode=permissive,existing=hide,errno=EACCES,\
-         check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_group=adm,audit_log=off,audit_rate=7,log_format=json,\
+         check_targets,entry_timeout=0,attr_timeout=2.5,audit=/var/log/a,audit_group=adm,audit_log=off,audit_rate=7,audit_bytes=9999,log_format=json,\
          metrics_textfile=/x.prom,metrics_interval=5,metrics_listen=9630,no_sandbox,profile=strict:windows,\
          config=/etc/p.toml,normalize=nfc,on_mismatch=refuse",
     )
@@ -35,6 +35,7 @@ fn every_word_says_what_its_long_option_says() {
         "--audit-group=adm",
         "--audit-log=off",
         "--audit-rate=7",
+        "--audit-bytes=9999",
         "--metrics-textfile=/x.prom",
         "--metrics-interval=5",
         "--metrics-listen=127.0.0.1:9630",
@@ -111,7 +112,7 @@ fn a_mistake_is_named_with_what_was_probably_meant() {
         ("config=\"/etc/a", "a quotation mark is not closed"),
         ("ro,sync", "mount option `sync`: it has no effect on FUSE"),
         ("dirsync", "mount option `dirsync`: it has no effect on FUSE"),
-        ("remount,ro", "remounting is not possible"),
+        ("remount,ro", "remounting is done by mount(8)"),
     ] {
         let mistake = read(list).unwrap_err();
         assert!(mistake.contains(expected), "{list}: {mistake}");

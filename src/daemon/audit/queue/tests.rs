@@ -19,7 +19,7 @@ fn record() -> Record {
 }
 
 fn queue(per_second: u32) -> Queue {
-    Queue::new(NonZeroU32::new(per_second).unwrap(), Arc::default())
+    Queue::new(NonZeroU32::new(per_second).unwrap(), NonZeroU32::new(16384).unwrap(), Arc::default())
 }
 
 /// All that the writer would be told after the end.
@@ -28,7 +28,7 @@ fn rest(queue: &Queue) -> (usize, Vec<(Who, Drops)>) {
     let (mut written, mut told) = (0, Vec::new());
     loop {
         match queue.next() {
-            Task::Write(_) => written += 1,
+            Task::Write(..) => written += 1,
             Task::Tell(drops) => told.extend(drops),
             Task::Reopen => {}
             Task::End => return (written, told),
@@ -40,8 +40,9 @@ fn rest(queue: &Queue) -> (usize, Vec<(Who, Drops)>) {
 fn a_bucket_lets_pass_so_many_a_second_whenever_they_come() {
     let begin = Instant::now();
     let mut bucket = Bucket::new(NonZeroU32::new(10).unwrap(), begin);
-    let mut passed =
-        |ms: u64, tries: usize| (0..tries).filter(|_| bucket.take(begin + Duration::from_millis(ms))).count();
+    let mut passed = |ms: u64, tries: usize| {
+        (0..tries).filter(|_| bucket.take(1, begin + Duration::from_millis(ms))).count()
+    };
     assert_eq!(passed(0, 50), 10);
     assert_eq!(passed(99, 1), 0);
     assert_eq!(passed(100, 5), 1);
@@ -73,7 +74,7 @@ fn a_user_whose_rate_is_high_fills_his_share_of_the_queue_and_no_more() {
     let (written, told) = rest(&queue);
     assert_eq!(
         (written, told),
-        (2 * SHARE, vec![(Some(1000), Drops { rate: 0, queue: 5000 - SHARE as u64 })])
+        (2 * SHARE, vec![(Some(1000), Drops { rate: 0, bytes: 0, queue: 5000 - SHARE as u64 })])
     );
 }
 
@@ -109,4 +110,31 @@ fn whoever_has_been_quiet_is_forgotten_for_somebody_new() {
     let later = begin + Duration::from_secs(2);
     assert_eq!(queue.reserve(Some(1_000_000), later), Some(Some(1_000_000)));
     assert!(queue.lock().users.len() < 3);
+}
+
+#[test]
+fn bytes_of_one_user_are_bounded_and_cost_nobody_elses() {
+    let queue = queue(1_000_000);
+    (0..100).for_each(|_| queue.offer(Some(1000), record));
+    (0..10).for_each(|_| queue.offer(Some(1001), record));
+    let (mut taken, mut told) = ([0; 2], Vec::new());
+    queue.close();
+    loop {
+        match queue.next() {
+            Task::Write(who, _) => taken[(who == Some(1001)) as usize] += u64::from(queue.takes(who, 1600)),
+            Task::Tell(drops) => told.extend(drops),
+            Task::Reopen => {}
+            Task::End => break,
+        }
+    }
+    let dropped: u64 = told.iter().map(|(_, drops)| drops.bytes).sum();
+    assert!(told.iter().all(|(who, drops)| *who == Some(1000) && drops.rate == 0), "{told:?}");
+    // 16 KiB at once, and a few more if it took longer than a tenth of a second.
+    assert!(
+        (10..50).contains(&taken[0]) && taken[0] + dropped == 100 && taken[1] == 10,
+        "{taken:?} {dropped}"
+    );
+    // What is written in any case is waited for.
+    queue.spend(Some(1001), 1 << 20);
+    assert!(!queue.takes(Some(1001), 1));
 }

@@ -1,0 +1,280 @@
+//! The check of a directory: the names by themselves, the names together, the paths, and suggested names.
+//!
+//! Every part of namegate that reports on a directory asks [`Policy::check_directory`], so that a scan, a plan and a list
+//! give one answer. [`Siblings`] says what else the directory holds, and what that means for the answer.
+//!
+//! ```
+//! use namegate_core::check::{Directory, Siblings};
+//! use namegate_core::name::arena::Arena;
+//! use namegate_core::policy::{Policy, profile};
+//!
+//! let windows = Policy::of(&[profile::by_name("windows")?]);
+//! let (mut names, mut left_out) = (Arena::new(), Arena::new());
+//! for name in ["Readme.md", "a:b", "a_b"] {
+//!     names.push(name.as_bytes())?;
+//! }
+//! left_out.push(b"README.md")?;
+//! let check = windows.check_directory(&Directory::new(&names).beside(Siblings::LeftOut(&left_out))).unwrap();
+//! assert!(check.collisions.is_empty(), "a name that is left out collides with none");
+//! assert_eq!(check.violations[&1][0].rule.name(), "reserved-character");
+//! let suggested = check.suggestions(&windows, None);
+//! assert_eq!(suggested[1].as_ref().map(|repair| repair.name.as_str()), Some("a_b_2"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::name::arena::Arena;
+use crate::name::reading::Encoding;
+use crate::policy::{Collision, Confidence, Fingerprints, Occupants, Policy, Repair, Shared, Violation};
+
+/// What a directory holds beside the names that are checked.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum Siblings<'n> {
+    /// Nothing.
+    #[default]
+    None,
+    /// These names, which are not checked and keep their names. A checked name can collide with one of them.
+    Compared(&'n Arena),
+    /// These names, which the user excluded: no checked name collides with one of them, and none is suggested.
+    LeftOut(&'n Arena),
+    /// Nobody knows, so that no name can be suggested.
+    Unknown,
+}
+
+/// The names of one directory, all distinct.
+#[derive(Clone, Copy, Debug)]
+pub struct Directory<'n> {
+    /// The names to check.
+    pub names: &'n Arena,
+    /// Names to check that hold a NUL, which no arena takes and no directory on disk has.
+    pub holding_nul: &'n [Vec<u8>],
+    /// What else the directory holds.
+    pub siblings: Siblings<'n>,
+    /// What stands before each path on the target, without a separator at its end.
+    pub prefix: &'n [u8],
+    /// The path of the directory below the prefix; empty for the root.
+    pub path: &'n [u8],
+}
+
+impl<'n> Directory<'n> {
+    /// A root directory that holds `names` and nothing else.
+    pub fn new(names: &'n Arena) -> Self {
+        Self { names, holding_nul: &[], siblings: Siblings::None, prefix: b"", path: b"" }
+    }
+
+    /// The same directory with `siblings` beside the names.
+    #[must_use]
+    pub fn beside(self, siblings: Siblings<'n>) -> Self {
+        Self { siblings, ..self }
+    }
+
+    /// Whether some path in the directory may be longer than `policy` allows; `false` is certain.
+    fn may_have_long_paths(&self, policy: &Policy) -> bool {
+        let longest = self.holding_nul.iter().map(Vec::len).fold(self.names.longest(), usize::max);
+        // Each part may have a separator behind it.
+        self.prefix.len() + 1 + self.path.len() + 1 + longest > policy.harmless_path_bytes()
+    }
+
+    /// The path of the directory on the target, with a separator at its end unless it is empty.
+    fn path_on_target(&self) -> Vec<u8> {
+        let mut path = self.prefix.to_vec();
+        for part in [self.path, b""] {
+            if !path.is_empty() && path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(part.strip_prefix(b"/").unwrap_or(part));
+        }
+        path
+    }
+
+    fn shared<'p>(&self, policy: &'p Policy) -> Option<Shared<'p>> {
+        let mut fingerprints = policy.fingerprints()?;
+        self.add_to(&mut fingerprints);
+        if let Siblings::Compared(others) = self.siblings {
+            fingerprints.add_all(others);
+        }
+        Some(fingerprints.shared()).filter(|shared| !shared.is_empty())
+    }
+
+    fn add_to(&self, fingerprints: &mut Fingerprints<'_>) {
+        fingerprints.add_all(self.names);
+        self.holding_nul.iter().for_each(|name| fingerprints.add(name));
+    }
+}
+
+/// All violations of one directory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DirectoryCheck<'n> {
+    /// The checked names: those of the arena, then those that hold a NUL. Behind them the siblings that were compared.
+    pub names: Vec<&'n [u8]>,
+    /// How many of `names` were checked.
+    pub checked: usize,
+    /// The violations of a checked name by itself, by its place in `names`.
+    pub violations: BTreeMap<usize, Vec<Violation>>,
+    /// The violations of the path that leads to a checked name, by its place in `names`. Their spans are bytes of the
+    /// path ([`DirectoryCheck::path_on_target`]).
+    pub path_violations: BTreeMap<usize, Vec<Violation>>,
+    /// The collisions that a checked name takes part in; their members are places in `names`.
+    pub collisions: Vec<Collision>,
+    left_out: Vec<&'n [u8]>,
+    is_listed: bool,
+    path: Vec<u8>,
+}
+
+impl<'n> DirectoryCheck<'n> {
+    /// The check of a directory that has no violations, for callers that find something by rules of their own.
+    pub fn without_violations(directory: &Directory<'n>) -> Self {
+        let mut names: Vec<&[u8]> = directory.names.iter().map(|(_, name)| name).collect();
+        names.extend(directory.holding_nul.iter().map(Vec::as_slice));
+        let checked = names.len();
+        let all = |arena: &'n Arena| arena.iter().map(|(_, name)| name);
+        let mut left_out = Vec::new();
+        match directory.siblings {
+            Siblings::Compared(others) => names.extend(all(others)),
+            Siblings::LeftOut(others) => left_out.extend(all(others)),
+            Siblings::None | Siblings::Unknown => {}
+        }
+        Self {
+            names,
+            checked,
+            violations: BTreeMap::new(),
+            path_violations: BTreeMap::new(),
+            collisions: Vec::new(),
+            left_out,
+            is_listed: !matches!(directory.siblings, Siblings::Unknown),
+            path: directory.path_on_target(),
+        }
+    }
+
+    /// Whether there is no violation.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty() && self.path_violations.is_empty() && self.collisions.is_empty()
+    }
+
+    /// The path on the target that leads to the name at `at`.
+    pub fn path_on_target(&self, at: usize) -> Vec<u8> {
+        [&self.path, self.names[at]].concat()
+    }
+
+    /// All names of the directory that are known, with those that were left out at the end.
+    pub fn all_names(&self) -> impl Iterator<Item = &'n [u8]> {
+        self.names.iter().chain(&self.left_out).copied()
+    }
+
+    /// Whether all names of the directory are known. If not, no name can be suggested.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Suggested names for the checked names, each at the place of its name: as [`Policy::repair_all`] suggests them, and
+    /// none of them the name of a sibling or equal to one.
+    pub fn suggestions(&self, policy: &Policy, encoding: Option<Encoding>) -> Vec<Option<Repair>> {
+        match self.is_listed {
+            true => policy.repair_among(self.occupants(), encoding),
+            false => vec![None; self.checked],
+        }
+    }
+
+    /// The same, where the caller knows what some of the checked names stand for: as [`Policy::repair_meant`].
+    pub fn suggestions_for_meanings(
+        &self,
+        policy: &Policy,
+        meant: &[Option<(String, Confidence)>],
+    ) -> Vec<Option<Repair>> {
+        match self.is_listed {
+            true => policy.repair_meant_among(self.occupants(), meant),
+            false => vec![None; self.checked],
+        }
+    }
+
+    fn occupants(&self) -> Occupants<'_, 'n> {
+        Occupants { names: &self.names, movable: self.checked, left_out: &self.left_out }
+    }
+}
+
+impl Policy {
+    /// Checks a directory; `None` if there is no violation. Little is allocated for a directory without violations.
+    ///
+    /// ```
+    /// use namegate_core::check::Directory;
+    /// use namegate_core::name::arena::Arena;
+    /// use namegate_core::policy::{Policy, profile};
+    ///
+    /// let windows = Policy::of(&[profile::by_name("windows")?]);
+    /// let mut names = Arena::new();
+    /// names.push(b"Makefile")?;
+    /// assert!(windows.check_directory(&Directory::new(&names)).is_none());
+    /// names.push(b"makefile")?;
+    /// let check = windows.check_directory(&Directory::new(&names)).unwrap();
+    /// assert_eq!(check.collisions[0].members, [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_directory<'n>(&self, directory: &Directory<'n>) -> Option<DirectoryCheck<'n>> {
+        let mut suspects = self.check_arena(directory.names).peekable();
+        let shared = directory.shared(self);
+        let has_long_paths = directory.may_have_long_paths(self);
+        let has_suspects = suspects.peek().is_some() || !directory.holding_nul.is_empty();
+        if !has_suspects && shared.is_none() && !has_long_paths {
+            return None;
+        }
+        let mut check = DirectoryCheck::without_violations(directory);
+        let offsets: Vec<usize> = directory.names.iter().map(|(offset, _)| offset).collect();
+        for (offset, found) in suspects {
+            let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+            check.violations.insert(at, found.violations);
+        }
+        for (at, name) in (offsets.len()..).zip(directory.holding_nul) {
+            check.violations.insert(at, self.check(name).violations);
+        }
+        check.collisions = shared.map(|shared| shared.collisions(&check.names)).unwrap_or_default();
+        check.collisions.retain(|collision| collision.members.iter().any(|&at| at < check.checked));
+        if has_long_paths {
+            for at in 0..check.checked {
+                let too_long = self.check_path(&check.path_on_target(at));
+                if !too_long.is_empty() {
+                    check.path_violations.insert(at, too_long);
+                }
+            }
+        }
+        (!check.is_clean()).then_some(check)
+    }
+
+    /// For a directory whose names come in parts: whether [`Policy::check_directory`] would find anything in the whole.
+    ///
+    /// Eight bytes are kept for each name that may collide with another, whatever its length.
+    pub fn check_in_parts(&self) -> PartsCheck<'_> {
+        PartsCheck { policy: self, fingerprints: self.fingerprints(), may_have_violations: false }
+    }
+}
+
+/// The check of a directory whose names come in parts.
+#[derive(Clone, Debug)]
+pub struct PartsCheck<'p> {
+    policy: &'p Policy,
+    fingerprints: Option<Fingerprints<'p>>,
+    may_have_violations: bool,
+}
+
+impl PartsCheck<'_> {
+    /// Adds some names of the directory.
+    pub fn add(&mut self, part: &Directory<'_>) {
+        self.may_have_violations |= part.may_have_long_paths(self.policy)
+            || !part.holding_nul.is_empty()
+            || self.policy.check_arena(part.names).next().is_some();
+        if let Some(fingerprints) = &mut self.fingerprints {
+            part.add_to(fingerprints);
+        }
+    }
+
+    /// Whether the whole directory may have violations; `false` is certain.
+    pub fn may_have_violations(self) -> bool {
+        self.may_have_violations
+            || self.fingerprints.is_some_and(|fingerprints| !fingerprints.shared().is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests;

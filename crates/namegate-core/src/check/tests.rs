@@ -1,0 +1,103 @@
+use super::*;
+use crate::policy::profile;
+
+fn arena(names: &[&[u8]]) -> Arena {
+    let mut arena = Arena::new();
+    names.iter().for_each(|name| assert!(arena.push(name).is_ok()));
+    arena
+}
+
+fn windows() -> Policy {
+    Policy::of(&[profile::by_name("windows").unwrap()])
+}
+
+/// The suggested names of the directory.
+fn suggested(policy: &Policy, directory: &Directory<'_>) -> Vec<Option<String>> {
+    let check = policy.check_directory(directory).unwrap();
+    check.suggestions(policy, None).into_iter().map(|repair| Some(repair?.name)).collect()
+}
+
+#[test]
+fn a_sibling_collides_or_is_left_out_and_no_suggested_name_is_its_own() {
+    let (policy, names, other) = (windows(), arena(&[b"Readme.md", b"x"]), arena(&[b"README.md"]));
+    let directory = Directory::new(&names);
+    assert!(policy.check_directory(&directory).is_none());
+    assert!(policy.check_directory(&directory.beside(Siblings::LeftOut(&other))).is_none());
+    assert!(policy.check_directory(&directory.beside(Siblings::Unknown)).is_none());
+    let compared = directory.beside(Siblings::Compared(&other));
+    assert_eq!(policy.check_directory(&compared).unwrap().collisions[0].members, [0, 2]);
+    assert_eq!(
+        suggested(&policy, &compared),
+        [Some("Readme_2.md".into()), None],
+        "the name that keeps its place is the one that nobody asked to check"
+    );
+
+    let names = arena(&[b"Read:me.md"]);
+    for siblings in [arena(&[b"Read_me.md"]), arena(&[b"READ_ME.MD"])] {
+        for siblings in [Siblings::Compared(&siblings), Siblings::LeftOut(&siblings)] {
+            let directory = Directory::new(&names).beside(siblings);
+            assert_eq!(suggested(&policy, &directory), [Some("Read_me_2.md".into())], "{siblings:?}");
+        }
+    }
+    assert_eq!(suggested(&policy, &Directory::new(&names).beside(Siblings::Unknown)), [None]);
+}
+
+#[test]
+fn siblings_have_no_violations_of_their_own() {
+    let (policy, names) = (windows(), arena(&[b"good"]));
+    let others = arena(&[b"a:b", b"Makefile", b"makefile", b"caf\xE9"]);
+    for siblings in [Siblings::Compared(&others), Siblings::LeftOut(&others)] {
+        assert!(policy.check_directory(&Directory::new(&names).beside(siblings)).is_none(), "{siblings:?}");
+    }
+}
+
+#[test]
+fn paths_are_counted_from_the_prefix_on() {
+    let policy = Policy::of(&[profile::by_name("s3").unwrap()]);
+    let (names, path) = (arena(&[b"12345", b"1"]), "d/".repeat(507));
+    let directory = Directory { path: path.trim_end_matches('/').as_bytes(), ..Directory::new(&names) };
+    assert!(policy.check_directory(&directory).is_none(), "1,019 bytes");
+    let check = policy.check_directory(&Directory { prefix: b"homes", ..directory }).unwrap();
+    assert_eq!(check.path_violations.keys().collect::<Vec<_>>(), [&0], "1,024 bytes are allowed");
+    assert_eq!(check.path_on_target(0), format!("homes/{path}12345").into_bytes());
+    assert_eq!(check.path_violations[&0][0].span.start, 1024);
+}
+
+#[test]
+fn parts_find_something_where_the_whole_does() {
+    let policy = windows();
+    let cases: [&[&[u8]]; 5] = [
+        &[b"a", b"b", b"c"],
+        &[b"a", b"b:", b"c"],
+        &[b"a", b"b", b"A"],
+        &[b"a", b"caf\xE9"],
+        &["e\u{301}".as_bytes(), "é".as_bytes()],
+    ];
+    for names in cases {
+        let mut parts = policy.check_in_parts();
+        for name in names {
+            parts.add(&Directory::new(&arena(&[name])));
+        }
+        let whole = arena(names);
+        let expected = policy.check_directory(&Directory::new(&whole)).is_some();
+        let found = parts.may_have_violations();
+        assert!(found || !expected, "{names:?}");
+        assert!(!found || names.len() < 3 || expected, "{names:?}: nothing to read again for");
+    }
+}
+
+#[test]
+fn the_same_names_get_the_same_suggestions_in_any_order() {
+    let (policy, mut names) =
+        (windows(), vec![&b"trailing."[..], b"trailing ", b"A:", b"a?", b"x", b"X", b"x_2"]);
+    let mut answers = std::collections::BTreeSet::new();
+    for _ in 0..names.len() {
+        names.rotate_left(1);
+        let arena = arena(&names);
+        let suggested = suggested(&policy, &Directory::new(&arena));
+        answers.insert(
+            names.iter().zip(suggested).map(|(name, new)| (name.to_vec(), new)).collect::<BTreeMap<_, _>>(),
+        );
+    }
+    assert_eq!(answers.len(), 1, "{answers:?}");
+}

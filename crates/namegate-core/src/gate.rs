@@ -1,0 +1,429 @@
+//! The gate: who may pass, and what it is called behind it.
+//!
+//! Everything that takes a name to a backing tree takes an [`Admitted`], and only [`Gate::admit`] makes one, so that an
+//! operation which forgets the gate does not compile. Pure: the gate knows no errno, no file and no log; it says *why* a
+//! name is refused, and its caller says so in its own protocol.
+//!
+//! Where the policy converts or matches, one entry has many spellings. The gate knows them apart by a *key*, which is the
+//! same for all of them: the spelling in the policy's form. Whoever looks an entry up tries, in this order,
+//! [`Admitted::as_bytes`] (so that what is there under exactly this name stays reachable, whatever its form),
+//! [`Admitted::key_bytes`] (which is how a converting gate stored it), and an entry of the directory whose
+//! [`Gate::key_bytes`] is that key. Only entries that are not stored under their own key need to be kept for the last step, and nobody but the gate
+//! needs to know Unicode for it.
+//!
+//! Names are bytes here, because that is what a name is to the kernel. On Unix the same methods stand beside these for
+//! names as [`OsStr`](std::ffi::OsStr): [`Gate::admit`], [`Gate::key`], [`Gate::show`].
+
+#[cfg(unix)]
+mod os;
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+#[cfg(unix)]
+pub use os::Shown;
+
+use crate::name::escape::{escape, escape_within, is_shortened, reads_as_escape, unescape};
+use crate::name::normalize::{Form, to_form};
+use crate::name::{Span, spelling, utf8};
+use crate::policy::rule::RuleId;
+use crate::policy::{OnMismatch, Policy, Verdict, Violation};
+
+/// The longest name that Linux file systems store, in bytes (`NAME_MAX`, limits.h).
+pub const NAME_MAX: usize = 255;
+
+/// What a name is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Intent {
+    /// A new name enters a directory: create, mkdir, mknod, symlink, link, the new name of a rename.
+    Create,
+    /// An existing entry is named: lookup, unlink, rmdir, the old name of a rename, both names of an exchange.
+    Address,
+}
+
+/// What happens to a name that breaks the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The gate refuses it.
+    Enforcing,
+    /// The gate admits it and notes the violation.
+    Permissive,
+}
+
+/// How the gate shows existing names that are not UTF-8. A permissive gate shows them as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Existing {
+    /// Escaped ([`escape`]), and addressed so. A name that reads like an escape cannot come in.
+    #[default]
+    Escape,
+    /// As they are, and addressed so.
+    Show,
+    /// Not at all.
+    Hide,
+}
+
+/// Admits or refuses names by one policy in one mode. Cheap to clone; a new policy needs a new gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    policy: Arc<Policy>,
+    mode: Mode,
+    existing: Existing,
+}
+
+/// A name that a gate has admitted. Only a gate makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted<'n> {
+    name: Cow<'n, [u8]>,
+    /// The key, where it is not the name.
+    key: Option<Vec<u8>>,
+    noted: Option<Violation>,
+}
+
+/// Why a gate refuses a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The name breaks the policy.
+    Violates(Violation),
+    /// The name, or the spelling stored for it, is longer than [`NAME_MAX`].
+    TooLong {
+        /// How many bytes would have to be stored.
+        bytes: usize,
+        /// What is too much of the offered name; all of it where another spelling would be stored.
+        span: Span,
+    },
+    /// No entry can have this name, so there is none.
+    CannotExist(Violation),
+    /// A new name reads like the escape of another; it would be seen under a third.
+    ReadsAsEscape {
+        /// Its length.
+        bytes: usize,
+    },
+    /// No entry is seen under this name: it is an escape that nothing has.
+    NotShown {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+impl Gate {
+    /// A gate for `policy`. Existing names that are not UTF-8 are seen escaped.
+    pub fn new(policy: Arc<Policy>, mode: Mode) -> Self {
+        Self { policy, mode, existing: Existing::default() }
+    }
+
+    /// The same gate, through which existing names that are not UTF-8 are seen in another way.
+    #[must_use]
+    pub fn with_existing(self, existing: Existing) -> Self {
+        Self { existing, ..self }
+    }
+
+    /// The same gate in another mode.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// How existing names that are not UTF-8 are seen through it.
+    pub fn existing(&self) -> Existing {
+        match self.mode {
+            Mode::Enforcing => self.existing,
+            // What it lets in has to be seen afterwards as it came.
+            Mode::Permissive => Existing::Show,
+        }
+    }
+
+    /// The policy of the gate.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// What the gate does with names that break the policy.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Admits `name`, or says why not.
+    ///
+    /// A name that comes in ([`Intent::Create`]) must satisfy the policy; it passes in another spelling if the policy
+    /// converts. A name that is only addressed must be able to exist, and to be seen so: well-formed unless existing names
+    /// are shown as they are, and the escape of an ill-formed one where they are seen escaped. What breaks any other rule
+    /// stays reachable, under exactly the name it has; a name too long to be stored passes all the same if it has other
+    /// spellings, as its key if that is short enough, because what is meant may have come in so. In [`Mode::Permissive`] a
+    /// violation is noted and the name passes as it is, as far as any file system could store it.
+    ///
+    /// # Errors
+    /// [`Refusal`] says which violation, or how long the name is.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use namegate_core::gate::{Gate, Intent, Mode, Refusal};
+    /// use namegate_core::policy::{Policy, profile};
+    ///
+    /// let gate = Gate::new(Arc::new(Policy::of(&[profile::by_name("utf8")?])), Mode::Enforcing);
+    /// assert_eq!(gate.admit_bytes(Intent::Create, b"cafe")?.as_bytes(), b"cafe");
+    /// let latin1 = b"caf\xE9";
+    /// assert!(matches!(gate.admit_bytes(Intent::Create, latin1), Err(Refusal::Violates(v)) if v.span.start == 3));
+    /// assert!(matches!(gate.admit_bytes(Intent::Address, latin1), Err(Refusal::CannotExist(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn admit_bytes<'n>(&self, intent: Intent, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
+        let admitted = match intent {
+            Intent::Create => self.admit_new(name)?,
+            Intent::Address => self.admit_existing(name)?,
+        };
+        match admitted.name.len() {
+            bytes if bytes <= NAME_MAX => Ok(admitted),
+            _ if intent == Intent::Address && self.has_other_spellings_bytes(name) => Ok(admitted),
+            bytes => Err(Refusal::TooLong { bytes, span: excess(name) }),
+        }
+    }
+
+    /// What all spellings of `name` have in common, for comparing the entries of a directory: the spelling in the
+    /// policy's form. The name itself where the policy neither converts nor matches, where the name is not UTF-8, and
+    /// where no entry could have that spelling (NFKC makes a `/` of U+FF0F). It may be longer than [`NAME_MAX`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use namegate_core::gate::{Gate, Intent, Mode};
+    /// use namegate_core::name::normalize::Form;
+    /// use namegate_core::policy::{Normalization, OnMismatch, Policy};
+    ///
+    /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
+    /// let policy = Policy::builder().normalization(normalization).build()?;
+    /// let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
+    /// let (given, composed) = ("e\u{301}".as_bytes(), "é".as_bytes());
+    /// assert_eq!(gate.key_bytes(given), composed);
+    /// let asked = gate.admit_bytes(Intent::Address, given)?;
+    /// assert_eq!((asked.as_bytes(), asked.key_bytes()), (given, composed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn key_bytes<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
+        self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
+    }
+
+    /// Whether one entry has several spellings: the policy converts or matches.
+    pub fn knows_spellings(&self) -> bool {
+        self.equivalence().is_some()
+    }
+
+    /// Whether another name may have the [key](Self::key_bytes) of `name`; `false` is certain. Looks at the name alone.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use namegate_core::gate::{Gate, Mode};
+    /// use namegate_core::name::normalize::Form;
+    /// use namegate_core::policy::{Normalization, OnMismatch, Policy};
+    ///
+    /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
+    /// let policy = Policy::builder().normalization(normalization).build()?;
+    /// let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
+    /// assert!(gate.has_other_spellings_bytes("é".as_bytes()));
+    /// assert!(!gate.has_other_spellings_bytes(b"e"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn has_other_spellings_bytes(&self, name: &[u8]) -> bool {
+        let spelt = |form| std::str::from_utf8(name).is_ok_and(|name| spelling::has_others(name, form));
+        self.equivalence().is_some_and(spelt)
+    }
+
+    /// The form that equal names share, if names that differ can be equal.
+    fn equivalence(&self) -> Option<Form> {
+        let normalization = self.policy.normalization()?;
+        (normalization.on_mismatch != OnMismatch::Refuse).then_some(normalization.form)
+    }
+
+    /// The key of `name`, if it is another spelling. Allocates nothing if it is not.
+    fn other_key(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let form = self.equivalence()?;
+        match to_form(std::str::from_utf8(name).ok()?, form) {
+            Cow::Owned(key) => Some(key.into_bytes()).filter(|key| can_be_stored(key)),
+            Cow::Borrowed(_) => None,
+        }
+    }
+
+    fn admit_new<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
+        let escapes = |stored: &str| self.existing() == Existing::Escape && reads_as_escape(stored);
+        match self.policy.verdict(name) {
+            Verdict::Accept(stored) if escapes(stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
+            Verdict::Rewrite(stored) if escapes(&stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
+            Verdict::Accept(_) => Ok(self.as_given(name, None)),
+            // What is stored in the form is its own key.
+            Verdict::Rewrite(stored) => {
+                Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted: None })
+            }
+            Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
+                Ok(self.as_given(name, Some(violation)))
+            }
+            Verdict::Reject(violation) => Err(Refusal::Violates(violation)),
+        }
+    }
+
+    fn admit_existing<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
+        let admitted = match self.first_encoding_error(name) {
+            None if self.existing() == Existing::Escape => self.admit_escaped(name)?,
+            None => self.as_given(name, None),
+            Some(violation) if self.existing() == Existing::Show && can_be_stored(name) => {
+                self.as_given(name, Some(violation))
+            }
+            Some(violation) => return Err(Refusal::CannotExist(violation)),
+        };
+        Ok(match admitted {
+            // No entry can have the name as given; the entry that is meant can have the key.
+            Admitted { key: Some(key), noted, .. } if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
+                Admitted { name: Cow::Owned(key), key: None, noted }
+            }
+            _ => admitted,
+        })
+    }
+
+    fn as_given<'n>(&self, name: &'n [u8], noted: Option<Violation>) -> Admitted<'n> {
+        Admitted { name: Cow::Borrowed(name), key: self.other_key(name), noted }
+    }
+
+    /// A well-formed name as what it may be the escape of.
+    fn admit_escaped<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
+        let not_shown = Err(Refusal::NotShown { bytes: name.len() });
+        let Ok(text) = std::str::from_utf8(name) else { return not_shown };
+        if !reads_as_escape(text) {
+            return Ok(self.as_given(name, None));
+        }
+        let stored = unescape(text);
+        // Only what escaping writes: `‛41‛E9` must not be a second name of `A‛E9`.
+        if is_shortened(text) || escape(&stored) != text || !can_be_stored(&stored) {
+            return not_shown;
+        }
+        // What is only named is seen as it is named: a longer escape would have been shortened.
+        if name.len() > NAME_MAX {
+            return not_shown;
+        }
+        Ok(Admitted { name: Cow::Owned(stored.into_owned()), key: None, noted: None })
+    }
+
+    /// Whether `name` may stand for an entry whose escape was too long: it has to be looked for among those that are
+    /// [seen](Self::show_bytes).
+    pub fn is_shortened_bytes(&self, name: &[u8]) -> bool {
+        self.existing() == Existing::Escape && std::str::from_utf8(name).is_ok_and(is_shortened)
+    }
+
+    /// How the entry that stands as `stored` in its directory is seen: the name in front of the gate, and the one behind
+    /// it. `None` if it is not seen.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use namegate_core::gate::{Gate, Intent, Mode};
+    /// use namegate_core::policy::{Policy, profile};
+    ///
+    /// let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+    /// let (name, admitted) = gate.show_bytes(b"caf\xE9").unwrap();
+    /// assert_eq!(*name, *"caf\u{201b}E9".as_bytes());
+    /// assert_eq!(admitted.as_bytes(), b"caf\xE9");
+    /// assert_eq!(gate.admit_bytes(Intent::Address, &name).unwrap(), admitted);
+    /// assert!(gate.admit_bytes(Intent::Create, &name).is_err());
+    /// ```
+    pub fn show_bytes<'n>(&self, stored: &'n [u8]) -> Option<(Cow<'n, [u8]>, Admitted<'n>)> {
+        if !can_be_stored(stored) {
+            return None;
+        }
+        let name = match self.existing() {
+            Existing::Show => Cow::Borrowed(stored),
+            Existing::Hide => Cow::Borrowed(utf8::validate(stored).ok()?.as_bytes()),
+            Existing::Escape => match utf8::validate(stored) {
+                Ok(text) if !reads_as_escape(text) => Cow::Borrowed(text.as_bytes()),
+                _ => Cow::Owned(escape_within(stored, NAME_MAX).into_owned().into_bytes()),
+            },
+        };
+        Some((name, self.as_given(stored, None)))
+    }
+
+    /// The first reason why no entry can have this name: an encoding rule, the only rules that hold for names that are
+    /// there already.
+    fn first_encoding_error(&self, name: &[u8]) -> Option<Violation> {
+        // The diagnosis is not asked for: deciding is enough for the names that pass.
+        if std::str::from_utf8(name).is_ok() && can_be_stored(name) {
+            return None;
+        }
+        self.policy.check(name).violations.into_iter().find(|v| v.rule.is_always_on())
+    }
+}
+
+/// Whether any file system can store the name at all (POSIX.1-2024, 3.141 Filename).
+fn can_be_stored(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && memchr::memchr2(0, b'/', name).is_none()
+}
+
+/// What of `name` cannot be stored: what stands behind [`NAME_MAX`], or all of it if only another spelling is too long.
+fn excess(name: &[u8]) -> Span {
+    Span::new(if name.len() > NAME_MAX { NAME_MAX } else { 0 }, name.len())
+}
+
+impl Admitted<'_> {
+    /// The name under which the entry will stand in the backing directory, or is looked for first.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// What all spellings of the name have in common: see [`Gate::key_bytes`].
+    pub fn key_bytes(&self) -> &[u8] {
+        self.key.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The violation with which a permissive gate let the name pass.
+    pub fn noted(&self) -> Option<Violation> {
+        self.noted
+    }
+
+    /// The same, for longer than the name that was offered lives.
+    pub fn into_owned(self) -> Admitted<'static> {
+        Admitted { name: Cow::Owned(self.name.into_owned()), key: self.key, noted: self.noted }
+    }
+}
+
+impl Refusal {
+    /// The rule that the name breaks; none where escapes stand in its way.
+    pub fn rule(&self) -> Option<RuleId> {
+        match self {
+            Self::Violates(violation) | Self::CannotExist(violation) => Some(violation.rule),
+            Self::TooLong { .. } => Some(RuleId::NameTooLong),
+            Self::ReadsAsEscape { .. } | Self::NotShown { .. } => None,
+        }
+    }
+
+    /// The bytes of the offered name at which it breaks the rule.
+    pub fn span(&self) -> Span {
+        match self {
+            Self::Violates(violation) | Self::CannotExist(violation) => violation.span,
+            Self::TooLong { span, .. } => *span,
+            Self::ReadsAsEscape { bytes } | Self::NotShown { bytes } => Span::new(0, *bytes),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Violates(violation) => violation.fmt(f),
+            Self::TooLong { bytes, .. } => write!(f, "the name takes {bytes} bytes, more than {NAME_MAX}"),
+            Self::CannotExist(violation) => write!(f, "no entry can have this name: {violation}"),
+            Self::ReadsAsEscape { .. } => f.write_str("the name reads like the escape of another name"),
+            Self::NotShown { .. } => {
+                f.write_str("the name is an escape, and no entry has the name it stands for")
+            }
+        }
+    }
+}
+
+impl Error for Refusal {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Violates(violation) | Self::CannotExist(violation) => Some(violation),
+            Self::TooLong { .. } | Self::ReadsAsEscape { .. } | Self::NotShown { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

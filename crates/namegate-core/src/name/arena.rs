@@ -1,0 +1,224 @@
+//! Many names in one piece of memory, so that one pass checks them all.
+//!
+//! Names of one directory are stored one behind the other, a NUL after each. NUL is ASCII, so the whole arena is
+//! well-formed if and only if each name is; one SIMD pass decides, and after a bad name it resumes at the next. On names
+//! of 20 bytes this is far cheaper than one call per name (`cargo bench --bench names`).
+//!
+//! An arena cannot hold a name that contains NUL. Directory entries never do; names from elsewhere that do are
+//! checked one by one.
+
+use std::fmt;
+
+use super::Span;
+
+/// Names stored one behind the other, each followed by NUL.
+#[derive(Clone, Debug, Default)]
+pub struct Arena {
+    bytes: Vec<u8>,
+    impossible: bool,
+    longest: usize,
+}
+
+/// The name holds a NUL, which would split it in an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldsNul;
+
+impl fmt::Display for HoldsNul {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name holds a NUL")
+    }
+}
+
+impl std::error::Error for HoldsNul {}
+
+impl Arena {
+    /// An empty arena.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a name; gives the offset of its first byte.
+    ///
+    /// # Errors
+    /// [`HoldsNul`] if the name holds a NUL; the arena is unchanged.
+    pub fn push(&mut self, name: &[u8]) -> Result<usize, HoldsNul> {
+        match memchr::memchr2(0, b'/', name) {
+            Some(_) if name.contains(&0) => return Err(HoldsNul),
+            Some(_) => self.impossible = true,
+            None => self.impossible |= matches!(name, b"" | b"." | b".."),
+        }
+        self.longest = self.longest.max(name.len());
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.bytes.push(0);
+        Ok(at)
+    }
+
+    /// Appends all names of another arena.
+    pub fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.impossible |= other.impossible;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// Removes all names and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.impossible, self.longest) = (false, 0);
+    }
+
+    /// The length of the longest name, in bytes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// How many bytes the names take, each with its NUL.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it holds no name.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The name that starts at `at`, an offset that [`Arena::push`] gave.
+    ///
+    /// # Panics
+    /// If `at` lies behind the arena.
+    pub fn name_at(&self, at: usize) -> &[u8] {
+        let rest = &self.bytes[at..];
+        let len = memchr::memchr(0, rest).expect("every name ends in NUL");
+        &rest[..len]
+    }
+
+    /// All names in order, each with the offset of its first byte.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            (at < self.bytes.len()).then(|| {
+                let (start, name) = (at, self.name_at(at));
+                at += name.len() + 1;
+                (start, name)
+            })
+        })
+    }
+
+    /// The same as text, if every name is UTF-8: one pass decides for all of them.
+    ///
+    /// ```
+    /// use namegate_core::name::arena::Arena;
+    /// let mut arena = Arena::new();
+    /// arena.push("café".as_bytes()).unwrap();
+    /// arena.push(b"x").unwrap();
+    /// assert_eq!(arena.texts().unwrap().collect::<Vec<_>>(), [(0, "café"), (6, "x")]);
+    /// arena.push(b"caf\xE9").unwrap();
+    /// assert!(arena.texts().is_none());
+    /// ```
+    pub fn texts(&self) -> Option<impl Iterator<Item = (usize, &str)>> {
+        let mut rest = simdutf8::basic::from_utf8(&self.bytes).ok()?;
+        let mut at = 0;
+        Some(std::iter::from_fn(move || {
+            let len = memchr::memchr(0, rest.as_bytes())?;
+            let (start, name) = (at, &rest[..len]);
+            (rest, at) = (&rest[len + 1..], at + len + 1);
+            Some((start, name))
+        }))
+    }
+
+    /// Makes room for names of so many bytes together.
+    pub fn reserve(&mut self, len: usize) {
+        self.bytes.reserve(len);
+    }
+
+    /// Whether a name is none that a directory could hold: empty, `.`, `..`, or with a `/` in it.
+    pub fn holds_impossible(&self) -> bool {
+        self.impossible
+    }
+
+    /// The names that are not UTF-8, in order, each with the offset of its first byte: one pass over the whole arena.
+    ///
+    /// ```
+    /// use namegate_core::name::arena::Arena;
+    /// let mut arena = Arena::new();
+    /// for name in [&b"good"[..], b"caf\xE9", "café".as_bytes(), b"\xED\xA0\x80"] {
+    ///     arena.push(name).unwrap();
+    /// }
+    /// let bad: Vec<&[u8]> = arena.ill_formed().map(|(_, name)| name).collect();
+    /// assert_eq!(bad, [&b"caf\xE9"[..], b"\xED\xA0\x80"]);
+    /// ```
+    pub fn ill_formed(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let span = next_ill_formed(&self.bytes, at)?;
+            at = span.end + 1;
+            Some((span.start, span.of(&self.bytes)))
+        })
+    }
+}
+
+/// The first name at or behind `from` that is not UTF-8. `from` is the first byte of a name or the end.
+fn next_ill_formed(bytes: &[u8], from: usize) -> Option<Span> {
+    let error = simdutf8::compat::from_utf8(&bytes[from..]).err()?;
+    let bad = from + error.valid_up_to();
+    // An ill-formed sequence never swallows the NUL behind the name, so the bad byte lies inside its name.
+    let start = memchr::memrchr(0, &bytes[from..bad]).map_or(from, |nul| from + nul + 1);
+    let end = bad + memchr::memchr(0, &bytes[bad..]).expect("every name ends in NUL");
+    Some(Span::new(start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_with_nul_is_refused_and_leaves_the_arena_as_it_was() {
+        let mut arena = Arena::new();
+        assert_eq!(arena.push(b"a\0b"), Err(HoldsNul));
+        assert!(arena.is_empty());
+        assert_eq!(arena.push(b"ab"), Ok(0));
+        assert!(!arena.holds_impossible());
+        assert_eq!(arena.push(b""), Ok(3));
+        assert_eq!(arena.push(b"c"), Ok(4));
+        assert_eq!(arena.iter().collect::<Vec<_>>(), [(0, &b"ab"[..]), (3, b""), (4, b"c")]);
+        arena.clear();
+        assert_eq!(arena.iter().count(), 0);
+        for name in [&b""[..], b".", b"..", b"a/b"] {
+            assert!(!arena.holds_impossible());
+            arena.push(name).unwrap();
+            assert!(arena.holds_impossible(), "{name:?}");
+            arena.clear();
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_arena_finds_the_same_names_as_one_call_per_name(
+            names in prop::collection::vec(
+                prop_oneof![
+                    "[a-z.]{0,12}".prop_map(String::into_bytes),
+                    "\\PC{0,8}".prop_map(|s| s.replace('\0', "").into_bytes()),
+                    prop::collection::vec(1_u8..=255, 0..12),
+                    prop::sample::select(vec![&b"\xED\xA0\x80"[..], b"\xC3", b"\xF4\x8F\xBF", b"\x80", b"\xC0\x80"])
+                        .prop_map(<[u8]>::to_vec),
+                ],
+                0..40,
+            )
+        ) {
+            let mut arena = Arena::new();
+            for name in &names {
+                arena.push(name).unwrap();
+            }
+            let expected: Vec<&[u8]> =
+                names.iter().map(Vec::as_slice).filter(|n| std::str::from_utf8(n).is_err()).collect();
+            let found: Vec<&[u8]> = arena.ill_formed().map(|(_, n)| n).collect();
+            prop_assert_eq!(found, expected);
+            for (at, name) in arena.iter() {
+                prop_assert_eq!(arena.name_at(at), name);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Case folding, and the key by which names are compared without regard to case or spelling.
+//!
+//! Which fold applies is a property of the target: two names collide on it when their keys are equal. A key is for
+//! comparing only; it is never a name to store or to show.
+//!
+//! Source: The Unicode Standard, section 3.13 (Default Case Algorithms, D144 to D146), CaseFolding.txt and
+//! UnicodeData.txt. The data is that of `icu_casemap`. The Turkic mappings (status T) are never used, as no filesystem
+//! uses them.
+
+use std::borrow::Cow;
+
+use icu_casemap::{CaseMapper, CaseMapperBorrowed};
+
+use super::normalize::{Form, to_form};
+
+static CASE: CaseMapperBorrowed<'static> = CaseMapper::new();
+
+/// Which names a target takes for the same when it ignores case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fold {
+    /// Only `A` to `Z` are folded, to lower case.
+    Ascii,
+    /// Simple case folding: one scalar value becomes one (status C and S of CaseFolding.txt). `ß` and `ss` stay
+    /// different, `ẞ` and `ß` become equal.
+    Simple,
+    /// Full case folding (status C and F of CaseFolding.txt), as APFS and the casefold feature of ext4 and f2fs do. `ß`
+    /// and `SS` become equal.
+    Full,
+    /// The simple upper case mapping of UnicodeData.txt, as in the `$UpCase` table of NTFS and the up-case table of
+    /// exFAT. Those tables map single UTF-16 units, so code points above U+FFFF are left alone. The tables themselves
+    /// were frozen when a volume was formatted and know fewer letters than Unicode does today: this fold may report two
+    /// names as equal that an old volume keeps apart, and misses none that the mapping of the standard merges.
+    Upcase,
+}
+
+impl Fold {
+    /// All folds.
+    pub const ALL: [Self; 4] = [Self::Ascii, Self::Simple, Self::Full, Self::Upcase];
+
+    fn scalar(self, c: char) -> char {
+        match self {
+            Self::Ascii => c.to_ascii_lowercase(),
+            // Full folding of one scalar value may be several, which `fold` leaves to the string mapping.
+            Self::Simple | Self::Full => CASE.simple_fold(c),
+            Self::Upcase if c <= '\u{FFFF}' => CASE.simple_uppercase(c),
+            Self::Upcase => c,
+        }
+    }
+}
+
+/// `name` with its case folded; borrowed, without allocating, when nothing changes. No normalization is done.
+///
+/// ```
+/// use namegate_core::name::casefold::{Fold, fold};
+/// assert_eq!(fold("STRA\u{df}E", Fold::Full), "strasse");
+/// assert_eq!(fold("STRA\u{df}E", Fold::Simple), "stra\u{df}e");
+/// assert_eq!(fold("stra\u{df}e", Fold::Upcase), "STRA\u{df}E");
+/// assert_eq!(fold("\u{c9}T\u{c9}", Fold::Ascii), "\u{c9}t\u{c9}");
+/// // U+10428 has an upper case letter, but is two UTF-16 units.
+/// assert_eq!(fold("\u{10428}", Fold::Upcase), "\u{10428}");
+/// ```
+pub fn fold(name: &str, fold: Fold) -> Cow<'_, str> {
+    if name.is_ascii() {
+        return fold_ascii(name, fold);
+    }
+    if fold == Fold::Full {
+        return CASE.fold_string(name);
+    }
+    match name.char_indices().find(|&(_, c)| fold.scalar(c) != c) {
+        None => Cow::Borrowed(name),
+        Some((at, _)) => {
+            let mut folded = String::with_capacity(name.len());
+            folded.push_str(&name[..at]);
+            folded.extend(name[at..].chars().map(|c| fold.scalar(c)));
+            Cow::Owned(folded)
+        }
+    }
+}
+
+fn fold_ascii(name: &str, fold: Fold) -> Cow<'_, str> {
+    let to_upper = fold == Fold::Upcase;
+    let changes = if to_upper { u8::is_ascii_lowercase } else { u8::is_ascii_uppercase };
+    if !name.as_bytes().iter().any(changes) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(if to_upper { name.to_ascii_uppercase() } else { name.to_ascii_lowercase() })
+}
+
+/// The comparison key of `name`: two names are the same to a target that normalizes by `form` and folds by `case`
+/// exactly when their keys are equal.
+///
+/// - With NFC or NFD and a fold, the key is that of canonical caseless matching (D145: NFD, fold, NFD).
+/// - With NFKC or NFKD and a fold, it is that of compatibility caseless matching (NFKD, fold, NFKD, fold, NFKD). D146
+///   itself begins with NFD, and so gives two keys to compatibility-equivalent names in which U+FF9E, which decomposes to
+///   a combining mark, follows U+0345, which folds to a letter. A target that stores the form has only one name there.
+/// - NFC and NFD give the same key, as do NFKC and NFKD: what is equal under the one is equal under the other.
+/// - With a form alone it is the name in that form, with a fold alone the folded name, with neither the name itself.
+///
+/// ```
+/// use namegate_core::name::{casefold::{Fold, key}, normalize::Form};
+/// let full = |name| key(name, Some(Form::Nfc), Some(Fold::Full)).into_owned();
+/// assert_eq!(full("\u{212b}"), full("a\u{30a}"));
+/// assert_eq!(full("MASSE"), full("ma\u{df}e"));
+/// // Without the first NFD the order of the marks would decide: U+0345 folds to a letter.
+/// assert_eq!(full("\u{3b1}\u{345}\u{301}"), full("\u{391}\u{301}\u{345}"));
+/// assert_ne!(key("\u{212b}", None, Some(Fold::Full)), key("a\u{30a}", None, Some(Fold::Full)));
+/// ```
+pub fn key(name: &str, form: Option<Form>, case: Option<Fold>) -> Cow<'_, str> {
+    let Some(case) = case else {
+        return form.map_or(Cow::Borrowed(name), |form| to_form(name, form));
+    };
+    let Some(form) = form else { return fold(name, case) };
+    // ASCII is in every form and folds to ASCII.
+    if name.is_ascii() {
+        return fold_ascii(name, case);
+    }
+    let decomposed = if form.is_compatibility() { Form::Nfkd } else { Form::Nfd };
+    let fold_once = |text| then(then(text, |text| fold(text, case)), |text| to_form(text, decomposed));
+    let folded = fold_once(to_form(name, decomposed));
+    if form.is_compatibility() { fold_once(folded) } else { folded }
+}
+
+/// One more step over a text that may be borrowed still, which stays borrowed as long as no step changes it.
+fn then<'n>(text: Cow<'n, str>, step: impl for<'t> Fn(&'t str) -> Cow<'t, str>) -> Cow<'n, str> {
+    match text {
+        Cow::Borrowed(text) => step(text),
+        Cow::Owned(text) => match step(&text) {
+            Cow::Owned(changed) => Cow::Owned(changed),
+            Cow::Borrowed(_) => Cow::Owned(text),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

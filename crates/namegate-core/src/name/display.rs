@@ -1,0 +1,161 @@
+//! A name as a terminal or a report may show it: nothing in the output acts on the terminal or hides from the reader.
+//!
+//! The output is for people. It is not a valid name, and there is no function that reads it back (for that there is
+//! [`escape`](super::escape)), but it is unambiguous: two different names never look the same in it.
+//!
+//! Shown as something else are
+//! - ill-formed bytes, as `\xHH`;
+//! - the backslash, as `\\`, and tab, line feed and carriage return, as `\t`, `\n`, `\r`;
+//! - as `\u{HEX}`: all other control characters; format characters, which include the bidi controls, the tags and the
+//!   joiners; everything else that is default-ignorable, variation selectors too; line and paragraph separators; spaces
+//!   other than U+0020, and U+2800, which looks like one; private use and unassigned code points and noncharacters;
+//!   U+FFFD, so that it is not taken for damage done by the display; U+0020 at the beginning or the end of the name; and a
+//!   combining mark that has no character shown as itself before it to combine with.
+//!
+//! Letters of scripts written from right to left are shown as they are, and a terminal may still reorder them. Look-alikes
+//! of different scripts are not the subject here.
+//!
+//! Source: General_Category and Default_Ignorable_Code_Point of the Unicode Character Database, by `icu_properties`.
+
+use std::fmt::{self, Write as _};
+
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
+use icu_properties::{CodePointMapData, CodePointSetData};
+use unicode_width::UnicodeWidthStr;
+
+use super::Span;
+
+/// Cc, Cf, Co, Cn (Cs cannot occur in UTF-8), Zl, Zp, Zs.
+const NEVER_SHOWN: GeneralCategoryGroup = GeneralCategoryGroup::Other.union(GeneralCategoryGroup::Separator);
+
+/// Shows `name`; see the [module](self) for what is shown how. Writing it allocates nothing, and ignores width and
+/// precision.
+///
+/// ```
+/// use namegate_core::name::display::display;
+/// assert_eq!(display(b"caf\xe9.txt").to_string(), r"caf\xE9.txt");
+/// assert_eq!(display("Füße 日本".as_bytes()).to_string(), "Füße 日本");
+/// assert_eq!(display(b"two\nlines\x1b[31m").to_string(), r"two\nlines\u{1B}[31m");
+/// assert_eq!(display("gnp.\u{202e}exe".as_bytes()).to_string(), r"gnp.\u{202E}exe");
+/// assert_eq!(display(br"C:\x").to_string(), r"C:\\x");
+/// assert_eq!(display(b" a b ").to_string(), r"\u{20}a b\u{20}");
+/// assert_eq!(display("\u{301}e\u{301}".as_bytes()).to_string(), "\\u{301}e\u{301}");
+/// ```
+pub const fn display(name: &[u8]) -> Display<'_> {
+    Display { name, span: Span::new(0, name.len()) }
+}
+
+/// Shows the bytes of `name` that `span` covers as they are shown within the whole: the parts of a name, shown one behind
+/// the other, are the name. A code point is shown where its first byte lies.
+///
+/// ```
+/// use namegate_core::name::{Span, display::display_part};
+/// let shown = |start, end| display_part(b"a \xff ", Span::new(start, end)).to_string();
+/// assert_eq!((shown(0, 2), shown(2, 3), shown(3, 4)), ("a ".into(), r"\xFF".into(), r"\u{20}".into()));
+/// ```
+pub const fn display_part(name: &[u8], span: Span) -> Display<'_> {
+    Display { name, span }
+}
+
+/// What [`display`] and [`display_part`] return.
+#[derive(Clone, Copy, Debug)]
+pub struct Display<'n> {
+    name: &'n [u8],
+    span: Span,
+}
+
+impl fmt::Display for Display<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name;
+        let wanted = self.span.start..self.span.end;
+        let inner_start = name.iter().position(|&byte| byte != b' ').unwrap_or(name.len());
+        let inner_end = name.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+        let inner = inner_start..inner_end;
+        let mut start = 0;
+        for chunk in name.utf8_chunks() {
+            let mut has_base = false;
+            for (at, c) in chunk.valid().char_indices() {
+                has_base = match c {
+                    ' ' => inner.contains(&(start + at)),
+                    '\\' => false,
+                    '!'..='~' => true,
+                    _ => is_shown(c, has_base),
+                };
+                if wanted.contains(&(start + at)) {
+                    if has_base { f.write_char(c)? } else { write_escaped(f, c)? }
+                }
+            }
+            start += chunk.valid().len();
+            for byte in chunk.invalid() {
+                if wanted.contains(&start) {
+                    write!(f, "\\x{byte:02X}")?;
+                }
+                start += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `c`, which is not ASCII or is a control, is shown as itself; `has_base`: after something that is.
+fn is_shown(c: char, has_base: bool) -> bool {
+    let category = CodePointMapData::<GeneralCategory>::new().get(c);
+    !NEVER_SHOWN.contains(category)
+        && (has_base || !GeneralCategoryGroup::Mark.contains(category))
+        && !matches!(c, '\u{2800}' | '\u{FFFD}')
+        && !CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+}
+
+/// Whether `c` acts on a terminal or is not seen by a reader, so that no output for people should contain it as it is.
+pub fn acts_or_hides(c: char) -> bool {
+    !matches!(c, ' '..='~' | '\u{FFFD}') && !is_shown(c, true)
+}
+
+fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
+    match c {
+        '\\' => f.write_str(r"\\"),
+        '\t' => f.write_str(r"\t"),
+        '\n' => f.write_str(r"\n"),
+        '\r' => f.write_str(r"\r"),
+        _ => write!(f, "\\u{{{:X}}}", u32::from(c)),
+    }
+}
+
+/// How many columns of a terminal [`display`] of `name` takes, so that tables align: wide characters count two, combining
+/// marks none (UAX #11, in the reading of `unicode-width`).
+///
+/// ```
+/// use namegate_core::name::display::width;
+/// assert_eq!(width(b"abc"), 3);
+/// assert_eq!(width("日本".as_bytes()), 4);
+/// assert_eq!(width("e\u{301}".as_bytes()), 1);
+/// assert_eq!(width(b"\xff"), 4);
+/// ```
+pub fn width(name: &[u8]) -> usize {
+    // Of printable ASCII with nothing to escape every byte is a column; measuring it would need the text.
+    let is_plain = name.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'\\');
+    if is_plain && name.first() != Some(&b' ') && name.last() != Some(&b' ') {
+        return name.len();
+    }
+    display(name).to_string().width()
+}
+
+/// The octets in hexadecimal, for a sentence about them: no more than eight, since a run of stray octets can be as long as
+/// the name.
+///
+/// ```
+/// use namegate_core::name::display::octets;
+/// assert_eq!(octets(b"\xC0\xAF"), "C0 AF");
+/// assert_eq!(octets(&[0x80; 9]), "80 80 80 80 80 80 80 80 ...");
+/// ```
+pub fn octets(bytes: &[u8]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown: Vec<String> = bytes.iter().take(SHOWN).map(|b| format!("{b:02X}")).collect();
+    if bytes.len() > SHOWN {
+        shown.push("...".into());
+    }
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests;

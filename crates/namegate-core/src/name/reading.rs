@@ -1,0 +1,329 @@
+//! What the bytes of a name read as, when they are not UTF-8: in the encodings of before, and by the structure of
+//! Annex R.
+//!
+//! Which encoding a writer used cannot be known from the bytes, only guessed, and the better the more names of one
+//! directory are seen together ([`Evidence`]). Nothing here decides whether a reading is valid or what to make of it.
+//! A reading never holds a control, a private-use code point or a replacement character that the bytes did not hold.
+//!
+//! Sources: the WHATWG Encoding Standard for the encodings and their labels, by `encoding_rs`; `chardetng` for the guess;
+//! ISO/IEC 10646-1 Amd. 2 (Annex R) and Unicode Technical Report #26 (CESU-8) for [`structural`].
+
+#[cfg(feature = "encodings")]
+mod encodings;
+#[cfg(not(feature = "encodings"))]
+#[path = "reading/no_encodings.rs"]
+mod encodings;
+
+use std::fmt;
+
+pub use encodings::Encoding;
+use encodings::guess;
+
+use super::mojibake;
+use super::scalar::{self, Class};
+use super::script::mixed;
+use super::utf8::{Malformation, ill_formed};
+
+impl Encoding {
+    /// All of `bytes` read in the encoding; `None` if they are not of it, or read as a control, a noncharacter, a
+    /// private-use code point or U+FFFD, which a person would not have meant.
+    ///
+    /// ```
+    /// use namegate_core::name::reading::Encoding;
+    /// let japanese: Encoding = "shift_jis".parse().unwrap();
+    /// assert_eq!(japanese.read(b"\x93\xFA\x96\x7B").as_deref(), Some("日本"));
+    /// assert_eq!(japanese.read(b"caf\xE9.txt"), None);
+    /// assert_eq!(Encoding::WINDOWS_1252.read(b"a\x81"), None); // U+0081
+    /// ```
+    pub fn read(self, bytes: &[u8]) -> Option<String> {
+        let text = self.decode(bytes)?;
+        let is_text = |c: char| {
+            c.is_ascii()
+                || !matches!(
+                    scalar::class(c),
+                    Some(
+                        Class::C1Control
+                            | Class::Noncharacter
+                            | Class::PrivateUse
+                            | Class::SmbPrivateUse
+                            | Class::ReplacementCharacter
+                    )
+                )
+        };
+        text.chars().all(is_text).then(|| text.into_owned())
+    }
+
+    /// The name `name` with what is not UTF-8 in it read in the encoding.
+    ///
+    /// Where a name holds well-formed sequences of several bytes too, these are kept if they look meant, and only what
+    /// lies between them is read. They are taken for parts of the legacy text if the encoding is not Latin, they do not
+    /// make up most of the name, and reading all of it gives fewer scripts (symbols count as one): two bytes of EUC-KR
+    /// are often UTF-8 by chance.
+    ///
+    /// ```
+    /// use namegate_core::name::reading::Encoding;
+    /// assert_eq!(Encoding::WINDOWS_1252.read_name(b"\xC3\xA9t\xE9").as_deref(), Some("été"));
+    /// let dos: Encoding = "ibm866".parse().unwrap();
+    /// // The bytes of `рав` are U+0822 in UTF-8.
+    /// assert_eq!(dos.read_name(b"\xE3\xAF\xE0\xA0\xA2\xAB\xA5\xAD\xA8\xA5").as_deref(), Some("управление"));
+    /// ```
+    pub fn read_name(self, name: &[u8]) -> Option<String> {
+        let kept: usize = name.utf8_chunks().map(|chunk| non_ascii(chunk.valid().as_bytes())).sum();
+        if kept == 0 {
+            return self.read(name);
+        }
+        let (whole, apart) = (self.read(name), self.read_apart(name));
+        let (Some(all), Some(parts)) = (&whole, &apart) else { return apart.or(whole) };
+        let strays = non_ascii(name) - kept;
+        // Where most of a name is well-formed, chance is the worse explanation.
+        let is_kept = self.is_latin() || kept > 3 * strays || kinds(parts) <= kinds(all);
+        if is_kept { apart } else { whole }
+    }
+
+    /// Keeps the well-formed sequences of several bytes, and reads what lies between them, ASCII included: in several
+    /// encodings an ASCII byte may be the second half of a character.
+    fn read_apart(self, name: &[u8]) -> Option<String> {
+        let mut text = String::with_capacity(name.len());
+        let mut between = Vec::new();
+        for chunk in name.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if let Ok(octet @ 0..=0x7F) = u8::try_from(c) {
+                    between.push(octet);
+                } else {
+                    text.push_str(&self.read(&between)?);
+                    between.clear();
+                    text.push(c);
+                }
+            }
+            between.extend_from_slice(chunk.invalid());
+        }
+        text.push_str(&self.read(&between)?);
+        Some(text)
+    }
+}
+
+/// How many scripts `text` is written in beyond ASCII; symbols count as one more.
+fn kinds(text: &str) -> usize {
+    let mut found: Vec<&'static str> = Vec::new();
+    for script in text.chars().filter(|c| !c.is_ascii()).map(scalar::script_name) {
+        if !found.contains(&script) {
+            found.push(script);
+        }
+    }
+    found.len()
+}
+
+fn non_ascii(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|b| !b.is_ascii()).count()
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Debug for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Encoding({})", self.name())
+    }
+}
+
+/// A label that names no encoding a legacy name can be in.
+///
+/// ```
+/// use namegate_core::name::reading::Encoding;
+/// let unknown = "koi9".parse::<Encoding>().unwrap_err();
+/// assert_eq!(unknown.to_string(), "unknown encoding `koi9`");
+/// let modern = "utf-16le".parse::<Encoding>().unwrap_err();
+/// assert_eq!(modern.to_string(), "`utf-16le` is not a legacy encoding of file names");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLegacy {
+    /// The label as given.
+    pub label: String,
+    /// Whether it names an encoding at all.
+    pub is_known: bool,
+}
+
+impl fmt::Display for NotLegacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = self.label.escape_debug();
+        if self.is_known {
+            write!(f, "`{label}` is not a legacy encoding of file names")
+        } else {
+            write!(f, "unknown encoding `{label}`")
+        }
+    }
+}
+
+impl std::error::Error for NotLegacy {}
+
+/// What the names of one directory say together about the encoding they were written in.
+///
+/// ```
+/// use namegate_core::name::reading::Evidence;
+/// let mut evidence = Evidence::default();
+/// for name in [&b"r\xE9sum\xE9.txt"[..], b"readme", b"fa\xE7ade.jpg"] {
+///     evidence.add(name);
+/// }
+/// assert_eq!(evidence.guess().map(|e| e.name()), Some("windows-1252"));
+/// assert_eq!(Evidence::default().guess(), None);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Names without well-formed sequences of several bytes, each a line.
+    plain: Vec<u8>,
+    /// Names with such sequences, each a line: meant as UTF-8, or by chance.
+    mixed: Vec<u8>,
+    names: usize,
+}
+
+impl Evidence {
+    /// How many bytes of names are looked at: the guess does not get better past a few kilobytes, and takes its time.
+    pub const MAX_BYTES: usize = 64 * 1024;
+
+    /// Takes a name into account, if it is not UTF-8 and has bytes that only a legacy encoding explains.
+    ///
+    /// A name whose ill-formed sequences are overlong forms and surrogates says nothing about an encoding. Names that hold
+    /// well-formed sequences of several bytes as well count only where there are no others.
+    pub fn add(&mut self, name: &[u8]) {
+        if std::str::from_utf8(name).is_ok() || !has_stray_octets(name) {
+            return;
+        }
+        let lines = if is_mixed(name) { &mut self.mixed } else { &mut self.plain };
+        let room = Self::MAX_BYTES.saturating_sub(lines.len());
+        if room > 0 {
+            lines.extend_from_slice(&name[..name.len().min(room)]);
+            // A name is a line: letters of two names are no neighbours.
+            lines.push(b'\n');
+            self.names += 1;
+        }
+    }
+
+    /// How many names were taken into account.
+    pub fn names(&self) -> usize {
+        self.names
+    }
+
+    /// The likeliest encoding; `None` if no name was taken into account.
+    pub fn guess(&self) -> Option<Encoding> {
+        if !self.plain.is_empty() {
+            return guess(&self.plain);
+        }
+        if self.mixed.is_empty() {
+            return None;
+        }
+        let whole = guess(&self.mixed)?;
+        // Two bytes of a character of East Asia are UTF-8 by chance much more often than bytes of other encodings are.
+        if !whole.is_single_byte() {
+            return Some(whole);
+        }
+        let strays: Vec<u8> = self.mixed.utf8_chunks().fold(Vec::new(), |mut strays, chunk| {
+            strays.extend(chunk.valid().bytes().filter(u8::is_ascii));
+            strays.extend_from_slice(chunk.invalid());
+            strays
+        });
+        guess(&strays)
+    }
+}
+
+impl Evidence {
+    /// The likeliest encoding when nothing in the names is taken for UTF-8: bytes of East Asia are UTF-8 by chance often
+    /// enough to hide most of what [`Evidence::guess`] would need.
+    pub fn guess_whole(&self) -> Option<Encoding> {
+        (self.names > 0).then(|| guess(&[&self.plain[..], &self.mixed].concat())).flatten()
+    }
+}
+
+/// Whether `name` holds a well-formed sequence of several bytes.
+fn is_mixed(name: &[u8]) -> bool {
+    name.utf8_chunks().any(|chunk| !chunk.valid().is_ascii())
+}
+
+/// Whether some ill-formed sequence of `name` has not the shape of an overlong form or a surrogate.
+pub fn has_stray_octets(name: &[u8]) -> bool {
+    use Malformation::{NulSmuggling, Overlong, SeparatorSmuggling, Surrogate, SurrogatePair};
+    ill_formed(name)
+        .any(|i| !matches!(i.kind, Overlong | NulSmuggling | SeparatorSmuggling | Surrogate | SurrogatePair))
+}
+
+/// One way to read a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The encoding that it was read in.
+    pub encoding: Encoding,
+    /// The text.
+    pub text: String,
+}
+
+/// How many readings [`likeliest`] gives at most.
+pub const MAX_READINGS: usize = 4;
+
+/// Up to [`MAX_READINGS`] different texts that `name` may have been, the likeliest first; none if it is UTF-8.
+///
+/// The first is the guess that the name alone allows. The others are in common encodings; those that mix scripts within
+/// a word or are full of symbols come last.
+///
+/// ```
+/// use namegate_core::name::reading::likeliest;
+/// let readings = likeliest(b"caf\xE9.txt");
+/// assert_eq!((readings[0].encoding.name(), &*readings[0].text), ("windows-1252", "café.txt"));
+/// assert!(likeliest("café.txt".as_bytes()).is_empty());
+/// ```
+pub fn likeliest(name: &[u8]) -> Vec<Reading> {
+    if std::str::from_utf8(name).is_ok() {
+        return Vec::new();
+    }
+    let mut evidence = Evidence::default();
+    evidence.add(name);
+    let read = |encoding: Encoding| Some(Reading { encoding, text: encoding.read_name(name)? });
+    let mut readings: Vec<Reading> = evidence.guess().and_then(read).into_iter().collect();
+    let mut others: Vec<Reading> = Encoding::COMMON.into_iter().filter_map(read).collect();
+    others.sort_by_cached_key(|reading| oddity(&reading.text));
+    for reading in others {
+        if readings.len() < MAX_READINGS && readings.iter().all(|r| r.text != reading.text) {
+            readings.push(reading);
+        }
+    }
+    readings
+}
+
+/// How little `text` looks like the name of a file: words of mixed scripts first, then the number of symbols.
+pub fn oddity(text: &str) -> (bool, usize) {
+    let is_odd = |c: &char| !c.is_ascii() && !c.is_alphanumeric();
+    (mixed(text).is_some() || mojibake::find(text).is_some(), text.chars().filter(is_odd).count())
+}
+
+/// `name` with each ill-formed sequence replaced by the character that its structure tells: a pair of surrogates
+/// (CESU-8) or an overlong form. `None` if the name is UTF-8, if some sequence is of another kind, or if the character is
+/// one that only an attacker hides: NUL, `/`, `.` or another control.
+///
+/// ```
+/// use namegate_core::name::reading::structural;
+/// assert_eq!(structural(b"x\xED\xA1\x8C\xED\xBE\xB4").as_deref(), Some("x\u{233B4}"));
+/// assert_eq!(structural(b"\xC1\xA1").as_deref(), Some("a"));
+/// assert_eq!(structural(b"\xC0\xAF"), None);
+/// assert_eq!(structural(b"caf\xE9"), None);
+/// ```
+pub fn structural(name: &[u8]) -> Option<String> {
+    let mut text = String::with_capacity(name.len());
+    let mut at = 0;
+    for found in ill_formed(name) {
+        if !matches!(found.kind, Malformation::SurrogatePair | Malformation::Overlong) {
+            return None;
+        }
+        let meant = char::from_u32(found.value?).filter(|c| !c.is_control())?;
+        text.push_str(std::str::from_utf8(&name[at..found.span.start]).ok()?);
+        text.push(meant);
+        at = found.span.end;
+    }
+    if at == 0 {
+        return None;
+    }
+    text.push_str(std::str::from_utf8(&name[at..]).ok()?);
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests;

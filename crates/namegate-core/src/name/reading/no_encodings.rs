@@ -1,0 +1,51 @@
+//! Without the feature `encodings` there is no legacy encoding, so that none is guessed and none can be asked for.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use super::NotLegacy;
+
+/// A legacy encoding: there is none without the feature `encodings`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Encoding(Infallible);
+
+impl Encoding {
+    /// Encodings that many names of before were written in: none.
+    pub const COMMON: [Self; 0] = [];
+
+    /// The name of the encoding in the Encoding Standard.
+    pub fn name(self) -> &'static str {
+        match self.0 {}
+    }
+
+    /// Whether each byte is a character of its own.
+    pub fn is_single_byte(self) -> bool {
+        match self.0 {}
+    }
+
+    /// Whether its characters beyond ASCII are mostly Latin letters.
+    pub fn is_latin(self) -> bool {
+        match self.0 {}
+    }
+
+    pub(super) fn decode(self, _: &[u8]) -> Option<Cow<'_, str>> {
+        match self.0 {}
+    }
+}
+
+impl FromStr for Encoding {
+    type Err = NotLegacy;
+
+    /// Knows no label.
+    ///
+    /// # Errors
+    /// Always.
+    fn from_str(label: &str) -> Result<Self, NotLegacy> {
+        Err(NotLegacy { label: label.to_owned(), is_known: false })
+    }
+}
+
+pub(super) fn guess(_: &[u8]) -> Option<Encoding> {
+    None
+}

@@ -1,0 +1,114 @@
+//! Collisions: names of one directory that a target takes for the same name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::profile::Test;
+use super::rule::RuleId;
+use super::tables::Hit;
+use super::{Policy, Violation};
+use crate::name::casefold::{self, Fold};
+use crate::name::normalize::Form;
+use crate::name::{Span, confusable};
+
+/// Names that collide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collision {
+    /// The places of the names in the checked list: at least two, ascending.
+    pub members: Vec<usize>,
+    /// The violation of each member; its span covers the whole name.
+    pub violations: Vec<Violation>,
+}
+
+impl Policy {
+    /// Whether any rule of the policy compares the names of a directory.
+    pub fn finds_collisions(&self) -> bool {
+        self.lines.iter().any(|line| Equivalence::of(&line.test).is_some())
+    }
+
+    /// The groups of `names`, the distinct names of one directory, that become equal under one of the policy's
+    /// equivalences. Names that are not UTF-8 are equal to none.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Policy, profile};
+    /// let policy = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let groups = policy.collisions(&[b"Makefile", b"readme", b"README", b"makefile"]);
+    /// let members: Vec<_> = groups.iter().map(|g| g.members.clone()).collect();
+    /// assert_eq!(members, [[0, 3], [1, 2]]);
+    /// ```
+    pub fn collisions(&self, names: &[&[u8]]) -> Vec<Collision> {
+        let texts: Vec<(usize, &str)> = names
+            .iter()
+            .enumerate()
+            .filter_map(|(at, name)| Some((at, std::str::from_utf8(name).ok()?)))
+            .collect();
+        let mut found = BTreeMap::new();
+        for line in &self.lines {
+            let Some(equivalence) = Equivalence::of(&line.test) else { continue };
+            for members in equivalence.groups(&texts) {
+                // Windows and exFAT object to one thing, not to two.
+                let hit = found.entry((members, line.test.rule())).or_insert_with(|| line.hit());
+                *hit = hit.merge(line.hit());
+            }
+        }
+        found.into_iter().map(|((members, rule), hit)| Collision::new(members, rule, hit, names)).collect()
+    }
+}
+
+impl Collision {
+    fn new(members: Vec<usize>, rule: RuleId, hit: Hit, names: &[&[u8]]) -> Self {
+        let span = |&at: &usize| Span::new(0, names[at].len());
+        let violations = members.iter().map(|at| hit.violation(rule, span(at))).collect();
+        Self { members, violations }
+    }
+}
+
+/// When two names are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Equivalence {
+    Form(Form),
+    Fold(Fold, Option<Form>),
+    Look,
+}
+
+impl Equivalence {
+    /// The equivalence that a line looks for, if it compares names at all.
+    pub(super) fn of(test: &Test) -> Option<Self> {
+        match *test {
+            Test::SameForm(form) => Some(Self::Form(form)),
+            Test::SameFold { fold, form } => Some(Self::Fold(fold, form)),
+            Test::Plain(RuleId::CollisionConfusable) => Some(Self::Look),
+            _ => None,
+        }
+    }
+
+    /// Equal for names that are one.
+    pub(super) fn key(self, name: &str) -> Cow<'_, str> {
+        match self {
+            Self::Form(form) => casefold::key(name, Some(form), None),
+            Self::Fold(fold, form) => casefold::key(name, form, Some(fold)),
+            // The skeleton of ASCII is not the identity (it takes `1` for `l`), so there is no short way.
+            Self::Look => Cow::Owned(confusable::skeleton(name)),
+        }
+    }
+
+    /// Whether these names, equal under the equivalence, are so under a weaker one that has a rule of its own.
+    fn is_explained_by_form(self, names: &mut dyn Iterator<Item = &str>) -> bool {
+        let Self::Fold(_, Some(form)) = self else { return false };
+        let mut keys = names.map(|name| casefold::key(name, Some(form), None));
+        let Some(first) = keys.next() else { return true };
+        keys.all(|key| key == first)
+    }
+
+    fn groups(self, texts: &[(usize, &str)]) -> Vec<Vec<usize>> {
+        let mut keyed: Vec<(Cow<'_, str>, usize, &str)> =
+            texts.iter().map(|&(at, name)| (self.key(name), at, name)).collect();
+        keyed.sort_unstable();
+        keyed
+            .chunk_by(|a, b| a.0 == b.0)
+            .filter(|group| group.len() > 1)
+            .filter(|group| !self.is_explained_by_form(&mut group.iter().map(|&(_, _, name)| name)))
+            .map(|group| group.iter().map(|&(_, at, _)| at).collect())
+            .collect()
+    }
+}

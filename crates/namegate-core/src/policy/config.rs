@@ -1,0 +1,281 @@
+//! A policy as a configuration file (TOML); the file is described for its writers in `docs/CONFIG.md`.
+//!
+//! Reads text and writes text, and opens no file. All mistakes of a file are found at once, each with its line and
+//! column. A file is a whole policy: it means the same to every command.
+//!
+//! ```
+//! use namegate_core::policy::config::Config;
+//! use namegate_core::policy::rule::{RuleId, Severity};
+//! let config = Config::parse("[rules]\ntrailing-space = \"error\"\n")?;
+//! let policy = config.policy()?;
+//! let check = policy.check(b"report ");
+//! assert_eq!(check.violations[0].rule, RuleId::TrailingSpace);
+//! assert_eq!(check.violations[0].severity, Severity::Error);
+//! # Ok::<(), namegate_core::policy::config::ConfigError>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::profile::{self, Chars, Limit, Line, Names, Part, Profile, Test, Unit};
+use super::rule::{RULES, RuleId, Severity};
+use super::{Builder, MissingParameter, Normalization, OnMismatch, Policy};
+use crate::name::normalize::Form;
+use reader::{Placed, Table, shorten};
+
+mod mistake;
+#[doc(hidden)]
+pub mod reader;
+mod write;
+
+pub use mistake::{ConfigError, Mistake, Place};
+pub use write::Inexpressible;
+
+/// What a configuration file says.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The profiles it is based on; `None` for [`Config::DEFAULT_PROFILES`], none of them for UTF-8 alone.
+    pub profiles: Option<Vec<&'static Profile>>,
+    /// Characters that no name may hold (`reserved-character`), in addition to those of the profiles.
+    pub reserved_characters: String,
+    /// Whole names that are refused (`reserved-name`), without regard to the case of ASCII letters.
+    pub reserved_names: Vec<String>,
+    /// The severity of a rule, `None` for off, whatever the profiles say.
+    pub severities: BTreeMap<RuleId, Option<Severity>>,
+    /// The normalization asked for.
+    pub normalization: Option<Normalization>,
+    /// The greatest lengths, in addition to those of the profiles.
+    pub limits: Limits,
+    /// Where the severities were set, for mistakes that show only when the policy is made.
+    places: BTreeMap<RuleId, Place>,
+}
+
+/// The greatest lengths of names and paths; `None` for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a name.
+    pub name_bytes: Option<usize>,
+    /// UTF-16 code units of a name.
+    pub name_utf16: Option<usize>,
+    /// Bytes of a path.
+    pub path_bytes: Option<usize>,
+    /// UTF-16 code units of a path.
+    pub path_utf16: Option<usize>,
+}
+
+impl Limits {
+    /// The keys of the limits, their values, and what they look for.
+    fn tests(&self) -> impl Iterator<Item = (&'static str, usize, Test)> {
+        let test = |limit: fn(Limit) -> Test, max, unit| limit(Limit { max, unit });
+        let all = [
+            ("name-bytes", self.name_bytes, Test::Length as fn(Limit) -> Test, Unit::Bytes),
+            ("name-utf16", self.name_utf16, Test::Length, Unit::Utf16),
+            ("path-bytes", self.path_bytes, Test::PathLength, Unit::Bytes),
+            ("path-utf16", self.path_utf16, Test::PathLength, Unit::Utf16),
+        ];
+        all.into_iter().filter_map(move |(key, max, limit, unit)| Some((key, max?, test(limit, max?, unit))))
+    }
+}
+
+/// What stands as the source of a line that a configuration adds.
+const SOURCE: &str = "the configuration";
+
+/// The words for severities in a configuration.
+const SEVERITIES: &[(&str, Option<Severity>)] =
+    &[("error", Some(Severity::Error)), ("warn", Some(Severity::Warn)), ("off", None)];
+
+impl Config {
+    /// What a file without `profiles` is based on.
+    pub const DEFAULT_PROFILES: &[&str] = &["strict"];
+
+    /// A configuration of these profiles alone.
+    pub fn based_on(profiles: &[&'static Profile]) -> Self {
+        Self { profiles: Some(profiles.to_vec()), ..Self::default() }
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// All mistakes of the file: what is not TOML, unknown keys, rules, profiles and words, wrong types, and values that
+    /// cannot be meant. Whether each rule has its parameter is said by [`Config::policy`], since options of a command
+    /// may still replace the profiles.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        reader::read(text, read_policy)
+    }
+
+    /// The profiles it is based on, with the default filled in.
+    pub fn profiles(&self) -> Vec<&'static Profile> {
+        let default = || {
+            let known =
+                |name: &&str| profile::by_name(name).expect("a test holds that the default profiles exist");
+            Self::DEFAULT_PROFILES.iter().map(known).collect()
+        };
+        self.profiles.clone().unwrap_or_else(default)
+    }
+
+    /// Everything that the configuration asks for, to be built into a policy, or to be added to before that.
+    pub fn builder(&self) -> Builder {
+        let mut builder = self.builder_without_severities();
+        for (&rule, &severity) in &self.severities {
+            builder = builder.severity(rule, severity);
+        }
+        builder
+    }
+
+    fn builder_without_severities(&self) -> Builder {
+        let mut builder = Policy::builder().profiles(&self.profiles());
+        for test in self.tests() {
+            let severity = test.rule().rule().default;
+            builder = builder.line(Line {
+                test,
+                severity,
+                source: SOURCE,
+                verified: true,
+                stored_otherwise: false,
+            });
+        }
+        match self.normalization {
+            Some(normalization) => builder.normalization(normalization),
+            None => builder,
+        }
+    }
+
+    /// What the configuration looks for beside the profiles.
+    fn tests(&self) -> Vec<Test> {
+        let mut tests = Vec::new();
+        if !self.reserved_characters.is_empty() {
+            tests.push(Test::Reserved(Chars::OneOf(self.reserved_characters.clone().into())));
+        }
+        if !self.reserved_names.is_empty() {
+            tests.push(Test::Named(Names { part: Part::Whole, words: self.reserved_names.join("/").into() }));
+        }
+        tests.extend(self.limits.tests().map(|(_, _, test)| test));
+        tests
+    }
+
+    /// The policy.
+    ///
+    /// # Errors
+    /// All rules that are switched on and need a parameter which neither a profile nor the configuration supplies, each
+    /// at its place in the file.
+    ///
+    /// ```
+    /// # use namegate_core::policy::config::Config;
+    /// let error = Config::parse("[rules]\nnot-in-form = \"warn\"\n")?.policy().unwrap_err();
+    /// let mistake = &error.mistakes()[0];
+    /// assert_eq!(mistake.message, "rule `not-in-form` is on and has no form: set `normalization.form`");
+    /// assert_eq!(mistake.place.as_ref().map(|p| (p.line(), p.column())), Some((2, 1)));
+    /// # Ok::<(), namegate_core::policy::config::ConfigError>(())
+    /// ```
+    pub fn policy(&self) -> Result<Policy, ConfigError> {
+        let mut config = self.clone();
+        let mut mistakes = Vec::new();
+        loop {
+            match config.builder().build() {
+                Ok(policy) if mistakes.is_empty() => return Ok(policy),
+                Ok(_) => break,
+                Err(missing @ MissingParameter(rule)) => {
+                    let place = self.places.get(&rule).cloned();
+                    mistakes.push(Mistake { message: missing.to_string(), place });
+                    // Without the rule the next one that misses something is found, so this ends.
+                    config.severities.remove(&rule);
+                }
+            }
+        }
+        mistakes.sort_by_key(|mistake| mistake.place.as_ref().map(|place| (place.line(), place.column())));
+        Err(ConfigError::new(mistakes, 0))
+    }
+}
+
+/// Reads the keys of a policy from a table: the top one of a policy file, or one of a file that holds more.
+#[doc(hidden)]
+pub fn read_policy(table: &mut Table<'_>) -> Config {
+    let mut config = Config {
+        profiles: read_profiles(table),
+        reserved_characters: read_characters(table),
+        reserved_names: read_names(table),
+        ..Config::default()
+    };
+    table.table("rules", "rule", |rules| read_rules(rules, &mut config));
+    config.normalization = table.table("normalization", "key", read_normalization);
+    config.limits = table.table("limits", "key", |limits| Limits {
+        name_bytes: limits.positive("name-bytes"),
+        name_utf16: limits.positive("name-utf16"),
+        path_bytes: limits.positive("path-bytes"),
+        path_utf16: limits.positive("path-utf16"),
+    });
+    config
+}
+
+fn read_profiles(table: &mut Table<'_>) -> Option<Vec<&'static Profile>> {
+    let names = table.strings("profiles")?;
+    let mut profiles: Vec<&'static Profile> = Vec::new();
+    for (name, at) in names {
+        match profile::by_name(&shorten(name)) {
+            Ok(profile) if profiles.iter().any(|p| p.name == profile.name) => {}
+            Ok(profile) => profiles.push(profile),
+            Err(unknown) => table.mistake(at, || unknown.to_string()),
+        }
+    }
+    Some(profiles)
+}
+
+fn read_characters(table: &mut Table<'_>) -> String {
+    let Some((characters, at)) = table.string("reserved-characters") else { return String::new() };
+    if characters.contains(['/', '\0']) {
+        table.mistake(at, || "`/` and U+0000 are in no name: leave them out of `reserved-characters`".into());
+    }
+    characters.to_owned()
+}
+
+fn read_names(table: &mut Table<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    for (name, at) in table.strings("reserved-names").unwrap_or_default() {
+        if name.is_empty() || name.contains(['/', '\0']) {
+            table.mistake(at, || "a reserved name is one name: not empty, and without `/` and U+0000".into());
+        }
+        names.push(name.to_owned());
+    }
+    names
+}
+
+fn read_rules(rules: &mut Table<'_>, config: &mut Config) {
+    for rule in RULES {
+        let Some((severity, at)) = rules.word(rule.name, "severity", SEVERITIES) else { continue };
+        if rule.id.is_always_on() && severity != Some(Severity::Error) {
+            rules.mistake(at, || {
+                format!("rule `{}` judges the encoding: it is always on, and an error", rule.name)
+            });
+            continue;
+        }
+        config.severities.insert(rule.id, severity);
+        if let Some(key) = rules.key_at(rule.name) {
+            config.places.insert(rule.id, rules.place(key));
+        }
+    }
+}
+
+fn read_normalization(table: &mut Table<'_>) -> Option<Normalization> {
+    let forms = Form::ALL.map(|form| (form.as_str(), form));
+    let reactions = OnMismatch::ALL.map(|reaction| (reaction.as_str(), reaction));
+    let form = table.word("form", "normalization form", &forms);
+    let on_mismatch: Option<Placed<OnMismatch>> = table.word("on-mismatch", "reaction", &reactions);
+    let lonely: Option<Range<usize>> = table.key_at("on-mismatch").filter(|_| table.key_at("form").is_none());
+    if let Some(at) = lonely {
+        table.mistake(at, || "`on-mismatch` needs a `form` beside it".into());
+    }
+    let on_mismatch = on_mismatch.map_or(OnMismatch::Refuse, |(reaction, _)| reaction);
+    Some(Normalization { form: form?.0, on_mismatch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_profiles_exist() {
+        for name in Config::DEFAULT_PROFILES {
+            assert!(profile::by_name(name).is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Writes a policy as a configuration that reads back to the same policy.
+
+use std::fmt::{self, Write as _};
+
+use super::{Config, SEVERITIES};
+use crate::policy::profile::{Chars, Limit, Part, ProfileSet, Test, Unit};
+use crate::policy::rule::{RULES, RuleId, Severity};
+use crate::policy::{Active, Policy};
+
+/// A policy holds lines that no configuration can ask for: a program made it with
+/// [`Builder::line`](crate::policy::Builder::line).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inexpressible;
+
+impl fmt::Display for Inexpressible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the policy holds lines that no configuration file can ask for")
+    }
+}
+
+impl std::error::Error for Inexpressible {}
+
+impl Config {
+    /// The shortest configuration of a policy: its profiles, and what differs from them.
+    ///
+    /// # Errors
+    /// [`Inexpressible`] if the policy was not made from profiles and a configuration alone.
+    ///
+    /// ```
+    /// use namegate_core::policy::{Policy, config::Config, profile};
+    /// let policy = Policy::of(&[profile::by_name("strict").unwrap()]);
+    /// assert_eq!(Config::of(&policy)?.to_toml(), "profiles = [\"strict\"]\n");
+    /// # Ok::<(), namegate_core::policy::config::Inexpressible>(())
+    /// ```
+    pub fn of(policy: &Policy) -> Result<Self, Inexpressible> {
+        let mut config = Self {
+            profiles: Some(policy.profiles().to_vec()),
+            normalization: policy.normalization(),
+            ..Self::default()
+        };
+        for line in policy.lines().iter().filter(|line| line.profiles.contains(ProfileSet::CONFIG)) {
+            config.add_own(&line.test);
+        }
+        let base = config.builder_without_severities().build().map_err(|_| Inexpressible)?;
+        for rule in RULES {
+            let (wanted, given) = (lines_of(policy, rule.id), lines_of(&base, rule.id));
+            if wanted != given {
+                config.severities.insert(rule.id, wanted.first().map(|line| line.1));
+            }
+        }
+        // A line that was overlooked above shows here.
+        let same = config
+            .policy()
+            .is_ok_and(|made| RULES.iter().all(|rule| lines_of(&made, rule.id) == lines_of(policy, rule.id)));
+        if same { Ok(config) } else { Err(Inexpressible) }
+    }
+
+    /// Takes over a line that is asked for beside the profiles.
+    fn add_own(&mut self, test: &Test) {
+        match test {
+            Test::Reserved(Chars::OneOf(characters)) => self.reserved_characters.push_str(characters),
+            Test::Named(names) if names.part == Part::Whole => {
+                self.reserved_names.extend(names.iter().map(str::to_owned));
+            }
+            Test::Length(Limit { max, unit: Unit::Bytes }) => self.limits.name_bytes = Some(*max),
+            Test::Length(Limit { max, unit: Unit::Utf16 }) => self.limits.name_utf16 = Some(*max),
+            Test::PathLength(Limit { max, unit: Unit::Bytes }) => self.limits.path_bytes = Some(*max),
+            Test::PathLength(Limit { max, unit: Unit::Utf16 }) => self.limits.path_utf16 = Some(*max),
+            // Switched on by a severity or asked for by the normalization, which are compared as a whole.
+            _ => {}
+        }
+    }
+
+    /// The configuration as text that [`Config::parse`] reads back.
+    ///
+    /// ```
+    /// use namegate_core::policy::config::Config;
+    /// let config = Config::parse("limits = { name-bytes = 1_00 } # short\nprofiles = []")?;
+    /// assert_eq!(config.to_toml(), "profiles = []\n\n[limits]\nname-bytes = 100\n");
+    /// # Ok::<(), namegate_core::policy::config::ConfigError>(())
+    /// ```
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        self.write_to(&mut text, "");
+        text
+    }
+
+    /// The same, behind `text`; what stands in tables there stands in tables whose names begin with `within` here.
+    #[doc(hidden)]
+    pub fn write_to(&self, text: &mut String, within: &str) {
+        if let Some(profiles) = &self.profiles {
+            push_key(text, "profiles", array(profiles.iter().map(|p| p.name)));
+        }
+        if !self.reserved_characters.is_empty() {
+            push_key(text, "reserved-characters", self.reserved_characters.as_str().into());
+        }
+        if !self.reserved_names.is_empty() {
+            push_key(text, "reserved-names", array(self.reserved_names.iter().map(String::as_str)));
+        }
+        let severities = self.severities.iter().map(|(rule, severity)| (rule.name(), word(*severity).into()));
+        push_table(text, within, "rules", severities.collect());
+        let normalization = self.normalization.iter();
+        let normalization = normalization
+            .flat_map(|n| [("form", n.form.as_str().into()), ("on-mismatch", n.on_mismatch.as_str().into())]);
+        push_table(text, within, "normalization", normalization.collect());
+        // What was read fits; what a program set beyond that limits nothing, as the greatest number does.
+        let number = |max: usize| i64::try_from(max).unwrap_or(i64::MAX).into();
+        push_table(
+            text,
+            within,
+            "limits",
+            self.limits.tests().map(|(key, max, _)| (key, number(max))).collect(),
+        );
+    }
+}
+
+/// What makes two lines equal.
+type Essence<'p> = (&'p Test, Severity, ProfileSet);
+
+fn lines_of(policy: &Policy, rule: RuleId) -> Vec<Essence<'_>> {
+    let essence = |line: &'_ Active| line.test.rule() == rule;
+    let lines = policy.lines().iter().filter(|line| essence(line));
+    lines.map(|line| (&line.test, line.severity, line.profiles)).collect()
+}
+
+fn word(severity: Option<Severity>) -> &'static str {
+    SEVERITIES.iter().find(|(_, s)| *s == severity).map_or("off", |(word, _)| word)
+}
+
+fn array<'s>(strings: impl Iterator<Item = &'s str>) -> toml::Value {
+    toml::Value::Array(strings.map(Into::into).collect())
+}
+
+fn push_key(text: &mut String, key: &str, value: toml::Value) {
+    let _ = writeln!(text, "{key} = {value}");
+}
+
+fn push_table(text: &mut String, within: &str, name: &str, keys: Vec<(&str, toml::Value)>) {
+    if keys.is_empty() {
+        return;
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let _ = writeln!(text, "[{within}{name}]");
+    keys.into_iter().for_each(|(key, value)| push_key(text, key, value));
+}

@@ -1,0 +1,188 @@
+//! Which names of a directory are worth comparing: one number for each, eight bytes whatever the name.
+//!
+//! Names that become one on a target share a number ([`crate::name::fingerprint`]); of a directory in which no number
+//! comes twice nothing more has to be asked, and of another only about the few names that share one.
+
+use super::collision::Equivalence;
+use super::{Collision, Policy};
+use crate::name::arena::Arena;
+use crate::name::fingerprint::fingerprint;
+
+/// The numbers of the names of one directory.
+#[derive(Clone, Debug)]
+pub struct Fingerprints<'p> {
+    policy: &'p Policy,
+    numbers: Vec<u64>,
+}
+
+/// The numbers that more than one name of a directory has.
+#[derive(Clone, Debug)]
+pub struct Shared<'p> {
+    policy: &'p Policy,
+    numbers: Vec<u64>,
+}
+
+impl Policy {
+    /// For the names of one directory; `None` if the policy does not compare names.
+    ///
+    /// ```
+    /// # use namegate_core::{name::arena::Arena, policy::{Policy, profile}};
+    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let mut names = Arena::new();
+    /// for name in [&b"Makefile"[..], b"readme", b"README"] {
+    ///     names.push(name).unwrap();
+    /// }
+    /// let mut fingerprints = windows.fingerprints().unwrap();
+    /// fingerprints.add_all(&names);
+    /// let shared = fingerprints.shared();
+    /// assert!(shared.has(b"readme") && shared.has(b"README") && !shared.has(b"Makefile"));
+    /// ```
+    pub fn fingerprints(&self) -> Option<Fingerprints<'_>> {
+        self.finds_collisions().then(|| Fingerprints { policy: self, numbers: Vec::new() })
+    }
+
+    /// The numbers of a name, each of which another name has that is the same under one of the equivalences.
+    fn each_number(&self, text: &str, mut give: impl FnMut(u64)) {
+        if self.tables.compares_spellings {
+            give(fingerprint(text));
+        }
+        for &(equivalence, seed) in &self.tables.other_equivalences {
+            give(fingerprint(&equivalence.key(text)) ^ seed);
+        }
+    }
+}
+
+impl<'p> Fingerprints<'p> {
+    /// Adds names of the directory.
+    pub fn add_all(&mut self, names: &Arena) {
+        let Self { policy, numbers } = self;
+        // Names are rarely shorter than that; half of the room is a pity only in a large directory.
+        numbers.reserve((names.len() / 16).min(1024));
+        let mut add = |text: &str| policy.each_number(text, |number| numbers.push(number));
+        match names.texts() {
+            Some(texts) => texts.for_each(|(_, text)| add(text)),
+            None => names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok()).for_each(add),
+        }
+    }
+
+    /// Adds one name of the directory.
+    pub fn add(&mut self, name: &[u8]) {
+        if let Ok(text) = std::str::from_utf8(name) {
+            self.policy.each_number(text, |number| self.numbers.push(number));
+        }
+    }
+
+    /// What is shared among the names that were added.
+    pub fn shared(self) -> Shared<'p> {
+        let Self { policy, mut numbers } = self;
+        numbers.sort_unstable();
+        let mut last = None;
+        let mut is_again = |number: u64| last.replace(number) == Some(number);
+        numbers.retain(|&number| is_again(number));
+        numbers.dedup();
+        Shared { policy, numbers }
+    }
+}
+
+impl Shared<'_> {
+    /// Whether no name shares its number.
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// The groups of `names`, the distinct names of the directory, that become equal: as [`Policy::collisions`] finds
+    /// them, in the time that the few take which share a number.
+    pub fn collisions(&self, names: &[&[u8]]) -> Vec<Collision> {
+        let (places, few): (Vec<usize>, Vec<&[u8]>) =
+            names.iter().enumerate().filter(|(_, name)| self.has(name)).unzip();
+        let mut collisions = self.policy.collisions(&few);
+        for member in collisions.iter_mut().flat_map(|collision| &mut collision.members) {
+            *member = places[*member];
+        }
+        collisions
+    }
+
+    /// Whether `name` may become one with another.
+    pub fn has(&self, name: &[u8]) -> bool {
+        let mut is_shared = false;
+        if let Ok(text) = std::str::from_utf8(name) {
+            self.policy.each_number(text, |n| is_shared |= self.numbers.binary_search(&n).is_ok());
+        }
+        is_shared
+    }
+}
+
+impl Equivalence {
+    /// Whether names that are one under it have the same fingerprint.
+    pub(super) fn is_in_fingerprint(self) -> bool {
+        match self {
+            Self::Form(form) | Self::Fold(_, Some(form)) => !form.is_compatibility(),
+            Self::Fold(_, None) => true,
+            Self::Look => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::profile;
+
+    #[test]
+    fn all_names_that_collide_share_a_number_under_every_profile() {
+        let names: Vec<String> = [
+            "a",
+            "A",
+            "ß",
+            "ss",
+            "SS",
+            "ẞ",
+            "é",
+            "e\u{301}",
+            "É",
+            "ﬁ",
+            "fi",
+            "ı",
+            "i",
+            "I",
+            "İ",
+            "\u{212A}",
+            "k",
+            "ͅ",
+            "ι",
+            "각",
+            "\u{1100}\u{1161}\u{11A8}",
+            "раураl",
+            "paypal",
+            "1",
+            "l",
+            "Ⅷ",
+            "VIII",
+            "x.txt",
+            "X.TXT",
+        ]
+        .iter()
+        .flat_map(|name| [(*name).to_owned(), format!("pre{name}"), format!("{name}\u{301}post")])
+        .collect();
+        let mut arena = Arena::new();
+        names.iter().for_each(|name| assert!(arena.push(name.as_bytes()).is_ok()));
+        let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let mut compared = 0;
+        for profile in profile::ALL {
+            let policy = Policy::of(&[profile]);
+            let collisions = policy.collisions(&bytes);
+            let Some(mut fingerprints) = policy.fingerprints() else {
+                assert!(collisions.is_empty());
+                continue;
+            };
+            fingerprints.add_all(&arena);
+            let shared = fingerprints.shared();
+            for at in collisions.iter().flat_map(|collision| &collision.members) {
+                assert!(shared.has(bytes[*at]), "{} {}", profile.name, names[*at]);
+                compared += 1;
+            }
+            assert_eq!(shared.collisions(&bytes), collisions, "{}", profile.name);
+        }
+        assert!(compared > 100, "{compared}");
+    }
+}

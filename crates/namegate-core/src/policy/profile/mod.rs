@@ -1,0 +1,385 @@
+//! Profiles: what each target allows, as data.
+//!
+//! A profile is a list of [`Line`]s. A line names a test with its parameters, how much a violation weighs, and the source
+//! it rests on. No profile contains code; [`Policy::of`](super::Policy::of) turns the lines of all chosen profiles into
+//! one policy. A line whose source could not be checked is [`Line::unverified`]: it warns and never refuses.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use super::nearest;
+use super::rule::{RuleId, Severity};
+use crate::name::casefold::Fold;
+use crate::name::normalize::Form;
+
+mod base;
+mod cloud;
+mod filesystem;
+mod git;
+mod macos;
+mod optical;
+mod portable;
+mod windows;
+
+pub use base::{STRICT, UTF8};
+
+/// A named set of lines.
+#[derive(Debug)]
+pub struct Profile {
+    /// The name by which it is chosen, lower case with hyphens.
+    pub name: &'static str,
+    /// What it stands for, one line.
+    pub title: &'static str,
+    /// Profiles whose lines belong to this one too.
+    pub includes: &'static [&'static Profile],
+    /// Its own lines.
+    pub lines: &'static [Line],
+}
+
+impl Profile {
+    /// Its own lines and those of all profiles that it includes.
+    pub fn all_lines(&'static self) -> Vec<&'static Line> {
+        let included = self.includes.iter().flat_map(|p| p.all_lines());
+        included.chain(self.lines).collect()
+    }
+
+    /// Whether the target takes names that break `rule`, and stores or shows others instead.
+    pub fn stores_otherwise(&'static self, rule: RuleId) -> bool {
+        self.all_lines().iter().any(|line| line.stored_otherwise && line.test.rule() == rule)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
+/// One line of a profile.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What is looked for.
+    pub test: Test,
+    /// How much finding it weighs.
+    pub severity: Severity,
+    /// Where the line comes from.
+    pub source: &'static str,
+    /// Whether the source was checked. An unverified line never weighs more than a warning.
+    pub verified: bool,
+    /// Whether the target takes such a name and stores or shows another one instead.
+    pub stored_otherwise: bool,
+}
+
+impl Line {
+    /// A line whose violation rejects the name.
+    pub const fn error(test: Test, source: &'static str) -> Self {
+        Self { test, severity: Severity::Error, source, verified: true, stored_otherwise: false }
+    }
+
+    /// A line whose violation is reported and lets the name pass.
+    pub const fn warn(test: Test, source: &'static str) -> Self {
+        Self { test, severity: Severity::Warn, source, verified: true, stored_otherwise: false }
+    }
+
+    /// A line that rests on a source which could not be checked: it warns.
+    pub const fn unverified(test: Test, source: &'static str) -> Self {
+        Self { test, severity: Severity::Warn, source, verified: false, stored_otherwise: false }
+    }
+
+    /// The same line, of a target that takes such a name and stores or shows another one instead.
+    pub const fn stored_otherwise(mut self) -> Self {
+        self.stored_otherwise = true;
+        self
+    }
+}
+
+/// What a line looks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Test {
+    /// A rule that needs no parameter.
+    Plain(RuleId),
+    /// `reserved-character`: characters that may not stand in a name.
+    Reserved(Chars),
+    /// `reserved-name`: names that the target keeps for itself.
+    Named(Names),
+    /// `name-too-long`.
+    Length(Limit),
+    /// `path-too-long`.
+    PathLength(Limit),
+    /// `not-in-form`.
+    Form(Form),
+    /// `unassigned`: not assigned in this version of Unicode; `None` for the one compiled in.
+    Unassigned(Option<(u8, u8)>),
+    /// `collision-normalization`: two names of a directory with the same normal form.
+    SameForm(Form),
+    /// `collision-case`: two names of a directory that are equal once folded (and normalized, if so said), and are not
+    /// already equal by normalization alone.
+    SameFold {
+        /// How the target folds case.
+        fold: Fold,
+        /// Whether it also normalizes.
+        form: Option<Form>,
+    },
+}
+
+impl Test {
+    /// The rule that a violation is reported under.
+    pub fn rule(&self) -> RuleId {
+        match self {
+            Self::Plain(rule) => *rule,
+            Self::Reserved(_) => RuleId::ReservedCharacter,
+            Self::Named(_) => RuleId::ReservedName,
+            Self::Length(_) => RuleId::NameTooLong,
+            Self::PathLength(_) => RuleId::PathTooLong,
+            Self::Form(_) => RuleId::NotInForm,
+            Self::Unassigned(_) => RuleId::Unassigned,
+            Self::SameForm(_) => RuleId::CollisionNormalization,
+            Self::SameFold { .. } => RuleId::CollisionCase,
+        }
+    }
+}
+
+/// A set of characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Chars {
+    /// Each of these.
+    OneOf(Cow<'static, str>),
+    /// Every character but these.
+    AllBut(&'static str),
+    /// From the first to the last, both included.
+    Range(char, char),
+}
+
+impl Chars {
+    /// Characters listed one by one.
+    pub const fn one_of(chars: &'static str) -> Self {
+        Self::OneOf(Cow::Borrowed(chars))
+    }
+
+    /// Whether `c` belongs to the set.
+    pub fn contains(&self, c: char) -> bool {
+        match self {
+            Self::OneOf(chars) => chars.contains(c),
+            Self::AllBut(chars) => !chars.contains(c),
+            Self::Range(first, last) => (*first..=*last).contains(&c),
+        }
+    }
+
+    /// Whether no character beyond ASCII belongs to the set.
+    pub fn is_ascii(&self) -> bool {
+        match self {
+            Self::OneOf(chars) => chars.is_ascii(),
+            Self::AllBut(_) => false,
+            Self::Range(_, last) => last.is_ascii(),
+        }
+    }
+}
+
+/// Names that a target keeps for itself. ASCII letters compare without case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Which part of a name is compared.
+    pub part: Part,
+    /// The words, separated by `/`, which no name can contain.
+    pub words: Cow<'static, str>,
+}
+
+impl Names {
+    /// Names kept for itself by the target, `words` separated by `/`.
+    pub const fn new(part: Part, words: &'static str) -> Self {
+        Self { part, words: Cow::Borrowed(words) }
+    }
+
+    /// The words one by one.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.words.split('/').filter(|word| !word.is_empty())
+    }
+}
+
+/// Which part of a name is compared with a reserved word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Part {
+    /// The whole name.
+    Whole,
+    /// What stands before the first `.` or `:`, without trailing spaces: how Windows finds devices.
+    Base,
+    /// The beginning.
+    Prefix,
+    /// The end.
+    Suffix,
+    /// Any place.
+    Anywhere,
+    /// The whole name, as the word once or over and over: a name of nothing but spaces.
+    Repeated,
+}
+
+/// A greatest length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limit {
+    /// The greatest length that passes.
+    pub max: usize,
+    /// What is counted.
+    pub unit: Unit,
+}
+
+/// What a length counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Bytes as stored.
+    Bytes,
+    /// Bytes of UTF-8 in a normalization form.
+    BytesIn(Form),
+    /// UTF-16 code units as stored.
+    Utf16,
+    /// UTF-16 code units in a normalization form.
+    Utf16In(Form),
+    /// Code points.
+    CodePoints,
+    /// Code points before the last `.` (8.3 names).
+    StemCodePoints,
+    /// Code points behind the last `.` (8.3 names).
+    ExtensionCodePoints,
+    /// Bytes of an OSTA compressed string: one each while all code points fit in a byte, else two for each UTF-16 unit.
+    OstaBytes,
+    /// Dots.
+    Dots,
+    /// Components of a path.
+    Components,
+}
+
+impl Unit {
+    /// The unit's name in messages, as in `255 UTF-16 units`.
+    pub fn noun(self) -> Cow<'static, str> {
+        match self {
+            Self::Bytes => "bytes".into(),
+            Self::BytesIn(form) => format!("bytes in {}", form.to_string().to_uppercase()).into(),
+            Self::Utf16 => "UTF-16 units".into(),
+            Self::Utf16In(form) => format!("UTF-16 units in {}", form.to_string().to_uppercase()).into(),
+            Self::CodePoints => "code points".into(),
+            Self::StemCodePoints => "code points before the dot".into(),
+            Self::ExtensionCodePoints => "code points behind the dot".into(),
+            Self::OstaBytes => "bytes as OSTA compressed Unicode".into(),
+            Self::Dots => "dots".into(),
+            Self::Components => "components".into(),
+        }
+    }
+}
+
+/// All profiles, in the order in which they are shown. The place of a profile here is its bit in a [`ProfileSet`].
+pub static ALL: &[&Profile] = &[
+    &UTF8,
+    &STRICT,
+    &base::SECURITY,
+    &filesystem::POSIX,
+    &windows::WINDOWS,
+    &windows::EXFAT,
+    &windows::SMB,
+    &macos::MACOS,
+    &cloud::SHAREPOINT,
+    &cloud::S3,
+    &cloud::GCS,
+    &cloud::AZURE,
+    &cloud::GDRIVE,
+    &cloud::DROPBOX,
+    &cloud::BOX,
+    &cloud::NEXTCLOUD,
+    &optical::ISO9660,
+    &optical::JOLIET,
+    &optical::UDF,
+    &filesystem::EXT4_CASEFOLD,
+    &filesystem::ZFS_UTF8ONLY,
+    &git::GIT,
+    &portable::PORTABLE,
+];
+
+/// Finds a profile by its name.
+///
+/// # Errors
+/// An unknown name, with the nearest known one.
+pub fn by_name(name: &str) -> Result<&'static Profile, nearest::Unknown> {
+    ALL.iter()
+        .copied()
+        .find(|p| p.name == name)
+        .ok_or_else(|| nearest::Unknown::new("profile", name, ALL.iter().map(|p| p.name)))
+}
+
+impl FromStr for &'static Profile {
+    type Err = nearest::Unknown;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        by_name(s)
+    }
+}
+
+/// A set of profiles: who objects to a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ProfileSet(u32);
+
+impl ProfileSet {
+    /// No profile.
+    pub const EMPTY: Self = Self(0);
+    /// What a configuration file or an option asks for beyond any profile; shown as `config`.
+    pub const CONFIG: Self = Self(1 << 31);
+
+    /// The set of one profile.
+    ///
+    /// # Panics
+    /// If the profile is not one of [`ALL`].
+    pub fn of(profile: &Profile) -> Self {
+        let at = ALL.iter().position(|p| p.name == profile.name).expect("every profile is listed in ALL");
+        Self(1 << at)
+    }
+
+    /// Both sets together.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is in the set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names of the profiles in the set, in the order of [`ALL`].
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let listed = ALL.iter().enumerate().filter(move |(at, _)| self.0 & 1 << at != 0).map(|(_, p)| p.name);
+        listed.chain(self.contains(Self::CONFIG).then_some("config"))
+    }
+}
+
+impl FromIterator<ProfileSet> for ProfileSet {
+    fn from_iter<I: IntoIterator<Item = ProfileSet>>(sets: I) -> Self {
+        sets.into_iter().fold(Self::EMPTY, Self::union)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_have_distinct_names_that_read_back_and_a_bit_each() {
+        assert!(ALL.len() < 31, "one bit is kept for the configuration");
+        for profile in ALL {
+            assert_eq!(by_name(profile.name).map(|p| p.name), Ok(profile.name));
+            assert_eq!(ProfileSet::of(profile).names().collect::<Vec<_>>(), [profile.name]);
+        }
+        let all: ProfileSet = ALL.iter().map(|p| ProfileSet::of(p)).collect();
+        assert_eq!(all.names().count(), ALL.len());
+        assert!(by_name("window").unwrap_err().to_string().contains("unknown profile `window`"));
+    }
+
+    #[test]
+    fn an_unverified_line_never_refuses_and_every_line_names_its_source() {
+        for line in ALL.iter().flat_map(|p| p.lines) {
+            assert!(line.verified || line.severity == Severity::Warn, "{line:?}");
+            assert!(!line.source.is_empty(), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Suggested names for names that the policy rejects or warns about.
+//!
+//! A suggested name differs only at the violations and in what follows from them. The policy accepts it and suggests
+//! nothing further for it. Nothing here renames anything. Whether a suggested name is in use, the caller says ([`Policy::repair`]) or answered for the names of one directory
+//! ([`Policy::repair_all`]).
+//!
+//! What is done about each rule stands in the module `edit`. The choices are the project's own, after what people do by
+//! hand: characters without a meaning to a reader go, characters that a target reserves become `_`.
+
+mod directory;
+mod edit;
+mod shorten;
+
+use std::borrow::Cow;
+
+pub(crate) use directory::Occupants;
+
+use super::profile::{Limit, Test, Unit};
+use super::{OnMismatch, Policy, Verdict};
+use crate::name::escape::escape;
+use crate::name::mojibake;
+use crate::name::normalize::{Form, is_in_form, to_form};
+use crate::name::reading::{Encoding, Evidence, has_stray_octets, structural};
+use crate::name::utf8::{Malformation, ill_formed};
+use crate::policy::rule::{RuleId, Severity};
+
+/// A suggested name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The name, which is valid under the policy.
+    pub name: String,
+    /// How sure it is that this is what was meant.
+    pub confidence: Confidence,
+}
+
+/// How sure it is that a suggested name is what was meant, from the surest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Confidence {
+    /// Only one thing can have been meant: another spelling of the same text, or the exact inverse of a known accident.
+    Certain,
+    /// What a person would most probably choose, or a reading that rests on several names or was asked for.
+    Likely,
+    /// A reading that rests on little, an escape because nothing could be read, or letters lost to `_`.
+    Guess,
+}
+
+impl Confidence {
+    /// `certain`, `likely` or `guess`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Certain => "certain",
+            Self::Likely => "likely",
+            Self::Guess => "guess",
+        }
+    }
+}
+
+/// The longest name that the file systems of Linux take, in bytes (`NAME_MAX`, limits.h). What legacy bytes read as can
+/// be three times as long as they are, and a name past this could not be given.
+const NAME_MAX: usize = 255;
+/// How often a name is mended before it counts as beyond repair. Every step takes away what it found in the whole name;
+/// more than a few steps happen only when two lines of a policy want the opposite.
+const MAX_STEPS: usize = 24;
+/// How many numbers are tried for a single name.
+const MAX_NUMBERS: usize = 10_000;
+/// How many numbered names may turn out invalid before numbers are given up.
+const MAX_INVALID: usize = 16;
+
+impl Policy {
+    /// A suggested name for `name`; `None` if it needs none, or if there is none. A name whose only violations are warnings
+    /// that no other name would mend (mixed scripts, private use) needs none.
+    ///
+    /// `encoding` is what bytes that are not UTF-8 are read in; without one it is guessed from this name alone, which
+    /// [`Policy::repair_all`] does better. `taken` says whether a name is in use, by whatever equivalence the caller
+    /// lives under; while it is, `_2`, `_3` ... are put before the extension.
+    ///
+    /// Law: [`Policy::verdict`] accepts a suggested name, and there is no suggested name for it.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Confidence, Policy, profile};
+    /// let policy = Policy::of(&[profile::by_name("strict")?]);
+    /// let repair = |name: &[u8]| policy.repair(name, None, &mut |other| other == "a b.txt");
+    /// assert_eq!(repair(b"caf\xE9.txt").unwrap().name, "café.txt");
+    /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "a b_2.txt");
+    /// assert_eq!(repair(b"good.txt"), None);
+    /// # Ok::<(), namegate_core::policy::Unknown>(())
+    /// ```
+    pub fn repair(
+        &self,
+        name: &[u8],
+        encoding: Option<Encoding>,
+        taken: &mut dyn FnMut(&str) -> bool,
+    ) -> Option<Repair> {
+        let mender = Mender::new(self);
+        let legacy = encoding.map_or(Legacy::Unknown, Legacy::Given);
+        let mended = mender.mend(name, legacy)?;
+        if !taken(&mended.name) {
+            return Some(mended);
+        }
+        let room = room_for(name);
+        let (name, _) = mender.numbered(&mended.name, room, 2, MAX_NUMBERS, taken)?;
+        Some(Repair { name, confidence: mended.confidence.max(Confidence::Likely) })
+    }
+}
+
+/// What a name that is not UTF-8 stands for, before anything is mended in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// The text.
+    pub text: String,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// How the bytes were read.
+    pub how: How,
+}
+
+/// How bytes that are not UTF-8 were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By the structure of Annex R: as pairs of surrogates or overlong forms.
+    Structure,
+    /// In a legacy encoding.
+    Encoding(Encoding),
+    /// Not at all: they are escaped.
+    Escape,
+}
+
+/// What is known about the encoding of names that are not UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub enum Legacy {
+    /// The user says so.
+    Given(Encoding),
+    /// The names of the directory say so, more or less surely.
+    Guessed(Encoding, Confidence),
+    /// Nothing is known.
+    Unknown,
+}
+
+/// How long what `name` is mended to may be, in bytes: as long as it was, where that was possible.
+fn room_for(name: &[u8]) -> usize {
+    name.len().max(NAME_MAX)
+}
+
+/// A policy, with what is needed of it again and again.
+struct Mender<'p> {
+    policy: &'p Policy,
+    /// The form that names are brought to. Two lines may ask for different ones; only one can be had.
+    form: Option<Form>,
+    limits: Vec<(Limit, Severity)>,
+    /// What stands where a character cannot.
+    stand_in: char,
+}
+
+/// A name after one step of mending.
+struct Step {
+    name: String,
+    confidence: Confidence,
+}
+
+impl<'p> Mender<'p> {
+    fn new(policy: &'p Policy) -> Self {
+        let converted = policy.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert).map(|n| n.form);
+        let asked = policy.lines.iter().filter_map(|line| match line.test {
+            Test::Form(form) => Some((line.severity, form)),
+            _ => None,
+        });
+        let limits = policy.lines.iter().filter_map(|line| match line.test {
+            Test::Length(limit) => Some((limit, line.severity)),
+            _ => None,
+        });
+        Self {
+            policy,
+            // Of equal severities the first line wins: `max_by_key` would take the last.
+            form: converted
+                .or_else(|| asked.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, form)| form)),
+            limits: limits.collect(),
+            stand_in: edit::stand_in(policy),
+        }
+    }
+
+    /// What `name` becomes when all that can be repaired is; `None` if nothing can or needs to be, or if the result
+    /// would not be accepted.
+    fn mend(&self, name: &[u8], legacy: Legacy) -> Option<Repair> {
+        match std::str::from_utf8(name) {
+            Ok(text) => self.mend_from(name, text, Confidence::Certain),
+            Err(_) => {
+                let Meaning { text, confidence, .. } = legacy.read(name);
+                self.mend_from(name, &text, confidence)
+            }
+        }
+    }
+
+    /// The same for a name that stands for `text`, as surely as `confidence` says.
+    fn mend_from(&self, name: &[u8], text: &str, mut confidence: Confidence) -> Option<Repair> {
+        let room = room_for(name);
+        let mut text = Cow::Borrowed(text);
+        for _ in 0..MAX_STEPS {
+            if let Some(step) = self.step(&text, room) {
+                text = Cow::Owned(step.name);
+                confidence = confidence.max(step.confidence);
+            } else if is_repository(&text) && text.as_bytes() != name {
+                text.to_mut().insert(0, self.stand_in);
+                confidence = confidence.max(Confidence::Likely);
+            } else {
+                let is_new = text.as_bytes() != name && self.is_accepted(&text);
+                return is_new.then(|| Repair { name: text.into_owned(), confidence });
+            }
+        }
+        None
+    }
+
+    /// The first number from `from` on with which `name` is valid and not in use, and the name with it. At most
+    /// `attempts` are tried.
+    fn numbered(
+        &self,
+        name: &str,
+        room: usize,
+        from: usize,
+        attempts: usize,
+        taken: &mut dyn FnMut(&str) -> bool,
+    ) -> Option<(String, usize)> {
+        let mut invalid = 0;
+        for number in from..from.saturating_add(attempts) {
+            let candidate = self.with_number(name, room, number)?;
+            if taken(&candidate) {
+                continue;
+            }
+            if self.is_settled(&candidate, room) {
+                return Some((candidate, number));
+            }
+            invalid += 1;
+            if invalid == MAX_INVALID {
+                break;
+            }
+        }
+        None
+    }
+
+    /// `name` with `number` before its extension, shortened as far as that needs.
+    fn with_number(&self, name: &str, room: usize, number: usize) -> Option<String> {
+        let (stem, extension) = shorten::split(name);
+        let tail = format!("{}{number}{extension}", self.stand_in);
+        shorten::fit(stem, &tail, &self.limits(room, Severity::Warn))
+            .or_else(|| shorten::fit(stem, &tail, &self.limits(room, Severity::Error)))
+    }
+
+    /// Whether `name` is accepted and nothing is left to be repaired in it.
+    fn is_settled(&self, name: &str, room: usize) -> bool {
+        !is_repository(name) && self.is_accepted(name) && self.step(name, room).is_none()
+    }
+
+    fn is_accepted(&self, name: &str) -> bool {
+        matches!(self.policy.verdict(name.as_bytes()), Verdict::Accept(_))
+    }
+
+    /// One step towards a name without repairable violations; `None` if there are none left.
+    ///
+    /// The order matters: text encoded twice holds spaces and controls that are no characters of it, and conversion to
+    /// a compatibility form makes characters that may be reserved.
+    fn step(&self, name: &str, room: usize) -> Option<Step> {
+        let violations = self.policy.check(name.as_bytes()).violations;
+        if violations.iter().any(|v| v.rule == RuleId::Mojibake)
+            && let Some(meant) = mojibake::undo(name)
+        {
+            return Some(Step { name: meant, confidence: Confidence::Likely });
+        }
+        if let Some(form) = self.form.filter(|&form| !is_in_form(name, form)) {
+            let confidence = if form.is_compatibility() { Confidence::Likely } else { Confidence::Certain };
+            return Some(Step { name: to_form(name, form).into_owned(), confidence });
+        }
+        if let Some(step) = self.edited(name, &violations) {
+            return Some(step);
+        }
+        let is_too_long = name.len() > room || violations.iter().any(|v| v.rule == RuleId::NameTooLong);
+        is_too_long.then(|| self.shortened(name, room)).flatten()
+    }
+
+    /// `name` shortened to all limits, or if that cannot be to those that are errors.
+    fn shortened(&self, name: &str, room: usize) -> Option<Step> {
+        let shorter = [Severity::Warn, Severity::Error]
+            .into_iter()
+            .find_map(|least| shorten::shorten(name, &self.limits(room, least)))
+            .filter(|shorter| shorter != name)?;
+        Some(Step { name: shorter, confidence: Confidence::Likely })
+    }
+
+    /// The limits that weigh at least `least`.
+    fn limits(&self, room: usize, least: Severity) -> Vec<Limit> {
+        let asked = self.limits.iter().filter(|&&(_, severity)| severity >= least).map(|&(limit, _)| limit);
+        asked.chain([Limit { max: room, unit: Unit::Bytes }]).collect()
+    }
+}
+
+/// Whether git takes a directory of that name for a repository. No repair makes one of what was none: a
+/// name such as `.git` with an invisible character in it was made to deceive.
+fn is_repository(name: &str) -> bool {
+    name.eq_ignore_ascii_case(".git")
+}
+
+impl Legacy {
+    /// What `name`, which is not UTF-8, stands for.
+    ///
+    /// ```
+    /// use namegate_core::name::reading::Encoding;
+    /// use namegate_core::policy::{How, Legacy};
+    /// let meaning = Legacy::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
+    /// assert_eq!((&*meaning.text, meaning.how), ("café", How::Encoding(Encoding::WINDOWS_1252)));
+    /// assert_eq!(Legacy::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4").how, How::Structure);
+    /// ```
+    pub fn read(self, name: &[u8]) -> Meaning {
+        let by_structure = structural(name);
+        let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
+        if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
+            return Meaning { text, confidence: Confidence::Certain, how: How::Structure };
+        }
+        // What has the shape of an overlong form or a surrogate is text in some encodings, but in no Latin one that
+        // anybody would write; and without a reason to think of an encoding it is what it looks like.
+        let has_strays = has_stray_octets(name);
+        let read_in = |encoding: Encoding, confidence| {
+            let text = (has_strays || !encoding.is_latin()).then(|| encoding.read_name(name)).flatten()?;
+            Some(Meaning { text, confidence, how: How::Encoding(encoding) })
+        };
+        let by_itself = || {
+            let mut evidence = Evidence::default();
+            evidence.add(name);
+            read_in(evidence.guess()?, Confidence::Guess)
+        };
+        let by_encoding = match self {
+            Self::Given(encoding) => read_in(encoding, Confidence::Likely),
+            Self::Guessed(encoding, confidence) => read_in(encoding, confidence).or_else(by_itself),
+            Self::Unknown => by_itself(),
+        };
+        let as_told =
+            || by_structure.map(|text| Meaning { text, confidence: Confidence::Likely, how: How::Structure });
+        by_encoding.or_else(as_told).unwrap_or_else(|| Meaning {
+            text: escape(name).into_owned(),
+            confidence: Confidence::Guess,
+            how: How::Escape,
+        })
+    }
+}
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Suggested names for all names of one directory.
+//!
+//! A suggested name is free if no name of the directory and no other suggested name is the same, byte for byte or under
+//! an equivalence of the policy. Names that will move away still count: a plan may be applied in part, and in
+//! any order.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use super::{Confidence, Legacy, Mender, Repair, room_for};
+use crate::name::casefold::{self, Fold};
+use crate::name::normalize::{Form, is_in_form};
+use crate::name::reading::{Encoding, Evidence};
+use crate::policy::collision::Equivalence;
+use crate::policy::rule::RuleId;
+use crate::policy::{Policy, Verdict};
+
+/// So many names that are not UTF-8 make the guess at their encoding likely.
+const ENOUGH_NAMES: usize = 3;
+
+/// The names of one directory, as those see them that suggest others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occupants<'a, 'n> {
+    /// Names that are compared with each other.
+    pub(crate) names: &'a [&'n [u8]],
+    /// How many of `names`, from the first, can be renamed.
+    pub(crate) movable: usize,
+    /// Names that are compared with none, and are in use all the same.
+    pub(crate) left_out: &'a [&'n [u8]],
+}
+
+impl<'a, 'n> Occupants<'a, 'n> {
+    fn all(names: &'a [&'n [u8]]) -> Self {
+        Self { names, movable: names.len(), left_out: &[] }
+    }
+
+    fn movable(self) -> &'a [&'n [u8]] {
+        &self.names[..self.movable]
+    }
+
+    /// Every name that is in use.
+    fn in_use(self) -> impl Iterator<Item = &'n [u8]> {
+        self.names.iter().chain(self.left_out).copied()
+    }
+}
+
+impl Policy {
+    /// Suggested names for `names`, the distinct names of one directory, each at the place of its name; `None` where
+    /// [`Policy::repair`] has none.
+    ///
+    /// No suggested name is the name of another entry or another suggested name, nor equal to one under an equivalence of
+    /// the policy.
+    /// Of names that become one by normalization or case, one keeps its name (one without violations, and in NFC,
+    /// if there is such) and the others get a number. `encoding` is what names that are not UTF-8 are read in; without
+    /// one it is guessed from all of them together.
+    ///
+    /// The same names get the same suggested names in any order. The time is that of sorting them.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Policy, profile};
+    /// let policy = Policy::of(&[profile::by_name("strict")?]);
+    /// let names: [&[u8]; 4] = [b"na\xEFve.txt", b"caf\xE9", "café".as_bytes(), b"fa\xE7ade"];
+    /// let repairs = policy.repair_all(&names, None);
+    /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
+    /// assert_eq!(repaired, [Some("naïve.txt"), Some("café_2"), None, Some("façade")]);
+    /// # Ok::<(), namegate_core::policy::Unknown>(())
+    /// ```
+    pub fn repair_all(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<Repair>> {
+        self.repair_among(Occupants::all(names), encoding)
+    }
+
+    /// [`Policy::repair_all`] for the names of `there` that can be renamed.
+    pub(crate) fn repair_among(
+        &self,
+        there: Occupants<'_, '_>,
+        encoding: Option<Encoding>,
+    ) -> Vec<Option<Repair>> {
+        let mender = Mender::new(self);
+        let legacy = encoding.map_or_else(|| guessed(there), Legacy::Given);
+        let mend = |name: &&[u8]| if self.is_spotless(name) { None } else { mender.mend(name, legacy) };
+        self.placed(&mender, there, there.movable().iter().map(mend).collect())
+    }
+
+    /// [`Policy::repair_all`] for a caller that knows what some names stand for: `meant` has at the place of each such name a
+    /// text and how sure it is. A text that is the name itself says nothing. Names that are not UTF-8 and stand for nothing
+    /// keep their names.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Confidence, Policy, profile};
+    /// let policy = Policy::of(&[profile::by_name("windows")?]);
+    /// let names: [&[u8]; 3] = [b"a\xEF\x80\xA2b", b"a_b", b"con"];
+    /// let meant = [Some(("a:b".to_owned(), Confidence::Certain)), None, None];
+    /// let repairs = policy.repair_meant(&names, &meant);
+    /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
+    /// assert_eq!(repaired, [Some("a_b_2"), None, Some("con_")]);
+    /// # Ok::<(), namegate_core::policy::Unknown>(())
+    /// ```
+    pub fn repair_meant(
+        &self,
+        names: &[&[u8]],
+        meant: &[Option<(String, Confidence)>],
+    ) -> Vec<Option<Repair>> {
+        self.repair_meant_among(Occupants::all(names), meant)
+    }
+
+    /// [`Policy::repair_meant`] for the names of `there` that can be renamed.
+    pub(crate) fn repair_meant_among(
+        &self,
+        there: Occupants<'_, '_>,
+        meant: &[Option<(String, Confidence)>],
+    ) -> Vec<Option<Repair>> {
+        let mender = Mender::new(self);
+        let mended = there.movable().iter().zip(meant).map(|(name, meant)| match meant {
+            Some((text, confidence)) => mender.mend_from(name, text, *confidence),
+            None if self.is_spotless(name) => None,
+            None => mender.mend_from(name, std::str::from_utf8(name).ok()?, Confidence::Certain),
+        });
+        self.placed(&mender, there, mended.collect())
+    }
+
+    /// Finds a free place for each of `mended`, which are proposed for the names that can be renamed, and for those of them
+    /// that have to make room.
+    fn placed(
+        &self,
+        mender: &Mender<'_>,
+        there: Occupants<'_, '_>,
+        mended: Vec<Option<Repair>>,
+    ) -> Vec<Option<Repair>> {
+        let moving = self.moving(there, &mended);
+        if mended.iter().all(Option::is_none) && !moving.contains(&true) {
+            return mended;
+        }
+        let mut directory = Directory::new(self, there);
+        let mut placed = vec![None; there.movable];
+        // By their bytes: which of two names gets a number must not depend on the order in which a directory is read.
+        let mut entries: Vec<_> = (0..).zip(there.movable()).zip(mended).zip(moving).collect();
+        entries.sort_unstable_by_key(|(((_, name), _), _)| **name);
+        for (((at, name), mended), moves) in entries {
+            placed[at] = match mended {
+                Some(repair) => directory.place(mender, name, repair),
+                // Only a valid name can move without being mended.
+                None => std::str::from_utf8(name)
+                    .ok()
+                    .filter(|text| moves && mender.is_accepted(text))
+                    .and_then(|text| {
+                        let repair = Repair { name: text.to_owned(), confidence: Confidence::Likely };
+                        directory.place(mender, name, repair)
+                    }),
+            };
+        }
+        placed
+    }
+
+    /// Whether there is nothing at all to say about `name`.
+    fn is_spotless(&self, name: &[u8]) -> bool {
+        // Only where names are converted can there be something to do about one without a violation.
+        self.check(name).violations.is_empty()
+            && (self.normalization.is_none() || matches!(self.verdict(name), Verdict::Accept(_)))
+    }
+
+    /// Which names have to make room for another one that becomes the same.
+    fn moving(&self, there: Occupants<'_, '_>, mended: &[Option<Repair>]) -> Vec<bool> {
+        let Occupants { names, movable, .. } = there;
+        let mut moving = vec![false; movable];
+        let mut groups = self.collisions(names);
+        groups.retain(|group| {
+            matches!(group.violations[0].rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
+        });
+        // What is one in every case is settled before what is one only without regard to case.
+        groups.sort_by_key(|group| group.violations[0].rule);
+        for group in groups {
+            let staying: Vec<usize> =
+                group.members.into_iter().filter(|&at| at >= movable || !moving[at]).collect();
+            let is_odd =
+                |at: usize| std::str::from_utf8(names[at]).is_ok_and(|name| !is_in_form(name, Form::Nfc));
+            // A name that cannot be renamed keeps its name, whatever it is.
+            let is_mended = |at: usize| mended.get(at).is_some_and(Option::is_some);
+            let keeper = staying
+                .iter()
+                .copied()
+                .min_by_key(|&at| (at < movable, is_mended(at), is_odd(at), names[at]))
+                .filter(|&at| at < movable);
+            staying
+                .into_iter()
+                .filter(|&at| at < movable && Some(at) != keeper)
+                .for_each(|at| moving[at] = true);
+        }
+        moving
+    }
+}
+
+fn guessed(there: Occupants<'_, '_>) -> Legacy {
+    let mut evidence = Evidence::default();
+    there.in_use().for_each(|name| evidence.add(name));
+    let confidence = if evidence.names() < ENOUGH_NAMES { Confidence::Guess } else { Confidence::Likely };
+    evidence.guess().map_or(Legacy::Unknown, |encoding| Legacy::Guessed(encoding, confidence))
+}
+
+/// The names in use.
+struct Directory<'n> {
+    exact: HashSet<Cow<'n, [u8]>>,
+    /// By equivalence: how many names have a key.
+    held: Vec<(Equivalence, HashMap<Cow<'n, str>, usize>)>,
+    /// The next number to try for names that differ in nothing that matters. Without it a directory of names that all
+    /// become the same would take time by the square of their number.
+    next: HashMap<String, usize>,
+    names: usize,
+}
+
+impl<'n> Directory<'n> {
+    fn new(policy: &Policy, there: Occupants<'_, 'n>) -> Self {
+        let mut kinds: Vec<Equivalence> = Vec::new();
+        for same in policy.lines.iter().filter_map(|line| Equivalence::of(&line.test)) {
+            if !kinds.contains(&same) {
+                kinds.push(same);
+            }
+        }
+        let mut held: Vec<_> = kinds.into_iter().map(|same| (same, HashMap::new())).collect();
+        for text in there.in_use().filter_map(|name| std::str::from_utf8(name).ok()) {
+            for (same, keys) in &mut held {
+                *keys.entry(same.key(text)).or_default() += 1;
+            }
+        }
+        let exact = there.in_use().map(Cow::Borrowed).collect();
+        Self { exact, held, next: HashMap::new(), names: there.in_use().count() }
+    }
+
+    /// Whether `candidate` is in use by another entry than `own`.
+    fn is_taken(&self, candidate: &str, own: &[u8]) -> bool {
+        if self.exact.contains(candidate.as_bytes()) {
+            return true;
+        }
+        let own = std::str::from_utf8(own).ok();
+        self.held.iter().any(|(same, keys)| {
+            let key = same.key(candidate);
+            let holders = keys.get(&*key).copied().unwrap_or_default();
+            holders > usize::from(own.is_some_and(|own| same.key(own) == key))
+        })
+    }
+
+    /// Finds a free place for `repair`, which is proposed for `own`, and takes it.
+    fn place(&mut self, mender: &Mender<'_>, own: &[u8], repair: Repair) -> Option<Repair> {
+        let placed =
+            if self.is_taken(&repair.name, own) { self.numbered(mender, own, repair)? } else { repair };
+        for (same, keys) in &mut self.held {
+            *keys.entry(Cow::Owned(same.key(&placed.name).into_owned())).or_default() += 1;
+        }
+        self.exact.insert(Cow::Owned(placed.name.clone().into_bytes()));
+        Some(placed)
+    }
+
+    fn numbered(&mut self, mender: &Mender<'_>, own: &[u8], repair: Repair) -> Option<Repair> {
+        let room = room_for(own);
+        let first = mender.with_number(&repair.name, room, 2)?;
+        let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
+        let from = self.next.get(&family).copied().unwrap_or(2);
+        // Every name and every proposal can hold one number of each equivalence, and one byte for byte.
+        let attempts = (2 * self.names + 1).saturating_mul(self.held.len() + 1);
+        let mut taken = |candidate: &str| self.is_taken(candidate, own);
+        let (name, number) = mender.numbered(&repair.name, room, from, attempts, &mut taken)?;
+        self.next.insert(family, number + 1);
+        Some(Repair { name, confidence: repair.confidence.max(Confidence::Likely) })
+    }
+}

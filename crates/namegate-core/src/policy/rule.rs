@@ -1,0 +1,365 @@
+//! The table of rules: one line each, with a stable id.
+//!
+//! A rule says what can be wrong with a name; whether that matters, and with which parameters, a
+//! [profile](super::profile) says. Ids are part of the interface: they stand in configurations, reports and baselines and
+//! never change their meaning.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::nearest;
+use crate::name::utf8::Malformation;
+
+/// How much a violation weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Severity {
+    /// Reported; the name passes.
+    Warn,
+    /// The name is rejected.
+    Error,
+}
+
+impl Severity {
+    /// `warn` or `error`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The bytes: always on, always an error.
+    Encoding,
+    /// Single code points, with their neighbours where those matter.
+    Scalar,
+    /// The name as a whole: its ends, its length, its words.
+    Shape,
+    /// The names of one directory together.
+    Directory,
+    /// The path that leads to the name.
+    Path,
+}
+
+impl Kind {
+    /// The word for it in tables and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Encoding => "encoding",
+            Self::Scalar => "scalar",
+            Self::Shape => "shape",
+            Self::Directory => "directory",
+            Self::Path => "path",
+        }
+    }
+}
+
+/// What breaking a rule endangers. Reports keep the two apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Concern {
+    /// The name can deceive a reader, a terminal, a shell or a program that checks names.
+    Security,
+    /// The name does not survive everywhere as it is.
+    Portability,
+}
+
+impl Concern {
+    /// Both, in the order in which they are shown.
+    pub const ALL: [Self; 2] = [Self::Security, Self::Portability];
+
+    /// `security` or `portability`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Security => "security",
+            Self::Portability => "portability",
+        }
+    }
+}
+
+impl fmt::Display for Concern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub struct Rule {
+    /// Which rule it is.
+    pub id: RuleId,
+    /// The stable name, lower case with hyphens.
+    pub name: &'static str,
+    /// What it looks at.
+    pub kind: Kind,
+    /// Its weight where a profile does not say another.
+    pub default: Severity,
+    /// Whom such a name troubles.
+    pub concern: Concern,
+    /// One line for people.
+    pub summary: &'static str,
+    /// The standard, annex, manual page or source that it rests on.
+    pub source: &'static str,
+}
+
+/// One table makes the enum, the ids and the documentation, so that they cannot differ.
+macro_rules! rules {
+    ($($variant:ident, $name:literal, $kind:ident, $default:ident, $concern:ident, $summary:literal, $source:literal;)*) => {
+        /// The stable identity of a rule.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum RuleId {
+            $(#[doc = $summary] $variant,)*
+        }
+
+        /// All rules, in the order of their ids.
+        pub static RULES: &[Rule] = &[
+            $(Rule {
+                id: RuleId::$variant,
+                name: $name,
+                kind: Kind::$kind,
+                default: Severity::$default,
+                concern: Concern::$concern,
+                summary: $summary,
+                source: $source,
+            },)*
+        ];
+    };
+}
+
+rules! {
+    UnexpectedContinuation, "unexpected-continuation", Encoding, Error, Portability,
+        "an octet 80..BF where a sequence should begin",
+        "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 2";
+    Truncated, "truncated", Encoding, Error, Portability,
+        "a lead octet without enough continuation octets",
+        "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 1";
+    Overlong, "overlong", Encoding, Error, Security,
+        "a longer encoding than the code point needs",
+        "RFC 3629, sections 3 and 10";
+    NulSmuggling, "nul-smuggling", Encoding, Error, Security,
+        "an overlong form of U+0000, or a raw NUL inside a name",
+        "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
+    SeparatorSmuggling, "separator-smuggling", Encoding, Error, Security,
+        "an overlong form of `/` or `.`, or a raw `/` inside a name",
+        "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
+    Surrogate, "surrogate", Encoding, Error, Portability,
+        "a surrogate code point, U+D800..DFFF, on its own",
+        "RFC 3629, section 3";
+    SurrogatePair, "surrogate-pair", Encoding, Error, Portability,
+        "two surrogates for one scalar value (CESU-8)",
+        "RFC 3629, sections 3 and 10; Unicode Technical Report #26";
+    AboveMax, "above-max", Encoding, Error, Portability,
+        "a code point above U+10FFFF in four octets",
+        "RFC 3629, sections 3 and 4";
+    FiveOrSixOctets, "five-or-six-octets", Encoding, Error, Portability,
+        "a sequence of five or six octets, legal in ISO/IEC 10646-1:1993 only",
+        "RFC 3629, section 12; ISO/IEC 10646-1 Amd. 2, R.2";
+    InvalidOctet, "invalid-octet", Encoding, Error, Portability,
+        "FE or FF, which no encoding form of UTF-8 ever used",
+        "ISO/IEC 10646-1 Amd. 2, R.7 class 3";
+
+    EmptyName, "empty-name", Encoding, Error, Portability,
+        "a name without bytes",
+        "POSIX.1-2024, 3.141 Filename";
+    DotName, "dot-name", Encoding, Error, Security,
+        "`.` or `..`, which name the directory itself or its parent",
+        "POSIX.1-2024, 3.141 Filename";
+
+    C0Control, "c0-control", Scalar, Error, Security,
+        "a control character U+0001..001F (escape, line feed, tab, ...)",
+        "ISO/IEC 6429; Unicode Standard, section 23.1";
+    Delete, "delete", Scalar, Error, Security,
+        "U+007F DELETE",
+        "ISO/IEC 6429; Unicode Standard, section 23.1";
+    C1Control, "c1-control", Scalar, Error, Security,
+        "a control character U+0080..009F",
+        "ISO/IEC 6429; Unicode Standard, section 23.1";
+    Iso2022Escape, "iso-2022-escape", Scalar, Error, Security,
+        "an escape sequence that announces UTF-8 or returns from it (ESC % G, ESC % @, ESC % / G..I)",
+        "ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)";
+    LineSeparator, "line-separator", Scalar, Error, Security,
+        "U+2028 LINE SEPARATOR or U+2029 PARAGRAPH SEPARATOR",
+        "Unicode Standard, section 5.8";
+    Noncharacter, "noncharacter", Scalar, Error, Portability,
+        "one of the 66 noncharacters (U+FDD0..FDEF and the last two of every plane)",
+        "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ";
+    ByteOrderMark, "byte-order-mark", Scalar, Warn, Security,
+        "U+FEFF, leading or elsewhere: a name has no byte order to mark",
+        "RFC 3629, section 6";
+    BidiControl, "bidi-control", Scalar, Error, Security,
+        "a control of the bidirectional algorithm: it can show a name in another order",
+        "Unicode Standard Annex #9, section 2; Unicode Technical Standard #55";
+    DefaultIgnorable, "default-ignorable", Scalar, Error, Security,
+        "a code point that is not shown (zero-width, soft hyphen, joiners and selectors that their text does not need)",
+        "Unicode Standard Annex #44, Default_Ignorable_Code_Point; Unicode Standard Annex #31, section 2.3";
+    TagCharacter, "tag-character", Scalar, Error, Security,
+        "U+E0000..E007F outside an emoji flag: invisible text",
+        "Unicode Standard, section 23.9; Unicode Technical Standard #51, ED-14a";
+    PrivateUse, "private-use", Scalar, Warn, Portability,
+        "a private-use code point: another machine shows something else",
+        "Unicode Standard, section 23.5";
+    SmbPrivateUse, "smb-private-use", Scalar, Warn, Portability,
+        "U+F001..F029, left behind by an SMB character mapping (SFM)",
+        "Linux fs/smb/client/cifs_unicode.h";
+    ReplacementCharacter, "replacement-character", Scalar, Warn, Portability,
+        "U+FFFD: a conversion has already lost what stood here",
+        "Unicode Standard, section 23.8";
+    Unassigned, "unassigned", Scalar, Warn, Portability,
+        "a code point without a meaning in the stated version of Unicode",
+        "Unicode Standard Annex #44, General_Category and Age";
+    NonAsciiSpace, "non-ascii-space", Scalar, Warn, Security,
+        "a space other than U+0020: it looks the same and is not",
+        "Unicode Standard Annex #44, General_Category=Zs";
+    ReservedCharacter, "reserved-character", Scalar, Error, Portability,
+        "a character that the target does not take in names",
+        "docs/PROFILES.md, by target";
+
+    LeadingSpace, "leading-space", Shape, Warn, Portability,
+        "the name begins with a space",
+        "docs/PROFILES.md, by target";
+    TrailingSpace, "trailing-space", Shape, Warn, Portability,
+        "the name ends with a space",
+        "docs/PROFILES.md, by target";
+    LeadingDash, "leading-dash", Shape, Warn, Security,
+        "the name begins with `-`: commands read it as an option",
+        "POSIX.1-2024, 3.265 Portable Filename";
+    LeadingTilde, "leading-tilde", Shape, Warn, Portability,
+        "the name begins with `~`: shells and office programs give it a meaning",
+        "docs/PROFILES.md, by target; POSIX.1-2024, XCU 2.6.1";
+    TrailingDot, "trailing-dot", Shape, Warn, Portability,
+        "the name ends with `.`",
+        "docs/PROFILES.md, by target";
+    ReservedName, "reserved-name", Shape, Error, Portability,
+        "a name that the target keeps for itself (devices, its own files)",
+        "docs/PROFILES.md, by target";
+    NameTooLong, "name-too-long", Shape, Error, Portability,
+        "the name is longer than the target takes",
+        "docs/PROFILES.md, by target";
+    NotInForm, "not-in-form", Shape, Warn, Portability,
+        "the name is not in the normalization form asked for",
+        "Unicode Standard Annex #15";
+    MixedScript, "mixed-script", Shape, Warn, Security,
+        "one word mixes scripts, as in a Latin word with a Cyrillic letter",
+        "Unicode Technical Standard #39, section 5";
+    DotGitLookalike, "dot-git-lookalike", Shape, Error, Security,
+        "a name that Windows or macOS takes for `.git` or for a file that git obeys",
+        "git path.c (is_ntfs_dotgit), utf8.c (next_hfs_char); CVE-2014-9390";
+    Mojibake, "mojibake", Shape, Warn, Portability,
+        "UTF-8 that was read as Windows-1252 and encoded once more",
+        "WHATWG Encoding Standard, index windows-1252";
+
+    CollisionNormalization, "collision-normalization", Directory, Error, Portability,
+        "two names of one directory that are canonically equivalent",
+        "Unicode Standard Annex #15; Unicode Standard, definition D70";
+    CollisionCase, "collision-case", Directory, Error, Portability,
+        "two names of one directory that differ in case alone",
+        "Unicode Standard, definitions D144 and D145";
+    CollisionConfusable, "collision-confusable", Directory, Warn, Security,
+        "two names of one directory that look the same",
+        "Unicode Technical Standard #39, section 4";
+
+    PathTooLong, "path-too-long", Path, Error, Portability,
+        "the path is longer than the target takes",
+        "docs/PROFILES.md, by target";
+}
+
+impl RuleId {
+    /// The rule's line of the table.
+    pub fn rule(self) -> &'static Rule {
+        &RULES[self as usize]
+    }
+
+    /// The stable name, as in `overlong`.
+    pub fn name(self) -> &'static str {
+        self.rule().name
+    }
+
+    /// Whether the rule is on in every policy and cannot be weakened.
+    pub fn is_always_on(self) -> bool {
+        self.rule().kind == Kind::Encoding
+    }
+
+    /// Whether the rule says nothing without a parameter (which characters, which length), so that a severity alone does
+    /// not switch it on.
+    pub fn needs_parameter(self) -> bool {
+        matches!(
+            self,
+            Self::ReservedCharacter
+                | Self::ReservedName
+                | Self::NameTooLong
+                | Self::PathTooLong
+                | Self::NotInForm
+                | Self::CollisionNormalization
+                | Self::CollisionCase
+        )
+    }
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl From<Malformation> for RuleId {
+    fn from(kind: Malformation) -> Self {
+        match kind {
+            Malformation::UnexpectedContinuation => Self::UnexpectedContinuation,
+            Malformation::Truncated => Self::Truncated,
+            Malformation::Overlong => Self::Overlong,
+            Malformation::NulSmuggling => Self::NulSmuggling,
+            Malformation::SeparatorSmuggling => Self::SeparatorSmuggling,
+            Malformation::Surrogate => Self::Surrogate,
+            Malformation::SurrogatePair => Self::SurrogatePair,
+            Malformation::AboveMax => Self::AboveMax,
+            Malformation::FiveOrSixOctets => Self::FiveOrSixOctets,
+            Malformation::InvalidOctet => Self::InvalidOctet,
+        }
+    }
+}
+
+impl FromStr for RuleId {
+    type Err = nearest::Unknown;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        RULES
+            .iter()
+            .find(|rule| rule.name == s)
+            .map(|rule| rule.id)
+            .ok_or_else(|| nearest::Unknown::new("rule", s, RULES.iter().map(|rule| rule.name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_stands_at_the_place_of_its_id_and_reads_back_from_its_name() {
+        for (at, rule) in RULES.iter().enumerate() {
+            assert_eq!(rule.id as usize, at);
+            assert_eq!(rule.name.parse(), Ok(rule.id));
+            assert!(rule.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+        }
+    }
+
+    #[test]
+    fn an_unknown_rule_is_an_error_that_names_the_nearest() {
+        let error = "trailing-spaces".parse::<RuleId>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown rule `trailing-spaces`; did you mean `trailing-space`?");
+        let error = "qqqqqqqqq".parse::<RuleId>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown rule `qqqqqqqqq`");
+    }
+}

@@ -1,0 +1,145 @@
+//! What the lines of a policy ask of a name, sorted by how it is asked: nothing has to be searched for among the lines
+//! while a name is checked. Made once, when a policy is compiled.
+
+use super::Violation;
+use super::collision::Equivalence;
+use super::compile::Active;
+use super::profile::{Chars, Limit, Part, ProfileSet, Test};
+use super::rule::{Kind, RuleId, Severity};
+use crate::name::Span;
+use crate::name::age::{self, Assigned};
+use crate::name::normalize::Form;
+
+/// The number of rules, for tables indexed by [`RuleId`].
+pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
+
+/// Who objects, and how strongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) severity: Severity,
+    pub(super) profiles: ProfileSet,
+    pub(super) refused_by: ProfileSet,
+}
+
+impl Hit {
+    /// An error by all of `profiles`.
+    pub(super) fn error(profiles: ProfileSet) -> Self {
+        Self { severity: Severity::Error, profiles, refused_by: profiles }
+    }
+
+    pub(super) fn violation(self, rule: RuleId, span: Span) -> Violation {
+        let Self { severity, profiles, refused_by } = self;
+        Violation { rule, severity, span, profiles, refused_by }
+    }
+
+    pub(super) fn merge(self, other: Self) -> Self {
+        Self {
+            severity: self.severity.max(other.severity),
+            profiles: self.profiles.union(other.profiles),
+            refused_by: self.refused_by.union(other.refused_by),
+        }
+    }
+}
+
+/// A reserved word.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    pub(super) part: Part,
+    pub(super) word: Box<[u8]>,
+    pub(super) hit: Hit,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    /// The rules that need no parameter.
+    pub(super) plain: [Option<Hit>; RULES_LEN],
+    /// Versions of Unicode other than the one compiled in, for `unassigned`.
+    pub(super) ages: Vec<(Assigned, Hit)>,
+    pub(super) reserved: Vec<(Chars, Hit)>,
+    /// Those of them that can hold a character beyond ASCII.
+    pub(super) reserved_beyond_ascii: Vec<(Chars, Hit)>,
+    /// Words that are compared with the base of a name.
+    pub(super) bases: Vec<Word>,
+    /// Words that are compared with other parts.
+    pub(super) words: Vec<Word>,
+    pub(super) lengths: Vec<(Limit, Hit)>,
+    pub(super) path_lengths: Vec<(Limit, Hit)>,
+    pub(super) forms: Vec<(Form, Hit)>,
+    /// Whether names are compared by equivalences that their fingerprints hold.
+    pub(super) compares_spellings: bool,
+    /// The other equivalences, each with a number of its own.
+    pub(super) other_equivalences: Vec<(Equivalence, u64)>,
+    /// Whether any rule looks at single code points.
+    pub(super) reads_scalars: bool,
+    /// Whether any rule asks for the class of a code point.
+    pub(super) reads_classes: bool,
+}
+
+impl Tables {
+    pub(super) fn new(lines: &[Active]) -> Self {
+        let mut tables = Self {
+            plain: [None; RULES_LEN],
+            ages: Vec::new(),
+            reserved: Vec::new(),
+            reserved_beyond_ascii: Vec::new(),
+            bases: Vec::new(),
+            words: Vec::new(),
+            lengths: Vec::new(),
+            path_lengths: Vec::new(),
+            forms: Vec::new(),
+            compares_spellings: false,
+            other_equivalences: Vec::new(),
+            reads_scalars: false,
+            reads_classes: false,
+        };
+        for line in lines {
+            tables.add(&line.test, line.hit());
+        }
+        tables
+    }
+
+    fn add(&mut self, test: &Test, hit: Hit) {
+        match Equivalence::of(test) {
+            Some(equivalence) if equivalence.is_in_fingerprint() => self.compares_spellings = true,
+            Some(equivalence) if self.other_equivalences.iter().all(|&(other, _)| other != equivalence) => {
+                let seed = (self.other_equivalences.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                self.other_equivalences.push((equivalence, seed));
+            }
+            _ => {}
+        }
+        self.reads_scalars |= test.rule().rule().kind == Kind::Scalar;
+        match test {
+            Test::Plain(rule) => {
+                self.plain[*rule as usize] = Some(hit);
+                self.reads_classes |= rule.rule().kind == Kind::Scalar && *rule != RuleId::Iso2022Escape;
+            }
+            Test::Unassigned(None) => {
+                self.plain[RuleId::Unassigned as usize] = Some(hit);
+                self.reads_classes = true;
+            }
+            Test::Unassigned(Some(version)) => {
+                let assigned = age::assigned_by(*version).expect("profiles state known versions of Unicode");
+                self.ages.push((assigned, hit));
+            }
+            Test::Reserved(chars) => {
+                if !chars.is_ascii() {
+                    self.reserved_beyond_ascii.push((chars.clone(), hit));
+                }
+                self.reserved.push((chars.clone(), hit));
+            }
+            Test::Named(names) => {
+                let list = if names.part == Part::Base { &mut self.bases } else { &mut self.words };
+                list.extend(names.iter().map(|word| Word {
+                    part: names.part,
+                    word: word.as_bytes().into(),
+                    hit,
+                }));
+            }
+            Test::Length(limit) => self.lengths.push((*limit, hit)),
+            Test::PathLength(limit) => self.path_lengths.push((*limit, hit)),
+            Test::Form(form) => self.forms.push((*form, hit)),
+            // The names of a directory are compared by their own code.
+            Test::SameForm(_) | Test::SameFold { .. } => {}
+        }
+    }
+}

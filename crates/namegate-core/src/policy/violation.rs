@@ -1,0 +1,104 @@
+//! What a check of a name gives: violations, a verdict, a check.
+
+use std::fmt;
+
+use super::Policy;
+use super::profile::ProfileSet;
+use super::rule::{RuleId, Severity};
+use crate::name::Span;
+
+/// One rule that a name breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which rule is broken.
+    pub rule: RuleId,
+    /// Whether the policy rejects or only reports it.
+    pub severity: Severity,
+    /// The bytes that break the rule.
+    pub span: Span,
+    /// The profiles that have the rule.
+    pub profiles: ProfileSet,
+    /// The profiles for which it is an error; for the others it is a warning.
+    pub refused_by: ProfileSet,
+}
+
+impl fmt::Display for Violation {
+    /// The rule and the bytes: what can be said without the name. [`NameCheck::message`] says it for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, severity, span, .. } = self;
+        write!(
+            f,
+            "{severity}: {} at bytes {}..{} (rule {})",
+            rule.rule().summary,
+            span.start,
+            span.end,
+            rule.name()
+        )
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Whether a name is allowed.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<'n> {
+    /// The name is valid as it is.
+    Accept(&'n str),
+    /// The name is valid in another spelling, which the policy stores.
+    Rewrite(String),
+    /// The name is invalid: its first violation that is an error.
+    Reject(Violation),
+}
+
+/// What all violations of a name amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Outcome {
+    /// No violation.
+    Accept,
+    /// Warnings only.
+    Warn,
+    /// At least one error.
+    Reject,
+}
+
+impl Outcome {
+    /// `accept`, `warn` or `reject`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Warn => "warn",
+            Self::Reject => "reject",
+        }
+    }
+
+    /// The weight of violations of these severities together.
+    pub fn of(severities: impl IntoIterator<Item = Severity>) -> Self {
+        match severities.into_iter().max() {
+            None => Self::Accept,
+            Some(Severity::Warn) => Self::Warn,
+            Some(Severity::Error) => Self::Reject,
+        }
+    }
+}
+
+/// All violations of one name, in the order of its bytes.
+#[derive(Clone, Debug)]
+pub struct NameCheck<'n> {
+    /// The checked name.
+    pub name: &'n [u8],
+    /// Its violations, by span, then by rule.
+    pub violations: Vec<Violation>,
+}
+
+impl NameCheck<'_> {
+    /// What all violations amount to.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::of(self.violations.iter().map(|v| v.severity))
+    }
+
+    /// A message for people: why this name breaks the rule of `violation`. Names in it are escaped for display.
+    pub fn message(&self, policy: &Policy, violation: &Violation) -> String {
+        super::message::message(policy, self.name, violation)
+    }
+}

@@ -1,0 +1,423 @@
+//! The violations of one name: the single place where they come from.
+//!
+//! [`Policy::visit`] walks over all violations of a name and stops when its visitor says so. [`Policy::verdict`] stops at
+//! the first error, [`Policy::check`] never stops; there is no third way to check a name. In front of it stands
+//! [`Quick::is_suspect`](super::quick::Quick::is_suspect), which lets ordinary names pass after one look at each byte; a test holds the two together.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use super::compile::OnMismatch;
+use super::profile::{Limit, Part};
+use super::rule::{RuleId, Severity};
+use super::tables::{Hit, RULES_LEN, Word};
+use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
+use crate::name::arena::Arena;
+use crate::name::normalize::{self, first_difference, is_in_form};
+use crate::name::scalar::{Class, class};
+use crate::name::{Span, context, mojibake, script, utf8};
+
+type Flow = ControlFlow<Violation>;
+
+impl Policy {
+    /// Decides about `name`, one path component. Nothing is allocated when it is accepted.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Policy, Verdict, profile};
+    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// assert!(matches!(windows.verdict(b"aux.h"), Verdict::Reject(v) if v.rule.name() == "reserved-name"));
+    /// ```
+    pub fn verdict<'n>(&self, name: &'n [u8]) -> Verdict<'n> {
+        let text = std::str::from_utf8(name);
+        if let Ok(text) = text
+            && !self.quick.is_suspect(name)
+        {
+            return Verdict::Accept(text);
+        }
+        let first_error = self.each_violation(name, text.ok(), &mut |violation| match violation.severity {
+            Severity::Error => Break(violation),
+            Severity::Warn => Continue(()),
+        });
+        if let Break(violation) = first_error {
+            return Verdict::Reject(violation);
+        }
+        let text = text.expect("a name that is not UTF-8 has a violation that is an error");
+        match self.rewritten(text) {
+            Some(stored) => Verdict::Rewrite(stored),
+            None => Verdict::Accept(text),
+        }
+    }
+
+    /// Diagnoses `name`: every violation, in the order of its bytes.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Policy, profile};
+    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let rules: Vec<_> = windows.check(b"what?.").violations.iter().map(|v| v.rule.name()).collect();
+    /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
+    /// ```
+    pub fn check<'n>(&self, name: &'n [u8]) -> NameCheck<'n> {
+        self.check_as(name, std::str::from_utf8(name).ok())
+    }
+
+    /// [`Policy::check`] for a name of which it is known whether it is text.
+    fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
+        let mut violations = Vec::new();
+        if text.is_none() || self.quick.is_suspect(name) {
+            let end = self.each_violation(name, text, &mut |violation| {
+                violations.push(violation);
+                Continue(())
+            });
+            debug_assert!(end.is_continue(), "this visitor never stops");
+            violations.sort_by_key(|v| (v.span, v.rule));
+        }
+        NameCheck { name, violations }
+    }
+
+    /// Diagnoses all names of an arena in one pass: those with violations, each with the offset of its first byte.
+    ///
+    /// ```
+    /// # use namegate_core::{name::arena::Arena, policy::Policy};
+    /// let mut arena = Arena::new();
+    /// for name in [&b"good"[..], b"caf\xE9", b"fine"] {
+    ///     arena.push(name).unwrap();
+    /// }
+    /// let policy = Policy::of(&[]);
+    /// let found: Vec<_> = policy.check_arena(&arena).map(|(at, check)| (at, check.name)).collect();
+    /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
+    /// ```
+    pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
+        // Where only the encoding counts, one SIMD pass tells the few names that need a look.
+        let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
+        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match arena.texts() {
+            _ if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
+            Some(texts) => {
+                let suspects = texts.filter(|(_, text)| self.quick.is_suspect(text.as_bytes()));
+                let checks = suspects.map(|(at, text)| (at, self.check_as(text.as_bytes(), Some(text))));
+                Box::new(checks.filter(|(_, check)| !check.violations.is_empty()))
+            }
+            None => Box::new(arena.iter().map(|(at, name)| (at, self.check(name)))),
+        };
+        checks.filter(|(_, check)| !check.violations.is_empty())
+    }
+
+    /// The spelling that is stored instead of `name`, if the policy converts and it is another one.
+    fn rewritten(&self, name: &str) -> Option<String> {
+        let normalization = self.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert)?;
+        (!is_in_form(name, normalization.form))
+            .then(|| normalize::to_form(name, normalization.form).into_owned())
+    }
+
+    /// All violations of `name`, and those errors that only the spelling stored for it has: NFKC makes `/` of U+FF0F.
+    /// `text` is the name if it is UTF-8.
+    fn each_violation(
+        &self,
+        name: &[u8],
+        text: Option<&str>,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
+        let Some(stored) = text.and_then(|text| self.rewritten(text)) else {
+            return self.visit(name, text, emit);
+        };
+        let whole = Span::new(0, name.len());
+        let mut objected = [false; RULES_LEN];
+        self.visit(name, text, &mut |v| {
+            objected[v.rule as usize] |= v.span == whole && v.severity == Severity::Error;
+            emit(v)
+        })?;
+        // Offsets into the stored spelling mean nothing in the given one: a rule objects to the whole name, once.
+        self.visit(stored.as_bytes(), Some(&stored), &mut |v| {
+            if v.severity < Severity::Error || std::mem::replace(&mut objected[v.rule as usize], true) {
+                return Continue(());
+            }
+            emit(Violation { span: whole, ..v })
+        })
+    }
+
+    /// The spelling that is stored instead of `name`, and its violation, if `violation` is one of the stored spelling alone.
+    pub(super) fn in_stored_spelling(
+        &self,
+        name: &[u8],
+        violation: &Violation,
+    ) -> Option<(String, Violation)> {
+        let given = std::str::from_utf8(name).ok()?;
+        let stored = self.rewritten(given)?;
+        let first = |text: &str, wanted: &dyn Fn(&Violation) -> bool| {
+            let find = &mut |v| if wanted(&v) { Break(v) } else { Continue(()) };
+            self.visit(text.as_bytes(), Some(text), find).break_value()
+        };
+        if first(given, &|v| v == violation).is_some() {
+            return None;
+        }
+        let found = first(&stored, &|v| v.rule == violation.rule && v.severity == violation.severity)?;
+        Some((stored, found))
+    }
+
+    /// Every violation of `name` by itself: encoding, then code points, then shape. Allocates nothing.
+    fn visit(&self, name: &[u8], text: Option<&str>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        self.visit_encoding(name, text.is_some(), emit)?;
+        if self.tables.reads_scalars {
+            match text {
+                Some(text) => self.visit_scalars(text, 0, emit)?,
+                None => {
+                    for (offset, part) in utf8::well_formed_parts(name) {
+                        self.visit_scalars(part, offset, emit)?;
+                    }
+                }
+            }
+        }
+        self.visit_shape(name, emit)?;
+        text.map_or(Continue(()), |text| self.visit_text(text, emit))
+    }
+
+    fn visit_encoding(&self, name: &[u8], is_utf8: bool, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let hit = Hit::error(self.everyone);
+        let whole = Span::new(0, name.len());
+        match name {
+            b"" => report(RuleId::EmptyName, whole, hit, emit)?,
+            b"." | b".." => report(RuleId::DotName, whole, hit, emit)?,
+            _ => {}
+        }
+        if !is_utf8 {
+            for found in utf8::ill_formed(name) {
+                report(found.kind.into(), found.span, hit, emit)?;
+            }
+        }
+        for at in memchr::memchr2_iter(0, b'/', name) {
+            let rule = if name[at] == 0 { RuleId::NulSmuggling } else { RuleId::SeparatorSmuggling };
+            report(rule, Span::new(at, at + 1), hit, emit)?;
+        }
+        Continue(())
+    }
+
+    fn visit_scalars(&self, part: &str, offset: usize, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        for (at, c) in part.char_indices() {
+            // What no rule looks at costs one look; NUL and `/` were reported with the encoding already.
+            let is_ascii = c.is_ascii();
+            if is_ascii && (!self.quick.is_suspect_anywhere(c as u8) || matches!(c, '\0' | '/')) {
+                continue;
+            }
+            let span = Span::new(offset + at, offset + at + c.len_utf8());
+            let class = self.tables.reads_classes.then(|| class(c)).flatten();
+            // What a version of Unicode lacks is checked together with what other versions lack.
+            if let Some(class) = class.filter(|&class| class != Class::Unassigned) {
+                self.visit_class(part, at, class, span, emit)?;
+            }
+            if c == '\u{1B}'
+                && let Some(hit) = self.tables.plain[RuleId::Iso2022Escape as usize]
+                && let Some(len) = announcement_len(&part.as_bytes()[at..])
+            {
+                report(RuleId::Iso2022Escape, Span::new(span.start, span.start + len), hit, emit)?;
+            }
+            if !is_ascii {
+                self.visit_age(c, class, span, emit)?;
+            }
+            let sets = if is_ascii { &self.tables.reserved } else { &self.tables.reserved_beyond_ascii };
+            let reserved = sets.iter().filter(|(set, _)| set.contains(c)).map(|&(_, hit)| hit);
+            if let Some(hit) = reserved.reduce(Hit::merge) {
+                report(RuleId::ReservedCharacter, span, hit, emit)?;
+            }
+        }
+        Continue(())
+    }
+
+    fn visit_class(
+        &self,
+        part: &str,
+        at: usize,
+        class: Class,
+        span: Span,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
+        let rule = rule_of(class);
+        let Some(hit) = self.tables.plain[rule as usize] else { return Continue(()) };
+        let can_be_needed = matches!(class, Class::DefaultIgnorable | Class::TagCharacter);
+        if can_be_needed && context::is_needed(part, at) {
+            return Continue(());
+        }
+        report(rule, span, hit, emit)
+    }
+
+    fn visit_age(
+        &self,
+        c: char,
+        class: Option<Class>,
+        span: Span,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
+        let older = self.tables.ages.iter().filter(|(assigned, _)| !assigned.contains(c));
+        let never =
+            self.tables.plain[RuleId::Unassigned as usize].filter(|_| class == Some(Class::Unassigned));
+        match older.map(|&(_, hit)| hit).chain(never).reduce(Hit::merge) {
+            Some(hit) => report(RuleId::Unassigned, span, hit, emit),
+            None => Continue(()),
+        }
+    }
+
+    fn visit_shape(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let (len, plain) = (name.len(), |rule: RuleId| self.tables.plain[rule as usize]);
+        let first = Span::new(0, len.min(1));
+        let leading =
+            [(RuleId::LeadingSpace, b' '), (RuleId::LeadingDash, b'-'), (RuleId::LeadingTilde, b'~')];
+        for (rule, byte) in leading {
+            if let Some(hit) = plain(rule).filter(|_| name.first() == Some(&byte)) {
+                report(rule, first, hit, emit)?;
+            }
+        }
+        for (rule, byte) in [(RuleId::TrailingSpace, b' '), (RuleId::TrailingDot, b'.')] {
+            // The dot of `.` and `..` is no ending: those are checked as what they are.
+            let ends = name.last() == Some(&byte) && !matches!(name, b"." | b"..");
+            if let Some(hit) = plain(rule).filter(|_| ends) {
+                report(rule, Span::new(len - 1, len), hit, emit)?;
+            }
+        }
+        self.visit_reserved_names(name, emit)?;
+        report_merged(RuleId::NameTooLong, excesses(&self.tables.lengths, name), emit)?;
+        if let Some(hit) = plain(RuleId::DotGitLookalike)
+            && dotgit::is_lookalike(name)
+        {
+            report(RuleId::DotGitLookalike, Span::new(0, len), hit, emit)?;
+        }
+        Continue(())
+    }
+
+    /// What can be asked of well-formed names alone.
+    fn visit_text(&self, text: &str, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let forms = self.tables.forms.iter();
+        let not_in_form = forms.filter_map(|&(form, hit)| Some((first_difference(text, form)?, hit)));
+        report_merged(RuleId::NotInForm, not_in_form, emit)?;
+        let words: [(RuleId, fn(&str) -> Option<Span>); 2] =
+            [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, mojibake::find)];
+        for (rule, find) in words {
+            if let Some(hit) = self.tables.plain[rule as usize]
+                && let Some(span) = find(text)
+            {
+                report(rule, span, hit, emit)?;
+            }
+        }
+        Continue(())
+    }
+
+    fn visit_reserved_names(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+        let bases: &[Word] = if self.quick.may_have_reserved_base(name) { &self.tables.bases } else { &[] };
+        let found = self.tables.words.iter().chain(bases);
+        let found =
+            found.filter_map(|Word { part, word, hit }| Some((reserved_in(name, *part, word)?, *hit)));
+        report_merged(RuleId::ReservedName, found, emit)
+    }
+
+    /// Whether any rule of the policy looks at whole paths.
+    pub fn checks_paths(&self) -> bool {
+        !self.tables.path_lengths.is_empty()
+    }
+
+    /// No path of up to this many bytes has a violation.
+    pub fn harmless_path_bytes(&self) -> usize {
+        let limits = self.tables.path_lengths.iter().map(|(limit, _)| limit.harmless_bytes());
+        limits.min().unwrap_or(usize::MAX)
+    }
+
+    /// The violations of a whole path: spans are bytes of `path`.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Policy, profile};
+    /// let s3 = Policy::of(&[profile::by_name("s3").unwrap()]);
+    /// let found = s3.check_path("d/".repeat(513).as_bytes());
+    /// assert_eq!((found[0].rule.name(), found[0].span.start), ("path-too-long", 1024));
+    /// ```
+    pub fn check_path(&self, path: &[u8]) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        let too_long = excesses(&self.tables.path_lengths, path);
+        let end = report_merged(RuleId::PathTooLong, too_long, &mut |violation| {
+            violations.push(violation);
+            Continue(())
+        });
+        debug_assert!(end.is_continue(), "this visitor never stops");
+        violations.sort_by_key(|v| v.span);
+        violations
+    }
+}
+
+/// Where `name` passes each of `limits`, as far as it does.
+fn excesses(limits: &[(Limit, Hit)], name: &[u8]) -> impl Iterator<Item = (Span, Hit)> + Clone {
+    limits.iter().filter_map(|&(limit, hit)| Some((length::excess(name, limit)?, hit)))
+}
+
+fn report(rule: RuleId, span: Span, hit: Hit, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    emit(hit.violation(rule, span))
+}
+
+/// Reports each span once, with everyone who objects to it. The few findings there are, are found again instead of being
+/// kept, since an accepted name may have some (warnings) and must cost no allocation.
+fn report_merged(
+    rule: RuleId,
+    found: impl Iterator<Item = (Span, Hit)> + Clone,
+    emit: &mut dyn FnMut(Violation) -> Flow,
+) -> Flow {
+    for (at, (span, hit)) in found.clone().enumerate() {
+        let same = |&(other, _): &(Span, Hit)| other == span;
+        if found.clone().take(at).any(|other| same(&other)) {
+            continue;
+        }
+        let others = found.clone().skip(at + 1).filter(same).map(|(_, hit)| hit);
+        report(rule, span, others.fold(hit, Hit::merge), emit)?;
+    }
+    Continue(())
+}
+
+/// Where `name` is the reserved `word`, compared without regard to the case of ASCII letters.
+fn reserved_in(name: &[u8], part: Part, word: &[u8]) -> Option<Span> {
+    let same = |start: usize, end: usize| {
+        let span = Span::new(start, end);
+        name.get(start..end).is_some_and(|bytes| bytes.eq_ignore_ascii_case(word)).then_some(span)
+    };
+    match part {
+        Part::Whole => same(0, name.len()),
+        Part::Base => same(0, base_len(name)),
+        Part::Prefix => same(0, word.len()),
+        Part::Suffix => same(name.len().checked_sub(word.len())?, name.len()),
+        Part::Anywhere => (0..name.len()).find_map(|at| same(at, at + word.len())),
+        Part::Repeated => {
+            let all = name.chunks(word.len()).all(|chunk| chunk.eq_ignore_ascii_case(word));
+            (all && !name.is_empty()).then(|| Span::new(0, name.len()))
+        }
+    }
+}
+
+/// How Windows finds a device: what stands before the first dot or colon, without the spaces at its end.
+fn base_len(name: &[u8]) -> usize {
+    let end = memchr::memchr2(b'.', b':', name).unwrap_or(name.len());
+    name[..end].iter().rposition(|&b| b != b' ').map_or(0, |at| at + 1)
+}
+
+/// The length of the escape sequence at the start of `bytes`, if it announces UTF-8 or returns from it: ESC 2/5 4/7,
+/// ESC 2/5 4/0, ESC 2/5 2/15 4/7..4/9 (ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)).
+fn announcement_len(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [0x1B, b'%', b'G' | b'@', ..] => Some(3),
+        [0x1B, b'%', b'/', b'G'..=b'I', ..] => Some(4),
+        _ => None,
+    }
+}
+
+/// The rule that reports a class.
+fn rule_of(class: Class) -> RuleId {
+    match class {
+        Class::C0Control => RuleId::C0Control,
+        Class::Delete => RuleId::Delete,
+        Class::C1Control => RuleId::C1Control,
+        Class::LineSeparator => RuleId::LineSeparator,
+        Class::Noncharacter => RuleId::Noncharacter,
+        Class::ByteOrderMark => RuleId::ByteOrderMark,
+        Class::BidiControl => RuleId::BidiControl,
+        Class::TagCharacter => RuleId::TagCharacter,
+        Class::DefaultIgnorable => RuleId::DefaultIgnorable,
+        Class::PrivateUse => RuleId::PrivateUse,
+        Class::SmbPrivateUse => RuleId::SmbPrivateUse,
+        Class::ReplacementCharacter => RuleId::ReplacementCharacter,
+        Class::Unassigned => RuleId::Unassigned,
+        Class::NonAsciiSpace => RuleId::NonAsciiSpace,
+    }
+}
+
+#[cfg(test)]
+mod tests;

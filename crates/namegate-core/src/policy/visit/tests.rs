@@ -1,0 +1,303 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::profile::{self, Chars, Line, Names, Profile, Test, Unit};
+use crate::policy::{Normalization, Outcome};
+
+fn policy(profiles: &[&str]) -> Policy {
+    let profiles: Vec<&'static Profile> = profiles.iter().map(|p| profile::by_name(p).unwrap()).collect();
+    Policy::of(&profiles)
+}
+
+/// The rules and spans that `policy` reports for `name`.
+fn found(policy: &Policy, name: &[u8]) -> Vec<(&'static str, usize, usize)> {
+    policy.check(name).violations.iter().map(|v| (v.rule.name(), v.span.start, v.span.end)).collect()
+}
+
+/// Every rule switched on as far as it needs no parameter, and parameters for the others.
+fn everything() -> Policy {
+    let lines = [
+        Line::error(Test::Reserved(Chars::one_of("<>:\"|?*\u{FF0F}")), "test"),
+        Line::warn(Test::Reserved(Chars::Range('\u{1F600}', '\u{1F64F}')), "test"),
+        Line::error(Test::Named(Names::new(Part::Base, "CON/NUL/COM1/COM\u{B9}/CONIN$")), "test"),
+        Line::error(Test::Named(Names::new(Part::Whole, "desktop.ini/.lock")), "test"),
+        Line::error(Test::Named(Names::new(Part::Prefix, "~$")), "test"),
+        Line::error(Test::Named(Names::new(Part::Suffix, ".part")), "test"),
+        Line::error(Test::Named(Names::new(Part::Anywhere, "_vti_")), "test"),
+        Line::error(Test::Length(Limit { max: 40, unit: Unit::Utf16 }), "test"),
+        Line::warn(Test::Length(Limit { max: 50, unit: Unit::BytesIn(normalize::Form::Nfd) }), "test"),
+        Line::warn(Test::Form(normalize::Form::Nfc), "test"),
+        Line::warn(Test::Unassigned(Some((9, 0))), "test"),
+    ];
+    let mut builder = Policy::builder();
+    for line in lines {
+        builder = builder.line(line);
+    }
+    let parameterless = crate::policy::rule::RULES.iter().filter(|rule| !rule.id.needs_parameter());
+    for rule in parameterless {
+        builder = builder.severity(rule.id, Some(rule.default));
+    }
+    builder.build().unwrap()
+}
+
+#[test]
+fn the_encoding_rules_hold_under_every_policy_and_name_their_bytes() {
+    for policy in [policy(&[]), policy(&["utf8"]), policy(&["strict"]), everything()] {
+        let encoding = |name: &[u8]| -> Vec<(&'static str, usize, usize)> {
+            let all = policy.check(name).violations;
+            let always = all.into_iter().filter(|v| v.rule.is_always_on());
+            always.map(|v| (v.rule.name(), v.span.start, v.span.end)).collect()
+        };
+        assert_eq!(encoding(b""), [("empty-name", 0, 0)]);
+        assert_eq!(encoding(b"."), [("dot-name", 0, 1)]);
+        assert_eq!(encoding(b".."), [("dot-name", 0, 2)]);
+        assert_eq!(encoding(b"..."), []);
+        assert_eq!(encoding(b"a\0b"), [("nul-smuggling", 1, 2)]);
+        assert_eq!(encoding(b"a/b"), [("separator-smuggling", 1, 2)]);
+        assert_eq!(encoding(b"\xC0\xAEa\xE9"), [("separator-smuggling", 0, 2), ("truncated", 3, 4)]);
+        assert_eq!(encoding(b"x\xED\xA1\x8C\xED\xBE\xB4"), [("surrogate-pair", 1, 7)]);
+    }
+}
+
+#[test]
+fn strict_refuses_controls_escapes_noncharacters_and_line_separators() {
+    let strict = policy(&["strict"]);
+    assert_eq!(found(&strict, b"a\nb\x7F"), [("c0-control", 1, 2), ("delete", 3, 4)]);
+    assert_eq!(found(&strict, "\u{85}".as_bytes()), [("c1-control", 0, 2)]);
+    assert_eq!(found(&strict, b"\x1B%G"), [("c0-control", 0, 1), ("iso-2022-escape", 0, 3)]);
+    // Its slash cannot stand in a directory entry, but in a list of names or in an archive.
+    let levels = [("c0-control", 1, 2), ("iso-2022-escape", 1, 5), ("separator-smuggling", 3, 4)];
+    assert_eq!(found(&strict, b"x\x1B%/I"), levels);
+    assert_eq!(found(&strict, b"\x1B%/J"), [("c0-control", 0, 1), ("separator-smuggling", 2, 3)]);
+    assert_eq!(
+        found(&strict, "\u{2028}\u{FFFE}".as_bytes()),
+        [("line-separator", 0, 3), ("noncharacter", 3, 6)]
+    );
+    assert_eq!(found(&policy(&["utf8"]), "\u{FFFE}\u{FFFF}\n".as_bytes()), []);
+}
+
+#[test]
+fn well_formed_parts_of_an_ill_formed_name_are_checked_too() {
+    assert_eq!(
+        found(&policy(&["strict"]), b"\xFFa\n\xFF"),
+        [("invalid-octet", 0, 1), ("c0-control", 2, 3), ("invalid-octet", 3, 4)]
+    );
+}
+
+#[test]
+fn reserved_names_are_found_in_the_part_of_the_name_that_their_line_says() {
+    let all = everything();
+    let reserved = |name: &str| {
+        let all = found(&all, name.as_bytes());
+        all.into_iter().filter(|f| f.0 == "reserved-name").map(|f| (f.1, f.2)).collect::<Vec<_>>()
+    };
+    for (name, span) in [
+        ("con", (0, 3)),
+        ("CON.tar.gz", (0, 3)),
+        ("nul .txt", (0, 3)),
+        ("nul:stream", (0, 3)),
+        ("COM\u{B9}.x", (0, 5)),
+        ("conin$", (0, 6)),
+        ("Desktop.INI", (0, 11)),
+        ("~$draft", (0, 2)),
+        ("film.PART", (4, 9)),
+        ("a_VTI_b", (1, 6)),
+    ] {
+        assert_eq!(reserved(name), [span], "{name}");
+    }
+    for name in
+        ["cons", "console.txt", "null", "desktop.ini.txt", "xdesktop.ini", "a~$", "part", "_vti", "con1.txt"]
+    {
+        assert_eq!(reserved(name), [], "{name}");
+    }
+}
+
+#[test]
+fn of_two_limits_with_the_same_excess_one_violation_tells_all() {
+    let line = |unit| Line::error(Test::Length(Limit { max: 3, unit }), "test");
+    let policy = Policy::builder().line(line(Unit::Bytes)).line(line(Unit::Utf16)).build().unwrap();
+    assert_eq!(found(&policy, b"abcd"), [("name-too-long", 3, 4)]);
+    let check = policy.check(b"abcd");
+    assert_eq!(
+        check.message(&policy, &check.violations[0]),
+        "4 bytes, at most 3 (config); 4 UTF-16 units, at most 3 (config)"
+    );
+    assert_eq!(found(&policy, "äb".as_bytes()), []);
+    assert_eq!(found(&policy, "äbc".as_bytes()), [("name-too-long", 3, 4)]);
+}
+
+#[test]
+fn converting_rewrites_and_checks_the_stored_spelling() {
+    let policy = |form| {
+        let normalization = Normalization { form, on_mismatch: OnMismatch::Convert };
+        Policy::builder()
+            .line(Line::error(Test::Reserved(Chars::one_of("?")), "test"))
+            .line(Line::error(Test::Named(Names::new(Part::Base, "COM1")), "test"))
+            .normalization(normalization)
+            .build()
+            .unwrap()
+    };
+    let nfc = policy(normalize::Form::Nfc);
+    assert_eq!(nfc.verdict("e\u{301}".as_bytes()), Verdict::Rewrite("é".into()));
+    assert_eq!(nfc.verdict("é".as_bytes()), Verdict::Accept("é"));
+    assert_eq!(nfc.check("e\u{301}".as_bytes()).outcome(), Outcome::Warn);
+    // The compatibility forms make separators and devices of harmless looks.
+    let nfkc = policy(normalize::Form::Nfkc);
+    for (name, rule) in [
+        ("a\u{FF0F}b", RuleId::SeparatorSmuggling),
+        ("\u{2025}", RuleId::DotName),
+        ("CO\u{FF2D}1", RuleId::ReservedName),
+        ("a\u{FF1F}", RuleId::ReservedCharacter),
+    ] {
+        let Verdict::Reject(violation) = nfkc.verdict(name.as_bytes()) else { panic!("{name} passes") };
+        assert_eq!((violation.rule, violation.span), (rule, Span::new(0, name.len())), "{name}");
+        let check = nfkc.check(name.as_bytes());
+        assert!(check.violations.contains(&violation), "{name}");
+        let message = check.message(&nfkc, &violation);
+        assert!(message.starts_with("stored as `"), "{name}: {message}");
+    }
+}
+
+#[test]
+fn refusing_and_matching_leave_the_name_alone() {
+    let policy = |on_mismatch| {
+        let normalization = Normalization { form: normalize::Form::Nfc, on_mismatch };
+        Policy::builder().normalization(normalization).build().unwrap()
+    };
+    let name = "e\u{301}";
+    let refuse = policy(OnMismatch::Refuse);
+    assert!(matches!(refuse.verdict(name.as_bytes()), Verdict::Reject(v) if v.rule == RuleId::NotInForm));
+    assert_eq!(policy(OnMismatch::Match).verdict(name.as_bytes()), Verdict::Accept(name));
+    assert_eq!(policy(OnMismatch::Match).check(name.as_bytes()).outcome(), Outcome::Accept);
+}
+
+#[test]
+fn severities_can_be_set_but_an_encoding_rule_stays_an_error() {
+    let policy = Policy::builder()
+        .profiles(&[profile::by_name("strict").unwrap()])
+        .severity(RuleId::C0Control, Some(Severity::Warn))
+        .severity(RuleId::Delete, None)
+        .severity(RuleId::LeadingDash, Some(Severity::Error))
+        .severity(RuleId::Overlong, None)
+        .build()
+        .unwrap();
+    assert_eq!(policy.verdict(b"a\nb\x7F"), Verdict::Accept("a\nb\x7F"));
+    assert_eq!(found(&policy, b"a\nb\x7F"), [("c0-control", 1, 2)]);
+    assert!(matches!(policy.verdict(b"-rf"), Verdict::Reject(_)));
+    assert!(matches!(policy.verdict(b"\xC1\x81"), Verdict::Reject(_)));
+    let error = Policy::builder().severity(RuleId::ReservedName, Some(Severity::Error)).build().unwrap_err();
+    assert!(error.to_string().contains("`reserved-name`"));
+}
+
+/// Names that come near every rule.
+fn names() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop::sample::select(vec![
+        "a",
+        "b.txt",
+        "CON",
+        "nul",
+        ".",
+        " ",
+        "-",
+        "~",
+        "~$",
+        "g",
+        ".git",
+        "_vti_",
+        ".part",
+        "é",
+        "e\u{301}",
+        "日本",
+        "\u{1F600}",
+        "\u{200D}",
+        "\u{202E}",
+        "\u{FEFF}",
+        "\n",
+        "\u{7F}",
+        "\u{1B}%G",
+        "?",
+        "Ã©",
+        "\u{FF0F}",
+        "\u{2025}",
+        "\u{FFFD}",
+        "а",
+        "\u{E000}",
+        "\u{F020}",
+        "\u{378}",
+        "\u{A0}",
+        "0123456789012345678901234567890123456789",
+    ]);
+    let bad =
+        prop::sample::select(vec![&b"\xC0\xAF"[..], b"\xE9", b"\xED\xA0\x80", b"\x80", b"\xFF", b"\0", b"/"]);
+    let piece =
+        prop_oneof![9 => pieces.prop_map(|s| s.as_bytes().to_vec()), 1 => bad.prop_map(<[u8]>::to_vec)];
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+/// `verdict` and `check` tell the same story, the quick look hides nothing, spans lie in the name.
+fn agree(policy: &Policy, name: &[u8]) {
+    let check = policy.check(name);
+    match policy.verdict(name) {
+        Verdict::Accept(text) => {
+            assert_eq!(text.as_bytes(), name);
+            assert_ne!(check.outcome(), Outcome::Reject, "{name:02X?}");
+        }
+        Verdict::Rewrite(stored) => {
+            assert_ne!(check.outcome(), Outcome::Reject, "{name:02X?}");
+            assert_eq!(policy.verdict(stored.as_bytes()), Verdict::Accept(&stored));
+        }
+        Verdict::Reject(violation) => {
+            assert_eq!(violation.severity, Severity::Error);
+            assert!(check.violations.contains(&violation), "{name:02X?}: {violation:?} not in {check:?}");
+        }
+    }
+    if let (false, Ok(text)) = (policy.quick.is_suspect(name), std::str::from_utf8(name)) {
+        let end = policy.each_violation(name, Some(text), &mut Break);
+        assert_eq!(end, Continue(()), "the quick look let {name:02X?} pass");
+    }
+    for violation in &check.violations {
+        assert!(violation.span.end <= name.len() && violation.span.start <= violation.span.end);
+        let message = check.message(policy, violation);
+        assert!(!message.is_empty() && !message.chars().any(char::is_control), "{message:?}");
+    }
+    let distinct: std::collections::BTreeSet<_> = check.violations.iter().map(|v| (v.span, v.rule)).collect();
+    assert_eq!(distinct.len(), check.violations.len(), "one rule, one span, one violation: {check:?}");
+}
+
+/// A policy takes longer to build than the check of a name.
+static PROFILES: LazyLock<Vec<Policy>> =
+    LazyLock::new(|| profile::ALL.iter().map(|profile| Policy::of(&[profile])).collect());
+
+static NORMALIZATIONS: LazyLock<Vec<Policy>> = LazyLock::new(|| {
+    let pairs = normalize::Form::ALL.into_iter().flat_map(|form| OnMismatch::ALL.map(|m| (form, m)));
+    let policies = pairs.map(|(form, on_mismatch)| {
+        let normalization = Normalization { form, on_mismatch };
+        Policy::builder().normalization(normalization).build().unwrap()
+    });
+    policies.chain([everything()]).collect()
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn verdict_and_check_agree_under_every_profile(name in names()) {
+        PROFILES.iter().for_each(|policy| agree(policy, &name));
+    }
+
+    #[test]
+    fn verdict_and_check_agree_with_every_rule_on_and_with_every_normalization(name in names()) {
+        NORMALIZATIONS.iter().for_each(|policy| agree(policy, &name));
+    }
+
+    #[test]
+    fn utf8_accepts_exactly_what_std_accepts_and_a_system_can_store(
+        name in prop::collection::vec(any::<u8>(), 0..12)
+    ) {
+        let storable = !name.is_empty() && name != b"." && name != b".." && !name.contains(&0) && !name.contains(&b'/');
+        let accepted = matches!(policy(&["utf8"]).verdict(&name), Verdict::Accept(_));
+        prop_assert_eq!(accepted, storable && std::str::from_utf8(&name).is_ok());
+    }
+}

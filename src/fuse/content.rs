@@ -1,0 +1,122 @@
+//! Files that are opened, read, written and given up.
+
+use std::ffi::OsStr;
+
+use fuser::{FileHandle, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
+use nix::errno::Errno;
+
+use super::adapter::generation;
+use super::backing::{Opened, Opening};
+use super::reply::Serving;
+use super::translate::attributes;
+use crate::daemon::metrics::Op;
+use crate::passthrough::{Caller, Fh, NodeId, SetId};
+use crate::workers::Domain;
+
+impl Serving<'_> {
+    pub(super) fn open(&self, caller: &Caller, node: NodeId, flags: i32, reply: ReplyOpen) {
+        let (tree, backing) = (&self.core.server.tree, &self.core.backing);
+        let opened = tree.open(caller, node, flags).and_then(|fh| {
+            let opened = backing.open(tree, &Opening { node, fh, flags }, |fd| reply.open_backing(fd))?;
+            Ok((FileHandle(fh.0), opened))
+        });
+        if matches!(&opened, Ok((_, Opened { is_first_writer: true, .. }))) {
+            // What the kernel keeps was told when nobody could change the file in memory.
+            self.forget_attributes(node);
+        }
+        match opened {
+            Ok((fh, Opened { backing: Some(id), flags, .. })) => reply.opened_passthrough(fh, flags, &id),
+            Ok((fh, Opened { backing: None, flags, .. })) => reply.opened(fh, flags),
+            Err(errno) => {
+                reply.error(self.errno(errno));
+                self.core.server.give_back();
+            }
+        }
+    }
+
+    /// Makes a file as `name` in `parent`, and opens it with `flags`.
+    pub(super) fn create(
+        &self,
+        caller: &Caller,
+        (parent, name): (NodeId, &OsStr),
+        mode: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (server, backing) = (&self.core.server, &self.core.backing);
+        let tree = &server.tree;
+        // Better not made than made and not opened.
+        let may_be_opened = if backing.is_offered() { Ok(()) } else { tree.check_share(caller.uid) };
+        let made = may_be_opened
+            .map_err(Into::into)
+            .and_then(|()| server.do_create(caller, parent, name, mode, flags));
+        let opened = made.and_then(|(entry, fh)| {
+            let opening = Opening { node: entry.node, fh, flags };
+            let open = || backing.open(tree, &opening, |fd| reply.open_backing(fd));
+            match tree.charge(entry.node, caller.uid).and_then(|()| open()) {
+                Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
+                Err(errno) => {
+                    // It is closed already if it is the opening that failed.
+                    tree.release(fh);
+                    self.forget(entry.node, 1);
+                    Err(errno.into())
+                }
+            }
+        });
+        match opened {
+            Ok((entry, fh, opened)) => {
+                let (attr, generation) = (attributes(&entry.stat), generation(&entry));
+                let may_be_kept = server.may_be_kept(parent, name);
+                // The file is empty: whoever is to change it in memory makes it longer first, upon which the kernel asks again.
+                let timeout = server.now().timeouts().of_both(&entry, may_be_kept, false);
+                match opened.backing {
+                    Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
+                    None => reply.created(&timeout, &attr, generation, fh, opened.flags),
+                }
+            }
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+        server.give_back();
+    }
+
+    /// Takes lookups of a node back.
+    pub(super) fn forget(&self, node: NodeId, lookups: u64) {
+        let tree = &self.core.server.tree;
+        let mount = tree.mount(node);
+        let forgotten = self.core.backing.forget(node, || tree.take_back(node, lookups));
+        if forgotten.takes_long() {
+            self.core.drop_beside(Op::Forget, mount.map_or(Domain::Own, Domain::Other), forgotten);
+        }
+    }
+
+    pub(super) fn read(&self, fh: Fh, offset: u64, size: usize, reply: ReplyData) {
+        let mut buffer = vec![0; size];
+        let tree = &self.core.server.tree;
+        let read = match self.is_in_place() {
+            true => tree.read_at_hand(fh, offset, &mut buffer),
+            false => tree.read(fh, offset, &mut buffer),
+        };
+        match read {
+            Ok(len) => reply.data(&buffer[..len]),
+            Err(Errno::EAGAIN) if self.is_in_place() => {
+                self.hand_on(Domain::Own, move |serving| serving.read(fh, offset, size, reply));
+            }
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+
+    pub(super) fn write(
+        &self,
+        (writer, set_id): (Option<&Caller>, SetId),
+        fh: Fh,
+        offset: u64,
+        data: &[u8],
+        reply: ReplyWrite,
+    ) {
+        match self.core.server.tree.write(writer, fh, offset, data, set_id) {
+            // No more was written than there was, and that came in one request.
+            Ok(written) => reply.written(written as u32),
+            Err(errno) => reply.error(self.errno(errno)),
+        }
+    }
+}

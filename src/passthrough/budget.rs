@@ -1,0 +1,146 @@
+//! How many descriptors clients cost this process, and how many of them one user may take.
+//!
+//! A descriptor that is made for a client and stays is counted for the user who asked for it: an open directory, an open file
+//! that the kernel does not read and write by itself, an inode without a kernel file handle, a removed inode that the kernel
+//! still knows. Descriptors that only save work are not counted; they are closed when counted ones need the room.
+//!
+//! The rule: a user may hold as many counted descriptors as are free. One user who takes all he can get so leaves half of
+//! them, two leave a third, and whoever comes next always gets some. Nobody gets those of the reserve: they are for what is
+//! opened and closed within a request, for the control socket and for logs.
+//!
+//! The limit is RLIMIT_NOFILE, and may be changed from outside (prlimit(1)) at any time.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::Result;
+use super::inode::lock;
+
+/// The descriptors of this process.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// Reads the limit.
+    limit: fn() -> usize,
+    /// How many can be counted: the limit without the reserve.
+    available: AtomicUsize,
+    /// How many are counted.
+    counted: AtomicUsize,
+    by_user: Mutex<HashMap<u32, usize>>,
+}
+
+/// A descriptor that is counted for a user, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    uid: u32,
+}
+
+/// What is left of `limit` without the reserve: an eighth, and not more than 256.
+fn without_reserve(limit: usize) -> usize {
+    limit - (limit / 8).min(256)
+}
+
+/// The limit of this process.
+fn limit() -> usize {
+    // It is always there to be read (getrlimit(2)); 1024 is what systems begin with.
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+impl Budget {
+    pub(super) fn new() -> Arc<Self> {
+        Self::with_limit(limit)
+    }
+
+    fn with_limit(limit: fn() -> usize) -> Arc<Self> {
+        let (available, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let budget = Self { limit, available, counted, by_user: Mutex::default() };
+        budget.read_limit();
+        Arc::new(budget)
+    }
+
+    /// Takes notice of a limit that was changed.
+    pub(super) fn read_limit(&self) {
+        self.available.store(without_reserve((self.limit)()), Ordering::Relaxed);
+    }
+
+    pub(super) fn available(&self) -> usize {
+        self.available.load(Ordering::Relaxed)
+    }
+
+    /// How many more can be counted.
+    pub(super) fn free(&self) -> usize {
+        self.available().saturating_sub(self.counted.load(Ordering::Relaxed))
+    }
+
+    /// Counts a descriptor for the user `uid`.
+    ///
+    /// # Errors
+    /// ENFILE for a user who holds as many as are free: his own limit of open files (EMFILE) is another one.
+    pub(super) fn charge(self: &Arc<Self>, uid: u32) -> Result<Share> {
+        self.read_limit();
+        let mut by_user = lock(&self.by_user);
+        let held = by_user.get(&uid).copied().unwrap_or_default();
+        if held >= self.free() {
+            return Err(Errno::ENFILE);
+        }
+        by_user.insert(uid, held + 1);
+        self.counted.fetch_add(1, Ordering::Relaxed);
+        Ok(Share { budget: self.clone(), uid })
+    }
+
+    /// Whether [`Budget::charge`] would succeed `times` times, at least once.
+    ///
+    /// # Errors
+    /// Those of it.
+    pub(super) fn check(&self, uid: u32, times: usize) -> Result<()> {
+        self.read_limit();
+        let held = lock(&self.by_user).get(&uid).copied().unwrap_or_default();
+        // With each one more is held, and one fewer is free.
+        if held + 2 * (times - 1) < self.free() { Ok(()) } else { Err(Errno::ENFILE) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.counted.fetch_sub(1, Ordering::Relaxed);
+        if let Entry::Occupied(mut held) = lock(&self.budget.by_user).entry(self.uid) {
+            match held.get() {
+                0 | 1 => drop(held.remove()),
+                _ => *held.get_mut() -= 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_takes_all_leaves_as_many_and_the_next_one_always_gets_some() {
+        let budget = Budget::with_limit(|| 1000);
+        let all = |uid| std::iter::from_fn(|| budget.charge(uid).ok()).collect::<Vec<_>>();
+        let available = budget.free();
+        assert_eq!(available, 875);
+        let (one, two) = (all(1), all(2));
+        assert_eq!((one.len(), two.len()), (438, 219));
+        assert_eq!(budget.check(1, 1), Err(Errno::ENFILE));
+        assert_eq!(budget.check(3, 1), Ok(()));
+        let many: Vec<_> = (3..8).map(all).collect();
+        assert!(many.iter().all(|shares| !shares.is_empty()));
+        drop((one, two, many));
+        assert_eq!(budget.free(), available);
+        assert!(lock(&budget.by_user).is_empty());
+    }
+
+    #[test]
+    fn the_reserve_is_an_eighth_and_bounded() {
+        assert_eq!([64, 256, 1024, 1 << 20].map(|limit| limit - without_reserve(limit)), [8, 32, 128, 256]);
+    }
+}

@@ -1,0 +1,244 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Barrier, Mutex};
+
+use super::*;
+
+const KIND: Kind = 7;
+
+fn lane(user: u32) -> Lane {
+    Lane { user, domain: Domain::Own, load: Load::Light }
+}
+
+fn limits() -> Limits {
+    Limits { threads: 16, domain: 12, lane: 3, heavy: 2, ..Limits::default() }
+}
+
+/// A job that is stuck until the sender is dropped, and says that it runs.
+fn stuck(running: &Sender<u32>, user: u32) -> (impl FnOnce() + Send + 'static, Sender<()>) {
+    let (release, released) = channel::<()>();
+    let running = running.clone();
+    let job = move || {
+        running.send(user).unwrap();
+        let _ = released.recv();
+    };
+    (job, release)
+}
+
+/// As many as come within a moment.
+fn arrived(running: &Receiver<u32>) -> Vec<u32> {
+    std::iter::from_fn(|| running.recv_timeout(Duration::from_millis(300)).ok()).collect()
+}
+
+#[test]
+fn a_user_whose_jobs_are_stuck_has_a_share_of_the_threads_and_no_more() {
+    let workers = Workers::start(2, limits()).unwrap();
+    let (begins, running) = channel();
+    let mut releases = Vec::new();
+    for _ in 0..40 {
+        let (job, release) = stuck(&begins, 1);
+        workers.submit(lane(1), KIND, 0, job);
+        releases.push(release);
+    }
+    assert_eq!(arrived(&running).len(), 3);
+    assert_eq!((workers.usage().threads, workers.usage().queued), (3, 37));
+    // Others are served at once, however many have stuck before them.
+    for user in 2..6 {
+        let begun = Instant::now();
+        let (job, _release) = stuck(&begins, user);
+        workers.submit(lane(user), KIND, 0, job);
+        assert_eq!(running.recv_timeout(Duration::from_secs(5)), Ok(user));
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+    // What is stuck in another domain, too.
+    let (job, release) = stuck(&begins, 1);
+    releases.push(release);
+    workers.submit(Lane { domain: Domain::Other(5), ..lane(1) }, KIND, 0, job);
+    assert_eq!(running.recv_timeout(Duration::from_secs(5)), Ok(1));
+    drop(releases);
+    assert_eq!(arrived(&running).len(), 37, "all of them are served in the end");
+    assert!(workers.settle(Duration::from_secs(5)));
+}
+
+#[test]
+fn a_domain_that_is_full_leaves_threads_for_others_and_for_probes() {
+    let workers = Workers::start(2, limits()).unwrap();
+    let (begins, running) = channel();
+    let mut releases = Vec::new();
+    for user in 0..40 {
+        let (job, release) = stuck(&begins, user);
+        workers.submit(lane(user), KIND, 0, job);
+        releases.push(release);
+    }
+    assert_eq!(arrived(&running).len(), 12);
+    for other in [
+        Lane { user: 0, domain: Domain::Own, load: Load::Probe },
+        Lane { user: 0, domain: Domain::Other(1), load: Load::Light },
+    ] {
+        let (job, _release) = stuck(&begins, 99);
+        workers.submit(other, KIND, 0, job);
+        assert_eq!(running.recv_timeout(Duration::from_secs(5)), Ok(99));
+    }
+    drop(releases);
+}
+
+#[test]
+fn users_take_turns() {
+    let workers = Workers::start(2, Limits { threads: 1, ..limits() }).unwrap();
+    let (begins, running) = channel();
+    let (first, release) = stuck(&begins, 0);
+    workers.submit(lane(0), KIND, 0, first);
+    running.recv().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for user in [1, 1, 1, 1, 2, 2, 3] {
+        let order = order.clone();
+        workers.submit(lane(user), KIND, 0, move || order.lock().unwrap().push(user));
+    }
+    drop(release);
+    assert!(workers.settle(Duration::from_secs(5)));
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 1, 2, 1, 1]);
+}
+
+#[test]
+fn copies_share_the_processors_until_they_turn_out_to_wait() {
+    let fresh = Duration::from_millis(400);
+    let workers = Workers::start(2, Limits { fresh, ..limits() }).unwrap();
+    let (begins, running) = channel();
+    let begun = Instant::now();
+    let mut releases = Vec::new();
+    for user in 1..=4 {
+        let (job, release) = stuck(&begins, user);
+        workers.submit(Lane { load: Load::Heavy, ..lane(user) }, KIND, 0, job);
+        releases.push(release);
+    }
+    let times: Vec<Duration> = (0..4)
+        .map(|_| {
+            running.recv_timeout(Duration::from_secs(5)).unwrap();
+            begun.elapsed()
+        })
+        .collect();
+    assert!(times[1] < fresh && times[2] >= fresh && times[3] >= fresh, "{times:?}");
+    // What waits more than it works does not wait for those.
+    let (job, _release) = stuck(&begins, 5);
+    workers.submit(lane(5), KIND, 0, job);
+    assert_eq!(running.recv_timeout(Duration::from_secs(5)), Ok(5));
+}
+
+#[test]
+fn a_job_that_panics_costs_no_thread_and_no_share() {
+    let workers = Workers::start(2, limits()).unwrap();
+    for _ in 0..20 {
+        workers.submit(lane(1), KIND, 10, || panic!("a test"));
+    }
+    assert!(workers.settle(Duration::from_secs(5)));
+    let (sends, receives) = channel();
+    workers.submit(lane(1), KIND, 0, move || sends.send(()).unwrap());
+    assert_eq!(receives.recv_timeout(Duration::from_secs(5)), Ok(()));
+}
+
+#[test]
+fn the_memory_of_what_waits_is_known() {
+    let workers = Workers::start(2, Limits { lane_bytes: 100, ..limits() }).unwrap();
+    let (begins, running) = channel();
+    let (job, release) = stuck(&begins, 1);
+    assert!(workers.has_room(lane(1)));
+    workers.submit(lane(1), KIND, 100, job);
+    running.recv().unwrap();
+    assert!(!workers.has_room(lane(1)) && workers.has_room(lane(2)));
+    drop(release);
+    assert!(workers.settle(Duration::from_secs(5)));
+    assert!(workers.has_room(lane(1)));
+}
+
+#[test]
+fn jobs_that_are_left_at_the_end_are_dropped_when_the_threads_have_gone() {
+    let workers = Workers::start(2, limits()).unwrap();
+    let (begins, running) = channel();
+    let (job, release) = stuck(&begins, 1);
+    workers.submit(lane(1), KIND, 0, job);
+    running.recv().unwrap();
+    drop(workers);
+    drop(release);
+}
+
+/// Threads that read requests from a channel, as a transport does.
+fn readers(workers: &Arc<Workers>, regular: usize) -> Sender<Box<dyn FnOnce(&Workers) + Send>> {
+    let (asks, asked) = channel::<Box<dyn FnOnce(&Workers) + Send>>();
+    let asked = Arc::new(Mutex::new(asked));
+    for _ in 0..regular + Roster::RESERVE {
+        let (workers, asked) = (workers.clone(), asked.clone());
+        thread::spawn(move || {
+            loop {
+                let next = asked.lock().unwrap().recv();
+                let Ok(request) = next else { return };
+                let turn = workers.begin(KIND);
+                request(&workers);
+                drop(turn);
+                workers.rest();
+            }
+        });
+    }
+    asks
+}
+
+#[test]
+fn the_last_reading_thread_is_told_to_serve_nothing_by_itself() {
+    const REGULAR: usize = 2;
+    let workers = Arc::new(Workers::start(REGULAR, limits()).unwrap());
+    let asks = readers(&workers, REGULAR);
+    let (answers, answered) = channel();
+    let ask = || {
+        let answers = answers.clone();
+        asks.send(Box::new(move |workers| answers.send(workers.is_short()).unwrap())).unwrap();
+        answered.recv_timeout(Duration::from_secs(5))
+    };
+    // Those in reserve find out with their first request that they are.
+    for _ in 0..20 {
+        ask().unwrap();
+    }
+    assert_eq!(ask(), Ok(false));
+    // The first ones get stuck, all at once.
+    let all_stuck = Arc::new(Barrier::new(REGULAR + 1));
+    let mut releases = Vec::new();
+    let mut stick = |all_stuck: &Arc<Barrier>| {
+        let (release, released) = channel::<()>();
+        let all_stuck = all_stuck.clone();
+        let request = move |_: &Workers| {
+            all_stuck.wait();
+            let _ = released.recv();
+        };
+        asks.send(Box::new(request)).unwrap();
+        releases.push(release);
+    };
+    (0..REGULAR).for_each(|_| stick(&all_stuck));
+    all_stuck.wait();
+    let begun = Instant::now();
+    assert_eq!(ask(), Ok(false), "one more is in reserve");
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    // So does the next one.
+    let stuck_too = Arc::new(Barrier::new(2));
+    stick(&stuck_too);
+    stuck_too.wait();
+    for _ in 0..20 {
+        assert_eq!(ask(), Ok(true), "this is the last one");
+    }
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(workers.in_work_for(Duration::ZERO).len(), REGULAR + 1);
+    // They come back, and all is as before.
+    drop(releases);
+    let begun = Instant::now();
+    while ask() != Ok(false) {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn one_slow_request_counts_for_those_like_it_for_a_while() {
+    let slow = SlowRequests::default();
+    let now = Instant::now();
+    slow.learn(KIND, 1, Duration::from_millis(1), now);
+    assert!(!slow.contains(KIND, 1, now));
+    slow.learn(KIND, 1, Duration::from_millis(50), now);
+    assert!(slow.contains(KIND, 1, now) && slow.contains(KIND, 1, now + Duration::from_millis(900)));
+    assert!(!slow.contains(KIND, 2, now) && !slow.contains(KIND + 1, 1, now));
+    assert!(!slow.contains(KIND, 1, now + Duration::from_millis(1100)));
+}

@@ -1,0 +1,321 @@
+//! The control socket: what another user puts in the way of root's client, and what idle connections do to a server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::duration;
+use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+
+const ATTACKER: u32 = 54_321;
+const ACCOMPLICE: u32 = 54_322;
+
+/// What an impostor does: it makes the sockets that its arguments name, and answers everybody the same, or nothing.
+const IMPOSTOR: &str = r#"
+import os, select, socket, sys
+answer, listeners = sys.argv[1].encode(), {}
+for path in sys.argv[2:]:
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(path)
+    os.chmod(path, 0o777)
+    one.listen(64)
+    listeners[one.fileno()] = (one, "silent" in path)
+kept = []
+print("ready", flush=True)
+while True:
+    for fd in select.select(list(listeners), [], [])[0]:
+        one, is_silent = listeners[fd]
+        peer = one.accept()[0]
+        if is_silent:
+            kept = kept[-200:] + [peer]
+        else:
+            peer.settimeout(1)
+            try:
+                peer.recv(4096)
+                peer.sendall(answer + b"\n")
+            except OSError:
+                pass
+            peer.close()
+"#;
+
+/// A process that ends with the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn impostor(uid: u32, answer: &str, sockets: &[PathBuf]) -> Option<Server> {
+    let mut command = Command::new("python3");
+    command.args(["-c", IMPOSTOR, answer]).args(sockets).uid(uid).gid(uid).stdout(Stdio::piped());
+    let mut child = command.spawn().ok()?;
+    let mut ready = [0; 6];
+    child.stdout.take()?.read_exact(&mut ready).ok()?;
+    Some(Server(child))
+}
+
+/// A runtime directory of a user, as systemd makes it.
+struct RuntimeDirectory(PathBuf);
+
+impl RuntimeDirectory {
+    fn new(uid: u32) -> Self {
+        let path = PathBuf::from(format!("/run/user/{uid}"));
+        fs::create_dir_all(path.join("namegate")).unwrap();
+        for path in [&path, &path.join("namegate")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+            chown(path, Some(uid), Some(uid)).unwrap();
+        }
+        Self(path)
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.0.join("namegate").join(format!("{name}.sock"))
+    }
+}
+
+impl Drop for RuntimeDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Root's client, where it looks by itself.
+fn namegate(args: &[&str]) -> (Output, Duration) {
+    let begin = Instant::now();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.args(args).env_remove("NAMEGATE_RUNTIME_DIR").env_remove("RUST_LOG");
+    (command.output().unwrap(), begin.elapsed())
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A server of root's, in the place where root's client looks: it has a name of its own, given by its file.
+fn serve(dir: &Path, name: &str) -> Server {
+    let (source, mnt, file) = (dir.join("backing"), dir.join("mnt"), dir.join(format!("{name}.toml")));
+    fs::write(&file, format!("source = {source:?}\nmountpoint = {mnt:?}\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("mount").arg("--config").arg(&file).stderr(Stdio::null());
+    let server = Server(command.env_remove("NAMEGATE_RUNTIME_DIR").env_remove("RUST_LOG").spawn().unwrap());
+    wait_until("the socket", || {
+        let (output, _) = namegate(&["status", name]);
+        output.status.success()
+    });
+    server
+}
+
+struct Unmounted(PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("SKIPPED: no python3 for an impostor");
+    }
+    let dir = prepare();
+    let mnt = dir.path().join("mnt");
+    let name = format!("attack-{}", std::process::id());
+    let _unmounted = Unmounted(mnt.clone());
+    let server = serve(dir.path(), &name);
+    // The answer is the server's own, but for what it says of itself, and what should act on a terminal.
+    let (honest, _) = namegate(&["status", "--json", &name]);
+    let mut status = object(&honest);
+    assert_eq!(status["pid"], server.0.id());
+    status["pid"] = 1.into();
+    status["mode"] = "\u{1b}[2Jpermissive\u{9b}1m".into();
+    status["version"] = "\u{202e}0.1\r\n".into();
+    let forged = serde_json::json!({ "v": 1, "ok": true, "result": status }).to_string();
+
+    let (theirs, accomplices) = (RuntimeDirectory::new(ATTACKER), RuntimeDirectory::new(ACCOMPLICE));
+    let mut sockets = vec![theirs.socket(&name), theirs.socket("other"), theirs.socket("share")];
+    sockets.extend((0..40).map(|number| theirs.socket(&format!("silent{number}"))));
+    let Some(_impostor) = impostor(ATTACKER, &forged, &sockets) else {
+        return println!("SKIPPED: no impostor can be started");
+    };
+    // Somebody else's server in the directory of this user, and links to servers of others.
+    fs::set_permissions(&accomplices.0, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(accomplices.0.join("namegate"), fs::Permissions::from_mode(0o777)).unwrap();
+    let foreign = impostor(ATTACKER, &forged, &[accomplices.socket("lent")]);
+    fs::set_permissions(accomplices.0.join("namegate"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(foreign.is_some());
+    symlink(format!("/run/namegate/{name}.sock"), theirs.socket("link")).unwrap();
+    symlink(theirs.socket("share"), accomplices.socket("link")).unwrap();
+
+    let (mut asked, mut believed, mut slowest, mut slowest_list) = (0, 0, Duration::ZERO, Duration::ZERO);
+    let mut wrong = Vec::new();
+    let place = mnt.to_str().unwrap();
+    let end = Instant::now() + duration();
+    while asked == 0 || Instant::now() < end {
+        for which in [name.as_str(), place] {
+            let (output, took) = namegate(&["status", "--json", which]);
+            asked += 1;
+            slowest = slowest.max(took);
+            if object(&output)["pid"] != server.0.id() {
+                believed += 1;
+            }
+            let text = namegate(&["status", which]).0;
+            wrong.extend(text.stdout.into_iter().filter(|byte| *byte == 0x1b));
+        }
+        // Only where root names the user is that user's server asked.
+        let (output, _) = namegate(&["status", "share"]);
+        believed += usize::from(output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(&format!("--user {ATTACKER} share")), "{said}");
+        let (output, took) = namegate(&["list", "--json"]);
+        slowest_list = slowest_list.max(took);
+        let text = String::from_utf8(output.stdout).unwrap();
+        wrong.extend(text.bytes().filter(|byte| *byte != b'\n' && byte.is_ascii_control()));
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |uid: u32, name: &str| rows.iter().find(|row| row["uid"] == uid && row["name"] == name);
+        assert_eq!(of(0, &name).unwrap()["pid"], server.0.id());
+        // They name a mount point at which this user has mounted nothing.
+        assert_eq!(of(ATTACKER, &name).unwrap()["state"], "unverified");
+        assert_eq!(of(ATTACKER, "silent7").unwrap()["state"], "silent");
+        assert_eq!(of(ACCOMPLICE, "lent").unwrap()["state"], "impostor");
+        assert!(of(ATTACKER, "link").is_none() && of(ACCOMPLICE, "link").is_none(), "{text}");
+        let output = namegate(&["list"]).0;
+        wrong.extend(output.stdout.into_iter().filter(|byte| *byte == 0x1b));
+    }
+    // What is asked for by name of the user is answered, and harmless.
+    let user = ATTACKER.to_string();
+    let output = namegate(&["status", "--user", &user, "share"]).0;
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains(r"\u{1B}[2Jpermissive"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{text}");
+    println!(
+        "{asked} questions among 45 sockets of impostors: {believed} impostors believed; slowest answer {slowest:?}, \
+         slowest list {slowest_list:?}"
+    );
+    assert_eq!((believed, wrong.len()), (0, 0));
+    // The instances of root do not wait for those of others at all; the list waits for all of them together.
+    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
+    assert!(slowest_list < Duration::from_secs(12), "{slowest_list:?}");
+}
+
+#[test]
+fn idle_slow_and_greedy_connections_delay_no_status() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let run = mounted.run_directory();
+    let socket = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
+    let socket = socket.filter(|path| path.extension() == Some("sock".as_ref())).last().unwrap();
+    let (is_over, connections) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (mut slowest, mut asked, mut refused) = (Duration::ZERO, 0, Vec::new());
+    thread::scope(|scope| {
+        for kind in 0..4 {
+            let (is_over, connections, socket) = (&is_over, &connections, &socket);
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = UnixStream::connect(socket) else { continue };
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    let _ = stream.set_nonblocking(true);
+                    let _ = match kind {
+                        // Silent; half a request; garbage without an end; a request whose answer nobody reads.
+                        0 => Ok(()),
+                        1 => stream.write_all(b"{\"v\":1,\"do\":"),
+                        2 => stream.write_all(&[b'{'; 1 << 16]),
+                        _ => stream.write_all(b"{\"v\":1,\"do\":\"metrics\"}\n"),
+                    };
+                    held.push(stream);
+                    if held.len() > 300 {
+                        held.drain(..150);
+                    }
+                    thread::sleep(Duration::from_micros(200));
+                }
+            });
+        }
+        let end = Instant::now() + duration();
+        while Instant::now() < end {
+            let begin = Instant::now();
+            let output = ask(&run, &["status"]);
+            slowest = slowest.max(begin.elapsed());
+            if !output.status.success() {
+                refused.push(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
+            asked += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(refused, [""; 0]);
+    println!(
+        "{asked} answers among {} idle or greedy connections, the slowest after {slowest:?}",
+        connections.into_inner()
+    );
+    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
+}
+
+/// Runs root's client where the sockets of a mount of the tests are.
+fn ask(run: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.args(args).env("NAMEGATE_RUNTIME_DIR", run).env_remove("RUST_LOG").output().unwrap()
+}
+
+#[test]
+fn status_is_answered_while_the_whole_mount_is_stuck() {
+    if !can_mount() {
+        return;
+    }
+    // A file system below the source that answers nobody: a mount of namegate whose server is stopped.
+    let outer = prepare();
+    let below = outer.path().join("backing/below");
+    fs::create_dir(&below).unwrap();
+    let inner = Mounted::of(prepare(), |dir| (dir.join("backing"), below.clone()), &["-o", "allow_other"]);
+    let _below = Unmounted(below.clone());
+    let mut mounted = Mounted::of(outer, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let run = mounted.run_directory();
+    let seen = mounted.mnt().join("below");
+    let _ = fs::metadata(seen.join("x"));
+    inner.signal(Signal::SIGSTOP);
+    let stuck: Vec<_> = (0..16)
+        .map(|number| {
+            let path = seen.join(format!("stuck{number}"));
+            thread::spawn(move || drop(fs::metadata(path)))
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(500));
+    let (mut slowest, mut asked) = (Duration::ZERO, 0);
+    let end = Instant::now() + duration();
+    while asked == 0 || Instant::now() < end {
+        for request in ["status", "metrics"] {
+            let begin = Instant::now();
+            let output = ask(&run, &[request]);
+            slowest = slowest.max(begin.elapsed());
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            asked += 1;
+        }
+    }
+    let begin = Instant::now();
+    let output = ask(&run, &["list", "--json"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"running\""), "{output:?}");
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    println!("{asked} answers while 16 requests were stuck, the slowest after {slowest:?}");
+    kill(Pid::from_raw(inner.server() as i32), Signal::SIGCONT).unwrap();
+    stuck.into_iter().for_each(|stuck| stuck.join().unwrap());
+    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
+    mounted.signal(Signal::SIGTERM);
+    mounted.ended();
+}

@@ -1,0 +1,247 @@
+//! One user opens all that he can: the others go on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::acting::act_as;
+use crate::duration;
+use crate::mounted::{Mounted, open_to_all, wait_until};
+
+const ATTACKER: u32 = 64_001;
+const OTHER: u32 = 64_002;
+const FILES: usize = 2000;
+/// More a process may not have open everywhere.
+const MOST: usize = 10_000;
+
+/// A way to keep something open.
+type Keep = fn(&Path, usize) -> std::io::Result<File>;
+
+fn file(dir: &Path, i: usize) -> PathBuf {
+    dir.join(format!("file {}", i % FILES))
+}
+
+/// Those the kernel does not read and write by itself.
+fn set_id(dir: &Path, i: usize) -> PathBuf {
+    dir.join(format!("set-id {}", i % 20))
+}
+
+fn directory(dir: &Path, i: usize) -> PathBuf {
+    dir.join(format!("dir {}", i % FILES))
+}
+
+fn only_path(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
+}
+
+const WAYS: [(&str, Keep); 8] = [
+    ("files to read", |dir, i| File::open(file(dir, i))),
+    ("files to write", |dir, i| OpenOptions::new().write(true).open(file(dir, i))),
+    ("set-id files", |dir, i| OpenOptions::new().read(true).write(true).open(set_id(dir, i))),
+    ("directories", |dir, i| File::open(directory(dir, i))),
+    ("files by O_PATH", |dir, i| only_path(&file(dir, i))),
+    ("directories by O_PATH", |dir, i| only_path(&directory(dir, i))),
+    ("removed files", |dir, i| {
+        let path = dir.join(format!("new {i}"));
+        let open = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let _ = fs::remove_file(&path);
+        open
+    }),
+    ("removed files by O_PATH", |dir, i| {
+        let path = dir.join(format!("new {i}"));
+        fs::write(&path, "")?;
+        let held = only_path(&path);
+        let _ = fs::remove_file(&path);
+        held
+    }),
+];
+
+/// What another user does all day, by descriptors of the server of every kind.
+fn work(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        entry?.metadata()?;
+    }
+    let path = dir.join("mine");
+    fs::write(&path, "content")?;
+    let mut content = String::new();
+    OpenOptions::new().read(true).write(true).open(&path)?.read_to_string(&mut content)?;
+    if content != "content" {
+        return Err(std::io::Error::new(ErrorKind::InvalidData, content));
+    }
+    fs::create_dir(dir.join("sub"))?;
+    fs::rename(&path, dir.join("sub/other"))?;
+    fs::remove_file(dir.join("sub/other"))?;
+    fs::remove_dir(dir.join("sub"))
+}
+
+fn raise_own_limit() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+}
+
+#[test]
+fn a_user_who_opens_all_that_he_can_does_not_keep_others_from_opening() {
+    for (mounted, kind) in Mounted::both_ways().zip(["taken over by the kernel", "of an overlay"]) {
+        raise_own_limit();
+        let (attacked, others) = (mounted.mnt().join("attacked"), mounted.mnt().join("others"));
+        for dir in [&attacked, &others] {
+            fs::create_dir(dir).unwrap();
+            open_to_all(dir);
+        }
+        for i in 0..FILES {
+            fs::write(file(&attacked, i), "content").unwrap();
+            chown(file(&attacked, i), Some(ATTACKER), Some(ATTACKER)).unwrap();
+            fs::create_dir(directory(&attacked, i)).unwrap();
+        }
+        for i in 0..20 {
+            fs::write(file(&others, i), "content").unwrap();
+            fs::write(set_id(&attacked, i), "content").unwrap();
+            chown(set_id(&attacked, i), Some(ATTACKER), Some(ATTACKER)).unwrap();
+            fs::set_permissions(set_id(&attacked, i), fs::Permissions::from_mode(0o4755)).unwrap();
+        }
+        for limit in [1024, 256] {
+            mounted.limit_descriptors(limit);
+            // Of what is in the kernel's cache it gives back what is too much now.
+            wait_until("room for the others", || {
+                let _ = fs::remove_dir_all(others.join("sub"));
+                act_as(OTHER, OTHER, &[], 0o022, || work(&others)).is_ok()
+            });
+            for (what, keep) in WAYS {
+                attack(&mounted, (&attacked, &others), kind, limit, (what, keep));
+            }
+        }
+    }
+}
+
+fn attack(
+    mounted: &Mounted,
+    (attacked, others): (&Path, &Path),
+    kind: &str,
+    limit: usize,
+    (what, keep): (&str, Keep),
+) {
+    let (is_over, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    /// Ends the other user's work, also when this test fails.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (most, held, refusals) = thread::scope(|scope| {
+        let _over = Over(&is_over);
+        let working = scope.spawn(|| {
+            act_as(OTHER, OTHER, &[], 0o022, || {
+                while !is_over.load(Ordering::Relaxed) {
+                    work(others)
+                        .unwrap_or_else(|error| panic!("{what} {kind}, {limit} descriptors: {error}"));
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        });
+        let (held, refusals) = act_as(ATTACKER, ATTACKER, &[], 0o022, || {
+            let (begin, mut held, mut refusals, mut i) = (Instant::now(), Vec::new(), 0, 0);
+            // All ways share the time, for each of two limits, on each of two mounts.
+            let time = duration() / (2 * WAYS.len() as u32);
+            while begin.elapsed() < time || i < FILES || done.load(Ordering::Relaxed) == 0 {
+                if held.len() == MOST {
+                    sleep(Duration::from_millis(1));
+                    continue;
+                }
+                match keep(attacked, i) {
+                    Ok(file) => held.push(file),
+                    Err(error) => {
+                        let errno = error.raw_os_error().map(Errno::from_raw);
+                        assert!(
+                            matches!(errno, Some(Errno::ENFILE | Errno::ESTALE | Errno::EEXIST)),
+                            "{what} {kind}: {error}"
+                        );
+                        refusals += 1;
+                    }
+                }
+                i += 1;
+                if working.is_finished() {
+                    break;
+                }
+            }
+            (held, refusals)
+        });
+        let most = mounted.descriptors();
+        is_over.store(true, Ordering::Relaxed);
+        working.join().unwrap();
+        (most, held.len(), refusals)
+    });
+    println!(
+        "{what} {kind}, {limit} descriptors: {held} held and {refusals} refused, with {most} descriptors; others did {} rounds, \
+         0 of them with an error",
+        done.load(Ordering::Relaxed)
+    );
+    assert!(most < limit, "{most} descriptors");
+}
+
+/// What tells a process of this test where to open files.
+const OPENS_IN: &str = "NAMEGATE_ATTACK_OPENS_IN";
+const PROCESSES: usize = 10;
+const OPEN: usize = 10_500;
+
+/// Not a test but a process of the next one, which needs several: one alone may not have so many files open.
+#[test]
+fn opens_files() {
+    let Some(dir) = std::env::var_os(OPENS_IN) else { return };
+    let dir = Path::new(&dir);
+    raise_own_limit();
+    let open = |i| OpenOptions::new().read(true).write(true).open(file(dir, i)).unwrap();
+    let open: Vec<File> = (0..OPEN).map(open).collect();
+    eprintln!("open");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    for (i, opened) in open.iter().enumerate().step_by(997) {
+        opened.write_all_at(b"C", 0).unwrap();
+        opened.sync_all().unwrap();
+        assert_eq!(fs::read_to_string(file(dir, i)).unwrap(), "Content");
+    }
+}
+
+#[test]
+fn a_hundred_thousand_open_files_cost_a_few_hundred_descriptors() {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(6), Some(9)) {
+        return println!("SKIPPED: Linux {release} does not take file contents over");
+    }
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let before = mounted.descriptors();
+    mounted.limit_descriptors(1024);
+    let dir = mounted.mnt();
+    (0..FILES).for_each(|i| fs::write(file(&dir, i), "content").unwrap());
+    let begin = Instant::now();
+    let start = || {
+        let mut opener = Command::new(std::env::current_exe().unwrap());
+        let opener = opener.args(["--exact", "descriptors::opens_files", "--nocapture"]).env(OPENS_IN, &dir);
+        opener.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut openers: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
+    for opener in &mut openers {
+        let mut said = BufReader::new(opener.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+        let said = said.find(|line| line == "open" || line.contains("panicked"));
+        assert_eq!(said.as_deref(), Some("open"), "a process may open {OPEN} files");
+    }
+    let most = mounted.descriptors();
+    println!(
+        "{} files open after {:?}: {most} descriptors, {before} before",
+        PROCESSES * OPEN,
+        begin.elapsed()
+    );
+    assert!(most < 400, "{most} descriptors");
+    for mut opener in openers {
+        opener.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        assert!(opener.wait().unwrap().success());
+    }
+}

@@ -1,0 +1,150 @@
+//! Files that the user names: replaced as a whole with their mode, pipes and devices written in place.
+
+use std::fs::{self, File, Permissions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Stdio;
+
+use namegate::sys::xattr;
+use nix::sys::stat::Mode;
+use nix::unistd::{geteuid, mkfifo};
+
+use crate::run::{namegate, status};
+
+/// A directory with one finding in `tree`.
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    fs::write(dir.path().join("tree/a:b"), "").unwrap();
+    dir
+}
+
+/// Scans with the output `-o csv:OUTPUT`, quietly.
+fn scan(dir: &Path, output: &str) -> std::process::Output {
+    let mut command = namegate();
+    command.current_dir(dir).args(["scan", "--quiet", "--profile", "windows", "tree", "-o"]);
+    command.arg(format!("csv:{output}")).output().unwrap()
+}
+
+fn is_report(text: &str) -> bool {
+    text.starts_with("path,") && text.contains("reserved-character")
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_mode_without_set_id_bits_and_its_owner_where_that_can_be() {
+    let dir = place();
+    let path = dir.path().join("report");
+    for (mode, expected) in [(0o600, 0o600), (0o640, 0o640), (0o666, 0o666), (0o6755, 0o755)] {
+        fs::write(&path, "old").unwrap();
+        if geteuid().is_root() {
+            chown(&path, Some(1234), Some(5678)).unwrap();
+        }
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        fs::hard_link(&path, dir.path().join("other")).unwrap();
+        let output = scan(dir.path(), "report");
+        assert_eq!(status(&output), 1, "{output:?}");
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+        assert_eq!(after.mode() & 0o7777, expected, "{mode:o}");
+        assert!(is_report(&fs::read_to_string(&path).unwrap()));
+        // Another name of what was there keeps it.
+        assert_eq!(fs::read_to_string(dir.path().join("other")).unwrap(), "old");
+        fs::remove_file(dir.path().join("other")).unwrap();
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left beside it");
+}
+
+#[test]
+fn an_acl_stays_and_gives_nobody_more() {
+    let dir = place();
+    let path = dir.path().join("report");
+    fs::write(&path, "old").unwrap();
+    // user::rw-, user:1234:r--, group::---, mask::r--, other::---; as struct posix_acl_xattr_header of the kernel.
+    let entry = |tag: u16, bits: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let entries =
+        [entry(1, 6, !0), entry(2, 4, 1234), entry(4, 0, !0), entry(0x10, 4, !0), entry(0x20, 0, !0)];
+    let acl = [&2_u32.to_le_bytes()[..], &entries.concat()].concat();
+    let name = std::ffi::OsStr::new("system.posix_acl_access");
+    if let Err(error) = xattr::set(&File::open(&path).unwrap(), name, &acl, 0) {
+        return println!("SKIPPED: no ACLs in the temporary directory: {error}");
+    }
+    assert_eq!(status(&scan(dir.path(), "report")), 1);
+    let mut found = vec![0; 256];
+    let len = xattr::get(&File::open(&path).unwrap(), name, &mut found).unwrap();
+    assert_eq!(found[..len], acl);
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn a_link_of_the_user_is_followed_to_what_is_there_and_to_what_is_not_there_yet() {
+    let dir = place();
+    fs::create_dir(dir.path().join("data")).unwrap();
+    fs::write(dir.path().join("data/there"), "old").unwrap();
+    fs::set_permissions(dir.path().join("data/there"), Permissions::from_mode(0o600)).unwrap();
+    symlink(dir.path().join("data"), dir.path().join("in")).unwrap();
+    for name in ["there", "new"] {
+        let link = dir.path().join(name);
+        symlink(format!("in/../in/./{name}"), &link).unwrap();
+        assert_eq!(status(&scan(dir.path(), name)), 1);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "the link stays");
+        assert!(is_report(&fs::read_to_string(dir.path().join("data").join(name)).unwrap()), "{name}");
+    }
+    assert_eq!(fs::metadata(dir.path().join("data/there")).unwrap().mode() & 0o777, 0o600);
+    symlink("loop", dir.path().join("loop")).unwrap();
+    assert_eq!(status(&scan(dir.path(), "loop")), 2);
+    for path in ["data", "data/", "none/report", "there/report", "/", "new/"] {
+        assert_eq!(status(&scan(dir.path(), path)), 2, "{path}");
+    }
+}
+
+#[test]
+fn pipes_devices_and_descriptors_are_written_in_place() {
+    let dir = place();
+    for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1"] {
+        let output = scan(dir.path(), path);
+        assert!(is_report(std::str::from_utf8(&output.stdout).unwrap()), "{path}: {output:?}");
+    }
+    let null = fs::metadata("/dev/null").unwrap();
+    assert_eq!(status(&scan(dir.path(), "/dev/null")), 1);
+    let after = fs::metadata("/dev/null").unwrap();
+    assert_eq!((null.ino(), null.mode(), null.uid()), (after.ino(), after.mode(), after.uid()));
+    let fifo = dir.path().join("fifo");
+    mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let text = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut text = String::new();
+            File::open(&fifo).unwrap().read_to_string(&mut text).unwrap();
+            text
+        });
+        assert_eq!(status(&scan(dir.path(), "fifo")), 1);
+        reader.join().unwrap()
+    });
+    assert!(is_report(&text), "{text}");
+    // What the shell has opened is gone on with, and nothing in it is lost.
+    let out = dir.path().join("out");
+    let mut command = namegate();
+    command.current_dir(dir.path()).args(["scan", "--profile", "windows", "tree", "-o", "csv:/dev/stdout"]);
+    fs::write(&out, "before\n").unwrap();
+    let file = File::options().append(true).open(&out).unwrap();
+    assert_eq!(command.stdout(Stdio::from(file)).status().unwrap().code(), Some(1));
+    let text = fs::read_to_string(&out).unwrap();
+    assert!(text.starts_with("before\n") && text.contains("\npath,"), "{text}");
+}
+
+#[test]
+fn one_place_is_not_taken_for_two_outputs_by_whatever_names() {
+    let dir = place();
+    symlink("report", dir.path().join("link")).unwrap();
+    for (one, other) in [("report", "./report"), ("link", "report"), ("/dev/stdout", "/dev/fd/1")] {
+        let mut command = namegate();
+        command.current_dir(dir.path()).args(["scan", "--quiet", "tree", "-o"]);
+        let output =
+            command.arg(format!("csv:{one}")).arg("-o").arg(format!("csv:{other}")).output().unwrap();
+        assert_eq!(status(&output), 2);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("named for two outputs"), "{output:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! What clients use costs the server descriptors, of which there are so many.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, fstat};
+
+use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+
+/// A directory with `files` files, in directories of 100.
+fn fill(dir: &Path, files: usize) {
+    for i in 0..files {
+        if i % 100 == 0 {
+            fs::create_dir(dir.join((i / 100).to_string())).unwrap();
+        }
+        fs::write(dir.join(format!("{}/{i}", i / 100)), "").unwrap();
+    }
+}
+
+/// How many files a walk finds that looks at all of them.
+fn walk(dir: &Path) -> usize {
+    let mut seen = 0;
+    for sub in fs::read_dir(dir).unwrap() {
+        for entry in fs::read_dir(sub.unwrap().path()).unwrap() {
+            assert!(entry.unwrap().metadata().unwrap().is_file());
+            seen += 1;
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_clients_have_open_comes_before_what_the_server_keeps_for_later() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    mounted.limit_descriptors(128);
+    let mut opened = Vec::new();
+    let refused = loop {
+        let dir = mounted.mnt().join(opened.len().to_string());
+        fs::create_dir(&dir).unwrap();
+        match File::open(&dir) {
+            Ok(file) => opened.push(file),
+            Err(error) => break error,
+        }
+    };
+    // Half of those that are not in the reserve.
+    assert_eq!((refused.raw_os_error(), opened.len()), (Some(Errno::ENFILE as i32), 56));
+    // Files are had on top of that, one after the other.
+    for (i, dir) in opened.iter().enumerate() {
+        assert!(dir.metadata().unwrap().is_dir());
+        fs::write(mounted.mnt().join(format!("{i}/file")), "content").unwrap();
+    }
+}
+
+#[test]
+fn many_files_need_no_more_descriptors_than_there_are() {
+    const FILES: usize = 5000;
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    fill(&dir.path().join("backing"), FILES);
+    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    mounted.limit_descriptors(128);
+    assert_eq!(walk(&mounted.mnt()), FILES);
+}
+
+#[test]
+fn without_handles_the_kernel_gives_back_what_it_does_not_use() {
+    const FILES: usize = 20_000;
+    let Some(mounted) = Mounted::of_overlay() else { return };
+    mounted.limit_descriptors(1024);
+    let mnt = mounted.mnt();
+    fill(&mounted.backing(), FILES);
+    let content = |file: &File| {
+        let mut content = [0; 7];
+        file.read_exact_at(&mut content, 0).unwrap();
+        content
+    };
+    // What stays in use: an open file, a removed one, a working directory with a file in it, and a file held by O_PATH.
+    fs::create_dir(mnt.join("in use")).unwrap();
+    let make = |name: &str| {
+        let path = mnt.join("in use").join(name);
+        fs::write(&path, "content").unwrap();
+        path
+    };
+    let (open_file, removed) = (File::open(make("open")).unwrap(), File::open(make("removed")).unwrap());
+    fs::remove_file(mnt.join("in use/removed")).unwrap();
+    let only_path = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(make("path")).unwrap();
+    let within = open(&mnt.join("in use"), OFlag::O_PATH | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+    let mut waiting = Command::new("sh")
+        .args(["-c", "read _ && cat path"])
+        .current_dir(mnt.join("in use"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+
+    let mut most = 0;
+    for round in 0..3 {
+        // `ls -lR` in between, which asks in another order.
+        match round % 2 {
+            0 => assert_eq!(walk(&mnt), FILES + 2, "round {round}"),
+            _ => assert!(Command::new("ls").arg("-lR").arg(&mnt).output().unwrap().status.success()),
+        }
+        most = most.max(mounted.descriptors());
+    }
+    assert!(most < 700, "{most} descriptors for {FILES} files");
+    println!("{} files walked three times with at most {most} descriptors between the walks", FILES + 2);
+
+    assert_eq!((content(&open_file), content(&removed)), (*b"content", *b"content"));
+    assert_eq!(fstat(&only_path).unwrap().st_size, 7);
+    assert_eq!(
+        content(&File::from(openat(&within, "path", OFlag::O_RDONLY, Mode::empty()).unwrap())),
+        *b"content"
+    );
+    waiting.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(waiting.wait_with_output().unwrap().stdout, b"content");
+}
+
+#[test]
+fn a_removed_big_file_gives_its_blocks_back_when_nobody_has_it_open() {
+    for mounted in Mounted::both_ways() {
+        let (path, big) = (mounted.mnt().join("file"), 8 << 20);
+        let free = || nix::sys::statvfs::statvfs(&mounted.mnt()).unwrap().blocks_free();
+        fs::write(&path, vec![b'x'; big]).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        let full = free();
+        fs::remove_file(&path).unwrap();
+        let least = big as u64 / 2 / nix::sys::statvfs::statvfs(&mounted.mnt()).unwrap().fragment_size();
+        wait_until("the space's being free", || free() >= full + least);
+    }
+}

@@ -1,0 +1,269 @@
+//! Set-id bits: every way to change a file, by everybody who may or may not, natively and through mounts. The kernel is the
+//! oracle: what happens in a directory of the source happens through the mount.
+
+#![allow(unsafe_code, reason = "what is written by way of memory is written by mmap(2)")]
+
+use std::fmt::{self, Display};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, copy_file_range, fallocate, splice};
+use nix::unistd::pipe;
+
+use crate::acting::act_as;
+use crate::mounted::{Mounted, open_to_all};
+
+/// The file's.
+const OWNER: u32 = 1234;
+const GROUP: u32 = 2345;
+
+/// Who changes it: user, group, supplementary groups.
+const CALLERS: [(&str, u32, u32, &[u32]); 7] = [
+    ("the owner, in the group", OWNER, GROUP, &[]),
+    ("the owner, in the group by a supplementary one", OWNER, 999, &[77, GROUP]),
+    ("the owner, not in the group", OWNER, 999, &[77]),
+    ("somebody else in the group", 4321, GROUP, &[]),
+    ("somebody else in the group by a supplementary one", 4321, 999, &[77, GROUP]),
+    ("somebody else", 4321, 999, &[]),
+    ("root", 0, 0, &[]),
+];
+
+/// How often a file is tried again that the server may take for open.
+const PATIENCE: usize = 20;
+
+/// With and without execution for the group, for writers who are the owner, in the group, and neither.
+const MODES: [u32; 14] = [
+    0o2755, 0o2711, 0o2745, 0o2644, 0o4755, 0o6755, 0o6711, 0o6745, 0o2777, 0o2767, 0o4777, 0o6777, 0o6767,
+    0o2666,
+];
+
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+/// What a change has to work with: its path, and the file if it was opened before.
+struct Subject<'a> {
+    path: &'a Path,
+    early: Option<&'a File>,
+    from: &'a File,
+}
+
+impl Subject<'_> {
+    /// Works with the file: the one that was open before, or one opened now.
+    fn open<T>(&self, flags: i32, work: impl FnOnce(&File) -> Result<T, Errno>) -> Result<(), Errno> {
+        match self.early {
+            Some(file) => work(file).map(drop),
+            None => work(&opened(self.path, flags)?).map(drop),
+        }
+    }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap())
+}
+
+fn opened(path: &Path, flags: i32) -> Result<File, Errno> {
+    OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(|error| errno(&error))
+}
+
+fn done(result: std::io::Result<()>) -> Result<(), Errno> {
+    result.map_err(|error| errno(&error))
+}
+
+/// A way to change a file.
+type Change = fn(&Subject<'_>) -> Result<(), Errno>;
+
+/// Changes of what is in the file, by a descriptor: those that the kernel makes by itself in a file that it has taken over, and
+/// those that it asks for.
+const WRITES: [(&str, Change); 5] = [
+    ("write", |subject| subject.open(0, |mut file| done(file.write_all(b"x")))),
+    ("pwrite", |subject| subject.open(0, |file| done(file.write_all_at(b"x", 5000)))),
+    ("append", |subject| subject.open(libc::O_APPEND, |mut file| done(file.write_all(b"x")))),
+    ("direct write", |subject| {
+        subject.open(libc::O_DIRECT, |file| match file.write_at(&Block([1; 4096]).0, 0) {
+            // A file that was opened without O_DIRECT; or one that has no such thing.
+            Ok(_) => Ok(()),
+            Err(error) => Err(errno(&error)),
+        })
+    }),
+    ("splice", |subject| {
+        subject.open(0, |file| {
+            let (reader, writer) = pipe()?;
+            nix::unistd::write(&writer, b"content")?;
+            splice(&reader, None, file, None, 7, nix::fcntl::SpliceFFlags::empty())
+        })
+    }),
+];
+
+const REQUESTS: [(&str, Change); 5] = [
+    ("ftruncate", |subject| subject.open(0, |file| done(file.set_len(3)))),
+    ("ftruncate to more", |subject| subject.open(0, |file| done(file.set_len(1 << 20)))),
+    ("fallocate", |subject| subject.open(0, |file| fallocate(file, FallocateFlags::empty(), 0, 9999))),
+    ("punch a hole", |subject| {
+        let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        subject.open(0, |file| fallocate(file, mode, 0, 5))
+    }),
+    ("copy_file_range", |subject| {
+        subject.open(0, |file| copy_file_range(subject.from, Some(&mut 0), file, Some(&mut 0), 7))
+    }),
+];
+
+/// Changes by the path.
+const BY_PATH: [(&str, Change); 11] = [
+    ("open with O_TRUNC", |subject| opened(subject.path, libc::O_TRUNC).map(drop)),
+    ("create what is there", |subject| opened(subject.path, libc::O_TRUNC | libc::O_CREAT).map(drop)),
+    ("truncate", |subject| nix::unistd::truncate(subject.path, 3)),
+    ("write through memory", |subject| write_mapped(subject.path)),
+    ("chown to nobody else", |subject| nix::unistd::chown(subject.path, None, None)),
+    ("chown to the owner", |subject| done(chown(subject.path, Some(OWNER), None))),
+    ("chown to another", |subject| done(chown(subject.path, Some(4321), None))),
+    ("chgrp to its group", |subject| done(chown(subject.path, None, Some(GROUP)))),
+    ("chgrp to another", |subject| done(chown(subject.path, None, Some(77)))),
+    ("chmod 2775", |subject| done(fs::set_permissions(subject.path, fs::Permissions::from_mode(0o2775)))),
+    ("chmod 6745", |subject| done(fs::set_permissions(subject.path, fs::Permissions::from_mode(0o6745)))),
+];
+
+fn write_mapped(path: &Path) -> Result<(), Errno> {
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| errno(&error))?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of a page that the file has (every file here holds seven bytes) is written, synced and unmapped.
+    unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        if page == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        page.cast::<u8>().write_volatile(b'x');
+        assert_eq!(libc::msync(page, 4096, libc::MS_SYNC), 0);
+        assert_eq!(libc::munmap(page, 4096), 0);
+    }
+    Ok(())
+}
+
+/// When a file is opened, and what was done with it before it got its bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// Nobody had it open before.
+    Late,
+    /// It had been open, and is closed again: the kernel may have taken it over.
+    LateAgain,
+    /// It was opened before the bits came.
+    Early,
+}
+
+/// chown(2) without ids by others than the owner. The kernel refuses it where it would take bits; through a mount it does not
+/// say that it asks because of that and not because of a write, so that nothing is done and nothing is refused.
+fn is_chown_of_nothing(name: &str, caller: usize) -> bool {
+    name == "chown to nobody else" && ![OWNER, 0].contains(&CALLERS[caller].1)
+}
+
+/// What came of a change.
+#[derive(PartialEq, Eq)]
+struct Outcome {
+    result: Result<(), Errno>,
+    /// As seen where it was made.
+    mode: u32,
+}
+
+impl Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:o}, {:?}", self.mode, self.result)
+    }
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// Makes a file in `dir`, with the bits of `mode` at the end, and has `caller` change it.
+fn change(dir: &Path, from: &File, time: Time, mode: u32, caller: usize, how: Change) -> Outcome {
+    let (_, uid, gid, groups) = CALLERS[caller];
+    let path = dir.join("file");
+    fs::write(&path, "content").unwrap();
+    chown(&path, Some(OWNER), Some(GROUP)).unwrap();
+    open_to_all(&path);
+    let act = |work: &(dyn Fn() -> Result<Option<File>, Errno> + Sync)| act_as(uid, gid, groups, 0, work);
+    let file = match time {
+        Time::Late => None,
+        Time::LateAgain | Time::Early => act(&|| opened(&path, 0).map(Some)).unwrap(),
+    };
+    let early = file.filter(|_| time == Time::Early);
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    let result = act(&|| how(&Subject { path: &path, early: early.as_ref(), from }).map(|()| None)).map(drop);
+    let outcome = Outcome { result, mode: mode_of(&path) };
+    drop(early);
+    fs::remove_file(&path).unwrap();
+    outcome
+}
+
+/// Tries everything in a directory of the source and through the mount. `is_taken_over` says whether the kernel reads and writes
+/// files there by itself.
+fn compare(mounted: &Mounted, is_taken_over: bool) {
+    let native = mounted.backing().join("native");
+    let through = mounted.mnt().join("through");
+    [&native, &through].into_iter().for_each(|dir| {
+        fs::create_dir(dir).unwrap();
+        open_to_all(dir);
+    });
+    fs::write(native.join("from"), "content").unwrap();
+    fs::write(through.join("from"), "content").unwrap();
+    let sources = [File::open(native.join("from")).unwrap(), File::open(through.join("from")).unwrap()];
+    let (mut tried, mut cleared, mut wrong) = (0, 0, Vec::new());
+    for time in [Time::Late, Time::LateAgain, Time::Early] {
+        let by_path = BY_PATH.iter().filter(|_| time != Time::Early).map(|&(name, how)| (name, how, false));
+        let requests = REQUESTS.iter().map(|&(name, how)| (name, how, false));
+        let writes = WRITES.iter().map(|&(name, how)| (name, how, true));
+        for (name, how, is_write) in writes.chain(requests).chain(by_path) {
+            for (&mode, caller) in MODES.iter().flat_map(|mode| (0..CALLERS.len()).map(move |c| (mode, c))) {
+                let expected = change(&native, &sources[0], time, mode, caller, how);
+                let mut found = change(&through, &sources[1], time, mode, caller, how);
+                // The kernel tells the server of a last close when nobody waits for it any more: until then the file counts as
+                // open, as after an early one.
+                for _ in 0..PATIENCE {
+                    if time == Time::LateAgain && is_write && is_taken_over && found != expected {
+                        found = change(&through, &sources[1], time, mode, caller, how);
+                    }
+                }
+                if is_chown_of_nothing(name, caller) {
+                    found.result = expected.result;
+                }
+                tried += 1;
+                // The kernel writes to a file that it had taken over before the bits came, and to it all writers are alike.
+                if is_write && is_taken_over && time == Time::Early && found != expected {
+                    assert_eq!(found.result, expected.result);
+                    assert_eq!(found.mode, mode & 0o777, "{name} of {mode:o} by {}", CALLERS[caller].0);
+                    cleared += 1;
+                } else if found != expected {
+                    let who = CALLERS[caller].0;
+                    wrong
+                        .push(format!("{time:?}, {name} of {mode:o} by {who}: {found}, natively {expected}"));
+                }
+            }
+        }
+    }
+    println!("{tried} combinations, {} differ, {cleared} lost bits that stay natively", wrong.len());
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn set_id_bits_go_and_stay_as_on_the_file_system_itself() {
+    if let Some(mounted) = Mounted::new(&[]) {
+        compare(&mounted, true);
+    }
+}
+
+#[test]
+fn set_id_bits_go_and_stay_where_contents_go_through_the_server() {
+    if let Some(mounted) = Mounted::of_overlay() {
+        compare(&mounted, false);
+    }
+}
+
+#[test]
+fn set_id_bits_go_and_stay_without_a_sandbox_too() {
+    if let Some(mounted) = Mounted::new(&["--no-sandbox"]) {
+        compare(&mounted, true);
+    }
+}
