@@ -147,8 +147,9 @@ impl Relink {
                 room
             }
         };
-        // The first link of all comes back as it is. Any other may not have got yet what it is to have.
-        let aside = aside.filter(|aside| way == Way::Backward && aside.stat.ino == self.ino);
+        // The first link of all comes back as it is. Any other may not have got yet what it is to have: one that was made when
+        // the first was gone may have its inode number, but it gets the times last.
+        let aside = aside.filter(|aside| way == Way::Backward && self.is_of(&aside.stat));
         let made = match aside {
             Some(aside) => Ok(aside),
             None => self.make(&room, &link, wanted, changed),
@@ -340,6 +341,24 @@ mod tests {
                 assert!(!is_original || meta.ino() == relink.ino, "the first link comes back");
             }
         }
+    }
+
+    #[test]
+    fn a_link_that_an_earlier_run_had_only_begun_is_not_taken_for_the_first_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = fs::File::open(dir.path()).unwrap();
+        symlink("old", dir.path().join("link")).unwrap();
+        let relink = relink(&fd);
+        // File systems give the number of an inode that is gone to the next one that is made.
+        PrivateDir::make(&fd, b"via").unwrap();
+        fs::rename(dir.path().join("link"), dir.path().join("via/via")).unwrap();
+        let now = TimeSpec::UTIME_NOW;
+        utimensat(&fd, "via/via", &now, &now, UtimensatFlags::NoFollowSymlink).unwrap();
+        symlink("new", dir.path().join("link")).unwrap();
+        relink.go(&fd, Way::Backward, &mut || {}).unwrap();
+        let meta = fs::symlink_metadata(dir.path().join("link")).unwrap();
+        assert_eq!(Time { seconds: meta.mtime(), nanoseconds: meta.mtime_nsec() as u32 }, relink.mtime);
+        assert_eq!(fs::read_link(dir.path().join("link")).unwrap().to_str(), Some("old"));
     }
 
     #[test]
