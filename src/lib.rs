@@ -4,7 +4,6 @@
 //! the crate [`namegate_core`], which others can use; the modules of it that the program uses are named here again.
 
 pub mod cli;
-pub mod daemon;
 pub mod doctor;
 pub mod explain;
 pub mod fix;
@@ -13,8 +12,12 @@ pub mod output;
 pub mod passthrough;
 pub mod report;
 pub mod scan;
+pub mod service;
+pub mod settings;
 pub mod source;
 pub mod sys;
+pub mod telemetry;
+pub mod time;
 pub mod watch;
 pub mod workers;
 

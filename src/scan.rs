@@ -14,7 +14,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use self::directory::Findings;
 use self::kept::Again;
@@ -49,7 +50,7 @@ impl Progress {
         self.directories.fetch_add(judged.directories, Relaxed);
         self.names.fetch_add(judged.names, Relaxed);
         self.findings.fetch_add(judged.findings.records.len() as u64, Relaxed);
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         current.as_mut_os_string().clear();
         current.push(dir);
     }
@@ -110,7 +111,7 @@ pub fn scan(
             Event::Vanished => Told::Vanished,
             Event::Frontier(frontier) => Told::Frontier(frontier),
         };
-        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = sink.lock();
         if sink.failure.is_none()
             && let Err(error) = sink.take(&told)
         {
@@ -121,7 +122,7 @@ pub fn scan(
         }
         ControlFlow::Continue(())
     });
-    let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let sink = sink.into_inner();
     let accepted = sink.accepted();
     let Sink { report, mut summary, failure, .. } = sink;
     summary.was_interrupted = progress.stop.load(Relaxed);

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use namegate::daemon::metrics::{Dropped, Gauges, Metrics, Op};
 use namegate::policy::rule::RULES;
+use namegate::telemetry::metrics::{Dropped, Gauges, Metrics, Op};
 use nix::errno::Errno;
 
 /// Everything that can be counted, at least once, under a name that has to be escaped.

@@ -137,7 +137,7 @@ fn the_unit_that_mounts_has_no_mount_namespace_of_its_own() {
 
 #[test]
 fn the_unit_that_mounts_leaves_the_server_what_it_keeps() {
-    use namegate::daemon::privileges::FOR_SERVING;
+    use namegate::service::confinement::FOR_SERVING;
     let mounting = unit("namegate@.service");
     let left: Vec<&str> =
         values(&mounting, "CapabilityBoundingSet").flat_map(str::split_whitespace).collect();
@@ -195,7 +195,7 @@ fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
 
 #[test]
 fn the_example_of_a_configuration_is_one() {
-    use namegate::daemon::config::Instance;
+    use namegate::settings::config::Instance;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/share.toml");
     let text = fs::read_to_string(path).unwrap();
     let whole = text.replace("# file = ", "file = ");

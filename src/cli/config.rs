@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::policy_args::{check_files, config_file, read, shown};
+use super::policy_args::{check_files, config_file, read};
 use super::{Status, Trouble};
-use crate::daemon::config::{Instance, schema};
+use crate::name::display::shown;
+use crate::settings::config::{Instance, schema};
 
 /// Check instance files, show one with its defaults, or print their schema.
 #[derive(Debug, clap::Args)]

@@ -13,9 +13,8 @@ use nix::unistd::{Uid, User, geteuid};
 use serde::de::DeserializeOwned;
 
 use super::Trouble;
-use super::policy_args::shown;
-use crate::daemon::control::{self, Failure, Found, Request, Sockets, Status};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
+use crate::service::control::{self, Failure, Found, Request, Sockets, Status};
 use crate::sys::mounts::{self, Mount};
 
 /// Once one of a user's instances has said that it is mounted somewhere, the others have so long to say that they are, too.

@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::policy_args::{PolicyArgs, shown};
+use super::policy_args::PolicyArgs;
 use super::{Trouble, profiles};
+use crate::name::display::shown;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::profile::{Profile, STRICT};

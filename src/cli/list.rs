@@ -23,9 +23,9 @@ use serde::Serialize;
 
 use super::instances::{owner_at, owner_of, sockets, user};
 use super::{Status as Exit, Trouble};
-use crate::daemon::control::{self, Bytes, Failure, Found, Request, Status, harmless};
 use crate::name::display::width;
-use crate::report::json;
+use crate::report::{JsonBytes, json};
+use crate::service::control::{self, Failure, Found, Request, Status, harmless};
 use crate::sys::mounts::{self, Mount};
 use crate::sys::process::{close_all_but, fork};
 
@@ -80,8 +80,8 @@ struct Row {
     state: State,
     mode: Option<String>,
     pid: Option<u32>,
-    source: Option<Bytes>,
-    mountpoint: Option<Bytes>,
+    source: Option<JsonBytes>,
+    mountpoint: Option<JsonBytes>,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
@@ -109,8 +109,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
         state,
         mode: None,
         pid: None,
-        source: Some(Bytes::new(&mount.source)),
-        mountpoint: Some(Bytes::new(mount.point.as_os_str().as_encoded_bytes())),
+        source: Some(JsonBytes::new(&mount.source)),
+        mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
     }));
     match args.json {
         true => rows.iter().try_for_each(|row| json::line(out, row))?,
@@ -214,7 +214,7 @@ fn state_of((line, process): &mut (UnixStream, Pid), deadline: Instant) -> State
 }
 
 fn text(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
-    let shown = |bytes: &Option<Bytes>| bytes.as_ref().map_or("?".into(), |bytes| harmless(&bytes.shown));
+    let shown = |bytes: &Option<JsonBytes>| bytes.as_ref().map_or("?".into(), |bytes| harmless(&bytes.shown));
     let cells: Vec<[String; 6]> = rows
         .iter()
         .map(|row| {

@@ -11,8 +11,8 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use super::policy_args::shown;
 use super::{Status, Trouble};
+use crate::name::display::shown;
 use crate::output::write;
 
 const EXAMPLES: &str = "\

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::instances::Which;
 use super::{Status, Trouble};
-use crate::daemon::control::{Request, harmless};
+use crate::service::control::{Request, harmless};
 
 /// Print metrics in the Prometheus text format
 #[derive(Debug, clap::Args)]

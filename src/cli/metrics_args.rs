@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Trouble;
-use crate::daemon::metrics::{Metrics, Outlets, Wanted};
+use crate::telemetry::metrics::{Metrics, Outlets, Wanted};
 
 /// All of it can be left unsaid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]

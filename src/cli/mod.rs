@@ -28,7 +28,6 @@ mod progress;
 mod reload;
 mod rules;
 mod scan;
-mod signals;
 mod status;
 mod top;
 mod watch;
@@ -39,9 +38,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::daemon;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::report::{FailOn, Summary};
+use crate::telemetry;
 
 /// What a run ended with; its number is the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,7 +142,7 @@ enum LogFormat {
     Journal,
 }
 
-impl From<LogFormat> for daemon::log::Format {
+impl From<LogFormat> for telemetry::log::Format {
     fn from(word: LogFormat) -> Self {
         match word {
             LogFormat::Text => Self::Text,
@@ -228,7 +227,7 @@ fn start_log(is_verbose: bool, format: Option<LogFormat>) {
     let of_fuser = if is_verbose { level } else { log::LevelFilter::Off };
     let mut logger = env_logger::Builder::new();
     logger.filter_level(level).filter_module("fuser", of_fuser).parse_default_env();
-    daemon::log::install(logger.build(), format.map(Into::into));
+    telemetry::log::install(logger.build(), format.map(Into::into));
 }
 
 fn go(cli: Cli) -> Result<Status, Trouble> {

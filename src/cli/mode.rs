@@ -6,8 +6,8 @@ use super::instances::Which;
 use super::mount::mode_parser;
 use super::reload::tell;
 use super::{Status, Trouble};
-use crate::daemon::control::{Reloaded, Request};
 use crate::gate::Mode;
+use crate::service::control::{Reloaded, Request};
 
 /// Set what an instance does with names that break the policy, at once and until the mount ends: reading the configuration
 /// again does not change it back.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::Trouble;
 use super::format::Format;
-use super::policy_args::shown;
+use crate::name::display::shown;
 use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
 use crate::report::text::{GroupBy, Layout};

@@ -8,9 +8,10 @@ use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::policy_args::{PolicyArgs, check_files, read, shown};
+use super::policy_args::{PolicyArgs, check_files, read};
 use super::profiles::{line_json, write_row};
 use super::{Status, Trouble};
+use crate::name::display::shown;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::config::Config;
 use crate::policy::profile::{self, Line};

@@ -8,12 +8,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nix::unistd::geteuid;
 
 use super::{Status, Trouble, profiles};
-use crate::daemon::config::{Instance, is_instance};
-use crate::name::display::display;
+use crate::name::display::shown;
 use crate::name::normalize::Form;
 use crate::policy::config::{Config, ConfigError};
 use crate::policy::profile::{self, Profile};
 use crate::policy::{Normalization, OnMismatch, Policy};
+use crate::settings::config::{Instance, is_instance};
 
 /// Which policy to judge by.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -235,9 +235,4 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
         let at = error.utf8_error().valid_up_to();
         format!("{file}: not UTF-8: the byte {:02X} at offset {at}", error.as_bytes()[at])
     })
-}
-
-/// The name of a file as it may be shown.
-pub(super) fn shown(path: &Path) -> String {
-    display(path.as_os_str().as_encoded_bytes()).to_string()
 }

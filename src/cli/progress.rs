@@ -1,9 +1,7 @@
 //! How far a scan has come, on standard error; and the signals that ask for that, or for its end.
 
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::process;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -13,10 +11,10 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::Signal;
 
-use super::signals::Signals;
-use crate::name::display::display;
+use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::scan::Progress;
+use crate::service::signals::Signals;
 
 /// Often enough to look alive and to heed a signal, rarely enough to cost nothing.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -62,7 +60,7 @@ impl Watch {
         let bar = if is_drawn { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let template = ProgressStyle::with_template("{spinner} {wide_msg}");
         bar.set_style(template.expect("the template is well-formed"));
-        let (signals, begun) = (Signals::take(), Instant::now());
+        let (signals, begun) = (Signals::take(Signals::RUN), Instant::now());
         Self { style, bar, signals, expected, wanted, ended_by: OnceLock::new(), begun }
     }
 
@@ -140,7 +138,7 @@ impl Watch {
     }
 
     fn line(&self, progress: &Progress) -> String {
-        let dir = progress.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let dir = progress.current.lock().clone();
         let (names, elapsed) = (progress.names.load(Relaxed), self.begun.elapsed());
         let a_second = names as f64 / elapsed.as_secs_f64().max(0.001);
         let share = self.expected.filter(|&expected| expected > names).map(|expected| {
@@ -154,7 +152,7 @@ impl Watch {
             counted(a_second as u64, "a second", "a second"),
             counted(progress.findings.load(Relaxed), "finding", "findings"),
             share.unwrap_or_default(),
-            display(dir.as_os_str().as_bytes())
+            shown(&dir)
         )
     }
 }

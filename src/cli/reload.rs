@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::instances::Which;
 use super::{Status, Trouble};
-use crate::daemon::control::{Reloaded, Request, harmless};
+use crate::service::control::{Reloaded, Request, harmless};
 
 /// Have an instance read its configuration again. What is mounted stays mounted, and no request fails: those that come from
 /// then on are judged by the new policy. A file with mistakes changes nothing.

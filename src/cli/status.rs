@@ -9,10 +9,10 @@ use indicatif::HumanDuration;
 
 use super::instances::{Which, ask};
 use super::{Status as Exit, Trouble};
-use crate::daemon::control::{Request, Status, harmless};
-use crate::daemon::metrics::Snapshot;
 use crate::report::json;
 use crate::report::layout::{BOLD, write_wrapped};
+use crate::service::control::{Request, Status, harmless};
+use crate::telemetry::metrics::Snapshot;
 
 /// Show status: uptime, policy, last reload, counters
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ fn text(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     field("requests", &requests(counters))?;
     let count =
-        |judged: &[crate::daemon::metrics::Judged]| judged.iter().map(|judged| judged.count).sum::<u64>();
+        |judged: &[crate::telemetry::metrics::Judged]| judged.iter().map(|judged| judged.count).sum::<u64>();
     field(
         "names",
         &format!("{} refused, {} let through", count(&counters.refused), count(&counters.let_through)),

@@ -11,10 +11,11 @@ use unicode_width::UnicodeWidthChar;
 
 use super::instances::{Which, ask};
 use super::{Status, Trouble};
-use crate::daemon::control::{Counters, Found, Refused, Request, harmless};
-use crate::daemon::metrics::Requests;
 use crate::name::display::display;
 use crate::report::layout::BOLD;
+use crate::service::control::{Counters, Found, Request, harmless};
+use crate::telemetry::audit::RecentRefusal;
+use crate::telemetry::metrics::Requests;
 
 /// Show what an instance does at the moment: operations per second, refusals, who was refused and where. Ends with Ctrl-C, or
 /// with the instance.
@@ -130,7 +131,8 @@ fn frame(
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
     let rates = rates(&before.counters, counters, seconds);
     let sum = |of: fn(&Rate<'_>) -> f64| rates.iter().map(of).sum::<f64>();
-    let judged = |now: &[crate::daemon::metrics::Judged]| now.iter().map(|judged| judged.count).sum::<u64>();
+    let judged =
+        |now: &[crate::telemetry::metrics::Judged]| now.iter().map(|judged| judged.count).sum::<u64>();
     let snapshot = &counters.counters;
     let mut lines = vec![format!(
         "{} on {}: {}, {:.0} requests/s, {:.0} failed/s",
@@ -140,7 +142,7 @@ fn frame(
         sum(|rate| rate.per_second),
         sum(|rate| rate.failed)
     )];
-    let new = |of: fn(&crate::daemon::metrics::Snapshot) -> &[crate::daemon::metrics::Judged]| {
+    let new = |of: fn(&crate::telemetry::metrics::Snapshot) -> &[crate::telemetry::metrics::Judged]| {
         let (now, before) = (judged(of(snapshot)), judged(of(&before.counters.counters)));
         (now, now.saturating_sub(before) as f64 / seconds)
     };
@@ -185,13 +187,13 @@ fn frame(
 }
 
 /// Who was refused, where, and what.
-fn refusals(refusals: &[Refused]) -> Vec<String> {
+fn refusals(refusals: &[RecentRefusal]) -> Vec<String> {
     const MOST: usize = 5;
     let mut lines = Vec::new();
     if refusals.is_empty() {
         return lines;
     }
-    let most = |head: &str, of: &dyn Fn(&Refused) -> String, lines: &mut Vec<String>| {
+    let most = |head: &str, of: &dyn Fn(&RecentRefusal) -> String, lines: &mut Vec<String>| {
         let mut counted = BTreeMap::<String, usize>::new();
         for refused in refusals {
             *counted.entry(of(refused)).or_default() += 1;
@@ -217,7 +219,7 @@ fn refusals(refusals: &[Refused]) -> Vec<String> {
     lines
 }
 
-fn who(refused: &Refused) -> String {
+fn who(refused: &RecentRefusal) -> String {
     let user = match refused.uid {
         None => "nobody known".into(),
         Some(uid) => match User::from_uid(Uid::from_raw(uid)) {
@@ -231,7 +233,7 @@ fn who(refused: &Refused) -> String {
     }
 }
 
-fn place(refused: &Refused) -> String {
+fn place(refused: &RecentRefusal) -> String {
     match refused.parent.as_ref().map(|parent| harmless(&parent.shown)).as_deref() {
         Some("") => ".".into(),
         Some(parent) => parent.to_owned(),
@@ -255,13 +257,13 @@ fn cut(line: &str, columns: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::control::Bytes;
+    use crate::report::JsonBytes;
 
     #[test]
     fn a_view_fits_its_terminal_and_shows_no_control_character_of_a_server() {
         let hostile = "a\x1b[2J\u{9b}\u{202e}\n".repeat(40);
-        let bytes = || Bytes { shown: hostile.clone(), base64: String::new() };
-        let refused = Refused {
+        let bytes = || JsonBytes { shown: hostile.clone(), base64: String::new() };
+        let refused = RecentRefusal {
             time: 0,
             let_through: false,
             op: hostile.clone(),

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
 
-use super::policy_args::{PolicyArgs, shown};
-use super::signals::Signals;
+use super::policy_args::PolicyArgs;
 use super::{Status, Trouble};
-use crate::daemon::audit::{Trail, Uncovered, log_record};
-use crate::daemon::notify::Manager;
-use crate::daemon::signals::has_terminal;
+use crate::name::display::shown;
 use crate::output::append;
 use crate::policy::{Policy, profile};
 use crate::report::json;
+use crate::service::notify::Manager;
+use crate::service::signals::{Signals, has_terminal};
 use crate::source::scope::Exclude;
+use crate::telemetry::audit::{Trail, Uncovered, log_record};
 use crate::watch::command::{Commands, Ran};
 use crate::watch::{Counts, Engine, Finding, Settings, Watch, Watched};
 
@@ -162,7 +162,7 @@ impl Sinks<'_> {
             && self.failed.is_none()
         {
             let written = match self.format {
-                Format::Text => writeln!(out, "{} {}", finding.record.moment(), finding.record),
+                Format::Text => writeln!(out, "{} {}", finding.record.timestamp(), finding.record),
                 Format::Json => finding.record.write_json(out),
                 Format::Log => {
                     log_record(&finding.record);
@@ -210,7 +210,7 @@ impl Sinks<'_> {
 pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     let policy = policy(args)?;
     // Before there are threads, which would take the signals.
-    let signals = Signals::take_with_hangup();
+    let signals = Signals::take(Signals::WATCH);
     let (manager, had_terminal) = (Manager::of_environment(), has_terminal());
     let exclude = Exclude::new(args.exclude.iter().map(String::as_str));
     let exclude = exclude.map_err(|error| Trouble::new(format_args!("--exclude: {error}")))?;

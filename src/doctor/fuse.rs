@@ -5,14 +5,13 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 
 use super::{Check, Machine};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::sys::handle;
 
 const CAP_DAC_READ_SEARCH: u32 = 2;
@@ -162,7 +161,7 @@ fn fanotify(machine: &Machine, version: Option<(u32, u32)>) -> Check {
 
 fn handles(machine: &Machine, source: &PathBuf) -> Check {
     const ID: &str = "file-handles";
-    let shown = display(source.as_os_str().as_bytes()).to_string();
+    let shown = shown(source);
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(source);
     let dir = match opened {
         Ok(dir) => dir,

@@ -2,13 +2,11 @@
 //!
 //! Sources: mount(8) on vfat, iso9660, ntfs and jfs; mount.cifs(8); hfsplus.rst and hfs.rst of the kernel (`nls`).
 
-use std::os::unix::ffi::OsStrExt;
-
 use nix::errno::Errno;
 use nix::sys::statfs::statfs;
 
 use super::{Check, Machine};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::sys::mounts::{Mount, parse};
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -28,10 +26,6 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
         ));
     }
     checks
-}
-
-fn shown(mount: &Mount) -> String {
-    display(mount.point.as_os_str().as_bytes()).to_string()
 }
 
 /// Whether names come out in another encoding than UTF-8.
@@ -58,7 +52,7 @@ fn charset(mount: &Mount) -> Option<Check> {
         "name-encodings",
         format!(
             "{} ({}) hands names out in {}",
-            shown(mount),
+            shown(&mount.point),
             display(mount.kind.as_bytes()),
             display(&named)
         ),
@@ -74,9 +68,9 @@ fn server(mount: &Mount) -> Check {
     match statfs(&mount.point) {
         Err(Errno::ENOTCONN) => Check::fail(
             ID,
-            format!("{} has lost its server", shown(mount)),
+            format!("{} has lost its server", shown(&mount.point)),
             "mount it again, which replaces it, or take it away: umount -l MOUNTPOINT, fusermount3 -uz MOUNTPOINT",
         ),
-        _ => Check::ok(ID, format!("{} is served", shown(mount))),
+        _ => Check::ok(ID, format!("{} is served", shown(&mount.point))),
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{Check, Machine};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::sys::mounts::{holding, parse};
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -130,8 +130,8 @@ fn nfs(machine: &Machine) -> Vec<Check> {
                 ID,
                 format!(
                     "{} is exported from the mount {} without a number of its own",
-                    display(path.as_os_str().as_bytes()),
-                    display(mount.point.as_os_str().as_bytes())
+                    shown(path),
+                    shown(&mount.point)
                 ),
                 "add fsid=NUMBER to its options in /etc/exports: a FUSE mount has no device that would tell one",
             ));

@@ -17,9 +17,10 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use nix::errno::Errno;
+use parking_lot::Mutex;
 
 use self::directory::{Findings, Proposal, Unplanned};
 use self::guess::{Prior, Whose};
@@ -110,8 +111,7 @@ pub fn propose(request: &Request, policy: &Policy, settings: &Settings, onlooker
     let reading = Reading { policy, settings, onlooker, places: &places, found: Mutex::default() };
     tree.read(&|event| reading.take(event));
     reading.decide_again(&request.exclude);
-    let Found { mut planned, mut linked, long, .. } =
-        reading.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Found { mut planned, mut linked, long, .. } = reading.found.into_inner();
     planned.sort_by(|a, b| post_order(&a.directory.path, &b.directory.path));
     linked.sort_by(|a, b| post_order(a, b));
     let mut draft = Draft {
@@ -171,8 +171,8 @@ impl Reading<'_> {
         if self.onlooker.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn found(&self) -> parking_lot::MutexGuard<'_, Found> {
+        self.found.lock()
     }
 
     fn judge(&self, batch: Batch) {

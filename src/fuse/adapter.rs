@@ -22,8 +22,8 @@ use super::dispatch::{Core, TRANSFER, Weight};
 use super::reply::Serving;
 use super::reroot::node;
 use super::translate::requested_time;
-use crate::daemon::metrics::Op;
 use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Entry, Fh, NodeId, OpenNode, SetId};
+use crate::telemetry::metrics::Op;
 use crate::workers::{Domain, Load};
 
 /// What the kernel is asked for, beside what `fuser` asks for by itself. What it does not know it does not do.

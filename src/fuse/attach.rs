@@ -23,7 +23,7 @@ use nix::unistd::{geteuid, getgid, getuid};
 use super::mountpoint::detach;
 use super::options::Options;
 use super::reroot::Unseen;
-use crate::sys::mounts::mounts;
+use crate::sys::mounts::{covering, mounts};
 use crate::sys::socket::receive_fd;
 
 /// A mount at its place. It goes when this is dropped.
@@ -52,7 +52,7 @@ impl Attachment {
 
     /// What has just been attached to `place`.
     fn of(place: &Path, connection: OwnedFd) -> Self {
-        Self { place: place.into(), connection, device: covering(place) }
+        Self { place: place.into(), connection, device: device_at(place) }
     }
 
     /// A descriptor on which the kernel can be sent what it has not asked for.
@@ -86,7 +86,7 @@ impl Attachment {
     fn is_there(&self) -> bool {
         match self.is_connected() {
             // As long as it is connected nothing else has its number.
-            true => self.device.is_some() && covering(&self.place) == self.device,
+            true => self.device.is_some() && device_at(&self.place) == self.device,
             // Somebody has unmounted it; or it was aborted, and what is there answers nobody.
             false => matches!(statfs(&self.place), Err(Errno::ENOTCONN | Errno::ECONNABORTED)),
         }
@@ -155,10 +155,8 @@ impl Drop for Attachment {
 }
 
 /// The device number of what is seen at `place`; `None` if nothing is mounted there.
-fn covering(place: &Path) -> Option<String> {
-    // Of mounts on one place the last covers the others.
-    let table = mounts().ok()?;
-    table.into_iter().rfind(|mount| mount.point == place).map(|mount| mount.device)
+fn device_at(place: &Path) -> Option<String> {
+    covering(&mounts().ok()?, place).map(|mount| mount.device.clone())
 }
 
 /// By the right to mount.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{BackingId, FopenFlags, InitFlags, KernelConfig};
+use parking_lot::Mutex;
 
-use crate::daemon::metrics::Metrics;
 use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough};
+use crate::telemetry::metrics::Metrics;
 
 /// How an opened file is answered: with a backing file that the kernel reads and writes by itself, or without one.
 pub(super) struct Opened {
@@ -124,7 +125,7 @@ impl Backing {
     /// memory map, of which it does not.
     pub(super) fn is_written(&self, node: NodeId) -> bool {
         self.writers.load(Ordering::Acquire) > 0
-            && self.lock().get(&node).is_some_and(|lent| lent.writers > 0 && lent.id.is_some())
+            && self.ids.lock().get(&node).is_some_and(|lent| lent.writers > 0 && lent.id.is_some())
     }
 
     /// The backing file of a node that is opened, if the kernel can have it, and whether it is the first one for writing;
@@ -139,7 +140,7 @@ impl Backing {
         if !self.is_offered() {
             return (None, false);
         }
-        if let Some(lent) = self.lock().get_mut(&node) {
+        if let Some(lent) = self.ids.lock().get_mut(&node) {
             return self.count(lent, is_writer);
         }
         // Not under the lock: others are served meanwhile. Of two that are made at once the first counts for both.
@@ -154,7 +155,7 @@ impl Backing {
         let made = made.map(Arc::new);
         // It counts as holding the file.
         let is_revoked = made.is_some() && !tree.may_be_held(node);
-        let mut ids = self.lock();
+        let mut ids = self.ids.lock();
         let lent = ids.entry(node).or_insert_with(|| {
             self.lent.fetch_add(made.is_some().into(), Ordering::Relaxed);
             Lent { id: made.clone(), opens: 0, writers: 0, is_revoked }
@@ -176,7 +177,7 @@ impl Backing {
     pub(super) fn release(&self, tree: &Passthrough, node: NodeId, fh: Fh) {
         let was_writer = tree.is_writer(fh);
         let id = {
-            let mut ids = self.lock();
+            let mut ids = self.ids.lock();
             match ids.get_mut(&node) {
                 Some(lent) => {
                     lent.opens = lent.opens.saturating_sub(1);
@@ -198,7 +199,7 @@ impl Backing {
     /// The kernel must not change the content of `node` by itself any more. Files that are open go on as they are.
     pub(super) fn revoke(&self, node: NodeId) {
         let _id = {
-            let mut ids = self.lock();
+            let mut ids = self.ids.lock();
             let Some(lent) = ids.get_mut(&node) else { return };
             lent.is_revoked = true;
             if lent.opens == 0 { self.remove(&mut ids, node) } else { None }
@@ -211,7 +212,7 @@ impl Backing {
     pub(super) fn forget(&self, node: NodeId, take_back: impl FnOnce() -> Forgotten) -> Forgotten {
         // Its end is a system call of its own, and waits until the lock is free.
         let (forgotten, _id) = {
-            let mut ids = self.lock();
+            let mut ids = self.ids.lock();
             let forgotten = take_back();
             let id = if forgotten.is_gone() { self.remove(&mut ids, node) } else { None };
             (forgotten, id)
@@ -224,9 +225,5 @@ impl Backing {
         self.writers.fetch_sub(removed.writers, Ordering::AcqRel);
         self.lent.fetch_sub(removed.id.is_some().into(), Ordering::Relaxed);
         Some(removed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ids> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,8 +9,8 @@ use super::adapter::generation;
 use super::backing::{Opened, Opening};
 use super::reply::Serving;
 use super::translate::attributes;
-use crate::daemon::metrics::Op;
 use crate::passthrough::{Caller, Fh, NodeId, SetId};
+use crate::telemetry::metrics::Op;
 use crate::workers::Domain;
 
 impl Serving<'_> {

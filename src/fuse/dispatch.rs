@@ -22,8 +22,8 @@ use super::backing::Backing;
 use super::readers::Readers;
 use super::reply::Serving;
 use super::server::Server;
-use crate::daemon::metrics::{Gauges, Metrics, Op, Timing};
 use crate::passthrough::NodeId;
+use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
 use crate::workers::{Domain, InWork, Lane, Limits, Load, SlowRequests, Turn, Workers, regular_readers};
 
 /// More than that is not moved by a thread that has others to serve: the copy takes longer than waking another thread.

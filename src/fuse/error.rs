@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 
 /// Why a tree could not be mounted, or the mount ended.
 #[derive(Debug)]
@@ -45,46 +45,38 @@ pub enum Error {
     Stuck(String),
 }
 
-fn shown(bytes: &[u8]) -> String {
-    display(bytes).to_string()
-}
-
-fn path(path: &Path) -> String {
-    shown(path.as_os_str().as_encoded_bytes())
-}
-
 /// The reason alone, on one line; errors of the system without their number.
 fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),
-        None => shown(error.to_string().trim().as_bytes()),
+        None => display(error.to_string().trim().as_bytes()).to_string(),
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Source(source, error) => write!(f, "cannot serve {}: {}", path(source), why(error)),
+            Self::Source(source, error) => write!(f, "cannot serve {}: {}", shown(source), why(error)),
             Self::Mountpoint(mountpoint, error) | Self::Mount(mountpoint, error) => {
-                write!(f, "cannot mount on {}: {}", path(mountpoint), why(error))
+                write!(f, "cannot mount on {}: {}", shown(mountpoint), why(error))
             }
             Self::Inside { source, mountpoint } => write!(
                 f,
                 "cannot mount {} on {}, which lies inside it: mount it beside the source, or over it",
-                path(source),
-                path(mountpoint)
+                shown(source),
+                shown(mountpoint)
             ),
             Self::Mounted { mountpoint, source } => write!(
                 f,
                 "cannot mount on {}: namegate is mounted there already, with the source {}; unmount it first",
-                path(mountpoint),
-                shown(source)
+                shown(mountpoint),
+                display(source)
             ),
             Self::ForRoot => f.write_str("the mount options suid and dev are for root alone"),
             Self::AccessTimes(source, error) => write!(
                 f,
                 "the mount option noatime, which needs root and Linux 5.12, cannot be carried out for {}: {}",
-                path(source),
+                shown(source),
                 why(error)
             ),
             Self::Device(error) => {
@@ -99,7 +91,7 @@ impl fmt::Display for Error {
             Self::Helper(mountpoint) => write!(
                 f,
                 "cannot mount on {}: this needs root, or fusermount3 (of the package fuse3) for other users",
-                path(mountpoint)
+                shown(mountpoint)
             ),
             Self::Serving(error) => write!(f, "the mount ended: {}", why(error)),
             Self::Stuck(requests) => write!(

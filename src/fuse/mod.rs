@@ -15,6 +15,7 @@ mod error;
 mod failure;
 mod listing;
 mod mount;
+mod mounted;
 mod mountpoint;
 mod options;
 mod prune;
@@ -29,7 +30,8 @@ mod translate;
 
 pub use error::Error;
 pub use failure::Failure;
-pub use mount::{Handle, Mounted, mount};
+pub use mount::mount;
+pub use mounted::{Handle, Mounted};
 pub use options::Options;
 pub use server::Server;
 pub use terms::Terms;

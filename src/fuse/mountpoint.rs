@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::statfs::statfs;
 
-use crate::sys::mounts::{Mount, mounts};
+use crate::sys::mounts::{covering, mounts};
 
 /// Takes away what a server that was killed has left on `mountpoint`.
 ///
@@ -46,43 +46,10 @@ pub(super) fn detach(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// The source of the mount of namegate on `mountpoint`, if there is one and it can be reached, in the words of the mount
-/// table. The path has to be canonical.
+/// The source of the mount of namegate on `mountpoint`, a path without links, if there is one and it can be reached, in the
+/// words of the mount table.
 pub(super) fn source_of(mountpoint: &Path) -> Option<Vec<u8>> {
-    source_in(&mounts().ok()?, mountpoint)
-}
-
-/// The same in a table. Of mounts on one place the last covers the others.
-fn source_in(table: &[Mount], mountpoint: &Path) -> Option<Vec<u8>> {
-    let covering = table.iter().rfind(|mount| mount.point == mountpoint)?;
-    (covering.kind == "fuse.namegate").then(|| covering.source.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_is_found_by_its_place_unless_another_covers_it() {
-        let mount = |point: &str, kind: &str, source: &str| Mount {
-            point: point.into(),
-            device: String::new(),
-            kind: kind.into(),
-            is_whole: true,
-            source: source.into(),
-            options: Vec::new(),
-        };
-        let table = [
-            mount("/", "ext4", "/dev/sda1"),
-            mount("/mnt/a b", "fuse.namegate", "/srv/a"),
-            mount("/mnt/other", "fuse.namegate", "/srv/other"),
-            mount("/mnt/other", "tmpfs", "none"),
-            mount("/mnt/ssh", "fuse.sshfs", "host:"),
-        ];
-        let source = |place: &str| source_in(&table, Path::new(place));
-        assert_eq!(source("/mnt/a b").as_deref(), Some(&b"/srv/a"[..]));
-        for place in ["/mnt/other", "/mnt/ssh", "/", "/mnt"] {
-            assert_eq!(source(place), None, "{place}");
-        }
-    }
+    let table = mounts().ok()?;
+    let mount = covering(&table, mountpoint).filter(|mount| mount.kind == "fuse.namegate")?;
+    Some(mount.source.clone())
 }

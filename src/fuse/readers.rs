@@ -11,9 +11,9 @@
 //! All of it is a guess about speed. Nothing depends on it being right.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fuser::FopenFlags;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::passthrough::{Listing, NodeId};
 
@@ -229,7 +229,7 @@ impl Readers {
     }
 
     fn reader(&self, pid: u32) -> MutexGuard<'_, Reader> {
-        self.threads[pid as usize % THREADS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads[pid as usize % THREADS].lock()
     }
 }
 

@@ -14,8 +14,8 @@ use super::dispatch::Core;
 use super::reroot::numbers;
 use super::server::Result;
 use super::translate::attributes;
-use crate::daemon::metrics::Timing;
 use crate::passthrough::{Entry, NodeId, Reach};
+use crate::telemetry::metrics::Timing;
 use crate::workers::{Domain, Lane, Load};
 
 /// A request that is being served.

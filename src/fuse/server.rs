@@ -17,11 +17,11 @@ use super::Failure;
 use super::prune::Pruning;
 use super::spelling::Leaving;
 use super::terms::{InForce, Terms, outdated};
-use crate::daemon::audit::{Asker, Audit, Outcome, Record};
-use crate::daemon::metrics::{Metrics, Op};
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Reach, Room};
+use crate::telemetry::audit::{Asker, Audit, Outcome, Record};
+use crate::telemetry::metrics::{Metrics, Op};
 
 /// What an operation gives, or why not.
 pub(super) type Result<T> = std::result::Result<T, Failure>;

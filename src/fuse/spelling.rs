@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::gate::{Admitted, Gate};
 use crate::passthrough::{NodeId, Orthography};
@@ -49,7 +50,7 @@ impl Leaving {
 
     /// Whether the entry may go: not the first time.
     pub(super) fn let_go(&self, (parent, name): (NodeId, &OsStr)) -> bool {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         let came = self.came.fetch_add(1, Ordering::AcqRel);
         let was_known = names.insert((parent, name.to_owned()), came).is_some();
         if names.len() > Self::MOST
@@ -64,7 +65,7 @@ impl Leaving {
     pub(super) fn contains(&self, parent: NodeId, name: &OsStr) -> bool {
         // Mostly there has never been one, which is seen without the lock.
         self.came.load(Ordering::Acquire) != 0 && {
-            let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let names = self.names.lock();
             names.contains_key(&(parent, name.to_owned()))
         }
     }
@@ -90,6 +91,6 @@ mod tests {
         assert!(leaving.contains(root, OsStr::new("a")));
         assert!(!leaving.let_go((root, OsStr::new("one too many"))));
         assert!(!leaving.contains(root, OsStr::new("a")), "the oldest is asked for anew");
-        assert_eq!(leaving.names.lock().unwrap().len(), Leaving::MOST);
+        assert_eq!(leaving.names.lock().len(), Leaving::MOST);
     }
 }

@@ -9,8 +9,8 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::place::{Place, refused};
-use super::trust::is_guarded;
 use crate::sys::open;
+use crate::sys::trust::is_guarded;
 
 /// Opens what is at `path` for writing at its end. If nothing is there, a file is made, with `mode` less the umask. A FIFO
 /// without a reader is an error, and does not hold the caller up.

@@ -8,7 +8,6 @@
 mod append;
 mod create;
 mod place;
-pub mod trust;
 
 pub use append::append;
 pub use create::{Output, Replacement, remove, write};

@@ -18,9 +18,9 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::trust::{is_followed, is_guarded, is_trusted};
 use crate::sys::open;
 use crate::sys::stat::{self, Stat};
+use crate::sys::trust::{is_followed, is_guarded, is_trusted};
 
 /// As many links as the kernel follows on one path (path_resolution(7)).
 const MAX_LINKS: usize = 40;

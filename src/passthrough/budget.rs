@@ -12,14 +12,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
+use parking_lot::Mutex;
 
 use super::Result;
-use super::inode::lock;
 
 /// The descriptors of this process.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Budget {
     /// ENFILE for a user who holds as many as are free: his own limit of open files (EMFILE) is another one.
     pub(super) fn charge(self: &Arc<Self>, uid: u32) -> Result<Share> {
         self.read_limit();
-        let mut by_user = lock(&self.by_user);
+        let mut by_user = self.by_user.lock();
         let held = by_user.get(&uid).copied().unwrap_or_default();
         if held >= self.free() {
             return Err(Errno::ENFILE);
@@ -100,7 +100,7 @@ impl Budget {
     /// Those of it.
     pub(super) fn check(&self, uid: u32, times: usize) -> Result<()> {
         self.read_limit();
-        let held = lock(&self.by_user).get(&uid).copied().unwrap_or_default();
+        let held = self.by_user.lock().get(&uid).copied().unwrap_or_default();
         // With each one more is held, and one fewer is free.
         if held + 2 * (times - 1) < self.free() { Ok(()) } else { Err(Errno::ENFILE) }
     }
@@ -109,7 +109,7 @@ impl Budget {
 impl Drop for Share {
     fn drop(&mut self) {
         self.budget.counted.fetch_sub(1, Ordering::Relaxed);
-        if let Entry::Occupied(mut held) = lock(&self.budget.by_user).entry(self.uid) {
+        if let Entry::Occupied(mut held) = self.budget.by_user.lock().entry(self.uid) {
             match held.get() {
                 0 | 1 => drop(held.remove()),
                 _ => *held.get_mut() -= 1,
@@ -136,7 +136,7 @@ mod tests {
         assert!(many.iter().all(|shares| !shares.is_empty()));
         drop((one, two, many));
         assert_eq!(budget.free(), available);
-        assert!(lock(&budget.by_user).is_empty());
+        assert!(budget.by_user.lock().is_empty());
     }
 
     #[test]

@@ -9,16 +9,17 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use nix::sys::time::TimeSpec;
+use parking_lot::Mutex;
 
 use super::Result;
 use super::budget::{Budget, Share};
-use super::inode::{Hold, Node, Table, lock};
+use super::inode::{Hold, Node, Table};
 use crate::sys::handle;
 use crate::sys::open::again;
 
@@ -128,7 +129,7 @@ impl Spare for Node {
     fn give_up(&self) {
         // One that is locked is being opened right now, perhaps by this very thread.
         let _closed_behind_the_lock = match self.opened.try_lock() {
-            Ok(mut opened) if opened.stay == Stay::Spare => opened.take(),
+            Some(mut opened) if opened.stay == Stay::Spare => opened.take(),
             _ => None,
         };
     }
@@ -150,7 +151,7 @@ impl Spares {
 
     /// Lets `spare` keep its descriptor for a while.
     pub(super) fn keep(&self, spare: Weak<dyn Spare>) {
-        lock(&self.queue).push_back(spare);
+        self.queue.lock().push_back(spare);
         self.trim();
     }
 
@@ -160,7 +161,7 @@ impl Spares {
         loop {
             // Closed when the queue is free again: the last close of a file can take its time.
             let oldest = {
-                let mut queue = lock(&self.queue);
+                let mut queue = self.queue.lock();
                 if queue.len() <= most {
                     return;
                 }
@@ -173,7 +174,7 @@ impl Spares {
     }
 
     fn give_up_all(&self) {
-        let all = std::mem::take(&mut *lock(&self.queue));
+        let all = std::mem::take(&mut *self.queue.lock());
         all.iter().filter_map(Weak::upgrade).for_each(|spare| spare.give_up());
     }
 }
@@ -181,7 +182,7 @@ impl Spares {
 impl Table {
     /// A descriptor of the node; `O_PATH`, but the root's.
     pub(super) fn fd(&self, node: &Arc<Node>) -> Result<Arc<Descriptor>> {
-        let mut opened = lock(&node.opened);
+        let mut opened = node.opened.lock();
         opened.was_used = true;
         if let Some(fd) = opened.last.upgrade() {
             return Ok(fd);
@@ -206,7 +207,7 @@ impl Table {
     pub(super) fn open(&self, node: &Arc<Node>, flags: OFlag) -> Result<OwnedFd> {
         match (&node.hold, &self.mount) {
             // Shorter than by way of a descriptor.
-            (Hold::Handle(handle), Some((mount, _))) if lock(&node.opened).kept.is_none() => {
+            (Hold::Handle(handle), Some((mount, _))) if node.opened.lock().kept.is_none() => {
                 self.with_room(|| handle::open(mount, handle, flags))
             }
             _ => {
@@ -247,7 +248,7 @@ impl Table {
             fd.count(share);
         }
         let _closed_behind_the_lock = {
-            let mut opened = lock(&node.opened);
+            let mut opened = node.opened.lock();
             // The last one may have closed it meanwhile.
             if stay == Stay::UntilClosed && opened.opens == 0 {
                 return;
@@ -265,7 +266,7 @@ impl Table {
             && let Ok(fd) = find()
             && fstat(&fd).is_ok_and(|stat| node.is(&stat))
         {
-            lock(&node.opened).keep(Descriptor::new(fd));
+            node.opened.lock().keep(Descriptor::new(fd));
         }
     }
 }

@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, atomic};
+use std::sync::{Arc, atomic};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek};
+use parking_lot::Mutex;
 
 use super::budget::Share;
 use super::inode::Node;
@@ -104,7 +105,7 @@ impl OpenDir {
     /// # Errors
     /// As getdents64(2) says, wherever in the directory.
     pub(super) fn each(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.stream.lock();
         let Stream { buffer, filled, position } = &mut *stream;
         // At 0 the directory is read anew: rewinddir(3) promises to show what has changed.
         if offset != *position || offset == 0 {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag};
@@ -13,11 +13,12 @@ use nix::sys::statfs::{
     BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs,
 };
 use nix::unistd::{Whence, dup, lseek};
+use parking_lot::Mutex;
 
 use super::budget::Share;
 use super::credentials::{Acting, Thread};
 use super::descriptors::{Spare, Stay};
-use super::inode::{Node, is_large, lock};
+use super::inode::{Node, is_large};
 use super::remove::renames_removed;
 use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
 use crate::sys::nowait;
@@ -55,7 +56,7 @@ struct Opening(Arc<Node>);
 
 impl Opening {
     fn new(node: Arc<Node>) -> Self {
-        lock(&node.opened).opens += 1;
+        node.opened.lock().opens += 1;
         Self(node)
     }
 }
@@ -63,7 +64,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         let _closed_behind_the_lock = {
-            let mut opened = lock(&self.0.opened);
+            let mut opened = self.0.opened.lock();
             opened.opens = opened.opens.saturating_sub(1);
             if opened.opens == 0 && opened.stay == Stay::UntilClosed { opened.take() } else { None }
         };
@@ -102,7 +103,7 @@ fn signed(offset: u64) -> Result<i64> {
 
 impl OpenFile {
     pub(super) fn new(node: Arc<Node>, opener: &Caller, flags: OFlag, file: Option<OwnedFd>) -> Self {
-        let write_errors = lock(&node.opened).write_errors;
+        let write_errors = node.opened.lock().write_errors;
         let file = file.map(|file| Arc::new(File::from(file)));
         let backing = Mutex::new(BackingFile { file, write_errors, ..BackingFile::default() });
         Self { opener: *opener, flags, backing, node: Opening::new(node) }
@@ -121,7 +122,7 @@ impl OpenFile {
     /// A failure is reported to everybody who has the file open, once (errseq_t of the kernel). A descriptor that was opened
     /// after somebody else had heard of it does not know, and such one may have been made for this file since.
     pub(super) fn heard(&self, synced: Result<()>) -> Result<()> {
-        let (mut backing, mut opened) = (lock(&self.backing), lock(&self.node.0.opened));
+        let (mut backing, mut opened) = (self.backing.lock(), self.node.0.opened.lock());
         let is_news = backing.write_errors == opened.write_errors;
         match synced {
             Err(errno) if !matches!(errno, Errno::EIO | Errno::ENOSPC | Errno::EDQUOT) => return synced,
@@ -137,7 +138,7 @@ impl OpenFile {
 impl Spare for OpenFile {
     fn give_up(&self) {
         let _closed_behind_the_lock = match self.backing.try_lock() {
-            Ok(mut backing) if backing.share.is_none() => {
+            Some(mut backing) if backing.share.is_none() => {
                 backing.was_closed |= backing.file.is_some();
                 backing.file.take()
             }
@@ -186,7 +187,7 @@ pub(super) fn is_remote(kind: FsType) -> bool {
 impl Passthrough {
     /// The server's own descriptor of an open file.
     pub(super) fn file(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
-        let (file, is_new) = self.opened(open, &mut lock(&open.backing))?;
+        let (file, is_new) = self.opened(open, &mut open.backing.lock())?;
         if is_new {
             self.keep_spare(open);
         }
@@ -239,7 +240,7 @@ impl Passthrough {
     pub fn open_here(&self, fh: Fh) -> Result<()> {
         let open = self.files.get(fh)?;
         let share = self.nodes.charge(open.opener.uid)?;
-        let mut backing = lock(&open.backing);
+        let mut backing = open.backing.lock();
         self.opened(&open, &mut backing)?;
         backing.share = Some(share);
         Ok(())
@@ -254,7 +255,7 @@ impl Passthrough {
         let open = self.files.get(fh)?;
         if open.is_writable() {
             // As long as it is open the kernel reports to it what fails to be written back.
-            self.opened(&open, &mut lock(&open.backing))?;
+            self.opened(&open, &mut open.backing.lock())?;
             self.keep_spare(&open);
         } else {
             open.give_up();
@@ -379,7 +380,7 @@ impl Passthrough {
         // Only what was written has something to say, also where it was somebody else who wrote it.
         let file = match open.is_writable() {
             true => self.file(&open).ok(),
-            false => lock(&open.backing).file.clone(),
+            false => open.backing.lock().file.clone(),
         };
         match file {
             Some(file) => nix::unistd::close(self.nodes.with_room(|| dup(&file))?),
@@ -398,7 +399,7 @@ impl Passthrough {
         let Ok(open) = self.files.get(fh) else { return false };
         let frees = |file: &File| fstat(file).is_ok_and(|stat| stat.st_nlink == 0 && is_large(&stat));
         // Whoever has it locked may be opening it, and be stuck.
-        let Ok(backing) = open.backing.try_lock() else { return true };
+        let Some(backing) = open.backing.try_lock() else { return true };
         backing.file.as_ref().is_some_and(|file| self.has_flush(open.node().id) || frees(file))
     }
 

@@ -1,10 +1,11 @@
 //! Open files and directories by the numbers that stand for them in requests.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use nix::errno::Errno;
+use parking_lot::RwLock;
 
 use super::Result;
 
@@ -27,21 +28,21 @@ impl<T> Handles<T> {
     pub(super) fn add(&self, value: T) -> Fh {
         // 64 bits do not come round: a number is never given twice.
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(fh, Arc::new(value));
+        self.open.write().insert(fh, Arc::new(value));
         Fh(fh)
     }
 
     /// How many are open.
     pub(super) fn len(&self) -> usize {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.open.read().len()
     }
 
     pub(super) fn get(&self, fh: Fh) -> Result<Arc<T>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read();
         open.get(&fh.0).cloned().ok_or(Errno::EBADF)
     }
 
     pub(super) fn remove(&self, fh: Fh) -> Option<Arc<T>> {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&fh.0)
+        self.open.write().remove(&fh.0)
     }
 }

@@ -5,10 +5,11 @@
 //! keeps what is in use: what is open, somebody's working directory, or the parent of what it keeps.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use super::inode::{Hold, Node, Table, lock};
+use parking_lot::Mutex;
+
+use super::inode::{Hold, Node, Table};
 use super::{NodeId, Passthrough, Result};
 
 /// So many new ones between two times that the kernel is asked.
@@ -35,7 +36,7 @@ impl Held {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.come.fetch_add(1, Ordering::Relaxed);
         let number = self.made.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        lock(&self.queue).push_back((id, number));
+        self.queue.lock().push_back((id, number));
         number
     }
 
@@ -54,7 +55,7 @@ impl Held {
 
     /// Takes the first `most` out of the queue.
     fn take(&self, most: usize) -> Vec<(NodeId, u32)> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let most = most.min(queue.len());
         queue.drain(..most).collect()
     }
@@ -80,7 +81,7 @@ impl Table {
             }
             known.push((id, number));
             if is_many {
-                let mut opened = lock(&node.opened);
+                let mut opened = node.opened.lock();
                 let was_used = std::mem::take(&mut opened.was_used);
                 // What was used lately is spared, as long as that goes. What is in use the kernel spares.
                 if opened.opens == 0 && (is_too_many || !was_used) {
@@ -89,7 +90,7 @@ impl Table {
             }
         }
         // What is in use, and what the kernel does not give back, comes round again.
-        lock(&held.queue).extend(known);
+        held.queue.lock().extend(known);
         surplus
     }
 }
@@ -111,7 +112,7 @@ impl Passthrough {
         if node.id == NodeId::ROOT || matches!(node.hold, Hold::Handle(_)) {
             return Ok(());
         }
-        let Some(fd) = lock(&node.opened).kept().cloned() else { return Ok(()) };
+        let Some(fd) = node.opened.lock().kept().cloned() else { return Ok(()) };
         if !fd.is_counted() {
             fd.count(self.nodes.charge(uid)?);
         }

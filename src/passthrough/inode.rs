@@ -9,14 +9,15 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 use nix::sys::time::TimeSpec;
+use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::descriptors::{Descriptor, Opened, Spares};
@@ -93,11 +94,11 @@ impl Node {
 
     /// When the directory had been changed last when it was listed last, and in which view.
     pub(super) fn listed(&self) -> Option<(TimeSpec, u64)> {
-        lock(&self.opened).listed.as_deref().copied()
+        self.opened.lock().listed.as_deref().copied()
     }
 
     pub(super) fn note_listing(&self, changed: (TimeSpec, u64)) {
-        lock(&self.opened).listed = Some(Box::new(changed));
+        self.opened.lock().listed = Some(Box::new(changed));
     }
 
     /// Whether the file with these attributes has its place.
@@ -115,7 +116,7 @@ impl Node {
             // has no name by which it could be found.
             (Hold::Fd(_), _) => {
                 let has_name = |fd: &Arc<Descriptor>| at_hand(&**fd).is_ok_and(|stat| stat.st_nlink > 0);
-                self.kind == kind && lock(&self.opened).kept().is_some_and(has_name)
+                self.kind == kind && self.opened.lock().kept().is_some_and(has_name)
             }
         }
     }
@@ -124,7 +125,7 @@ impl Node {
     /// anything can happen.
     fn takes_long_to_close(&self) -> bool {
         self.mount.is_some() || {
-            let kept = lock(&self.opened).kept().cloned();
+            let kept = self.opened.lock().kept().cloned();
             let frees = |fd: &Descriptor| fstat(fd).is_ok_and(|stat| stat.st_nlink == 0 && is_large(&stat));
             kept.is_some_and(|fd| frees(&fd))
         }
@@ -205,11 +206,6 @@ pub(super) struct Table {
     pub(super) held: Held,
 }
 
-/// What is guarded by these locks is whole between any two statements, so that a panic elsewhere spoils nothing.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Whether a file of this mode, type included, is a regular one with set-id bits, which a write may take away.
 pub fn has_set_id(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG && mode & (libc::S_ISUID | libc::S_ISGID) != 0
@@ -269,23 +265,23 @@ impl Table {
     }
 
     pub(super) fn len(&self) -> usize {
-        lock(&self.known).nodes.len()
+        self.known.lock().nodes.len()
     }
 
     pub(super) fn directories(&self) -> Vec<NodeId> {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let all = known.nodes.values().map(|counted| &counted.node);
         all.filter(|node| node.kind == SFlag::S_IFDIR).map(|node| node.id).collect()
     }
 
     pub(super) fn node(&self, id: NodeId) -> Result<Arc<Node>> {
-        lock(&self.known).nodes.get(&id.0).map(|counted| counted.node.clone()).ok_or(Errno::ESTALE)
+        self.known.lock().nodes.get(&id.0).map(|counted| counted.node.clone()).ok_or(Errno::ESTALE)
     }
 
     /// The known node of a file with these attributes.
     pub(super) fn known(&self, stat: &FileStat) -> Option<Arc<Node>> {
         let place = Place::of(stat);
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let id = self.id_of(place, &known)?;
         known.nodes.get(&id).map(|counted| counted.node.clone())
     }
@@ -383,7 +379,7 @@ impl Table {
             return Err(Errno::ELOOP);
         }
         let (id, generation) = {
-            let mut known = lock(&self.known);
+            let mut known = self.known.lock();
             let id = match self.id_of(place, &known) {
                 Some(id) => id,
                 None => {
@@ -427,7 +423,7 @@ impl Table {
 
     /// Takes back `lookups`. What is left of the node is dropped behind the lock: its last descriptor may go with it.
     fn forget(&self, id: NodeId, lookups: u64) -> Forgotten {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let Some(counted) = known.nodes.get_mut(&id.0) else { return Forgotten(None) };
         counted.lookups = counted.lookups.saturating_sub(lookups);
         if counted.lookups > 0 || id == NodeId::ROOT {

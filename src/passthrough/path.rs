@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use nix::fcntl::readlink;
 use nix::sys::stat::{SFlag, stat};
 
-use super::inode::lock;
 use super::{NodeId, Passthrough, Result};
 use crate::sys::open::path_of;
 
@@ -27,7 +26,7 @@ impl Passthrough {
     /// directory. Both may be out of date, which is good enough for whoever wants less to be kept of them.
     pub fn place(&self, node: NodeId) -> Option<(NodeId, OsString)> {
         let node = self.nodes.node(node).ok().filter(|node| node.kind != SFlag::S_IFDIR)?;
-        let fd = lock(&node.opened).kept().cloned()?;
+        let fd = node.opened.lock().kept().cloned()?;
         let path = PathBuf::from(readlink(path_of(&*fd).as_str()).ok()?);
         let dir = self.nodes.number(&stat(path.parent()?).ok()?)?;
         Some((dir, path.file_name()?.to_owned()))

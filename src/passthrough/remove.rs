@@ -11,7 +11,7 @@ use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::descriptors::{Descriptor, Stay};
-use super::inode::{Node, lock};
+use super::inode::Node;
 use super::{Caller, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::rename::renameat2;
@@ -122,13 +122,13 @@ impl Passthrough {
         let begin = Instant::now();
         loop {
             let (is_open, _closed_behind_the_lock) = {
-                let mut opened = lock(&node.opened);
+                let mut opened = node.opened.lock();
                 let is_open = opened.opens > 0;
                 (is_open || opened.is_in_use(), if is_open { None } else { opened.take() })
             };
             match is_open {
                 false => return true,
-                true if begin.elapsed() > PATIENCE => return lock(&node.opened).opens == 0,
+                true if begin.elapsed() > PATIENCE => return node.opened.lock().opens == 0,
                 true => sleep(Duration::from_micros(500)),
             }
         }
@@ -158,7 +158,7 @@ impl Passthrough {
                     && fstat(&*fd).is_ok_and(|stat| stat.st_nlink > 0) => {}
             (Some(fd), true) => self.nodes.keep_removed(uid, &node, fd, stay),
             // What a request has opened in the meantime.
-            (None, true) => drop(lock(&node.opened).take()),
+            (None, true) => drop(node.opened.lock().take()),
             (Some(_), false) => {}
             // It is where it was, and was held by nothing else than what was closed.
             (None, false) => self.nodes.hold_again(&node, || self.hold(dir, name)),

@@ -21,18 +21,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use libc::nlink_t;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::descriptors::Descriptor;
 use super::dir::{FLAGS, OpenDir, Room, is_settled};
-use super::inode::{Reach, Table, lock};
+use super::inode::{Reach, Table};
 use super::{Entry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::again;
@@ -171,7 +172,7 @@ impl Spellings {
 
     /// The lock of a directory, and what it guards.
     fn slot(&self, id: NodeId) -> Arc<Mutex<Option<Index>>> {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         kept.uses += 1;
         let last_use = kept.uses;
         let slot = kept.directories.entry(id).or_insert_with(|| Slot {
@@ -187,7 +188,7 @@ impl Spellings {
 
     /// Counts what the index of a directory holds now.
     fn weigh(&self, id: NodeId, entries: usize) {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         let Kept { directories, entries: total, .. } = &mut *kept;
         if let Some(slot) = directories.get_mut(&id) {
             *total = *total - slot.entries + entries;
@@ -326,7 +327,7 @@ impl Passthrough {
                 if orthography.has_other_spellings(name.as_os_str()) =>
             {
                 let slot = self.spellings.slot(parent);
-                let (fd, index) = (self.fd(parent)?, lock(&slot));
+                let (fd, index) = (self.fd(parent)?, slot.lock());
                 let (spellings, nodes) = (&self.spellings, &self.nodes);
                 match (Directory { spellings, nodes, orthography, id: parent, fd, index }).stored(name)? {
                     Some(stored) => self.lookup_within(reach, parent, &stored),
@@ -352,7 +353,7 @@ impl Passthrough {
         let Some(orthography) = orthography else { return change(name) };
         let spellings = &self.spellings;
         let slot = spellings.slot(parent);
-        let (fd, index) = (self.fd(parent)?, lock(&slot));
+        let (fd, index) = (self.fd(parent)?, slot.lock());
         let nodes = &self.nodes;
         let mut directory = Directory { spellings, nodes, orthography, id: parent, fd, index };
         directory.begin_change()?;
@@ -384,14 +385,14 @@ impl Passthrough {
         };
         // Always in the same order: two renames in opposite directions must not wait for each other.
         let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {
-            Ordering::Equal => (directory(parent, lock(&slot))?, None),
+            Ordering::Equal => (directory(parent, slot.lock())?, None),
             Ordering::Less => {
-                let index = lock(&slot);
-                (directory(parent, index)?, Some(directory(other_parent, lock(&other_slot))?))
+                let index = slot.lock();
+                (directory(parent, index)?, Some(directory(other_parent, other_slot.lock())?))
             }
             Ordering::Greater => {
-                let other = lock(&other_slot);
-                (directory(parent, lock(&slot))?, Some(directory(other_parent, other)?))
+                let other = other_slot.lock();
+                (directory(parent, slot.lock())?, Some(directory(other_parent, other)?))
             }
         };
         first.begin_change()?;

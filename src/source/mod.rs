@@ -234,7 +234,7 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = crate::name::display::display(self.path.as_os_str().as_bytes());
+        let path = crate::name::display::shown(&self.path);
         write!(f, "cannot {} {path}: {}", self.attempt, self.error)
     }
 }

@@ -10,9 +10,10 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use nix::errno::Errno;
+use parking_lot::{Condvar, Mutex};
 use walkdir::{DirEntry, WalkDir};
 
 use super::roots::{NO_NUL, Root, Roots, add};
@@ -54,10 +55,10 @@ impl Source for Walk {
         let Roots { trees, singles, faults } = Roots::look_up(&self.roots);
         faults.into_iter().for_each(|fault| tell(Event::Fault(fault)));
         singles.into_iter().for_each(|names| tell(Event::Directory(names)));
-        queue.state().waiting.extend(trees.iter().rev().map(Work::root));
+        queue.state.lock().waiting.extend(trees.iter().rev().map(Work::root));
         std::thread::scope(|scope| {
             let work = || {
-                queue.state().threads += 1;
+                queue.state.lock().threads += 1;
                 while let Some(turn) = queue.next() {
                     if turn.read(&self.options, &tell).is_break() {
                         break;
@@ -234,14 +235,9 @@ struct State {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has left the list whole: every change to it is one call.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next directory; `None` when none is left or the reading is stopped.
     fn next(&self) -> Option<Turn<'_>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.stopped {
                 return None;
@@ -253,14 +249,14 @@ impl Queue {
             if state.busy == 0 {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
     /// Stops the reading if the visitor says so.
     fn heed(&self, answer: ControlFlow<()>) {
         if answer.is_break() {
-            self.state().stopped = true;
+            self.state.lock().stopped = true;
             self.changed.notify_all();
         }
     }
@@ -280,7 +276,7 @@ impl Turn<'_> {
         match self.work.read(options, tell) {
             Ok(below) => self.below = below,
             Err(shortage) => {
-                let mut state = self.queue.state();
+                let mut state = self.queue.state.lock();
                 // Fewer threads keep fewer files open. The last one has nobody to wait for.
                 if state.threads > 1 {
                     state.threads -= 1;
@@ -298,7 +294,7 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
+        let mut state = self.queue.state.lock();
         state.busy -= 1;
         state.waiting.extend(self.below.drain(..).rev());
         state.stopped |= std::thread::panicking();
@@ -340,11 +336,11 @@ mod tests {
             let names = Mutex::new(0);
             let found = work.read(&Options::default(), &|event| {
                 if let Event::Directory(batch) = event {
-                    *names.lock().unwrap() += batch.count;
+                    *names.lock() += batch.count;
                 }
             });
             assert!(found.unwrap().is_empty());
-            names.into_inner().unwrap()
+            names.into_inner()
         };
         assert_eq!(seen(Some("link"), dir.path().to_path_buf()), 0);
         assert_eq!(seen(None, dir.path().join("link")), 1, "a root that is a link is followed");

@@ -22,4 +22,5 @@ pub mod seccomp;
 pub mod socket;
 pub mod stat;
 pub mod tree;
+pub mod trust;
 pub mod xattr;

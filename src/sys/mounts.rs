@@ -47,6 +47,11 @@ pub fn below<'m>(mounts: &'m [Mount], dir: &Path) -> Vec<&'m Mount> {
     found
 }
 
+/// The mount that covers all others on `place`, an absolute path without links: the last one there.
+pub fn covering<'m>(mounts: &'m [Mount], place: &Path) -> Option<&'m Mount> {
+    mounts.iter().rfind(|mount| mount.point == place)
+}
+
 /// The mount that `path`, an absolute path without links, is on.
 pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     // Of several at one place the last is seen.
@@ -97,6 +102,12 @@ mod tests {
         let kinds = |found: Vec<&Mount>| found.iter().map(|m| m.kind.clone()).collect::<Vec<_>>();
         assert_eq!(kinds(below(&mounts, Path::new("/"))), ["tmpfs", "exfat"]);
         assert_eq!(kinds(below(&mounts, Path::new("/mnt"))), ["exfat"]);
+        assert_eq!(
+            covering(&mounts, place).map(|m| m.device.as_str()),
+            Some("98:2"),
+            "the last one covers the others"
+        );
+        assert_eq!(covering(&mounts, Path::new("/mnt/a")), None);
         let on = |path: &Path| holding(&mounts, path).map(|m| (m.kind.as_str(), m.source.as_slice()));
         assert_eq!(on(&place.join("x")), Some(("exfat", &b"/dev/sdb"[..])), "the last one covers the others");
         assert_eq!(on(Path::new("/mnt2")), Some(("ext4", &b"/dev/vda"[..])));

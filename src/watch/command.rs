@@ -10,11 +10,13 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::Finding;
 use crate::name::display::display;
@@ -93,7 +95,7 @@ impl Commands {
 
 fn run_all(findings: &Mutex<Receiver<Finding>>, program: &[OsString], shared: &Shared) {
     loop {
-        let next = findings.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = findings.lock().recv();
         let Ok(finding) = next else { return };
         if shared.is_ended.load(Ordering::Relaxed) {
             return;

@@ -13,12 +13,12 @@ use nix::errno::Errno;
 use super::root::{Id, Root, id};
 use super::seen::Seen;
 use super::{Counts, Finding, Settings};
-use crate::daemon::audit::{Asker, Outcome, Record};
 use crate::name::display::display;
 use crate::policy::{Verdict, Violation};
 use crate::source::Fault;
 use crate::sys::directory;
 use crate::sys::stat::{self, Stat, Time};
+use crate::telemetry::audit::{Asker, Outcome, Record};
 
 /// Time stamps of files are taken from a clock that ticks more slowly than ours; FAT's ticks every two seconds.
 const SLACK: Duration = Duration::from_secs(3);

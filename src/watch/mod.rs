@@ -28,11 +28,11 @@ use self::core::{Core, Drained, Filter, How, Target, Tell};
 use self::narrow::Narrow;
 use self::root::Root;
 use self::wide::Wide;
-use crate::daemon::audit::Record;
 use crate::policy::Policy;
 use crate::source::Fault;
 use crate::source::scope::Exclude;
 use crate::sys::mounts::{self, Mount};
+use crate::telemetry::audit::Record;
 
 /// How a tree is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

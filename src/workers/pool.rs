@@ -3,9 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::{InWork, Kind, regular_readers};
 
@@ -158,7 +160,7 @@ impl Pool {
     /// Takes a job on; whether a thread has to be started for it ([`Pool::start_threads`]).
     pub(super) fn submit(&self, lane: Lane, kind: Kind, bytes: usize, job: Job) -> bool {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         let may_run = state.may_run(lane, &self.0.limits, now);
         state.push(lane, Queued { job, kind, bytes, since: now });
         let (is_waited_for, is_missing) = (state.idle > 0, state.idle + state.starting < state.queued);
@@ -170,16 +172,16 @@ impl Pool {
     }
 
     pub(super) fn has_room(&self, lane: Lane) -> bool {
-        self.lock().shares.get(&lane).is_none_or(|share| share.bytes < self.0.limits.lane_bytes)
+        self.0.state.lock().shares.get(&lane).is_none_or(|share| share.bytes < self.0.limits.lane_bytes)
     }
 
     pub(super) fn usage(&self) -> Usage {
-        let state = self.lock();
+        let state = self.0.state.lock();
         Usage { threads: state.threads, queued: state.queued, stuck: 0 }
     }
 
     pub(super) fn in_work(&self, now: Instant) -> Vec<InWork> {
-        let state = self.lock();
+        let state = self.0.state.lock();
         let running = state.running.values().map(|running| (running.kind, running.since));
         let queued = state.queues.values().flatten().map(|queued| (queued.kind, queued.since));
         let age = |since| now.saturating_duration_since(since);
@@ -187,19 +189,18 @@ impl Pool {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let state = self.lock();
+        let state = self.0.state.lock();
         state.queued == 0 && state.running.is_empty()
     }
 
     pub(super) fn settle(&self, patience: Duration) -> bool {
         let busy = |state: &mut State| state.queued > 0 || !state.running.is_empty();
-        let waited = self.0.done.wait_timeout_while(self.lock(), patience, busy);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        !self.0.done.wait_while_for(&mut self.0.state.lock(), busy, patience).timed_out()
     }
 
     /// No thread begins a job from now on.
     pub(super) fn end(&self) {
-        self.lock().has_ended = true;
+        self.0.state.lock().has_ended = true;
         self.0.work.notify_all();
     }
 
@@ -207,10 +208,12 @@ impl Pool {
     /// so that what could not run a moment ago may run now.
     pub(super) fn start_threads(&self) {
         let missing = {
-            let mut state = self.lock();
+            let mut state = self.0.state.lock();
             let may_run = state.count_that_may_run(&self.0.limits, Instant::now());
             let ready = state.idle + state.starting;
-            (0..may_run.min(state.idle)).for_each(|_| self.0.work.notify_one());
+            for _ in 0..may_run.min(state.idle) {
+                self.0.work.notify_one();
+            }
             let missing =
                 may_run.saturating_sub(ready).min(self.0.limits.threads.saturating_sub(state.threads));
             state.threads += missing;
@@ -223,7 +226,7 @@ impl Pool {
             let thread = thread::Builder::new().name("pool".into()).stack_size(512 << 10);
             if let Err(error) = thread.spawn(move || pool.work()) {
                 log::error!("cannot start a thread for requests that take long: {error}");
-                let mut state = self.lock();
+                let mut state = self.0.state.lock();
                 state.threads -= 1;
                 state.starting -= 1;
             }
@@ -232,7 +235,7 @@ impl Pool {
 
     /// What a thread of the pool does.
     fn work(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.starting -= 1;
         loop {
             if state.has_ended {
@@ -244,25 +247,19 @@ impl Pool {
                 if catch_unwind(AssertUnwindSafe(job)).is_err() {
                     log::error!("a request was not served to its end, because of a defect in this program");
                 }
-                state = self.lock();
+                state = self.0.state.lock();
                 state.finish(number);
                 self.0.done.notify_all();
                 continue;
             }
             state.idle += 1;
-            let waited = self.0.work.wait_timeout(state, self.0.limits.idle);
-            let (again, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = again;
+            let waited = self.0.work.wait_for(&mut state, self.0.limits.idle);
             state.idle -= 1;
             if waited.timed_out() && state.count_that_may_run(&self.0.limits, Instant::now()) == 0 {
                 break;
             }
         }
         state.threads -= 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

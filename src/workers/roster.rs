@@ -6,8 +6,10 @@
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::{InWork, Kind};
 
@@ -64,7 +66,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         // One that reads no more means that there is nothing more to read: those that rest have to find out, too.
         if let Some(roster) = self.roster.upgrade() {
-            roster.lock().has_ended = true;
+            roster.resting.lock().has_ended = true;
             roster.called.notify_all();
         }
     }
@@ -129,7 +131,7 @@ impl Roster {
         if self.active.load(Ordering::Relaxed) <= self.wanted.load(Ordering::Relaxed) {
             return;
         }
-        let mut resting = self.lock();
+        let mut resting = self.resting.lock();
         // All changes of these numbers are made under the lock. Of threads that have a seat one keeps reading: when that ends
         // those that rest hear of it, and from threads that have never served anything they would hear nothing.
         let is_needed = self.active.load(Ordering::Relaxed) <= self.wanted.load(Ordering::Relaxed);
@@ -140,14 +142,14 @@ impl Roster {
         self.active.fetch_sub(1, Ordering::Relaxed);
         self.reserve.fetch_add(1, Ordering::Relaxed);
         while resting.calls == 0 && !resting.has_ended {
-            resting = self.called.wait(resting).unwrap_or_else(PoisonError::into_inner);
+            self.called.wait(&mut resting);
         }
         resting.calls = resting.calls.saturating_sub(1);
     }
 
     /// Looks at all threads once more, and calls in as many as are missing. Whether any thread is at work.
     pub(super) fn review(&self, now: Instant) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.resize(self.slots.len(), Seen { value: 0, since: now, is_stuck: false });
         let (mut at_work, mut stuck) = (0, 0);
         for (slot, seen) in self.slots.iter().zip(seen.iter_mut()) {
@@ -176,7 +178,7 @@ impl Roster {
         if wanted == self.wanted.load(Ordering::Relaxed) {
             return;
         }
-        let mut resting = self.lock();
+        let mut resting = self.resting.lock();
         self.wanted.store(wanted, Ordering::Relaxed);
         let missing = wanted.saturating_sub(self.active.load(Ordering::Relaxed));
         let called = missing.min(self.reserve.load(Ordering::Relaxed));
@@ -189,7 +191,7 @@ impl Roster {
     }
 
     pub(super) fn in_work(&self, now: Instant) -> Vec<InWork> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         let stuck = seen.iter().zip(&self.slots).filter(|(seen, slot)| {
             // It may have ended since.
             seen.is_stuck && slot.0.load(Ordering::Relaxed) == seen.value
@@ -205,9 +207,5 @@ impl Roster {
 
     pub(super) fn has_work(&self) -> bool {
         self.slots.iter().any(|slot| slot.0.load(Ordering::SeqCst) & KIND != 0)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Resting> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

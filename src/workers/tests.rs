@@ -1,5 +1,7 @@
+use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Barrier, Mutex};
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -91,11 +93,11 @@ fn users_take_turns() {
     let order = Arc::new(Mutex::new(Vec::new()));
     for user in [1, 1, 1, 1, 2, 2, 3] {
         let order = order.clone();
-        workers.submit(lane(user), KIND, 0, move || order.lock().unwrap().push(user));
+        workers.submit(lane(user), KIND, 0, move || order.lock().push(user));
     }
     drop(release);
     assert!(workers.settle(Duration::from_secs(5)));
-    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 1, 2, 1, 1]);
+    assert_eq!(*order.lock(), [1, 2, 3, 1, 2, 1, 1]);
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn readers(workers: &Arc<Workers>, regular: usize) -> Sender<Box<dyn FnOnce(&Wor
         let (workers, asked) = (workers.clone(), asked.clone());
         thread::spawn(move || {
             loop {
-                let next = asked.lock().unwrap().recv();
+                let next = asked.lock().recv();
                 let Ok(request) = next else { return };
                 let turn = workers.begin(KIND);
                 request(&workers);

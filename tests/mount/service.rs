@@ -289,7 +289,7 @@ fn of_all_threads(process: u32, line: &str) -> Vec<String> {
 
 #[test]
 fn every_thread_of_a_server_is_confined_unless_that_is_not_wanted() {
-    use namegate::daemon::privileges::FOR_SERVING;
+    use namegate::service::confinement::FOR_SERVING;
     for (args, is_confined) in [(&[][..], true), (&["--no-sandbox"], false), (&["-o", "no_sandbox"], false)] {
         let Some(mounted) = Mounted::new(args) else { return };
         fs::create_dir(mounted.mnt().join("dir")).unwrap();

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use nix::unistd::geteuid;
 
 use super::looking_on::LookingOn;
-use crate::cli::policy_args::shown;
 use crate::cli::{Status, Trouble};
 use crate::fix::apply::{BATCH, Options, Tally, apply, planned_names, rehearse};
 use crate::fix::journal::{Base64, Header, Journal, Reading, Root, VERSION, header, shelf};
@@ -19,9 +18,12 @@ use crate::fix::plan::Plan;
 use crate::fix::roots::{Names, Roots};
 use crate::fix::status::Phase;
 use crate::fix::watcher::Nobody;
+use crate::name::display::shown;
 use crate::policy::Policy;
 use crate::policy::config::Config;
 use crate::report::layout::counted;
+use crate::sys::trust::others_can_write;
+use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -159,9 +161,9 @@ fn read_plan(path: &Path, is_done: bool) -> io::Result<Vec<u8>> {
         let by_sudo = |variable: &str| env::var(variable).ok()?.parse::<u32>().ok();
         let is_own = meta.uid() == 0 || by_sudo("SUDO_UID") == Some(meta.uid());
         let is_own_group = meta.gid() == 0 || by_sudo("SUDO_GID") == Some(meta.gid());
-        let others = if is_own_group { 0o002 } else { 0o022 };
+        let shared = if is_own_group { meta.mode() & !0o020 } else { meta.mode() };
         // A pipe comes from whoever started this.
-        if meta.is_file() && (!is_own || meta.mode() & others != 0) {
+        if meta.is_file() && (!is_own || others_can_write(shared)) {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
@@ -251,7 +253,7 @@ impl Args {
         Ok(Header {
             version: VERSION,
             tool: env!("CARGO_PKG_VERSION").into(),
-            started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started: timestamp_of_now(),
             plan: Base64(path.as_os_str().as_bytes().to_vec()),
             plan_bytes: text.len() as u64,
             plan_check: format!("{:08x}", crc32fast::hash(text)),

@@ -5,12 +5,12 @@ use std::io::{IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::Signal;
 
-use crate::cli::signals::Signals;
 use crate::cli::{Status, Trouble};
 use crate::fix::plan::path_in;
 use crate::fix::watcher::{Left, Watcher};
 use crate::name::display::display;
 use crate::report::layout::{counted, grouped};
+use crate::service::signals::Signals;
 
 /// So many lines about single entries are printed; the journal holds all of them.
 const MOST_LINES: u64 = 1000;
@@ -33,7 +33,7 @@ impl<'o> LookingOn<'o> {
         let bar = if is_drawn { ProgressBar::new(total) } else { ProgressBar::hidden() };
         let template = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len}  {per_sec}  {eta}");
         bar.set_style(template.expect("the template is well-formed"));
-        Self { out, bar, signals: Signals::take(), ended_by: None, failed: None, lines: 0 }
+        Self { out, bar, signals: Signals::take(Signals::RUN), ended_by: None, failed: None, lines: 0 }
     }
 
     /// Ends the drawing. `None` if no signal has ended the run, otherwise what it ends with.

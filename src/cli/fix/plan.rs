@@ -8,12 +8,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use jiff::Timestamp;
 use nix::sys::signal::Signal;
+use parking_lot::Mutex;
 
 use super::{Status, Trouble, ask, show};
 use crate::cli::output::{OutputFile, cannot_write};
@@ -30,6 +29,7 @@ use crate::policy::rule::{RuleId, Severity};
 use crate::scan::Progress;
 use crate::source::Fault;
 use crate::source::scope::Exclude;
+use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -240,7 +240,7 @@ impl Args {
     fn header(&self, draft: &Draft, policy: &Policy) -> Header {
         Header {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
-            created: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            created: timestamp_of_now(),
             roots: draft.roots.clone(),
             profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),
             policy: Config::of(policy).ok().map(|config| config.to_toml()),
@@ -263,14 +263,14 @@ impl<W: Write + Send> Onlooker for Told<'_, W> {
         self.progress.directories.fetch_add(1, Relaxed);
         self.progress.names.fetch_add(names, Relaxed);
         self.progress.findings.fetch_add(found, Relaxed);
-        let mut current = self.progress.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.progress.current.lock();
         current.as_mut_os_string().clear();
         current.push(dir);
     }
 
     fn fault(&self, fault: &Fault) {
         self.unreadable.fetch_add(1, Relaxed);
-        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = self.faults.lock();
         // Where this cannot be written, the status has to do.
         let _ = writeln!(faults, "namegate: {fault}").and_then(|()| faults.flush());
     }

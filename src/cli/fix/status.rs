@@ -10,12 +10,11 @@ use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
 
 use super::apply::shelf_directory;
-use crate::cli::policy_args::shown;
 use crate::cli::{Status, Trouble};
 use crate::fix::journal::{Left, Reading, shelf};
 use crate::fix::plan::path_in;
 use crate::fix::status::{self, Phase};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\

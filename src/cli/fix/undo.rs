@@ -3,16 +3,15 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
-
 use super::apply::shelf_directory;
 use super::looking_on::LookingOn;
-use crate::cli::policy_args::shown;
 use crate::cli::{Status, Trouble};
 use crate::fix::journal::{Journal, Reading, shelf};
 use crate::fix::status::Phase;
 use crate::fix::undo::undo;
+use crate::name::display::shown;
 use crate::report::layout::counted;
+use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +50,7 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
         writeln!(out, "All that {} tells of was taken back already.", shown(&path))?;
         return Ok(Status::Clean);
     }
-    let started = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let started = timestamp_of_now();
     let mut watcher = LookingOn::new(out, reading.lines());
     let undone = undo(&mut journal, &reading, started, &mut watcher);
     let ended_by = watcher.finish()?;

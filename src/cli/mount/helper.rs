@@ -16,7 +16,7 @@ use super::settings::Settings;
 use super::words::{Strictness, Words, ask_to_remount};
 use super::{in_background, is_named};
 use crate::cli::{LogFormat, Status, Trouble};
-use crate::daemon::notify::Manager;
+use crate::service::notify::Manager;
 
 /// Mount a tree so that no name that breaks the policy can be created in it, for mount(8).
 ///

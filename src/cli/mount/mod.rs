@@ -10,25 +10,26 @@ mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{self, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::TypedValueParser;
+use parking_lot::Mutex;
 
 use self::plan::{Given, Plan};
 use self::served::Served;
 use self::service::Service;
 use self::settings::Settings;
 use self::words::{Strictness, Words};
-use super::policy_args::shown;
 use super::{LogFormat, Status, Trouble};
-use crate::daemon::audit::{self, Recent};
-use crate::daemon::control::{self, Instance, Name, Reserved, Taken};
-use crate::daemon::detach::{Division, Ready, divide};
-use crate::daemon::metrics::{Judged, Metrics, Requests};
-use crate::daemon::notify::Manager;
-use crate::daemon::signals::{Signals, Wish};
 use crate::fuse;
+use crate::name::display::shown;
+use crate::service::control::{self, Instance, Name, Reserved, Taken};
+use crate::service::detach::{Division, Ready, divide};
+use crate::service::notify::Manager;
+use crate::service::signals::{ServerSignals, SignalRequest};
+use crate::telemetry::audit::{self, Recent};
+use crate::telemetry::metrics::{Judged, Metrics, Requests};
 
 pub(super) use helper::{Helper, is_called as is_helper};
 pub(super) use settings::mode_parser;
@@ -116,7 +117,8 @@ fn serve(given: Given, manager: Manager, ready: Option<Ready>) -> Result<Status,
     let plan = given.plan()?;
     let service = Service::begin(manager.clone(), &plan.mountpoint, plan.is_confined)?;
     // Before there is a second thread: threads inherit what is blocked.
-    let signals = Signals::block().map_err(|error| Trouble::new(format!("cannot block signals: {error}")))?;
+    let signals =
+        ServerSignals::block().map_err(|error| Trouble::new(format!("cannot block signals: {error}")))?;
     let reserved = reserve(&plan)?;
     let metrics = Arc::new(metrics_of(&plan.mountpoint));
     let outlets = plan.metrics.outlets(metrics.clone())?;
@@ -139,17 +141,17 @@ fn serve(given: Given, manager: Manager, ready: Option<Ready>) -> Result<Status,
     let _pulse = service.mounted(status)?;
     let control = Arc::new(Mutex::new(control));
     let (socket, told) = (control.clone(), manager.clone());
-    let act = move |wish| match wish {
-        Wish::Reload => {
+    let act = move |request| match request {
+        SignalRequest::Reload => {
             told.reloading();
             // What came of it has been logged.
             drop(served.reload());
             told.reloaded();
         }
-        Wish::End => {
+        SignalRequest::End => {
             told.stopping();
             // Another instance may have the name, while what is open here is served to its end.
-            drop(lock(&socket).take());
+            drop(socket.lock().take());
             if let Err(error) = served.handle().end(GRACE) {
                 log::error!("cannot watch for requests that are stuck: {error}");
             }
@@ -159,7 +161,7 @@ fn serve(given: Given, manager: Manager, ready: Option<Ready>) -> Result<Status,
     signals.watch(act).map_err(|error| Trouble::new(format!("cannot wait for signals: {error}")))?;
     let ended = mounted.serve();
     manager.stopping();
-    drop(lock(&control).take());
+    drop(control.lock().take());
     ended.map(|()| Status::Clean).map_err(|error| match is_detached {
         true => {
             log::error!("{error}");
@@ -179,10 +181,6 @@ fn status(plan: &Plan, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 's
         let (refused, let_through) = (names(&counted.refused), names(&counted.let_through));
         format!("{what}: {requests} requests, {refused} names refused, {let_through} let through")
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the instance is called, unless others are called so.

@@ -12,16 +12,16 @@ use nix::unistd::{Gid, Group};
 use super::settings::{Settings, Switch};
 use super::words::{Strictness, Words};
 use crate::cli::metrics_args::MetricsArgs;
-use crate::cli::policy_args::{File, load, shown};
+use crate::cli::policy_args::{File, load};
 use crate::cli::{LogFormat, Trouble};
-use crate::daemon::audit::{self, Trail};
-use crate::daemon::config::{self, Instance};
-use crate::daemon::control::Name;
-use crate::daemon::metrics::Metrics;
 use crate::fuse::{Options, Terms};
 use crate::gate::{Gate, Mode};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::policy::profile;
+use crate::service::control::Name;
+use crate::settings::config::{self, Instance};
+use crate::telemetry::audit::{self, Trail};
+use crate::telemetry::metrics::Metrics;
 
 /// What was asked for, as it was asked for. It can be made into a [`Plan`] again and again, as its files change.
 #[derive(Clone, Debug)]

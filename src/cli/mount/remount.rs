@@ -12,10 +12,10 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::words::Words;
-use crate::cli::policy_args::shown;
 use crate::cli::{Status, Trouble};
 use crate::fuse::Options;
-use crate::sys::mounts::mounts;
+use crate::name::display::shown;
+use crate::sys::mounts::{covering, mounts};
 
 /// How each flag is shown by statvfs(3), and what it is called where it is set.
 const FLAGS: &[(FsFlags, MsFlags)] = &[
@@ -32,9 +32,7 @@ pub(super) fn remount(mountpoint: &Path, words: &Words, fake: bool) -> Result<St
     let impossible = |why: &str| Trouble::new(format!("cannot remount {place}: {why}"));
     let target = mountpoint.canonicalize().map_err(|error| impossible(&error.to_string()))?;
     let table = mounts().map_err(|error| impossible(&error.to_string()))?;
-    // Of mounts on one place the last covers the others.
-    let there = table.iter().rfind(|mount| mount.point == target);
-    if there.is_none_or(|mount| mount.kind != "fuse.namegate") {
+    if covering(&table, &target).is_none_or(|mount| mount.kind != "fuse.namegate") {
         return Err(impossible("namegate is not mounted there"));
     }
     let has = statvfs(&target).map_err(|errno| impossible(errno.desc()))?.flags();

@@ -1,20 +1,22 @@
 //! A mount that is served, as it is seen and told what to do from outside: by signals and over the control socket.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use jiff::Timestamp;
 use nix::unistd::{geteuid, getpid};
+use parking_lot::Mutex;
 
 use super::plan::{Given, Plan};
 use crate::cli::Trouble;
-use crate::daemon::audit::Recent;
-use crate::daemon::config::{ERRNOS, EXISTING, MODES, word_of};
-use crate::daemon::control::{Bytes, Counters, Instance, LastReload, Name, PolicyInForce, Reloaded, Status};
-use crate::daemon::metrics::Metrics;
 use crate::fuse::{Handle, Terms};
 use crate::gate::Mode;
+use crate::report::JsonBytes;
+use crate::service::control::{Counters, Instance, LastReload, Name, PolicyInForce, Reloaded, Status};
+use crate::settings::config::{ERRNOS, EXISTING, MODES, word_of};
+use crate::telemetry::audit::Recent;
+use crate::telemetry::metrics::Metrics;
+use crate::time::timestamp;
 
 /// A mount that is served.
 #[derive(Debug)]
@@ -71,18 +73,10 @@ impl Served {
         &self.handle
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves on these terms from now on; returns what that changes.
     fn swap(&self, terms: &Terms) -> Result<Vec<String>, String> {
         let before = self.handle.swap(terms.clone()).ok_or("the mount has ended")?;
         Ok(differences(&before, terms))
-    }
-
-    fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_reload(&self) -> Result<Reloaded, String> {
@@ -91,13 +85,13 @@ impl Served {
             Trouble::OutputClosed | Trouble::Told => "the configuration cannot be read".into(),
         })?;
         let mut terms = plan.terms.clone();
-        let by_hand = self.state().by_hand;
+        let by_hand = self.state.lock().by_hand;
         if let Some(mode) = by_hand {
             terms.gate = terms.gate.with_mode(mode);
         }
         let changed = self.swap(&terms)?;
         let mut needs_mount = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.configured = plan.mode();
             plan.needs_mount(&state.mounted)
         };
@@ -112,7 +106,7 @@ impl Served {
 impl Instance for Served {
     fn status(&self) -> Status {
         let terms = self.handle.terms();
-        let state = self.state();
+        let state = self.state.lock();
         let terms = terms.as_ref().unwrap_or(&state.mounted.terms);
         let gate = &terms.gate;
         Status {
@@ -120,11 +114,14 @@ impl Instance for Served {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: getpid().as_raw().unsigned_abs(),
             uid: geteuid().as_raw(),
-            // No clock of a running system is outside of the years -9999 to 9999.
-            since: Timestamp::try_from(self.since).unwrap_or_default().to_string(),
-            source: Bytes::new(self.source.as_os_str().as_encoded_bytes()),
-            mountpoint: Bytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
-            config: state.mounted.file.as_deref().map(|file| Bytes::new(file.as_os_str().as_encoded_bytes())),
+            since: timestamp(self.since),
+            source: JsonBytes::new(self.source.as_os_str().as_encoded_bytes()),
+            mountpoint: JsonBytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
+            config: state
+                .mounted
+                .file
+                .as_deref()
+                .map(|file| JsonBytes::new(file.as_os_str().as_encoded_bytes())),
             mode: word_of(MODES, &gate.mode()).into(),
             mode_is_set: state.by_hand.is_some(),
             existing: word_of(EXISTING, &gate.existing()).into(),
@@ -139,7 +136,7 @@ impl Instance for Served {
         let begin = Instant::now();
         // A file that was moved away for rotation is to be left whatever becomes of the policy.
         self.handle.reopen_audit();
-        let _changing = self.change();
+        let _changing = self.changing.lock();
         let outcome = self.try_reload();
         self.metrics.reloaded(outcome.is_ok());
         match &outcome {
@@ -150,16 +147,16 @@ impl Instance for Served {
             }
             Err(why) => log::error!("the old policy stays in force: {why}"),
         }
-        self.state().last_reload = Some(LastReload::now(outcome.clone()));
+        self.state.lock().last_reload = Some(LastReload::now(outcome.clone()));
         outcome
     }
 
     fn set_mode(&self, mode: Mode) -> Result<Reloaded, String> {
-        let _changing = self.change();
+        let _changing = self.changing.lock();
         let mut terms = self.handle.terms().ok_or("the mount has ended")?;
         terms.gate = terms.gate.with_mode(mode);
         let changed = self.swap(&terms)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.by_hand = (mode != state.configured).then_some(mode);
         drop(state);
         log::warn!("set by hand: {} from now on", word_of(MODES, &mode));
@@ -173,7 +170,7 @@ impl Instance for Served {
     fn counters(&self) -> Counters {
         Counters {
             name: self.name.to_string(),
-            mountpoint: Bytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
+            mountpoint: JsonBytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
             counters: self.metrics.snapshot(),
             refusals: self.recent.last(),
         }

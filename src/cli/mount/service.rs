@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::super::Trouble;
-use crate::daemon::health::{Prober, Pulse};
-use crate::daemon::notify::Manager;
-use crate::daemon::privileges::{Confinement, confine, give_up, raise_open_files};
+use crate::service::confinement::{Confinement, confine, give_up, raise_open_files};
+use crate::service::health::{Prober, Pulse};
+use crate::service::notify::Manager;
 
 /// A service that is about to mount.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use nix::errno::Errno;
 
 use crate::cli::metrics_args::MetricsArgs;
 use crate::cli::policy_args::PolicyArgs;
-use crate::daemon::audit::MIN_BYTES_PER_SECOND;
-use crate::daemon::config::{Choice, ERRNOS, EXISTING, MODES};
 use crate::gate::{Existing, Mode};
+use crate::settings::config::{Choice, ERRNOS, EXISTING, MODES};
+use crate::telemetry::audit::MIN_BYTES_PER_SECOND;
 
 /// All of it can be left unsaid.
 #[derive(Clone, Debug, Default, clap::Args)]

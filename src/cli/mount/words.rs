@@ -12,9 +12,9 @@ use nix::mount::MsFlags;
 
 use super::settings::Settings;
 use crate::cli::LogFormat;
-use crate::daemon::config::is_fsname;
 use crate::name::display::display;
 use crate::policy::nearest::Unknown;
+use crate::settings::config::is_fsname;
 
 /// Words that switch a flag of the kernel on or off.
 pub(super) const FLAGS: &[(&str, MsFlags, bool)] = &[

@@ -12,14 +12,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::fcntl::OFlag;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Trouble;
-use crate::cli::policy_args::shown;
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::output::{Named, Place, Replacement};
 use crate::scan::{Counts, Keeper, Kept, Octets};
 use crate::source::{Frontier, Waiting};
@@ -122,7 +121,7 @@ impl StateFile {
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock()
     }
 
     fn write(&self, state: &State) -> io::Result<()> {

@@ -1,8 +1,7 @@
 //! Which part of a directory tree is read, and how: the options, and the source that they make.
 
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +11,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 
 use crate::cli::Trouble;
-use crate::name::display::display;
+use crate::name::display::shown;
 use crate::source::mounts::habit;
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
@@ -165,8 +164,4 @@ impl TreeArgs {
         // Some file systems count no inodes, and say 0.
         Some(counts.files().saturating_sub(counts.files_free())).filter(|&used| used > 0)
     }
-}
-
-fn shown(path: &Path) -> String {
-    display(path.as_os_str().as_bytes()).to_string()
 }

@@ -25,8 +25,8 @@ pub use read::{Damage, Reading, Told, Unreadable, header};
 pub use record::{Base64, Header, Hex, Left, Moment, Record, Remainder, Root};
 
 use super::watcher::{Point, Watcher};
-use crate::output::trust::{check_guarded, is_trusted};
 use crate::sys::stat;
+use crate::sys::trust::{check_guarded, is_trusted, others_can_write};
 
 /// The version of the format.
 pub const VERSION: u64 = 1;
@@ -94,7 +94,7 @@ fn check_owner(file: &File) -> io::Result<()> {
         () if !is_trusted(stat.uid) => {
             format!("it belongs to user {}, who may have chosen what is in it", stat.uid)
         }
-        () if geteuid().is_root() && stat.mode & 0o022 != 0 => {
+        () if geteuid().is_root() && others_can_write(stat.mode) => {
             format!("others can write it: its mode is {:o}", stat.mode)
         }
         () => return Ok(()),

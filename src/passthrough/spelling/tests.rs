@@ -112,7 +112,7 @@ impl Tree {
 
     fn index(&self) -> Option<(Vec<String>, bool)> {
         let slot = self.tree.spellings.slot(ROOT);
-        let index = lock(&slot);
+        let index = slot.lock();
         let index = index.as_ref()?;
         Some((
             index.entries.iter().map(|(_, name)| name.to_str().unwrap().into()).collect(),
@@ -123,7 +123,7 @@ impl Tree {
     /// Says of the index that it was read when the directory had long been as it is.
     fn settle(&self) {
         let slot = self.tree.spellings.slot(ROOT);
-        lock(&slot).as_mut().unwrap().is_settled = true;
+        slot.lock().as_mut().unwrap().is_settled = true;
     }
 }
 
@@ -163,7 +163,7 @@ fn a_settled_index_holds_until_the_directory_changes() {
     // A change that does not show in the times of the directory: what was to be there and is not is looked for anew.
     fs::rename(t.dir.path().join("o\u{308}"), t.dir.path().join("u\u{308}")).unwrap();
     let slot = t.tree.spellings.slot(ROOT);
-    lock(&slot).as_mut().unwrap().stamp = Stamp::of(fs::File::open(t.dir.path()).unwrap()).unwrap();
+    slot.lock().as_mut().unwrap().stamp = Stamp::of(fs::File::open(t.dir.path()).unwrap()).unwrap();
     drop(slot);
     assert!(!t.finds("ö"));
     assert!(t.finds("ü"));
@@ -175,9 +175,9 @@ fn an_index_that_is_not_settled_is_read_again_in_time() {
     t.write("u\u{308}");
     assert!(t.finds("ü"));
     let slot = t.tree.spellings.slot(ROOT);
-    lock(&slot).as_mut().unwrap().cost = Duration::from_secs(3600);
+    slot.lock().as_mut().unwrap().cost = Duration::from_secs(3600);
     assert_eq!(t.keys(|| assert!(!t.finds("ö"))), 0);
-    lock(&slot).as_mut().unwrap().cost = Duration::ZERO;
+    slot.lock().as_mut().unwrap().cost = Duration::ZERO;
     assert_eq!(t.keys(|| assert!(!t.finds("ö"))), 3);
 }
 
@@ -220,7 +220,7 @@ fn own_changes_are_carried_forward_without_reading_the_directory_again() {
     assert!(t.finds("ü"));
     let slot = t.tree.spellings.slot(ROOT);
     // Or it would be read again in between.
-    lock(&slot).as_mut().unwrap().cost = Duration::from_secs(3600);
+    slot.lock().as_mut().unwrap().cost = Duration::from_secs(3600);
     let keys = t.keys(|| {
         t.mkdir("plain").unwrap();
         t.mkdir("o\u{308}").unwrap();
@@ -255,7 +255,7 @@ fn what_is_kept_is_bounded_and_what_is_too_much_is_found_all_the_same() {
             t.write(&format!("{i}/{n}u\u{308}"));
         }
         assert!(find(&t, node, "3ü"));
-        let kept = lock(&t.tree.spellings.kept);
+        let kept = t.tree.spellings.kept.lock();
         assert!(kept.directories.len() <= 3 && kept.entries <= 10, "{kept:?}");
         assert!(kept.directories.contains_key(&node), "the last one is kept");
         assert_eq!(kept.entries, kept.directories.values().map(|slot| slot.entries).sum::<usize>());

@@ -9,11 +9,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
+use parking_lot::Mutex;
 
 use crate::source::Waiting;
 use crate::source::roots::Root;
@@ -126,11 +127,11 @@ impl Node {
     }
 
     fn held(&self) -> Option<Arc<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+        self.held.lock().upgrade()
     }
 
     fn remember(&self, held: &Arc<Held>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(held);
+        *self.held.lock() = Arc::downgrade(held);
     }
 
     /// Opens the directory again.

@@ -3,8 +3,10 @@
 //! A thread works from the deepest directory it has found, so that few wait at a time; where others have nothing to do,
 //! it gives away from the shallowest, which has the most below it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::node::{Frame, Node};
 use crate::source::roots::Root;
@@ -63,17 +65,8 @@ impl Pool {
         Self { state: Mutex::new(State { jobs, ..State::default() }), ..Self::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has left the lists whole: every change to them is one call.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn join(&self) {
-        self.state().threads += 1;
+        self.state.lock().threads += 1;
     }
 
     pub(super) fn is_hungry(&self) -> bool {
@@ -86,20 +79,20 @@ impl Pool {
 
     /// Ends the reading for all threads.
     pub(super) fn stop(&self) {
-        let state = self.state();
+        let state = self.state.lock();
         self.stopped.store(true, Relaxed);
         drop(state);
         self.changed.notify_all();
     }
 
     pub(super) fn give(&self, job: Job) {
-        self.state().jobs.push(job);
+        self.state.lock().jobs.push(job);
         self.changed.notify_one();
     }
 
     /// Work for a thread that has none, which is busy from then on; `None` when nothing is left or the reading is stopped.
     pub(super) fn take(&self) -> Option<Job> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if self.is_stopped() {
                 return None;
@@ -114,14 +107,14 @@ impl Pool {
                 return None;
             }
             self.hungry.fetch_add(1, Relaxed);
-            state = self.wait(state);
+            self.changed.wait(&mut state);
             self.hungry.fetch_sub(1, Relaxed);
         }
     }
 
     /// A busy thread has nothing left, or leaves this behind because the reading is stopped.
     pub(super) fn end(&self, left: Frontier) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.busy -= 1;
         state.waiting.extend(left);
         drop(state);
@@ -131,7 +124,7 @@ impl Pool {
     /// A busy thread has no files to read by and gives back its work; false if it is the last, which has nobody to leave
     /// it to.
     pub(super) fn retire(&self, job: Option<Job>, stack: &mut Vec<Frame>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.threads == 1 {
             return false;
         }
@@ -147,7 +140,7 @@ impl Pool {
     /// A busy thread pauses, having this before it, until all that are busy do; then `tell` hears what all have before
     /// them. False if the reading was stopped meanwhile: then what this thread has is known.
     pub(super) fn pause(&self, mine: Frontier, tell: &dyn Fn(Frontier)) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let pauses = state.pauses;
         state.waiting.extend(mine);
         state.paused += 1;
@@ -157,7 +150,7 @@ impl Pool {
                 return false;
             }
             if state.paused < state.busy || state.is_telling {
-                state = self.wait(state);
+                self.changed.wait(&mut state);
                 continue;
             }
             state.is_telling = true;
@@ -165,7 +158,7 @@ impl Pool {
             all.extend(state.jobs.iter().map(Job::waiting));
             drop(state);
             tell(all);
-            state = self.state();
+            state = self.state.lock();
             (state.paused, state.pauses, state.is_telling) = (0, pauses + 1, false);
             self.changed.notify_all();
         }
@@ -174,7 +167,7 @@ impl Pool {
 
     /// What was left when the reading was stopped.
     pub(super) fn rest(&self) -> Frontier {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut rest = std::mem::take(&mut state.waiting);
         rest.extend(state.jobs.drain(..).map(|job| job.waiting()));
         rest

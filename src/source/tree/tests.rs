@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -26,14 +27,14 @@ fn read(source: &dyn Source) -> BTreeSet<(PathBuf, usize)> {
     source.read(&|event| {
         match event {
             Event::Directory(batch) if batch.is_whole() => {
-                assert!(found.lock().unwrap().insert((batch.dir, batch.count)), "each once");
+                assert!(found.lock().insert((batch.dir, batch.count)), "each once");
             }
             Event::Directory(_) => {}
             other => panic!("{other:?}"),
         }
         ControlFlow::Continue(())
     });
-    found.into_inner().unwrap()
+    found.into_inner()
 }
 
 #[test]
@@ -51,11 +52,11 @@ fn every_directory_is_read_once_whatever_the_number_of_threads_and_descriptors()
         let found = Mutex::new(0);
         let tell = |event: Event<'_>| {
             assert!(matches!(event, Event::Directory(_)), "{event:?}");
-            *found.lock().unwrap() += 1;
+            *found.lock() += 1;
         };
         let pool = Pool::new(tree.begin(&|_| {}));
         Thread::new(&tree, &pool, &Kept::at_most(most), &tell).work();
-        assert_eq!(found.into_inner().unwrap(), expected.len(), "{most} descriptors");
+        assert_eq!(found.into_inner(), expected.len(), "{most} descriptors");
     }
 }
 
@@ -71,18 +72,18 @@ fn a_reading_that_is_stopped_anywhere_tells_what_is_left_and_goes_on_there() {
         first.read(&|event| {
             match event {
                 Event::Directory(batch) if batch.is_whole() => {
-                    let mut found = found.lock().unwrap();
+                    let mut found = found.lock();
                     found.insert((batch.dir, batch.count));
                     if found.len() >= stop_at {
                         return ControlFlow::Break(());
                     }
                 }
-                Event::Frontier(frontier) => *left.lock().unwrap() = Some(frontier),
+                Event::Frontier(frontier) => *left.lock() = Some(frontier),
                 _ => {}
             }
             ControlFlow::Continue(())
         });
-        let (mut found, left) = (found.into_inner().unwrap(), left.into_inner().unwrap());
+        let (mut found, left) = (found.into_inner(), left.into_inner());
         let rest = read(&tree(dir.path(), jobs).resumed(left.expect("it was stopped")));
         assert_eq!(found.len() + rest.len(), expected.len(), "stopped at {stop_at} by {jobs} threads");
         found.extend(rest);
@@ -103,19 +104,19 @@ fn what_is_left_is_told_whenever_that_is_wanted_and_all_stand_still_meanwhile() 
         source.read(&|event| {
             match event {
                 Event::Directory(batch) if batch.is_whole() => {
-                    let mut found = found.lock().unwrap();
+                    let mut found = found.lock();
                     found.insert((batch.dir, batch.count));
                     wanted.store(found.len() % 20 == 0, Relaxed);
                 }
                 Event::Frontier(frontier) => {
-                    frontiers.lock().unwrap().push((frontier, found.lock().unwrap().clone()));
+                    frontiers.lock().push((frontier, found.lock().clone()));
                 }
                 _ => {}
             }
             ControlFlow::Continue(())
         });
-        assert_eq!(found.into_inner().unwrap(), expected);
-        let frontiers = frontiers.into_inner().unwrap();
+        assert_eq!(found.into_inner(), expected);
+        let frontiers = frontiers.into_inner();
         assert!(frontiers.len() > 3, "{} of {jobs} threads", frontiers.len());
         for (frontier, before) in frontiers {
             let rest = read(&tree(dir.path(), jobs).resumed(frontier));

@@ -1,8 +1,8 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::daemon::audit::{Asker, Outcome, Record};
 use crate::name::Span;
+use crate::telemetry::audit::{Asker, Outcome, Record};
 
 fn finding(name: &[u8]) -> Finding {
     let name = OsStr::from_bytes(name).to_owned();

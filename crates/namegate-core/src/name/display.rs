@@ -18,6 +18,7 @@
 //! Source: General_Category and Default_Ignorable_Code_Point of the Unicode Character Database, by `icu_properties`.
 
 use std::fmt::{self, Write as _};
+use std::path::Path;
 
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointSetData};
@@ -43,6 +44,16 @@ const NEVER_SHOWN: GeneralCategoryGroup = GeneralCategoryGroup::Other.union(Gene
 /// ```
 pub const fn display(name: &[u8]) -> Display<'_> {
     Display { name, span: Span::new(0, name.len()) }
+}
+
+/// Shows `path` as [`display`] shows a name, for messages.
+///
+/// ```
+/// use namegate_core::name::display::shown;
+/// assert_eq!(shown("a\nb/c".as_ref()), r"a\nb/c");
+/// ```
+pub fn shown(path: &Path) -> String {
+    display(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
 /// Shows the bytes of `name` that `span` covers as they are shown within the whole: the parts of a name, shown one behind

@@ -1,0 +1,266 @@
+//! The side that asks: any number of instances at once, with one deadline.
+//!
+//! Root asks the servers of other users too. What they answer is bounded in length and time, and shown escaped. Before
+//! anything is sent the kernel is asked who listens: a socket whose server is not the user's to whom its directory belongs is
+//! an impostor, and not believed.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use std::{env, fmt};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::geteuid;
+use serde::de::DeserializeOwned;
+
+use super::directory::{Found, Sockets, in_directory, of_users};
+use super::place::directory;
+use super::protocol::{MAX_REPLY, Reply, Request, VERSION, harmless};
+use crate::name::display::shown;
+
+/// Connections that are open at once. More sockets than that are asked as the first ones answer.
+const MOST_OPEN: usize = 256;
+/// The longest reply of another user's server. Those of root's own may be as long as [`MAX_REPLY`].
+const MAX_FOREIGN_REPLY: usize = 1 << 18;
+/// How soon a server is tried again at which too many others wait.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nobody listens there.
+    Gone,
+    /// This user may not ask there.
+    Forbidden,
+    /// The server belongs to this user, who is not the one whose instance it should be.
+    Impostor(u32),
+    /// It did not answer in time, or nothing that could be read.
+    Unreachable(io::Error),
+    /// It refuses: lines for people, made fit for display.
+    Refused(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("it is not running"),
+            Self::Forbidden => f.write_str("it belongs to another user"),
+            Self::Impostor(uid) => {
+                write!(f, "uid {uid} listens at its socket, and is not believed: the socket is not theirs")
+            }
+            Self::Unreachable(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                f.write_str("it does not answer in time")
+            }
+            Self::Unreachable(error) => write!(f, "it cannot be asked: {error}"),
+            Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            io::ErrorKind::TimedOut => late(),
+            _ => Self::Unreachable(error),
+        }
+    }
+}
+
+fn late() -> Failure {
+    Failure::Unreachable(io::ErrorKind::WouldBlock.into())
+}
+
+/// The sockets that are there: those of this user, and for root also those of other users below `/run/user`.
+pub fn sockets() -> Sockets {
+    let mut sockets = Sockets::default();
+    if let Some(directory) = directory() {
+        match in_directory(&directory) {
+            Ok(own) => sockets.own = own,
+            Err(error) => {
+                sockets.ignored.push(format!("the sockets in {} are ignored: {error}", shown(&directory)));
+            }
+        }
+    }
+    if geteuid().is_root() && env::var_os("NAMEGATE_RUNTIME_DIR").is_none() {
+        of_users("/run/user".as_ref(), &mut sockets);
+    }
+    sockets
+}
+
+impl Found {
+    /// Whether the server that this should be listens there; no question is asked, and nothing waited for.
+    pub fn is_there(&self) -> bool {
+        match self.connect() {
+            Ok((_, uid)) => uid == self.uid(),
+            Err(errno) => !matches!(errno, Errno::ECONNREFUSED | Errno::ENOENT | Errno::ENOTSOCK),
+        }
+    }
+
+    /// Asks the instance.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
+        let mut answers = ask_all(&[self], request, request.patience(), |_, _| None);
+        answers.pop().unwrap_or_else(|| Err(late()))
+    }
+}
+
+/// Asks all these instances at once, and returns their answers in the order of the sockets: whatever some of them do, it takes
+/// no longer than `patience`. `on_answer` is called with each answer when it comes, and may shorten the time for the others.
+pub fn ask_all<T: DeserializeOwned>(
+    sockets: &[&Found],
+    request: Request,
+    patience: Duration,
+    mut on_answer: impl FnMut(usize, &Result<T, Failure>) -> Option<Duration>,
+) -> Vec<Result<T, Failure>> {
+    let mut deadline = Instant::now() + patience;
+    let mut answers: Vec<Option<Result<T, Failure>>> = sockets.iter().map(|_| None).collect();
+    let (mut waiting, mut open): (VecDeque<usize>, Vec<Exchange>) =
+        ((0..sockets.len()).collect(), Vec::new());
+    let mut settle = |index: usize, answer: Result<T, Failure>, deadline: &mut Instant| {
+        if let Some(sooner) = on_answer(index, &answer) {
+            *deadline = (*deadline).min(Instant::now() + sooner);
+        }
+        answers[index] = Some(answer);
+    };
+    while Instant::now() < deadline && !(waiting.is_empty() && open.is_empty()) {
+        for _ in 0..waiting.len().min(MOST_OPEN.saturating_sub(open.len())) {
+            let Some(index) = waiting.pop_front() else { break };
+            match Exchange::begin(index, sockets[index], request) {
+                Ok(Some(exchange)) => open.push(exchange),
+                Ok(None) => waiting.push_back(index),
+                Err(failure) => settle(index, Err(failure), &mut deadline),
+            }
+        }
+        if waiting.is_empty() && open.is_empty() {
+            break;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = if waiting.is_empty() || open.len() >= MOST_OPEN { left } else { left.min(AGAIN) };
+        if !wait(&mut open, left) {
+            break;
+        }
+        let (done, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|exchange| exchange.end.is_some());
+        open = others;
+        for Exchange { index, end, line, .. } in done {
+            let answer = match end {
+                Some(Ok(())) => answer(&line),
+                Some(Err(failure)) => Err(failure),
+                None => Err(late()),
+            };
+            settle(index, answer, &mut deadline);
+        }
+    }
+    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(late()))).collect()
+}
+
+/// One request on its way, and its reply.
+struct Exchange {
+    index: usize,
+    stream: UnixStream,
+    unsent: Vec<u8>,
+    line: Vec<u8>,
+    longest: usize,
+    /// How it ended, when it has.
+    end: Option<Result<(), Failure>>,
+}
+
+impl Exchange {
+    /// `None` if too many others wait there at the moment.
+    fn begin(index: usize, socket: &Found, request: Request) -> Result<Option<Self>, Failure> {
+        let (stream, uid) = match socket.connect() {
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(Errno::ENOTSOCK) => return Err(Failure::Gone),
+            connected => connected.map_err(io::Error::from)?,
+        };
+        if uid != socket.uid() {
+            return Err(Failure::Impostor(uid));
+        }
+        let longest = if uid == geteuid().as_raw() || uid == 0 { MAX_REPLY } else { MAX_FOREIGN_REPLY };
+        let (unsent, line) = (request.to_line(), Vec::new());
+        Ok(Some(Self { index, stream, unsent, line, longest, end: None }))
+    }
+
+    fn interest(&self) -> PollFlags {
+        if self.unsent.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT | PollFlags::POLLIN }
+    }
+
+    /// Goes on as far as it can without waiting.
+    fn advance(&mut self) {
+        self.end = match self.try_advance() {
+            Ok(()) => Some(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error.into())),
+        };
+    }
+
+    fn try_advance(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 1 << 14];
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It has refused without waiting for the request, and says why.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
+                    self.unsent.clear();
+                }
+                written => drop(self.unsent.drain(..written?)),
+            }
+        }
+        while !self.line.ends_with(b"\n") {
+            let len = match self.stream.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                len => len?,
+            };
+            self.line.extend(&buffer[..len]);
+            if len == 0 || self.line.len() > self.longest {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits that long at most, and lets everything go on that can. Whether waiting is possible.
+fn wait(open: &mut [Exchange], left: Duration) -> bool {
+    // Rounded up, or the last millisecond would be spent in turns that find nothing.
+    let timeout = PollTimeout::try_from(left.saturating_add(Duration::from_micros(999)));
+    let mut fds: Vec<PollFd<'_>> =
+        open.iter().map(|exchange| PollFd::new(exchange.stream.as_fd(), exchange.interest())).collect();
+    match poll(&mut fds, timeout.unwrap_or(PollTimeout::MAX)) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(_) => return false,
+    }
+    let ready: Vec<bool> =
+        fds.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty())).collect();
+    for (exchange, _) in open.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
+        exchange.advance();
+    }
+    true
+}
+
+/// What a reply says.
+fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+    let unreadable = |error: serde_json::Error| Failure::Unreachable(error.into());
+    let reply: Reply = serde_json::from_slice(line).map_err(unreadable)?;
+    if reply.v != VERSION {
+        let why = format!("it speaks version {} of the protocol, this program {VERSION}", reply.v);
+        return Err(Failure::Refused(why));
+    }
+    match (reply.ok, reply.error) {
+        (true, _) => serde_json::from_value(reply.result).map_err(unreadable),
+        (false, why) => {
+            let why = why.unwrap_or_else(|| "it does not say why".into());
+            // The lines are its own; what is in them is not to act on a terminal.
+            let lines = why.lines().map(harmless);
+            Err(Failure::Refused(lines.collect::<Vec<_>>().join("\n")))
+        }
+    }
+}

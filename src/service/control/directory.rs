@@ -1,0 +1,278 @@
+//! A directory of sockets, held open: what is found in it is what is connected to, whatever becomes of the paths meanwhile.
+//!
+//! A name in such a directory can be anything: a symbolic link, a file, the socket of a killed server, or of somebody who
+//! waits for root to ask. So no path is followed twice. The directory is opened once, without following a link as its last
+//! part, and its owner is checked; a socket is opened in it with `O_PATH`, checked to be one, and connected to through that
+//! descriptor. Whoever listens behind it is asked for by the kernel ([`Found::connect`]).
+//!
+//! Sources: unix(7), `SO_PEERCRED`; open(2), `O_PATH`; openat2(2).
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::name::Name;
+use crate::sys::mounts::{Mount, holding, mounts};
+use crate::sys::open::{beneath, path_of};
+use crate::sys::trust::{is_trusted, others_can_write};
+
+const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Sockets that are looked at in the directory of one user.
+const MOST_SOCKETS: usize = 64;
+/// Entries of it that are read to find them.
+const MOST_ENTRIES: usize = 4096;
+
+/// Device and inode number of a file.
+pub(super) type FileId = (u64, u64);
+
+/// A directory of sockets that nobody but its owner and root can change.
+#[derive(Debug)]
+pub(super) struct SocketDirectory {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Its owner, who alone can have made what is in it.
+    owner: u32,
+}
+
+/// A socket that is there. Whether somebody listens, and who, is not known yet.
+#[derive(Clone, Debug)]
+pub struct Found {
+    directory: Arc<SocketDirectory>,
+    name: Name,
+}
+
+/// The sockets that a client can ask.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// Those of this user, in order of their names.
+    pub own: Vec<Found>,
+    /// Those of other users, for root alone.
+    pub others: Vec<Found>,
+    /// What was not looked at and why: lines for people.
+    pub ignored: Vec<String>,
+}
+
+impl SocketDirectory {
+    /// The directory at `path`. It must belong to this user or to root, and nobody else may be able to change it.
+    ///
+    /// # Errors
+    /// It does not, it is no directory, or it cannot be opened.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let fd = nix::fcntl::open(path, PASS, Mode::empty())?;
+        let owner = owner_of(&fd)?;
+        if !is_trusted(owner) {
+            return Err(io::Error::other(format!("it belongs to uid {owner}")));
+        }
+        Ok(Self { fd, path: path.into(), owner })
+    }
+
+    /// The directory `namegate` in `of_user`, the runtime directory of the user `uid`. No mount is entered on the way: what a
+    /// user mounts there can make whoever looks at it wait forever.
+    fn of_user(of_user: &OwnedFd, path: PathBuf, uid: u32) -> io::Result<Self> {
+        if fstat(of_user)?.st_uid != uid {
+            return Err(io::Error::other(format!("the directory above does not belong to uid {uid}")));
+        }
+        let stays =
+            ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;
+        let fd = openat2(of_user, "namegate", OpenHow::new().flags(PASS).resolve(stays))?;
+        match owner_of(&fd)? {
+            owner if owner == uid => Ok(Self { fd, path, owner }),
+            owner => Err(io::Error::other(format!("it belongs to uid {owner}"))),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the files in it that are called like sockets, in order; and whether there are more of them than are looked
+    /// at.
+    fn names(&self) -> io::Result<(Vec<Name>, bool)> {
+        let (mut names, mut read) = (Vec::new(), 0);
+        for entry in fs::read_dir(path_of(&self.fd))? {
+            read += 1;
+            if read > MOST_ENTRIES {
+                return Ok((names, true));
+            }
+            names.extend(Name::of_socket(&entry?.file_name()));
+        }
+        names.sort();
+        let has_more = names.len() > MOST_SOCKETS && self.owner != geteuid().as_raw();
+        if has_more {
+            names.truncate(MOST_SOCKETS);
+        }
+        Ok((names, has_more))
+    }
+
+    fn stat(&self, name: &Name) -> Result<FileStat, Errno> {
+        fstatat(&self.fd, name.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+
+    /// Which file the name stands for.
+    pub(super) fn id(&self, name: &Name) -> Result<FileId, Errno> {
+        self.stat(name).map(|stat| (stat.st_dev, stat.st_ino))
+    }
+
+    pub(super) fn remove(&self, name: &Name) -> Result<(), Errno> {
+        unlinkat(&self.fd, name.file().as_str(), UnlinkatFlags::NoRemoveDir)
+    }
+
+    /// Opens a file in it.
+    pub(super) fn open_file(&self, name: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
+        beneath(&self.fd, OsStr::new(name), flags, mode)
+    }
+
+    /// Connects to the socket `name`, without waiting.
+    ///
+    /// # Errors
+    /// ENOENT if nothing is called so; ENOTSOCK for what is no socket; ECONNREFUSED if nobody listens; EAGAIN if too many
+    /// others wait; otherwise as connect(2) says.
+    pub(super) fn connect(&self, name: &Name) -> Result<UnixStream, Errno> {
+        let held = self.open_file(&name.file(), OFlag::O_PATH, Mode::empty())?;
+        if SFlag::from_bits_truncate(fstat(&held)?.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFSOCK {
+            return Err(Errno::ENOTSOCK);
+        }
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        connect(socket.as_raw_fd(), &UnixAddr::new(path_of(&held).as_str())?)?;
+        Ok(socket.into())
+    }
+
+    /// Whether somebody listens at the socket `name`; no question is asked, and nothing waited for.
+    ///
+    /// # Errors
+    /// It is no socket, or cannot be connected to for another reason.
+    pub(super) fn is_alive(&self, name: &Name) -> Result<bool, Errno> {
+        match self.connect(name) {
+            // So many wait that there is no room for one more.
+            Ok(_) | Err(Errno::EAGAIN) => Ok(true),
+            Err(Errno::ECONNREFUSED) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Removes the sockets that killed servers of this user have left, but for that of `kept`. To be called while no server
+    /// can make one in this directory.
+    pub(super) fn sweep(&self, kept: &Name) {
+        let Ok((names, _)) = self.names() else { return };
+        for name in names.iter().filter(|name| *name != kept) {
+            let is_ours = self.stat(name).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
+            if is_ours && self.is_alive(name) == Ok(false) && self.remove(name).is_ok() {
+                log::info!("removed the socket {name}, left by a server that was killed");
+            }
+        }
+    }
+}
+
+impl AsFd for SocketDirectory {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Who owns the directory `fd`.
+///
+/// # Errors
+/// Others can change what is in it.
+fn owner_of(fd: &OwnedFd) -> io::Result<u32> {
+    let stat = fstat(fd)?;
+    match others_can_write(stat.st_mode) {
+        false => Ok(stat.st_uid),
+        true => Err(io::Error::other("other users can change what is in it")),
+    }
+}
+
+impl Found {
+    /// What the instance is called.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Whose instance it is: only a server of this user is believed.
+    pub fn uid(&self) -> u32 {
+        self.directory.owner
+    }
+
+    /// Where the socket is.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path.join(self.name.file())
+    }
+
+    /// Connects to it without waiting, and says whose process listens: the one whose credentials the kernel kept when it began
+    /// to (unix(7), `SO_PEERCRED`).
+    ///
+    /// # Errors
+    /// As [`SocketDirectory::connect`].
+    pub(super) fn connect(&self) -> Result<(UnixStream, u32), Errno> {
+        let stream = self.directory.connect(&self.name)?;
+        let uid = getsockopt(&stream, PeerCredentials)?.uid();
+        Ok((stream, uid))
+    }
+}
+
+/// The sockets in `directory`, which is this user's; nothing if it is not there.
+///
+/// # Errors
+/// It cannot be read, or is not to be trusted.
+pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<Found>> {
+    let directory = match SocketDirectory::open(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        directory => Arc::new(directory?),
+    };
+    let (names, _) = directory.names()?;
+    Ok(names.into_iter().map(|name| Found { directory: directory.clone(), name }).collect())
+}
+
+/// Adds the sockets of the users that have directories below `users` (/run/user), each called like its user's number.
+pub(super) fn of_users(users: &Path, sockets: &mut Sockets) {
+    let table = mounts().unwrap_or_default();
+    let mut uids: Vec<u32> = fs::read_dir(users)
+        .into_iter()
+        .flatten()
+        // Written in one way alone, so that no user is met twice.
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.parse().ok().filter(|uid: &u32| name == uid.to_string().as_str())
+        })
+        .collect();
+    uids.sort_unstable();
+    for uid in uids.into_iter().filter(|&uid| uid != geteuid().as_raw()) {
+        let path = users.join(uid.to_string());
+        match of_user(&path, uid, &table) {
+            Ok((found, has_more)) => {
+                sockets.others.extend(found);
+                if has_more {
+                    sockets.ignored.push(format!(
+                        "uid {uid} has more than {MOST_SOCKETS} sockets; the others are ignored"
+                    ));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => sockets.ignored.push(format!("the sockets of uid {uid} are ignored: {error}")),
+        }
+    }
+}
+
+fn of_user(path: &Path, uid: u32, table: &[Mount]) -> io::Result<(Vec<Found>, bool)> {
+    // Looking at a file system that the user serves would make us wait for the user.
+    if holding(table, path).is_some_and(|mount| mount.kind.starts_with("fuse")) {
+        return Err(io::Error::other("their runtime directory is a FUSE mount"));
+    }
+    let above = nix::fcntl::open(path, PASS, Mode::empty())?;
+    let directory = SocketDirectory::of_user(&above, path.join("namegate"), uid)?;
+    let directory = Arc::new(directory);
+    let (names, has_more) = directory.names()?;
+    Ok((names.into_iter().map(|name| Found { directory: directory.clone(), name }).collect(), has_more))
+}

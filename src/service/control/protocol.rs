@@ -1,0 +1,295 @@
+//! What goes over the socket: a line of JSON each way.
+//!
+//! A request is `{"v":1,"do":"status"}`; a reply `{"v":1,"ok":true,"result":…}` or `{"v":1,"ok":false,"error":"…"}`. The fields
+//! are part of the interface: `docs/CONTROL.md`.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::PATIENCE;
+use crate::gate::Mode;
+use crate::name::display::display;
+use crate::name::escape::stable_hash;
+use crate::policy::Policy;
+use crate::policy::config::Config;
+use crate::policy::nearest::Unknown;
+use crate::report::JsonBytes;
+use crate::settings::config::{MODES, word_of};
+use crate::telemetry::audit::RecentRefusal;
+use crate::telemetry::metrics::Snapshot;
+use crate::time::timestamp;
+
+/// The version of the protocol. It changes when a field goes or means something else, not when one comes.
+pub const VERSION: u32 = 1;
+
+/// The longest request, in bytes.
+pub(super) const MAX_REQUEST: usize = 4096;
+/// The longest reply, in bytes.
+pub(super) const MAX_REPLY: usize = 16 << 20;
+
+/// What an instance is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// How it is: [`Status`].
+    Status,
+    /// To read its files again: [`Reloaded`].
+    Reload,
+    /// To refuse from now on, or to let through: [`Reloaded`].
+    Mode(Mode),
+    /// What it counts, as text for Prometheus.
+    Metrics,
+    /// What it counts, and who was refused last: [`Counters`].
+    Counters,
+}
+
+const STATUS: &str = "status";
+const RELOAD: &str = "reload";
+const MODE: &str = "mode";
+const METRICS: &str = "metrics";
+const COUNTERS: &str = "counters";
+
+#[derive(Deserialize)]
+struct Versioned {
+    v: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    v: u32,
+    r#do: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+}
+
+impl Request {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// A sentence about what is wrong with it, fit for display.
+    ///
+    /// ```
+    /// use namegate::service::control::Request;
+    /// assert_eq!(Request::parse(br#"{"v":1,"do":"status"}"#), Ok(Request::Status));
+    /// assert!(Request::parse(br#"{"v":2,"do":"status"}"#).unwrap_err().contains("version 1"));
+    /// ```
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        let unreadable = |error: serde_json::Error| {
+            let why = error.to_string();
+            format!("this is no request: {}", display(why.as_bytes()))
+        };
+        let Versioned { v } = serde_json::from_slice(line).map_err(unreadable)?;
+        if v != VERSION {
+            return Err(format!("this instance speaks version {VERSION} of the protocol, not {v}"));
+        }
+        let Line { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
+        let request = match (r#do.as_str(), mode.as_deref()) {
+            (MODE, Some(word)) => {
+                let known = || Unknown::new("mode", word, MODES.iter().map(|mode| mode.word));
+                let choice = MODES.iter().find(|mode| mode.word == word);
+                return choice.map(|mode| Self::Mode(mode.value)).ok_or_else(|| known().to_string());
+            }
+            (MODE, None) => return Err("`mode` needs a field of that name".into()),
+            (STATUS, None) => Self::Status,
+            (RELOAD, None) => Self::Reload,
+            (METRICS, None) => Self::Metrics,
+            (COUNTERS, None) => Self::Counters,
+            (word, None) => {
+                return Err(
+                    Unknown::new("request", word, [STATUS, RELOAD, MODE, METRICS, COUNTERS]).to_string()
+                );
+            }
+            (_, Some(_)) => return Err("the field `mode` belongs to the request `mode`".into()),
+        };
+        Ok(request)
+    }
+
+    /// How long whoever asks waits for the answer.
+    pub(super) fn patience(self) -> Duration {
+        match self {
+            // A large policy on a slow machine, and directories that are listed for the kernel.
+            Self::Reload | Self::Mode(_) => Duration::from_secs(60),
+            Self::Status | Self::Metrics | Self::Counters => PATIENCE,
+        }
+    }
+
+    /// As one line, with its end.
+    pub fn to_line(self) -> Vec<u8> {
+        let (word, mode) = match self {
+            Self::Status => (STATUS, None),
+            Self::Reload => (RELOAD, None),
+            Self::Mode(mode) => (MODE, Some(word_of(MODES, &mode).to_owned())),
+            Self::Metrics => (METRICS, None),
+            Self::Counters => (COUNTERS, None),
+        };
+        let mut line = serde_json::to_vec(&Line { v: VERSION, r#do: word.into(), mode })
+            .expect("strings and numbers have a form in JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+/// What an instance answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The version of the protocol.
+    pub v: u32,
+    /// Whether it was done.
+    pub ok: bool,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub result: Value,
+    /// Why it was not done: one or more lines, fit for display.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Reply {
+    /// It was done.
+    pub fn done(result: impl Serialize) -> Self {
+        match serde_json::to_value(result) {
+            Ok(result) => Self { v: VERSION, ok: true, result, error: None },
+            Err(error) => Self::failed(format!("the answer cannot be written: {error}")),
+        }
+    }
+
+    /// It was not.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { v: VERSION, ok: false, result: Value::Null, error: Some(why.into()) }
+    }
+}
+
+/// How an instance is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// What it is called.
+    pub name: String,
+    /// The version of the program that serves.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Since when it serves, by RFC 3339.
+    pub since: String,
+    /// The directory that is served.
+    pub source: JsonBytes,
+    /// Where it is mounted.
+    pub mountpoint: JsonBytes,
+    /// The file it was made from, if there is one.
+    pub config: Option<JsonBytes>,
+    /// `enforcing` or `permissive`.
+    pub mode: String,
+    /// Whether the mode was set by hand, so that the file does not change it.
+    pub mode_is_set: bool,
+    /// `escape`, `show` or `hide`.
+    pub existing: String,
+    /// What a refused name fails with.
+    pub errno: String,
+    /// By what names are judged.
+    pub policy: PolicyInForce,
+    /// How the configuration was read last, if it was since the mount.
+    pub last_reload: Option<LastReload>,
+    /// What was counted.
+    pub counters: Snapshot,
+}
+
+/// A policy in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyInForce {
+    /// The profiles that it is based on.
+    pub profiles: Vec<String>,
+    /// The normalization form and what happens to other names, such as `nfc match`.
+    pub normalization: Option<String>,
+    /// How many lines are in force.
+    pub lines: usize,
+    /// Equal for equal policies, 16 hexadecimal digits.
+    pub fingerprint: String,
+}
+
+impl PolicyInForce {
+    /// Of a policy.
+    pub fn of(policy: &Policy) -> Self {
+        // Equal policies have one shortest file, whichever file or options they come from.
+        let text =
+            Config::of(policy).map_or_else(|_| format!("{:?}", policy.lines()), |config| config.to_toml());
+        let normalization = policy.normalization();
+        Self {
+            profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),
+            normalization: normalization.map(|n| format!("{} {}", n.form.as_str(), n.on_mismatch.as_str())),
+            lines: policy.lines().len(),
+            fingerprint: format!("{:016x}", stable_hash(text.as_bytes())),
+        }
+    }
+}
+
+impl fmt::Display for PolicyInForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.profiles.as_slice() {
+            [] => f.write_str("no profile")?,
+            profiles => f.write_str(&profiles.join(", "))?,
+        }
+        if let Some(normalization) = &self.normalization {
+            write!(f, "; {normalization}")?;
+        }
+        write!(f, "; {} lines; {}", self.lines, self.fingerprint)
+    }
+}
+
+/// A reading of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastReload {
+    /// When, by RFC 3339.
+    pub time: String,
+    /// What came of it, or why nothing did: then the old policy holds.
+    pub outcome: Result<Reloaded, String>,
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// What holds now and did not before, one line each.
+    pub changed: Vec<String>,
+    /// What the file says now and cannot hold before the next mount, one line each.
+    pub needs_mount: Vec<String>,
+}
+
+/// What was counted, and examples of whom it hit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// What the instance is called.
+    pub name: String,
+    /// Where it is mounted.
+    pub mountpoint: JsonBytes,
+    /// What was counted.
+    pub counters: Snapshot,
+    /// The last refusals, the oldest first.
+    pub refusals: Vec<RecentRefusal>,
+}
+
+/// Text of another process, which may be hostile, as it may be shown. Unlike in names, a backslash in it is one: it stands
+/// there because something was escaped already.
+///
+/// ```
+/// use namegate::service::control::harmless;
+/// assert_eq!(harmless("   | ^ \\x1b \u{1b}[2J "), "   | ^ \\x1b \\u{1B}[2J ");
+/// ```
+pub fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for part in text.split_inclusive([' ', '\\']) {
+        let word = part.trim_end_matches([' ', '\\']);
+        shown.push_str(&display(word.as_bytes()).to_string());
+        shown.push_str(&part[word.len()..]);
+    }
+    shown
+}
+
+impl LastReload {
+    /// One that has ended now.
+    pub fn now(outcome: Result<Reloaded, String>) -> Self {
+        Self { time: timestamp(SystemTime::now()), outcome }
+    }
+}

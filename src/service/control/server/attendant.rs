@@ -1,0 +1,463 @@
+//! One thread attends to all connections of a control socket, and waits for none of them.
+//!
+//! It reads requests and writes replies as far as that goes without waiting; what a request asks for is done in a thread of
+//! its own, so that a reload that takes a minute delays no status. Connections are bounded, and when there are too many one is
+//! closed for the next one: of the client that has most of them, the oldest that has not sent its request, or else one that
+//! does not take its reply. Requests of the client that has fewest come first. So whoever sends a request when it connects is
+//! answered, however many connections of another client are idle, half open, slow or greedy.
+//!
+//! A client is a process: its number is the one that the kernel kept when it connected (unix(7), `SO_PEERCRED`).
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+
+use super::Instance;
+use crate::service::control::PATIENCE;
+use crate::service::control::protocol::{MAX_REQUEST, Reloaded, Reply, Request};
+
+/// Connections that are open at once.
+const MOST: usize = 64;
+/// Requests that only read, and are carried out at once: more of them would only share the processors.
+const MOST_READING: usize = 4;
+/// Requests that change something, and are carried out or wait for one another. More of them are refused.
+const MOST_CHANGING: usize = 4;
+/// Connections that are accepted before those that are open are looked at again: whoever has sent a request is heard first.
+const AT_ONCE: usize = 32;
+/// How long no connection is accepted when there is no descriptor for one.
+const PAUSE: Duration = Duration::from_millis(50);
+/// What whoever finds no room is told.
+const BUSY: &str = "too many requests are being carried out; try again";
+/// How often the log says that somebody asks who may not.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Attends to the connections of one socket.
+pub(super) struct Attendant {
+    listener: UnixListener,
+    instance: Arc<dyn Instance>,
+    is_ending: Arc<AtomicBool>,
+    connections: Vec<Connection>,
+    next: u64,
+    /// What has been carried out, by the number of its connection.
+    replies: (Sender<(u64, Reply)>, Receiver<(u64, Reply)>),
+    /// Wakes this thread when there is a reply.
+    wakes: (Arc<UnixStream>, UnixStream),
+    /// Given up for a connection when there is no other descriptor.
+    spare: Option<File>,
+    strangers: Strangers,
+    paused_until: Option<Instant>,
+}
+
+/// Users who may not ask.
+#[derive(Debug, Default)]
+struct Strangers {
+    refused: u64,
+    said: Option<Instant>,
+}
+
+struct Connection {
+    number: u64,
+    stream: UnixStream,
+    client: Client,
+    deadline: Instant,
+    stage: Stage,
+}
+
+/// A process, by its user and its number.
+type Client = (u32, i32);
+
+enum Stage {
+    /// It has sent so much of a request.
+    Asking(Vec<u8>),
+    /// Its request waits to be carried out.
+    Ready(Request),
+    /// Its request is carried out.
+    Waiting(Request),
+    /// It is sent the rest of a reply, so much of which is sent.
+    Answered(Vec<u8>, usize),
+}
+
+/// What a connection comes to.
+enum Step {
+    Waits,
+    Asks(Request),
+    Refused(String),
+    Ends,
+}
+
+impl Attendant {
+    pub(super) fn new(
+        listener: UnixListener,
+        instance: Arc<dyn Instance>,
+        is_ending: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let (wakes, woken) = UnixStream::pair()?;
+        wakes.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            instance,
+            is_ending,
+            connections: Vec::new(),
+            next: 0,
+            replies: channel(),
+            wakes: (Arc::new(wakes), woken),
+            spare: spare(),
+            strangers: Strangers::default(),
+            paused_until: None,
+        })
+    }
+
+    /// Answers until the socket is given up, and what had been asked by then.
+    pub(super) fn answer_all(mut self) {
+        loop {
+            let is_ending = self.is_ending.load(Ordering::Acquire);
+            if is_ending {
+                self.connections.retain(|connection| !matches!(connection.stage, Stage::Asking(_)));
+                if self.connections.is_empty() {
+                    return;
+                }
+            }
+            let now = Instant::now();
+            self.connections.retain(|connection| now < connection.deadline);
+            self.paused_until = self.paused_until.filter(|until| now < *until);
+            let (accepts, ready) = self.wait(now, is_ending);
+            while let Ok((number, reply)) = self.replies.1.try_recv() {
+                self.reply(number, &reply);
+            }
+            for number in ready {
+                self.advance(number);
+            }
+            self.begin_all();
+            if accepts && !is_ending {
+                self.accept();
+            }
+        }
+    }
+
+    /// Waits until something can go on: whether connections can be accepted, and which ones can go on.
+    fn wait(&mut self, now: Instant, is_ending: bool) -> (bool, Vec<u64>) {
+        let polled: Vec<&Connection> = self
+            .connections
+            .iter()
+            .filter(|connection| !matches!(connection.stage, Stage::Waiting(_) | Stage::Ready(_)))
+            .collect();
+        let mut fds = vec![PollFd::new(self.wakes.1.as_fd(), PollFlags::POLLIN)];
+        fds.extend(polled.iter().map(|connection| {
+            let events = match connection.stage {
+                Stage::Answered(..) => PollFlags::POLLOUT,
+                _ => PollFlags::POLLIN,
+            };
+            PollFd::new(connection.stream.as_fd(), events)
+        }));
+        let listens = !is_ending && self.paused_until.is_none();
+        if listens {
+            fds.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
+        }
+        let next = polled.iter().map(|connection| connection.deadline).chain(self.paused_until).min();
+        let left =
+            next.map(|next| next.saturating_duration_since(now).saturating_add(Duration::from_millis(1)));
+        let timeout =
+            left.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+        if let Err(errno) = poll(&mut fds, timeout)
+            && errno != Errno::EINTR
+        {
+            // Out of memory, for one.
+            log::warn!("cannot wait at the control socket: {}", errno.desc());
+            thread::sleep(PAUSE);
+        }
+        let happened = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
+        let ready = polled.iter().zip(&fds[1..]).filter(|(_, fd)| happened(fd));
+        let ready = ready.map(|(connection, _)| connection.number).collect();
+        let accepts = listens && fds.last().is_some_and(happened);
+        let mut bytes = [0; 64];
+        while (&self.wakes.1).read(&mut bytes).is_ok_and(|len| len > 0) {}
+        (accepts, ready)
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..AT_ONCE {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(stream),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => return,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                // Whoever uses up all descriptors must not keep an administrator from asking about it.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    if self.spare.take().is_none() {
+                        self.make_room();
+                        self.paused_until = Some(Instant::now() + PAUSE);
+                        return;
+                    }
+                }
+                Err(error) => {
+                    if !self.is_ending.load(Ordering::Acquire) {
+                        log::warn!("cannot accept a connection to the control socket: {error}");
+                        self.paused_until = Some(Instant::now() + PAUSE);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: UnixStream) {
+        let Ok(peer) = getsockopt(&stream, PeerCredentials) else { return };
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let client = (peer.uid(), peer.pid());
+        if client.0 != 0 && client.0 != geteuid().as_raw() {
+            self.strangers.refuse(&stream, client.0);
+            return;
+        }
+        if self.connections.len() >= MOST && !self.make_room() {
+            refuse(&stream, BUSY);
+            return;
+        }
+        self.next += 1;
+        let deadline = Instant::now() + PATIENCE;
+        let stage = Stage::Asking(Vec::new());
+        self.connections.push(Connection { number: self.next, stream, client, deadline, stage });
+    }
+
+    /// How many connections each client has.
+    fn counts(&self) -> HashMap<Client, usize> {
+        let mut counts = HashMap::new();
+        for connection in &self.connections {
+            *counts.entry(connection.client).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Closes a connection of the client that has most of them: the oldest that has not sent its request, or that does not take
+    /// its reply, or whose request waits. Whether there was one that another client may take the place of.
+    fn make_room(&mut self) -> bool {
+        let rank = |connection: &Connection| match connection.stage {
+            Stage::Asking(_) => Some(3),
+            Stage::Answered(..) => Some(2),
+            Stage::Ready(_) => Some(1),
+            Stage::Waiting(_) => None,
+        };
+        let counts = self.counts();
+        let all = self.connections.iter().enumerate();
+        let victims =
+            all.filter_map(|(at, connection)| Some((at, counts.get(&connection.client)?, rank(connection)?)));
+        // Of equals the last is taken, so that the order is turned: connections stand in the order of their coming.
+        let victims: Vec<_> = victims.collect();
+        let victim = victims.iter().rev().max_by_key(|(_, count, rank)| (*count, *rank)).copied();
+        victim.map(|(at, ..)| drop(self.connections.remove(at))).is_some()
+    }
+
+    /// Has requests carried out that wait, as many as may be at once: first those of the clients with fewest connections.
+    fn begin_all(&mut self) {
+        loop {
+            let (changing, is_full) = (self.running(true), self.running(false) >= MOST_READING);
+            let is_free = |request: Request| is_change(request) || !is_full;
+            let counts = self.counts();
+            let ready =
+                self.connections.iter().enumerate().filter_map(|(at, connection)| match connection.stage {
+                    Stage::Ready(request) if is_free(request) => {
+                        Some((at, request, counts.get(&connection.client).copied()?))
+                    }
+                    _ => None,
+                });
+            let Some((at, request, _)) = ready.min_by_key(|(at, _, count)| (*count, *at)) else { return };
+            match is_change(request) && changing >= MOST_CHANGING {
+                true => {
+                    let number = self.connections[at].number;
+                    self.reply(number, &Reply::failed(BUSY));
+                }
+                false => self.begin(at, request),
+            }
+        }
+    }
+
+    fn running(&self, changes: bool) -> usize {
+        let is_it = |connection: &&Connection| matches!(connection.stage, Stage::Waiting(request) if is_change(request) == changes);
+        self.connections.iter().filter(is_it).count()
+    }
+
+    fn advance(&mut self, number: u64) {
+        let Some(at) = self.connections.iter().position(|connection| connection.number == number) else {
+            return;
+        };
+        match self.connections[at].advance() {
+            Step::Waits => {}
+            Step::Asks(request) => {
+                let (uid, pid) = self.connections[at].client;
+                log::debug!("uid {uid}, pid {pid}: {request:?}");
+                self.connections[at].stage = Stage::Ready(request);
+            }
+            Step::Refused(why) => self.reply(number, &Reply::failed(why)),
+            Step::Ends => drop(self.connections.remove(at)),
+        }
+        if self.spare.is_none() {
+            self.spare = spare();
+        }
+    }
+
+    /// Has a request carried out.
+    fn begin(&mut self, at: usize, request: Request) {
+        let connection = &mut self.connections[at];
+        connection.stage = Stage::Waiting(request);
+        // Its client waits for as long as it likes: what it asked for is done in any case.
+        connection.deadline = Instant::now() + Duration::from_secs(3600);
+        let number = connection.number;
+        let instance = self.instance.clone();
+        let (replies, wakes) = (self.replies.0.clone(), self.wakes.0.clone());
+        let work = move || {
+            let reply = carry_out(request, &*instance);
+            // It fails when nobody attends any more.
+            let _ = replies.send((number, reply));
+            let _ = (&*wakes).write(&[1]);
+        };
+        let started = thread::Builder::new().name("control request".into()).spawn(work);
+        if let Err(error) = started {
+            log::warn!("cannot carry out a request at the control socket: {error}");
+            // What only reads takes a moment: it can be done here.
+            let reply = match request {
+                Request::Status | Request::Metrics | Request::Counters => carry_out(request, &*self.instance),
+                Request::Reload | Request::Mode(_) => {
+                    Reply::failed(format!("there can be no thread for it: {error}"))
+                }
+            };
+            self.reply(number, &reply);
+        }
+    }
+
+    fn reply(&mut self, number: u64, reply: &Reply) {
+        let Some(connection) = self.connections.iter_mut().find(|connection| connection.number == number)
+        else {
+            return;
+        };
+        let mut line = serde_json::to_vec(reply).unwrap_or_default();
+        line.push(b'\n');
+        connection.stage = Stage::Answered(line, 0);
+        connection.deadline = Instant::now() + PATIENCE;
+        self.advance(number);
+    }
+}
+
+fn is_change(request: Request) -> bool {
+    match request {
+        Request::Status | Request::Metrics | Request::Counters => false,
+        Request::Reload | Request::Mode(_) => true,
+    }
+}
+
+impl Strangers {
+    /// The log hears of it now and then, however often somebody tries.
+    fn refuse(&mut self, stream: &UnixStream, uid: u32) {
+        self.refused += 1;
+        if self.said.is_none_or(|said| said.elapsed() >= INTERVAL) {
+            let more = std::mem::take(&mut self.refused) - 1;
+            self.said = Some(Instant::now());
+            let more =
+                if more == 0 { String::new() } else { format!(" ({more} more were refused since the last)") };
+            log::warn!("the control socket is not for uid {uid}{more}");
+        }
+        refuse(stream, "this is for root and for the user of the instance alone");
+    }
+}
+
+/// Says why and no more: a moment is all that this takes.
+fn refuse(mut stream: &UnixStream, why: &str) {
+    let mut line = serde_json::to_vec(&Reply::failed(why)).unwrap_or_default();
+    line.push(b'\n');
+    // What is left unread when a connection ends can take the answer with it (unix(7)).
+    let _ = stream.read(&mut [0; MAX_REQUEST]);
+    let _ = stream.write(&line);
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+impl Connection {
+    /// Goes on as far as it can without waiting.
+    fn advance(&mut self) -> Step {
+        let result = match &mut self.stage {
+            Stage::Asking(line) => read_request(&self.stream, line),
+            Stage::Ready(_) | Stage::Waiting(_) => return Step::Waits,
+            Stage::Answered(line, sent) => send(&self.stream, line, sent),
+        };
+        result.unwrap_or_else(|error| match error.kind() {
+            ErrorKind::WouldBlock => Step::Waits,
+            _ => Step::Ends,
+        })
+    }
+}
+
+/// Reads what is there of a request.
+///
+/// # Errors
+/// WouldBlock if that is not all; otherwise as read(2) says.
+fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<Step> {
+    let mut buffer = [0; 1024];
+    loop {
+        let len = match stream.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            len => len?,
+        };
+        let part = &buffer[..len];
+        if let Some(end) = memchr::memchr(b'\n', part) {
+            line.extend(&part[..end]);
+            return Ok(Request::parse(line).map_or_else(Step::Refused, Step::Asks));
+        }
+        line.extend(part);
+        if len == 0 && line.is_empty() {
+            return Ok(Step::Ends);
+        }
+        if len == 0 || line.len() > MAX_REQUEST {
+            return Ok(Step::Refused(format!("a request is one line of at most {MAX_REQUEST} bytes")));
+        }
+        // Nothing else can become a request.
+        if line.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
+            return Ok(Step::Refused("this is no request: it must be one JSON object".into()));
+        }
+    }
+}
+
+/// Sends what the client takes of a reply.
+///
+/// # Errors
+/// WouldBlock if that is not all; otherwise as write(2) says.
+fn send(mut stream: &UnixStream, line: &[u8], sent: &mut usize) -> io::Result<Step> {
+    while *sent < line.len() {
+        match stream.write(&line[*sent..]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            written => *sent += written?,
+        }
+    }
+    // As above: what was sent behind the request.
+    let _ = stream.read(&mut [0; MAX_REQUEST]);
+    Ok(Step::Ends)
+}
+
+fn carry_out(request: Request, instance: &dyn Instance) -> Reply {
+    let done = |result: Result<Reloaded, String>| match result {
+        Ok(reloaded) => Reply::done(reloaded),
+        Err(why) => Reply::failed(why),
+    };
+    match request {
+        Request::Status => Reply::done(instance.status()),
+        Request::Reload => done(instance.reload()),
+        Request::Mode(mode) => done(instance.set_mode(mode)),
+        Request::Metrics => Reply::done(instance.metrics()),
+        Request::Counters => Reply::done(instance.counters()),
+    }
+}

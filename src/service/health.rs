@@ -1,0 +1,305 @@
+//! Whether a mount answers: asked through the kernel, by a process of its own.
+//!
+//! A thread of the server must not ask. Who waits for an answer that a worker has already taken up cannot be killed, so a
+//! server that is ended at that moment would wait for itself: the device closes with the last thread, and the last thread
+//! waits for the device. The other process holds nothing of the server but one end of a socket. When the server ends, the
+//! kernel answers it with an error, and it ends too.
+//!
+//! What is asked is statfs(2), which no cache answers. The mount is in use as long as the answer takes, so that an umount(8)
+//! that meets it in that moment would be told EBUSY.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{self, Path, PathBuf};
+use std::process;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libc::dev_t;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::{Mode, fstat};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout};
+
+use super::confinement;
+use super::notify::Manager;
+use crate::sys::process::{close_all_but, fork};
+
+/// What the mount says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It answers.
+    Alive,
+    /// Something else stands in its place: it was detached, or covered. Whether it answers cannot be asked.
+    Away,
+    /// It answers with an error: ENOTCONN when the kernel has given its server up.
+    Failed(Errno),
+}
+
+/// In four bytes: an errno, which is never negative, or one of these.
+const ALIVE: i32 = 0;
+const AWAY: i32 = -1;
+
+impl Answer {
+    fn to_bytes(self) -> [u8; 4] {
+        match self {
+            Self::Alive => ALIVE,
+            Self::Away => AWAY,
+            Self::Failed(errno) => errno as i32,
+        }
+        .to_ne_bytes()
+    }
+
+    fn of_bytes(bytes: [u8; 4]) -> Self {
+        match i32::from_ne_bytes(bytes) {
+            ALIVE => Self::Alive,
+            AWAY => Self::Away,
+            errno => Self::Failed(Errno::from_raw(errno)),
+        }
+    }
+}
+
+/// The process that asks.
+#[derive(Debug)]
+pub struct Prober {
+    line: UnixStream,
+    process: Pid,
+    /// Whether a question is not answered yet.
+    is_asked: bool,
+}
+
+impl Prober {
+    /// Starts it, for a mount that is going to be at `mountpoint`.
+    ///
+    /// # Errors
+    /// This process has more than one thread, or there can be no other.
+    pub fn start(mountpoint: &Path) -> io::Result<Self> {
+        let mountpoint = path::absolute(mountpoint)?;
+        let (line, other_end) = UnixStream::pair()?;
+        match fork()? {
+            ForkResult::Parent { child } => Ok(Self { line, process: child, is_asked: false }),
+            ForkResult::Child => {
+                // Nothing is said here, and nobody could be told: its end tells enough.
+                let _ = answer_all(other_end.into(), mountpoint);
+                process::exit(0)
+            }
+        }
+    }
+
+    /// Asks, unless an older question is still open, and waits for the answer that long.
+    ///
+    /// # Errors
+    /// The process has gone.
+    fn ask(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
+        if !self.is_asked {
+            self.line.write_all(&[1])?;
+            self.is_asked = true;
+        }
+        // A timeout of 0 would be none.
+        self.line.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+        let mut bytes = [0; 4];
+        match self.line.read_exact(&mut bytes) {
+            Ok(()) => {
+                self.is_asked = false;
+                Ok(Some(Answer::of_bytes(bytes)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        // It ends when it hears that nobody is there any more, at once if it waits for a question.
+        let _ = self.line.shutdown(Shutdown::Both);
+        if !self.is_asked {
+            let _ = waitpid(self.process, None);
+        }
+    }
+}
+
+/// Answers until nobody asks any more.
+fn answer_all(line: OwnedFd, mountpoint: PathBuf) -> io::Result<()> {
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    dup2_stderr(&null)?;
+    close_all_but(&line)?;
+    // What ends the server reaches the whole process group; whoever unmounts must still be able to ask.
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>().thread_block()?;
+    confinement::keep_for_probing();
+    let mut line = UnixStream::from(line);
+    let mut device = None;
+    while line.read(&mut [0])? > 0 {
+        let answer = look(&mountpoint, &mut device);
+        line.write_all(&answer.to_bytes())?;
+    }
+    Ok(())
+}
+
+/// Asks the mount itself; `device` is that of the mount, once it is known.
+fn look(mountpoint: &Path, device: &mut Option<dev_t>) -> Answer {
+    let asked = || {
+        let held = open(mountpoint, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok((fstatfs(&held)?.filesystem_type(), fstat(&held)?.st_dev))
+    };
+    match asked() {
+        Ok((FUSE_SUPER_MAGIC, found)) if *device.get_or_insert(found) == found => Answer::Alive,
+        Ok(_) => Answer::Away,
+        Err(errno) => Answer::Failed(errno),
+    }
+}
+
+/// How often the manager is told anew how the mount is, where it does not want to hear more often.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// Keeps the service manager informed, from a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct Pulse {
+    _ends: Sender<()>,
+}
+
+impl Pulse {
+    /// Tells `manager` that the service is ready as soon as `prober` has an answer of the mount, from then on that it lives,
+    /// each time there is one, and how it is, in the words of `status`.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn start(
+        manager: Manager,
+        mut prober: Prober,
+        status: impl Fn() -> String + Send + 'static,
+    ) -> io::Result<Self> {
+        let (ends, ended) = mpsc::channel::<()>();
+        // Two answers may be late before the manager takes the service for dead.
+        let period = manager.watchdog().map_or(REFRESH, |watchdog| (watchdog / 3).min(REFRESH));
+        thread::Builder::new().name("pulse".into()).spawn(move || {
+            let mut patient = Patient::new(manager, status);
+            loop {
+                let begin = Instant::now();
+                match prober.ask(period) {
+                    Ok(answer) => patient.take(answer, begin.elapsed()),
+                    Err(error) => {
+                        log::error!(
+                            "the process that asks the mount has gone, and nothing can be said of it: {error}"
+                        );
+                        return;
+                    }
+                }
+                match ended.recv_timeout(period.saturating_sub(begin.elapsed())) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        })?;
+        Ok(Self { _ends: ends })
+    }
+}
+
+/// What the manager has been told of the mount.
+struct Patient<S> {
+    manager: Manager,
+    status: S,
+    is_ready: bool,
+    said: String,
+    silent_for: Duration,
+}
+
+impl<S: Fn() -> String> Patient<S> {
+    fn new(manager: Manager, status: S) -> Self {
+        Self { manager, status, is_ready: false, said: String::new(), silent_for: Duration::ZERO }
+    }
+
+    /// What was answered after that time, or that nothing was.
+    fn take(&mut self, answer: Option<Answer>, after: Duration) {
+        let status = match answer {
+            Some(Answer::Alive) => (self.status)(),
+            Some(Answer::Away) => format!("out of reach at its place; {}", (self.status)()),
+            Some(Answer::Failed(errno)) => format!("the mount answers: {}", errno.desc()),
+            None => format!("the mount has not answered for {} s", (self.silent_for + after).as_secs()),
+        };
+        match answer {
+            Some(Answer::Alive | Answer::Away) if !self.silent_for.is_zero() => {
+                log::warn!("the mount answers again, after {} s", self.silent_for.as_secs());
+                self.silent_for = Duration::ZERO;
+            }
+            Some(Answer::Alive | Answer::Away) => {}
+            Some(Answer::Failed(_)) if self.said == status => {}
+            Some(Answer::Failed(_)) => log::error!("{status}"),
+            None => {
+                if self.silent_for.is_zero() {
+                    log::warn!("the mount has not answered for {} s", after.as_secs_f32().ceil());
+                }
+                self.silent_for += after;
+            }
+        }
+        if self.said != status {
+            self.manager.status(&status);
+            self.said = status;
+        }
+        if answer == Some(Answer::Alive) && !self.is_ready {
+            self.is_ready = true;
+            self.manager.ready();
+        }
+        if matches!(answer, Some(Answer::Alive | Answer::Away)) && self.manager.watchdog().is_some() {
+            self.manager.alive();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn the_manager_hears_that_the_mount_lives_when_it_has_answered_and_at_no_other_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let manager = Manager::at(path.as_os_str(), Some(Duration::from_secs(3))).unwrap();
+        let mut patient = Patient::new(manager, || "serving".into());
+        let mut told = |answer| {
+            patient.take(answer, Duration::from_secs(2));
+            let mut message = [0; 256];
+            let messages =
+                std::iter::from_fn(|| socket.recv(&mut message).ok().map(|len| message[..len].to_vec()));
+            messages.map(|bytes| String::from_utf8(bytes).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(None), ["STATUS=the mount has not answered for 2 s"]);
+        let ready = format!("READY=1\nMAINPID={}", process::id());
+        assert_eq!(told(Some(Answer::Alive)), ["STATUS=serving", ready.as_str(), "WATCHDOG=1"]);
+        assert_eq!(told(Some(Answer::Alive)), ["WATCHDOG=1"]);
+        assert_eq!(told(None), ["STATUS=the mount has not answered for 2 s"]);
+        assert_eq!(told(None), ["STATUS=the mount has not answered for 4 s"]);
+        assert_eq!(told(Some(Answer::Alive)), ["STATUS=serving", "WATCHDOG=1"]);
+        assert_eq!(told(Some(Answer::Away)), ["STATUS=out of reach at its place; serving", "WATCHDOG=1"]);
+        let failed = Some(Answer::Failed(Errno::ENOTCONN));
+        assert_eq!(told(failed), ["STATUS=the mount answers: Transport endpoint is not connected"]);
+        assert_eq!(told(failed), [""; 0]);
+    }
+
+    #[test]
+    fn an_answer_is_what_it_was_when_it_has_been_sent() {
+        for answer in [Answer::Alive, Answer::Away, Answer::Failed(Errno::ENOTCONN)] {
+            assert_eq!(Answer::of_bytes(answer.to_bytes()), answer);
+        }
+    }
+
+    #[test]
+    fn a_place_without_a_mount_is_away_and_a_missing_one_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(look(dir.path(), &mut None), Answer::Away);
+        assert_eq!(look(&dir.path().join("none"), &mut None), Answer::Failed(Errno::ENOENT));
+    }
+}

@@ -1,0 +1,8 @@
+//! Runs the program as a service: signals, control socket, health checks, service manager and confinement.
+
+pub mod confinement;
+pub mod control;
+pub mod detach;
+pub mod health;
+pub mod notify;
+pub mod signals;

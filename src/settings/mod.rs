@@ -1,0 +1,3 @@
+//! The settings of a mount.
+
+pub mod config;

@@ -1,0 +1,233 @@
+//! Who was refused which name: one record for each, and for each that was let through against the policy.
+//!
+//! A record goes to the log, at the level `warn` with its parts as fields, and as a line of JSON to a [`Trail`] if there is one.
+//! A thread of its own writes, behind a queue of bounded length, so that whoever serves requests never waits for a disk or a
+//! terminal. More than a number of records, and of bytes, a second of one user are not written but counted, and the count is
+//! written. No record is longer than [`MAX_BYTES`], whatever its parts are.
+//!
+//! Every byte of a name, of a path, of a command's name and of a control group is an attacker's; none of them acts on a
+//! terminal or can be taken for what stands around it. The fields of the JSON are part of the interface: `docs/JSON.md`.
+
+mod bounded;
+mod cgroup;
+mod queue;
+mod recent;
+mod record;
+mod trail;
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use ::log::kv::Value;
+use ::log::{Level, Metadata};
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+
+use self::bounded::Bounded;
+use self::queue::{Drops, Queue, Task};
+use self::trail::DroppedLine;
+use super::log;
+use super::metrics::{Dropped, Metrics};
+
+pub use bounded::MAX_BYTES;
+pub use recent::{Recent, RecentRefusal};
+pub use record::{Asker, Outcome, Record};
+pub use trail::{Trail, Uncovered};
+
+/// What the journal calls the message of a record (sd_journal_print(3), `MESSAGE_ID`), so that all of them can be asked for.
+const MESSAGE_ID: &str = "5621c673fbcc43e99974ff2ff00a4d0a";
+
+/// Bytes of records that are written per user and second without being told otherwise.
+pub const BYTES_PER_SECOND: u32 = 16 << 10;
+/// The lowest number of them that can be chosen: one record, in both places.
+pub const MIN_BYTES_PER_SECOND: u32 = 2 * MAX_BYTES as u32;
+
+/// How an audit is done.
+#[derive(Debug)]
+pub struct Settings {
+    /// At most this many records per user and second; the rest are only counted.
+    pub per_second: NonZeroU32,
+    /// At most this many bytes of records per user and second, in the log and the trail together; the rest are only counted.
+    /// At least [`MIN_BYTES_PER_SECOND`], or no record of some size would ever be written.
+    pub bytes_per_second: NonZeroU32,
+    /// Whether they go to the log.
+    pub is_logged: bool,
+    /// Where they are kept besides.
+    pub trail: Option<Trail>,
+    /// What counts them. A mount counts its requests there too.
+    pub metrics: Arc<Metrics>,
+    /// Where the last ones can be asked for.
+    pub recent: Arc<Recent>,
+}
+
+impl Default for Settings {
+    /// A hundred and 16 KiB a second, in the log alone.
+    fn default() -> Self {
+        Self {
+            per_second: NonZeroU32::new(100).expect("100 is not 0"),
+            bytes_per_second: NonZeroU32::new(BYTES_PER_SECOND).expect("it is not 0"),
+            is_logged: true,
+            trail: None,
+            metrics: Arc::default(),
+            recent: Arc::default(),
+        }
+    }
+}
+
+/// Takes records and has them written.
+#[derive(Debug)]
+pub struct Audit {
+    queue: Arc<Queue>,
+    ended: Mutex<Receiver<()>>,
+}
+
+impl Audit {
+    /// Starts the thread that writes.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let Settings { per_second, bytes_per_second, .. } = settings;
+        let queue = Arc::new(Queue::new(per_second, bytes_per_second, settings.metrics.clone()));
+        let (end, ended) = sync_channel(1);
+        let tasks = queue.clone();
+        thread::Builder::new().name("audit".into()).spawn(move || {
+            write_all(&tasks, settings);
+            // Nobody may wait for it any more.
+            let _ = end.send(());
+        })?;
+        Ok(Self { queue, ended: Mutex::new(ended) })
+    }
+
+    /// Takes the record that `gather` puts together, unless there are too many of the user `uid` at the moment; it is not
+    /// asked then. Never waits for what is written.
+    pub fn record(&self, uid: Option<u32>, gather: impl FnOnce() -> Record) {
+        self.queue.offer(uid, gather);
+    }
+
+    /// Goes on in the file that is now at the path of the trail, because the old one may have been moved away. Does not wait
+    /// for that; if the file cannot be opened, the log says so and the old one is gone on with.
+    pub fn reopen(&self) {
+        self.queue.reopen();
+    }
+
+    /// Takes no more records, and waits for a while until those that were taken are written. Dropping it does the same.
+    pub fn close(&self) {
+        /// A disk or a terminal that takes nothing must not keep the process from ending.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        self.queue.close();
+        let ended = self.ended.lock();
+        // An error says that the writer has ended before.
+        let _ = ended.recv_timeout(PATIENCE);
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn write_all(tasks: &Queue, settings: Settings) {
+    let Settings { per_second, bytes_per_second, is_logged, mut trail, metrics, recent } = settings;
+    loop {
+        match tasks.next() {
+            Task::Write(who, record) => {
+                // A flood must cost no more than it has to: what cannot be written is not put into words.
+                if !tasks.may_take(who) {
+                    continue;
+                }
+                let bounded = Bounded::new(&record);
+                let in_log = if is_logged && is_heard() { bounded.log_bytes(log::has_fields()) } else { 0 };
+                let in_trail = trail.as_ref().map_or(0, |_| bounded.line_bytes());
+                if !tasks.takes(who, in_log + in_trail) {
+                    continue;
+                }
+                recent.add(&record);
+                if is_logged {
+                    log_with_fields(&bounded);
+                }
+                match trail.as_mut().is_none_or(|trail| trail.put(&bounded.line, 1)) {
+                    true => metrics.recorded(),
+                    false => metrics.dropped(Dropped::File, 1),
+                }
+            }
+            Task::Tell(dropped) => {
+                for (uid, Drops { rate, bytes, queue }) in dropped {
+                    let why_rate = format!("more than {per_second} a second");
+                    let why_bytes = format!("more than {bytes_per_second} bytes a second");
+                    for (count, reason, why) in [
+                        (rate, "rate", why_rate.as_str()),
+                        (bytes, "bytes", &why_bytes),
+                        (queue, "queue", "the writer is behind"),
+                    ] {
+                        if count > 0 {
+                            // Those lines are bytes that the user has caused, too.
+                            tasks.spend(uid, tell(count, reason, why, uid, trail.as_mut()));
+                        }
+                    }
+                }
+            }
+            Task::Reopen => trail.iter_mut().for_each(Trail::reopen),
+            Task::End => {
+                trail.iter().for_each(Trail::finish);
+                return;
+            }
+        }
+    }
+}
+
+/// Says what was dropped; returns how many bytes that took, about.
+fn tell(count: u64, reason: &'static str, why: &str, uid: Option<u32>, trail: Option<&mut Trail>) -> usize {
+    /// What stands around the sentence in the log, and a line of the trail.
+    const AROUND: usize = 256;
+    let whose = uid.map_or("others".into(), |uid| format!("uid {uid}"));
+    let message = format!("{count} more were refused or let through, and not recorded, of {whose}: {why}");
+    ::log::warn!(dropped = count, reason = reason, whose = whose.as_str(); "{message}");
+    if let Some(trail) = trail {
+        // What does not get there counts as missing there.
+        trail.put(&DroppedLine::new(count, reason, uid), count);
+    }
+    message.len() + AROUND
+}
+
+/// Logs one record as an audit does, at once.
+pub fn log_record(record: &Record) {
+    if is_heard() {
+        log_with_fields(&Bounded::new(record));
+    }
+}
+
+fn metadata() -> Metadata<'static> {
+    ::log::Metadata::builder().level(Level::Warn).target(module_path!()).build()
+}
+
+/// Whether records in the log are written at all.
+fn is_heard() -> bool {
+    ::log::logger().enabled(&metadata())
+}
+
+/// The sentence about it, with what it says as fields: those of the line of JSON.
+fn log_with_fields(Bounded { line, message, .. }: &Bounded<'_>) {
+    let json = serde_json::to_value(line).unwrap_or_default();
+    let mut fields = vec![("message_id", Value::from(MESSAGE_ID))];
+    for (key, value) in json.as_object().into_iter().flatten() {
+        match value {
+            Json::String(text) => fields.push((key, Value::from(text.as_str()))),
+            Json::Number(number) => {
+                fields.extend(number.as_u64().map(|number| (key.as_str(), number.into())))
+            }
+            _ => {}
+        }
+    }
+    let builder = &mut ::log::Record::builder();
+    let builder = builder.metadata(metadata()).module_path_static(Some(module_path!())).key_values(&fields);
+    ::log::logger().log(&builder.args(format_args!("{message}")).build());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! A record in a bounded number of bytes, whatever whoever is refused has chosen: names, paths, targets of links, names of
+//! programs and of control groups can be kilobytes long, and grow when they are escaped.
+//!
+//! A record that is too long is written with less of each long part: its beginning and its end, with \u{2026} between them.
+//! Instead of the exact bytes of a path there is a hash of all of it, so that records of one directory can still be told from
+//! those of another. The exact bytes of the name, which are 255 at most, are always there.
+
+use super::record::{Line, Record, Sentence};
+use crate::name::display::display;
+use crate::report::json;
+
+/// The longest form of a record in any outlet, in bytes: a line of JSON, or an entry of the journal, which has the sentence and
+/// all the fields.
+pub const MAX_BYTES: usize = 2048;
+
+/// What an entry of the journal, or a line of the log in JSON, has around the sentence and the fields.
+const AROUND: usize = 256;
+/// What a line of the log as text has before the sentence: the time, the level and the module.
+const BEFORE: usize = 64;
+
+/// So much of each long part is tried, one after the other.
+const LEVELS: [usize; 8] = [usize::MAX, 512, 256, 160, 96, 48, 24, 12];
+
+/// A record as it is written.
+pub(super) struct Bounded<'r> {
+    pub(super) line: Line<'r>,
+    /// The sentence for people.
+    pub(super) message: String,
+    /// Bytes of the line, with its end.
+    line_bytes: usize,
+    /// Bytes of the sentence as a string of JSON.
+    message_bytes: usize,
+}
+
+impl<'r> Bounded<'r> {
+    pub(super) fn new(record: &'r Record) -> Self {
+        // Each byte is written at least twice: what is longer than this cannot fit, and need not be tried.
+        let long = record.parent.as_ref().map_or(0, |parent| parent.as_os_str().len())
+            + record.target.as_ref().map_or(0, |target| target.len());
+        let levels = LEVELS.iter().filter(|&&most| most < long || long < MAX_BYTES / 2);
+        let mut tries = levels.map(|&most| Self::within(record, most));
+        // The last one fits.
+        let fits = |bounded: &Self| bounded.log_bytes(true) <= MAX_BYTES;
+        tries.find(fits).unwrap_or_else(|| Self::within(record, LEVELS[LEVELS.len() - 1]))
+    }
+
+    fn within(record: &'r Record, most: usize) -> Self {
+        let (line, message) = (Line::within(record, most), Sentence(record, most).to_string());
+        let mut bytes = Vec::with_capacity(1024);
+        // A vector takes everything.
+        let _ = json::line(&mut bytes, &line);
+        let line_bytes = bytes.len();
+        bytes.clear();
+        let _ = json::line(&mut bytes, &message);
+        Self { line, message, line_bytes, message_bytes: bytes.len() }
+    }
+
+    /// Bytes of it in the audit log.
+    pub(super) fn line_bytes(&self) -> usize {
+        self.line_bytes
+    }
+
+    /// Bytes of it in the log, about, and not more: with all its fields, or as a sentence alone.
+    pub(super) fn log_bytes(&self, has_fields: bool) -> usize {
+        match has_fields {
+            true => self.line_bytes + self.message_bytes + AROUND,
+            false => self.message.len() + BEFORE,
+        }
+    }
+}
+
+/// Bytes for people, in `most` bytes or a few more: of what is longer, the beginning and the end. Whether something was left
+/// out.
+pub(super) fn shortened(bytes: &[u8], most: usize) -> (String, bool) {
+    if bytes.len() <= most {
+        let shown = display(bytes).to_string();
+        if shown.len() <= most {
+            return (shown, false);
+        }
+    }
+    let half = most / 2;
+    let (head, tail) = (fitting(bytes, half, false), fitting(bytes, half, true));
+    (format!("{head}\u{2026}{tail}"), true)
+}
+
+/// As much of the beginning, or of the end, as is shown in `most` bytes. No character is divided.
+fn fitting(bytes: &[u8], most: usize, is_end: bool) -> String {
+    let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    // So many fewer bytes that no character is divided, which has three more than its first at most. Where there are more, or no
+    // first one, they are no character.
+    let whole = |len: usize| {
+        let at = if is_end { bytes.len() - len } else { len };
+        let moved = match is_end {
+            true => (0..=3).find(|&by| at + by < bytes.len() && !is_inside(at + by)),
+            false if is_inside(at) => (1..=3).find(|&by| at >= by && bytes[at - by] >= 0xC0),
+            false => Some(0),
+        };
+        len.saturating_sub(moved.unwrap_or(0))
+    };
+    // What is shown of bytes is never shorter than they are.
+    let mut len = whole(most.min(bytes.len()));
+    loop {
+        let part = if is_end { &bytes[bytes.len() - len..] } else { &bytes[..len] };
+        let shown = display(part).to_string();
+        match shown.len().checked_sub(most) {
+            // No byte is shown in more than eight.
+            Some(excess @ 1..) => len = whole(len.saturating_sub(excess.div_ceil(8).max(1))),
+            _ => return shown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::name::Span;
+    use crate::policy::rule::RULES;
+    use crate::telemetry::audit::{Asker, Outcome};
+
+    fn record(unit: &[u8]) -> Record {
+        let long = |len: usize| unit.iter().copied().cycle().take(len).collect::<Vec<u8>>();
+        let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        let longest = RULES.iter().max_by_key(|rule| rule.name.len()).unwrap();
+        let cgroup =
+            [b"/user.slice/user@4294967295.service/", &long(255)[..], b".service/", &long(3000)].concat();
+        Record {
+            time: SystemTime::now(),
+            outcome: Outcome::LetThrough,
+            operation: "copy_file_range",
+            name: of(&long(255)),
+            target: Some(of(&long(4095))),
+            parent: Some(of(&long(4095)).into()),
+            rule: Some(longest.id),
+            span: Span::new(4094, 4095),
+            asker: Asker {
+                uid: Some(u32::MAX),
+                gid: Some(u32::MAX),
+                pid: 4_194_304,
+                command: Some(long(64)),
+                cgroup: Some(cgroup),
+            },
+        }
+    }
+
+    #[test]
+    fn no_record_is_longer_than_the_bound_whatever_its_parts_are() {
+        let units: [&[u8]; 10] = [
+            b"a",
+            b"a/",
+            b"\x1b",
+            b"\xFF",
+            b"\\",
+            b"\"",
+            "\u{202e}".as_bytes(),
+            "\u{10FFFF}".as_bytes(),
+            "\u{e4}/".as_bytes(),
+            b" ",
+        ];
+        for unit in units {
+            let record = record(unit);
+            let bounded = Bounded::new(&record);
+            let (line, log) = (bounded.line_bytes(), bounded.log_bytes(true));
+            assert!(line < MAX_BYTES && log <= MAX_BYTES, "{}: {line} {log}", unit.escape_ascii());
+            assert!(bounded.log_bytes(false) < log);
+            let mut bytes = Vec::new();
+            json::line(&mut bytes, &bounded.line).unwrap();
+            assert_eq!(bytes.len(), line);
+            let read: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(read["name_hex"].as_str().unwrap().len(), 510, "the name is there to its last byte");
+            assert!(read.get("parent_base64").is_none() && read["parent_bytes"] == 4095, "{read}");
+            assert!(read["parent"].as_str().unwrap().contains('\u{2026}'), "{read}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_written_whole_and_long_paths_are_told_apart_by_their_hash() {
+        let with = |parent: &str| Record {
+            name: "x\u{1b}".into(),
+            target: None,
+            parent: Some(parent.into()),
+            asker: Asker { cgroup: None, command: None, uid: Some(1), gid: None, pid: 1 },
+            ..record(b"a")
+        };
+        let short = with("a/b");
+        let bounded = Bounded::new(&short);
+        assert_eq!(bounded.message, short.to_string());
+        let json = serde_json::to_value(&bounded.line).unwrap();
+        assert!(
+            json["parent"] == "a/b" && json["parent_base64"] == "YS9i" && json.get("parent_hash").is_none()
+        );
+        let paths = ["/one", "/two"].map(|middle| format!("{0}{middle}{0}", "/deep".repeat(300)));
+        let [one, two, again] = [&paths[0], &paths[1], &paths[0]].map(|path| {
+            let record = with(path);
+            serde_json::to_value(&Bounded::new(&record).line).unwrap()
+        });
+        assert_eq!(one["parent"], two["parent"]);
+        assert_ne!(one["parent_hash"], two["parent_hash"]);
+        assert_eq!(one["parent_hash"], again["parent_hash"]);
+    }
+
+    #[test]
+    fn a_part_is_cut_between_characters_and_shows_its_beginning_and_its_end() {
+        let cut = |text: &[u8], most: usize| shortened(text, most);
+        assert_eq!(cut(b"abc", 3), ("abc".into(), false));
+        assert_eq!(cut(b"abcdefgh", 6), ("abc\u{2026}fgh".into(), true));
+        assert_eq!(cut("\u{e4}\u{e4}\u{e4}\u{e4}".as_bytes(), 6), ("\u{e4}\u{2026}\u{e4}".into(), true));
+        assert_eq!(cut(b"\xFF\xFFxx\xFF\xFF", 10), ("\\xFF\u{2026}\\xFF".into(), true));
+        assert_eq!(cut(&[0x80; 100], 10), ("\\x80\u{2026}\\x80".into(), true));
+        assert_eq!(cut(b"\x1b\x1b", 4), ("\u{2026}".into(), true));
+        for most in 0..40 {
+            for text in ["\u{1F600}".repeat(20), "a\u{301}".repeat(20), "\u{202e}".repeat(20)] {
+                assert!(cut(text.as_bytes(), most).0.len() <= most + '\u{2026}'.len_utf8());
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use std::time::SystemTime;
+
+use super::*;
+use crate::name::Span;
+use crate::telemetry::audit::{Asker, Outcome};
+
+fn record() -> Record {
+    Record {
+        time: SystemTime::UNIX_EPOCH,
+        outcome: Outcome::Refused,
+        operation: "mkdir",
+        name: "x".into(),
+        target: None,
+        parent: None,
+        rule: None,
+        span: Span::new(0, 1),
+        asker: Asker { uid: None, gid: None, pid: 0, command: None, cgroup: None },
+    }
+}
+
+fn queue(per_second: u32) -> Queue {
+    Queue::new(NonZeroU32::new(per_second).unwrap(), NonZeroU32::new(16384).unwrap(), Arc::default())
+}
+
+/// All that the writer would be told after the end.
+fn rest(queue: &Queue) -> (usize, Vec<(Who, Drops)>) {
+    queue.close();
+    let (mut written, mut told) = (0, Vec::new());
+    loop {
+        match queue.next() {
+            Task::Write(..) => written += 1,
+            Task::Tell(drops) => told.extend(drops),
+            Task::Reopen => {}
+            Task::End => return (written, told),
+        }
+    }
+}
+
+#[test]
+fn a_bucket_lets_pass_so_many_a_second_whenever_they_come() {
+    let begin = Instant::now();
+    let mut bucket = Bucket::new(NonZeroU32::new(10).unwrap(), begin);
+    let mut passed = |ms: u64, tries: usize| {
+        (0..tries).filter(|_| bucket.take(1, begin + Duration::from_millis(ms))).count()
+    };
+    assert_eq!(passed(0, 50), 10);
+    assert_eq!(passed(99, 1), 0);
+    assert_eq!(passed(100, 5), 1);
+    assert_eq!(passed(600, 50), 5);
+    assert_eq!(passed(60_000, 50), 10, "what was not used up is not saved");
+}
+
+#[test]
+fn a_flood_of_one_user_silences_nobody_else() {
+    let queue = queue(10);
+    for _ in 0..100_000 {
+        queue.offer(Some(1000), record);
+    }
+    for uid in [Some(0), Some(1001), None] {
+        (0..5).for_each(|_| queue.offer(uid, record));
+    }
+    let (written, told) = rest(&queue);
+    let flood: u64 = told.iter().filter(|(who, _)| *who == Some(1000)).map(|(_, drops)| drops.rate).sum();
+    assert!(told.iter().all(|(who, _)| *who == Some(1000)), "{told:?}");
+    // 10 at once, and a few more if it took longer than a tenth of a second.
+    assert!((25..1000).contains(&written) && written as u64 - 15 + flood == 100_000, "{written} {flood}");
+}
+
+#[test]
+fn a_user_whose_rate_is_high_fills_his_share_of_the_queue_and_no_more() {
+    let queue = queue(1_000_000);
+    (0..5000).for_each(|_| queue.offer(Some(1000), record));
+    (0..SHARE).for_each(|_| queue.offer(Some(1001), record));
+    let (written, told) = rest(&queue);
+    assert_eq!(
+        (written, told),
+        (2 * SHARE, vec![(Some(1000), Drops { rate: 0, bytes: 0, queue: 5000 - SHARE as u64 })])
+    );
+}
+
+#[test]
+fn users_without_number_are_counted_together_and_fill_no_memory() {
+    let queue = queue(1);
+    let many = 10 * USERS as u32;
+    for uid in 0..many {
+        queue.offer(Some(uid), record);
+        queue.offer(Some(uid), record);
+    }
+    assert!(queue.state.lock().users.len() <= USERS + 1);
+    let (written, told) = rest(&queue);
+    assert!(told.len() <= 2 * (NAMED + 1), "{}", told.len());
+    let dropped: u64 = told.iter().map(|(_, drops)| drops.total()).sum();
+    assert_eq!(written as u64 + dropped, 2 * u64::from(many));
+}
+
+#[test]
+fn whoever_has_been_quiet_is_forgotten_for_somebody_new() {
+    let queue = queue(10);
+    let begin = Instant::now();
+    for uid in 0..USERS as u32 {
+        assert_eq!(queue.reserve(Some(uid), begin), Some(Some(uid)));
+    }
+    while queue.state.lock().waiting > 0 {
+        let mut state = queue.state.lock();
+        state.waiting -= 1;
+        let uid = state.waiting as u32;
+        state.users.get_mut(&Some(uid)).unwrap().waiting -= 1;
+    }
+    assert_eq!(queue.reserve(Some(1_000_000), begin), Some(None), "all have just been busy");
+    let later = begin + Duration::from_secs(2);
+    assert_eq!(queue.reserve(Some(1_000_000), later), Some(Some(1_000_000)));
+    assert!(queue.state.lock().users.len() < 3);
+}
+
+#[test]
+fn bytes_of_one_user_are_bounded_and_cost_nobody_elses() {
+    let queue = queue(1_000_000);
+    (0..100).for_each(|_| queue.offer(Some(1000), record));
+    (0..10).for_each(|_| queue.offer(Some(1001), record));
+    let (mut taken, mut told) = ([0; 2], Vec::new());
+    queue.close();
+    loop {
+        match queue.next() {
+            Task::Write(who, _) => taken[(who == Some(1001)) as usize] += u64::from(queue.takes(who, 1600)),
+            Task::Tell(drops) => told.extend(drops),
+            Task::Reopen => {}
+            Task::End => break,
+        }
+    }
+    let dropped: u64 = told.iter().map(|(_, drops)| drops.bytes).sum();
+    assert!(told.iter().all(|(who, drops)| *who == Some(1000) && drops.rate == 0), "{told:?}");
+    // 16 KiB at once, and a few more if it took longer than a tenth of a second.
+    assert!(
+        (10..50).contains(&taken[0]) && taken[0] + dropped == 100 && taken[1] == 10,
+        "{taken:?} {dropped}"
+    );
+    // What is written in any case is waited for.
+    queue.spend(Some(1001), 1 << 20);
+    assert!(!queue.takes(Some(1001), 1));
+}

@@ -1,0 +1,294 @@
+//! One record: what was refused or let through, to whom, where and why.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use data_encoding::{BASE64, HEXLOWER};
+use serde::Serialize;
+
+use super::bounded::shortened;
+use super::cgroup::{self, Units};
+use crate::name::Span;
+use crate::name::escape::stable_hash;
+use crate::policy::rule::RuleId;
+use crate::report::json;
+use crate::time::timestamp;
+
+/// What became of a name that breaks the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was refused.
+    Refused,
+    /// It was let through by a permissive gate.
+    LetThrough,
+    /// It was seen where no gate stands.
+    Seen,
+}
+
+/// Who asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// User id, if it could be told.
+    pub uid: Option<u32>,
+    /// Group id, likewise.
+    pub gid: Option<u32>,
+    /// The thread, or 0 if it is not to be seen from here.
+    pub pid: u32,
+    /// What the thread is called (proc_pid_comm(5)); whoever runs it can call it anything.
+    pub command: Option<Vec<u8>>,
+    /// The path of its control group (cgroups(7)), from which the service that it belongs to is told.
+    pub cgroup: Option<Vec<u8>>,
+}
+
+impl Asker {
+    /// With the command's name and the control group as they are now, if they can be told.
+    pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
+        Self { uid: Some(uid), gid: Some(gid), ..Self::nobody(pid) }
+    }
+
+    /// The process `pid`, as far as it can be told while it runs: the ids by which it uses files (proc_pid_status(5)). 0
+    /// stands for nobody who is known.
+    pub fn of_process(pid: u32) -> Self {
+        let status = read_proc(pid, "status").unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
+        let last_of = |field: &str| {
+            // The command's name stands above, with its line feeds escaped.
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            line.and_then(|ids| ids.split_whitespace().nth(3)?.parse().ok())
+        };
+        Self { uid: last_of("Uid:"), gid: last_of("Gid:"), ..Self::nobody(pid) }
+    }
+
+    fn nobody(pid: u32) -> Self {
+        let mut command = read_proc(pid, "comm");
+        if let Some(command) = &mut command {
+            // The line feed is not a part of it, another one before it is.
+            command.pop();
+        }
+        let cgroup = read_proc(pid, "cgroup").and_then(|table| cgroup::path_in(&table).map(<[u8]>::to_vec));
+        Self { uid: None, gid: None, pid, command, cgroup }
+    }
+
+    fn units(&self) -> Units<'_> {
+        self.cgroup.as_deref().map(cgroup::units).unwrap_or_default()
+    }
+}
+
+/// What /proc says of a thread now; nothing of the one that nobody has.
+fn read_proc(pid: u32, file: &str) -> Option<Vec<u8>> {
+    (pid != 0).then(|| fs::read(format!("/proc/{pid}/{file}")).ok()).flatten()
+}
+
+/// One name that was refused or let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When.
+    pub time: SystemTime,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The system call, about.
+    pub operation: &'static str,
+    /// The new name.
+    pub name: OsString,
+    /// The target of a symbolic link, if it is the target that breaks the policy.
+    pub target: Option<OsString>,
+    /// The directory, below the source; empty for the source itself. `None` if it could not be told.
+    pub parent: Option<PathBuf>,
+    /// The rule; `None` for a name that reads like the escape of another.
+    pub rule: Option<RuleId>,
+    /// Where the name, or the target if there is one, breaks it.
+    pub span: Span,
+    /// Who asked for it.
+    pub asker: Asker,
+}
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::LetThrough => "let through",
+            Self::Seen => "seen",
+        }
+    }
+}
+
+/// Bytes for people, between quotation marks that nothing in them can close; about `most` bytes of them, with the middle left
+/// out.
+fn quoted(bytes: &[u8], most: usize) -> String {
+    // The backslash itself is shown doubled.
+    format!("\"{}\"", shortened(bytes, most).0.replace('"', "\\\""))
+}
+
+/// The sentence about a record; of its long parts about so many bytes are shown.
+pub(super) struct Sentence<'r>(pub(super) &'r Record, pub(super) usize);
+
+impl fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self(record, most) = self;
+        let quoted = |bytes: &[u8]| quoted(bytes, most);
+        write!(f, "{}: {} of {}", record.outcome.as_str(), record.operation, quoted(record.name.as_bytes()))?;
+        if let Some(target) = &record.target {
+            write!(f, " to {}", quoted(target.as_bytes()))?;
+        }
+        match record.parent.as_deref() {
+            Some(top) if top.as_os_str().is_empty() => f.write_str(" in \".\"")?,
+            Some(parent) => write!(f, " in {}", quoted(parent.as_os_str().as_bytes()))?,
+            None => {}
+        }
+        match record.rule {
+            Some(rule) => write!(f, ": {rule}")?,
+            None => f.write_str(": the escape of another name")?,
+        }
+        write!(f, " at bytes {}..{}", record.span.start, record.span.end)?;
+        let Asker { uid, gid, pid, command, cgroup: _ } = &record.asker;
+        let is_known = *pid != 0 || uid.is_some();
+        let mut separator = "; ";
+        for (what, number) in [("uid", uid), ("gid", gid), ("pid", &Some(*pid).filter(|_| is_known))] {
+            if let Some(number) = number {
+                write!(f, "{separator}{what} {number}")?;
+                separator = ", ";
+            }
+        }
+        if let Some(command) = command {
+            f.write_char(' ')?;
+            f.write_str(&quoted(command))?;
+        }
+        if let Some(unit) = record.asker.units().nearest() {
+            write!(f, " of {}", quoted(unit))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Sentence(self, usize::MAX).fmt(f)
+    }
+}
+
+impl Record {
+    /// When it was, by RFC 3339.
+    pub fn timestamp(&self) -> String {
+        timestamp(self.time)
+    }
+
+    /// Writes it to `out` as one line of JSON.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        json::line(out, &Line::from(self))
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Line<'r> {
+    r#type: &'static str,
+    time: String,
+    outcome: &'static str,
+    operation: &'static str,
+    name: String,
+    name_hex: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_base64: Option<String>,
+    /// In the place of the exact bytes where those are too many: what is shown of them, their hash and their number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<Cow<'r, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_bytes: Option<usize>,
+    rule: Option<&'static str>,
+    start: usize,
+    end: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gid: Option<u32>,
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_unit: Option<String>,
+}
+
+impl<'r> From<&'r Record> for Line<'r> {
+    fn from(record: &'r Record) -> Self {
+        Self::within(record, usize::MAX)
+    }
+}
+
+impl<'r> Line<'r> {
+    /// With about `most` bytes of each of the long parts. The exact bytes of the name are there in any case.
+    pub(super) fn within(record: &'r Record, most: usize) -> Self {
+        let parent = record.parent.as_deref().map(Path::as_os_str);
+        let units = record.asker.units();
+        let shown = |bytes: &[u8]| shortened(bytes, most).0;
+        let is_long = |bytes: &[u8]| bytes.len() > most;
+        let hash = |bytes: &[u8]| format!("{:016x}", stable_hash(bytes));
+        let (target, long_target) = divided(record.target.as_deref(), is_long);
+        let (exact_parent, long_parent) = divided(parent, is_long);
+        Self {
+            r#type: match record.outcome {
+                Outcome::Refused | Outcome::LetThrough => "refusal",
+                Outcome::Seen => "appearance",
+            },
+            time: timestamp(record.time),
+            outcome: match record.outcome {
+                Outcome::Refused => "refused",
+                Outcome::LetThrough => "let-through",
+                Outcome::Seen => "seen",
+            },
+            operation: record.operation,
+            name: shown(record.name.as_bytes()),
+            name_hex: HEXLOWER.encode(record.name.as_bytes()),
+            target_base64: target.map(|target| BASE64.encode(target)),
+            target: long_target.map(shown),
+            target_hash: long_target.map(hash),
+            target_bytes: long_target.map(<[u8]>::len),
+            parent: match long_parent {
+                Some(parent) => Some(shown(parent).into()),
+                None => exact_parent.and_then(|parent| std::str::from_utf8(parent).ok()).map(Cow::Borrowed),
+            },
+            parent_base64: exact_parent.map(|parent| BASE64.encode(parent)),
+            parent_hash: long_parent.map(hash),
+            parent_bytes: long_parent.map(<[u8]>::len),
+            rule: record.rule.map(RuleId::name),
+            start: record.span.start,
+            end: record.span.end,
+            uid: record.asker.uid,
+            gid: record.asker.gid,
+            pid: record.asker.pid,
+            command: record.asker.command.as_deref().map(shown),
+            cgroup: record.asker.cgroup.as_deref().map(shown),
+            unit: units.system.map(shown),
+            user_unit: units.user.map(shown),
+        }
+    }
+}
+
+/// The bytes, where they are not too many; or else as those of which a part is shown.
+fn divided(bytes: Option<&OsStr>, is_long: impl Fn(&[u8]) -> bool) -> (Option<&[u8]>, Option<&[u8]>) {
+    match bytes.map(OsStr::as_bytes) {
+        Some(long) if is_long(long) => (None, Some(long)),
+        exact => (exact, None),
+    }
+}

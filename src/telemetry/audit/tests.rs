@@ -1,0 +1,296 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use data_encoding::{BASE64, HEXLOWER};
+use serde_json::{Value, json};
+
+use super::record::Line;
+use super::*;
+use crate::name::Span;
+use crate::policy::rule::RuleId;
+use crate::report::json as report;
+
+fn record(name: &[u8]) -> Record {
+    Record {
+        time: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
+        outcome: Outcome::Refused,
+        operation: "mkdir",
+        name: OsStr::from_bytes(name).into(),
+        target: None,
+        parent: Some("2019/März".into()),
+        rule: Some(RuleId::Truncated),
+        span: Span::new(3, 4),
+        asker: Asker {
+            uid: Some(1000),
+            gid: Some(100),
+            pid: 4711,
+            command: Some(b"touch".to_vec()),
+            cgroup: None,
+        },
+    }
+}
+
+/// A sink whose content can be seen, and which can be full.
+#[derive(Clone, Default)]
+struct Sink {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    room: Arc<Mutex<Option<usize>>>,
+}
+
+impl Sink {
+    fn lines(&self) -> Vec<Value> {
+        let bytes = self.bytes.lock();
+        let text = std::str::from_utf8(&bytes).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut room = self.room.lock();
+        let taken = bytes.len().min(room.unwrap_or(usize::MAX));
+        if taken == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if let Some(room) = &mut *room {
+            *room -= taken;
+        }
+        self.bytes.lock().extend(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_record_says_who_was_refused_what_where_and_why() {
+    assert_eq!(
+        record(b"caf\xE9").to_string(),
+        r#"refused: mkdir of "caf\xE9" in "2019/März": truncated at bytes 3..4; uid 1000, gid 100, pid 4711 "touch""#
+    );
+    let mut other = record(b"link");
+    other.target = Some(OsStr::from_bytes(b"a/\xFF").into());
+    (other.outcome, other.operation, other.rule) = (Outcome::LetThrough, "symlink", None);
+    (other.parent, other.asker.command) = (Some(PathBuf::new()), None);
+    assert_eq!(
+        other.to_string(),
+        r#"let through: symlink of "link" to "a/\xFF" in ".": the escape of another name at bytes 3..4; uid 1000, gid 100, pid 4711"#
+    );
+    let mut of_a_service = record(b"caf\xE9");
+    of_a_service.asker.cgroup =
+        Some(b"/user.slice/user-7.slice/user@7.service/app.slice/a\".service".to_vec());
+    let text = of_a_service.to_string();
+    assert!(text.ends_with(r#" pid 4711 "touch" of "a\".service""#), "{text}");
+    let line = serde_json::to_value(Line::from(&of_a_service)).unwrap();
+    let expected = json!({
+        "type": "refusal", "time": "1970-01-01T00:00:01.5Z", "outcome": "refused", "operation": "mkdir",
+        "name": r"caf\xE9", "name_hex": "636166e9", "parent": "2019/März", "parent_base64": "MjAxOS9Nw6Ryeg==",
+        "rule": "truncated", "start": 3, "end": 4, "uid": 1000, "gid": 100, "pid": 4711, "command": "touch",
+        "cgroup": "/user.slice/user-7.slice/user@7.service/app.slice/a\".service",
+        "unit": "user@7.service", "user_unit": "a\".service",
+    });
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
+    let hostile = b"a\"; uid 0\n\x1b[2J\\\"\xE2\x80\xAE\xFF\0";
+    let mut record = record(hostile);
+    record.parent = Some(OsStr::from_bytes(hostile).into());
+    record.target = Some(OsStr::from_bytes(hostile).into());
+    record.asker.command = Some(hostile.to_vec());
+    record.asker.cgroup = Some([&b"/user@1.service/"[..], hostile, b".scope"].concat());
+    let text = record.to_string();
+    let shown = r#""a\"; uid 0\n\u{1B}[2J\\\"\u{202E}\xFF\u{0}""#;
+    assert_eq!(
+        text,
+        format!(
+            "refused: mkdir of {shown} to {shown} in {shown}: truncated at bytes 3..4; uid 1000, gid 100, pid 4711 {shown} of {}",
+            shown.strip_suffix('"').unwrap().to_owned() + ".scope\""
+        )
+    );
+    let mut line = Vec::new();
+    report::line(&mut line, &Line::from(&record)).unwrap();
+    let (last, inside) = line.split_last().unwrap();
+    assert!(*last == b'\n' && inside.iter().all(|byte| !byte.is_ascii_control()), "{}", line.escape_ascii());
+    let read: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(read["name_hex"], HEXLOWER.encode(hostile));
+    assert_eq!(read["parent_base64"], BASE64.encode(hostile));
+    assert_eq!(read["target_base64"], BASE64.encode(hostile));
+    assert_eq!(read.get("parent"), None, "it is not UTF-8");
+}
+
+#[test]
+fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
+    const MANY: usize = 5000;
+    let sink = Sink::default();
+    let settings = Settings {
+        per_second: NonZeroU32::new(20).unwrap(),
+        trail: Some(Trail::to(sink.clone())),
+        ..Settings::default()
+    };
+    let audit = Audit::new(settings).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..MANY / 4).for_each(|_| audit.record(Some(1000), || record(b"caf\xE9"))));
+        }
+    });
+    drop(audit);
+    let lines = sink.lines();
+    let written = lines.iter().filter(|line| line["type"] == "refusal").count();
+    let dropped: u64 = lines.iter().filter_map(|line| line["count"].as_u64()).sum();
+    assert!((20..MANY / 2).contains(&written), "{written}");
+    assert_eq!(written as u64 + dropped, MANY as u64);
+}
+
+#[test]
+fn a_count_is_told_soon_also_when_nothing_more_happens() {
+    let sink = Sink::default();
+    let settings =
+        Settings { per_second: NonZeroU32::MIN, trail: Some(Trail::to(sink.clone())), ..Settings::default() };
+    let audit = Audit::new(settings).unwrap();
+    (0..3).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
+    let begin = Instant::now();
+    while sink.lines().len() < 2 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", sink.lines());
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(sink.lines()[1]["count"], 2);
+    drop(audit);
+    assert_eq!(sink.lines().len(), 2);
+}
+
+#[test]
+fn a_full_disk_costs_records_and_their_number_is_told_when_there_is_room_again() {
+    let sink = Sink::default();
+    let mut trail = Trail::to(sink.clone());
+    let mut put = |name: &[u8]| trail.keep(&record(name));
+    put(b"first");
+    *sink.room.lock() = Some(40);
+    (0..3).for_each(|_| put(b"lost"));
+    *sink.room.lock() = None;
+    put(b"last");
+    let bytes = sink.bytes.lock();
+    let lines: Vec<Option<Value>> =
+        bytes.split(|&byte| byte == b'\n').map(|line| serde_json::from_slice(line).ok()).collect();
+    // The second was cut by the full disk, and behind the last line feed there is nothing.
+    let [Some(first), None, Some(last), Some(dropped), None] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&first["name"], &last["name"]), (&json!("first"), &json!("last")));
+    assert_eq!(dropped["count"], 3);
+}
+
+#[test]
+fn a_trail_is_for_its_owner_and_group_and_is_added_to() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trail");
+    for _ in 0..2 {
+        Trail::append(&path).unwrap().keep(&record(b"\xFF"));
+    }
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(Trail::append(&fifo).is_err(), "nobody reads it");
+}
+
+#[test]
+fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
+    struct Stuck;
+    impl Write for Stuck {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            loop {
+                thread::park();
+            }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let settings =
+        Settings { per_second: NonZeroU32::MAX, trail: Some(Trail::to(Stuck)), ..Settings::default() };
+    let audit = Audit::new(settings).unwrap();
+    let begin = Instant::now();
+    (0..10_000).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
+    drop(audit);
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_trail_that_was_moved_away_is_made_anew_when_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, old) = (dir.path().join("trail"), dir.path().join("trail.1"));
+    let trail = Some(Trail::append(&path).unwrap());
+    let audit = Audit::new(Settings { trail, ..Settings::default() }).unwrap();
+    let names = |path: &PathBuf| -> Vec<String> {
+        let lines = fs::read_to_string(path).unwrap_or_default();
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].to_string()).collect()
+    };
+    let wait_for = |what: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !what() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{:?} {:?}", names(&old), names(&path));
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    audit.record(None, || record(b"one"));
+    wait_for(&|| names(&path).len() == 1);
+    fs::rename(&path, &old).unwrap();
+    audit.record(None, || record(b"two"));
+    wait_for(&|| names(&old).len() == 2);
+    audit.reopen();
+    wait_for(&|| path.exists());
+    audit.record(None, || record(b"three"));
+    wait_for(&|| names(&path).len() == 1);
+    // The directory has gone: better the old file than none.
+    fs::remove_dir_all(dir.path()).unwrap();
+    audit.reopen();
+    audit.record(None, || record(b"four"));
+    drop(audit);
+}
+
+#[test]
+fn what_is_recorded_and_dropped_is_counted() {
+    let sink = Sink::default();
+    let metrics = Arc::<Metrics>::default();
+    let settings = Settings {
+        per_second: NonZeroU32::new(5).unwrap(),
+        trail: Some(Trail::to(sink.clone())),
+        metrics: metrics.clone(),
+        ..Settings::default()
+    };
+    *sink.room.lock() = Some(0);
+    let audit = Audit::new(settings).unwrap();
+    (0..8).for_each(|_| audit.record(Some(1), || record(b"\xFF")));
+    let begin = Instant::now();
+    while metrics.snapshot().audit.dropped_file < 5 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", metrics.snapshot().audit);
+        thread::sleep(Duration::from_millis(5));
+    }
+    *sink.room.lock() = None;
+    audit.record(Some(2), || record(b"\xFF"));
+    drop(audit);
+    let counts = metrics.snapshot().audit;
+    assert_eq!(
+        (counts.recorded, counts.dropped_rate, counts.dropped_queue, counts.dropped_file),
+        (1, 3, 0, 5)
+    );
+    let lines = sink.lines();
+    let dropped: Vec<_> = lines.iter().filter(|line| line["type"] == "dropped").collect();
+    let told = |reason: &str| {
+        dropped
+            .iter()
+            .filter(|line| line["reason"] == reason)
+            .map(|line| line["count"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    // What was not told because there was no room is missing too.
+    assert_eq!(told("rate") + told("disk"), 8, "{lines:?}");
+}

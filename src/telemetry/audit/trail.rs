@@ -1,0 +1,189 @@
+//! Where records are kept: a file of JSON Lines that other programs move away, and that may be on a full disk.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::unistd::Gid;
+use serde::Serialize;
+
+use super::bounded::Bounded;
+use super::record::Record;
+use crate::name::display::shown;
+use crate::output::append;
+use crate::report::json;
+use crate::time::timestamp;
+
+/// Records that are not there.
+#[derive(Serialize)]
+pub(super) struct DroppedLine {
+    r#type: &'static str,
+    time: String,
+    count: u64,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+}
+
+impl DroppedLine {
+    /// So many until now, of one user or of all.
+    pub(super) fn new(count: u64, reason: &'static str, uid: Option<u32>) -> Self {
+        Self { r#type: "dropped", time: timestamp(SystemTime::now()), count, reason, uid }
+    }
+}
+
+/// Directories in which a watch may have missed something.
+#[derive(Serialize)]
+pub struct Uncovered {
+    r#type: &'static str,
+    time: String,
+    directories: u64,
+}
+
+impl Uncovered {
+    /// So many, or more, until now.
+    pub fn now(directories: u64) -> Self {
+        Self { r#type: "uncovered", time: timestamp(SystemTime::now()), directories }
+    }
+}
+
+/// A file that is opened by its path.
+#[derive(Clone)]
+struct Place {
+    path: PathBuf,
+    group: Option<Gid>,
+}
+
+impl Place {
+    fn open(&self) -> io::Result<File> {
+        let file = append(&self.path, 0o640)?;
+        match self.group.map(Gid::as_raw) {
+            Some(group) if file.metadata()?.gid() != group => fchown(&file, None, Some(group))?,
+            _ => {}
+        }
+        Ok(file)
+    }
+}
+
+/// Where records are kept as JSON Lines.
+pub struct Trail {
+    out: Box<dyn Write + Send>,
+    /// Where it is opened, if it can be opened again.
+    place: Option<Place>,
+    /// How many records could not be written since the last that could.
+    missing: u64,
+    /// Whether the last one was written in part.
+    is_cut: bool,
+}
+
+impl fmt::Debug for Trail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trail").field("missing", &self.missing).finish_non_exhaustive()
+    }
+}
+
+impl Trail {
+    /// At the end of the file at `path`. If it is not there it is made, with the mode 0640 less the umask.
+    ///
+    /// # Errors
+    /// As open(2) says.
+    pub fn append(path: &Path) -> io::Result<Self> {
+        Self::at(Place { path: path.into(), group: None })
+    }
+
+    /// The same; the file belongs to `group`, so that its members can read it.
+    ///
+    /// # Errors
+    /// As open(2) and chown(2) say.
+    pub fn append_for(path: &Path, group: Gid) -> io::Result<Self> {
+        Self::at(Place { path: path.into(), group: Some(group) })
+    }
+
+    fn at(place: Place) -> io::Result<Self> {
+        Ok(Self { place: Some(place.clone()), ..Self::to(place.open()?) })
+    }
+
+    /// Each record by one call of `write`.
+    pub fn to(out: impl Write + Send + 'static) -> Self {
+        Self { out: Box::new(out), place: None, missing: 0, is_cut: false }
+    }
+
+    /// Goes on in the file that is now at the same path, because the old one may have been moved away. If it cannot be
+    /// opened, the old one is gone on with.
+    pub fn reopen(&mut self) {
+        let Some(place) = &self.place else { return };
+        match place.open() {
+            Ok(file) => (self.out, self.is_cut) = (Box::new(file), false),
+            Err(error) => log::error!(
+                "cannot open the audit trail {} again, and go on in the old file: {error}",
+                shown(&place.path)
+            ),
+        }
+    }
+
+    /// Keeps one record. What cannot be written is told in the log and counted in the trail.
+    pub fn keep(&mut self, record: &Record) {
+        self.put(&Bounded::new(record).line, 1);
+    }
+
+    /// Keeps a line about what is missing.
+    pub fn note(&mut self, uncovered: &Uncovered) {
+        self.put(uncovered, 0);
+    }
+
+    /// Whether the line was written, which stands for so many records.
+    pub(super) fn put(&mut self, line: &impl Serialize, records: u64) -> bool {
+        let was_failing = self.missing > 0;
+        match self.write(line) {
+            Ok(()) => {
+                if was_failing {
+                    self.tell_missing();
+                }
+                true
+            }
+            Err(error) => {
+                self.missing += records;
+                if !was_failing {
+                    log::error!("cannot write the audit trail: {error}");
+                }
+                false
+            }
+        }
+    }
+
+    fn tell_missing(&mut self) {
+        let count = std::mem::take(&mut self.missing);
+        log::warn!("the audit trail is written again; {count} records are missing in it");
+        if self.write(&DroppedLine::new(count, "disk", None)).is_err() {
+            self.missing = count;
+        }
+    }
+
+    /// Tells what is missing when nothing more will come.
+    pub(super) fn finish(&self) {
+        if self.missing > 0 {
+            log::warn!(
+                "the audit trail could not be written to its end; {} records are missing there",
+                self.missing
+            );
+        }
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(512);
+        if self.is_cut {
+            bytes.push(b'\n');
+        }
+        json::line(&mut bytes, line)?;
+        let written = self.out.write(&bytes)?;
+        self.out.flush()?;
+        self.is_cut = written < bytes.len() && (self.is_cut || written > 0);
+        match written == bytes.len() {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::StorageFull, "there is no room for a whole line")),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Where the numbers are to be had from: a file that is written again and again, and a port.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::Metrics;
+use super::http;
+use crate::name::display::shown;
+use crate::output::{Output, remove};
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// A file for node_exporter's textfile collector.
+    pub file: Option<PathBuf>,
+    /// How often that is written.
+    pub interval: Duration,
+    /// Where Prometheus can ask by HTTP.
+    pub listen: Option<SocketAddr>,
+}
+
+impl Default for Wanted {
+    /// Nothing; a file would be written every 15 seconds.
+    fn default() -> Self {
+        Self { file: None, interval: Duration::from_secs(15), listen: None }
+    }
+}
+
+/// What can be had, and is not served yet.
+#[derive(Debug)]
+pub struct Outlets {
+    file: Option<Placed>,
+    interval: Duration,
+    metrics: Arc<Metrics>,
+    listener: Option<TcpListener>,
+}
+
+/// A file that goes with this: numbers that nobody keeps up would be taken for new.
+#[derive(Debug)]
+struct Placed(PathBuf);
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.0) {
+            log::warn!("cannot remove the metrics in {}: {error}", shown(&self.0));
+        }
+    }
+}
+
+/// Outlets that are served until this is dropped. The file goes with it.
+#[derive(Debug)]
+pub struct Running {
+    file: Option<(SyncSender<()>, JoinHandle<()>)>,
+    _port: Option<http::Running>,
+}
+
+/// Why the numbers cannot be had there: what was attempted, and the error.
+#[derive(Debug)]
+pub struct Unavailable(String, io::Error);
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.0, self.1)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+impl Outlets {
+    /// Opens the port, and writes the file for the first time. There is no thread yet.
+    ///
+    /// # Errors
+    /// What cannot be had, and why.
+    pub fn open(wanted: Wanted, metrics: Arc<Metrics>) -> Result<Self, Unavailable> {
+        let Wanted { file, interval, listen } = wanted;
+        if let Some(file) = &file {
+            if file.extension().is_none_or(|extension| extension != "prom") {
+                log::warn!("node_exporter reads files that end in .prom; {} does not", shown(file));
+            }
+            write(file, &metrics).map_err(|error| {
+                Unavailable(format!("cannot write the metrics to {}", shown(file)), error)
+            })?;
+        }
+        let file = file.map(Placed);
+        let bind = |address: SocketAddr| {
+            let unavailable = |error| Unavailable(format!("cannot serve the metrics on {address}"), error);
+            let listener = TcpListener::bind(address).map_err(unavailable)?;
+            if !address.ip().is_loopback() {
+                log::warn!(
+                    "whoever reaches {address} can read the metrics: there is no password and no encryption"
+                );
+            }
+            Ok(listener)
+        };
+        let listener = listen.map(bind).transpose()?;
+        Ok(Self { file, interval, metrics, listener })
+    }
+
+    /// Serves them from now on.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn start(self) -> Result<Running, Unavailable> {
+        let Self { file, interval, metrics, listener } = self;
+        let failed = |error| Unavailable("cannot serve the metrics".into(), error);
+        let port =
+            listener.map(|listener| http::start(listener, metrics.clone())).transpose().map_err(failed)?;
+        let file = file.map(|file| keep_up(file, interval, metrics)).transpose().map_err(failed)?;
+        Ok(Running { file, _port: port })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some((ends, thread)) = self.file.take() {
+            drop(ends);
+            // It has said what went wrong, if anything.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Writes the file every so often, until the other end of the channel has gone.
+fn keep_up(
+    file: Placed,
+    interval: Duration,
+    metrics: Arc<Metrics>,
+) -> io::Result<(SyncSender<()>, JoinHandle<()>)> {
+    let (sender, ends) = sync_channel(0);
+    let work = move || {
+        let mut fails = false;
+        while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            match write(&file.0, &metrics) {
+                Ok(()) => fails = false,
+                Err(error) if !fails => {
+                    fails = true;
+                    log::error!("cannot write the metrics to {}: {error}", shown(&file.0));
+                }
+                Err(_) => {}
+            }
+        }
+    };
+    Ok((sender, thread::Builder::new().name("metrics-file".into()).spawn(work)?))
+}
+
+/// Puts a whole new file in the place of the old one, for everybody to read.
+fn write(file: &Path, metrics: &Metrics) -> io::Result<()> {
+    let mut new = Output::with_mode(file, 0o644)?;
+    new.write_all(metrics.render().as_bytes())?;
+    new.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn wait_until(what: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !what() {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn the_file_is_always_whole_is_kept_up_and_goes_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("namegate.prom");
+        let metrics = Arc::<Metrics>::default();
+        let wanted = Wanted { file: Some(file.clone()), interval: Duration::from_millis(1), listen: None };
+        let outlets = Outlets::open(wanted, metrics.clone()).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+        let running = outlets.start().unwrap();
+        let reloads = |text: &str| text.contains("namegate_reloads_total{outcome=\"ok\"} 1");
+        metrics.reloaded(true);
+        wait_until(|| {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(
+                text.starts_with("# HELP")
+                    && text.ends_with('\n')
+                    && text.contains("namegate_audit_dropped_total{")
+            );
+            reloads(&text)
+        });
+        drop(running);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said_before_anything_is_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("none").join("x.prom");
+        let wanted = Wanted { file: Some(file), ..Wanted::default() };
+        let said = Outlets::open(wanted, Arc::default()).unwrap_err().to_string();
+        assert!(said.contains("cannot write the metrics to ") && said.contains("none/x.prom"), "{said}");
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let file = Some(dir.path().join("x.prom"));
+        let wanted = Wanted { file, listen: Some(taken.local_addr().unwrap()), ..Wanted::default() };
+        let said = Outlets::open(wanted, Arc::default()).unwrap_err().to_string();
+        assert!(said.contains("cannot serve the metrics on 127.0.0.1:") && said.contains("in use"), "{said}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "what is not served is not there");
+    }
+}

@@ -1,0 +1,21 @@
+//! Time stamps in files, records and messages: RFC 3339, in UTC.
+
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+
+/// Writes `time` as exactly as the clock tells it.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// assert_eq!(namegate::time::timestamp(UNIX_EPOCH + Duration::from_millis(1500)), "1970-01-01T00:00:01.5Z");
+/// ```
+pub fn timestamp(time: SystemTime) -> String {
+    // No clock of a running system is outside of the years -9999 to 9999.
+    Timestamp::try_from(time).unwrap_or_default().to_string()
+}
+
+/// Writes the present time to the second.
+pub fn timestamp_of_now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
