@@ -29,10 +29,10 @@ fn main() {
     ];
     let profile = |name| profile::by_name(name).expect("a profile of this name exists");
     let policies = [
-        ("utf8", Policy::of(&[profile("utf8")])),
-        ("strict", Policy::of(&[profile("strict")])),
-        ("windows,macos", Policy::of(&[profile("windows"), profile("macos")])),
-        ("portable", Policy::of(&[profile("portable")])),
+        ("utf8", Policy::from_profiles(&[profile("utf8")])),
+        ("strict", Policy::from_profiles(&[profile("strict")])),
+        ("windows,macos", Policy::from_profiles(&[profile("windows"), profile("macos")])),
+        ("portable", Policy::from_profiles(&[profile("portable")])),
     ];
     for (corpus, names) in &corpora {
         let mut group = criterion.benchmark_group(*corpus);

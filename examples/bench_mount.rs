@@ -220,7 +220,7 @@ fn median(values: &[f64]) -> f64 {
 
 /// What the gate asks of a creation by itself.
 fn gate() {
-    let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+    let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     let names: Vec<String> =
         (0..FILES).map(name).chain((0..FILES).map(|i| format!("отчёт-{i}-été.txt"))).collect();
     let times: Vec<f64> = (0..101)

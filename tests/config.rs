@@ -2,13 +2,13 @@
 //! policy gives the same policy.
 
 use namegate::name::normalize::Form;
-use namegate::policy::config::{Config, ConfigError, Limits};
-use namegate::policy::profile::{self, Chars, Line, Profile, ProfileSet, Test};
+use namegate::policy::config::{Config, ConfigErrors, LengthLimits};
+use namegate::policy::profile::{self, Chars, Profile, ProfileRule, ProfileSet, Test};
 use namegate::policy::rule::{RULES, RuleId, Severity};
 use namegate::policy::{Normalization, OnMismatch, Policy};
 use proptest::prelude::*;
 
-fn mistakes(text: &str) -> ConfigError {
+fn errors(text: &str) -> ConfigErrors {
     match Config::parse(text).and_then(|config| config.policy()) {
         Ok(_) => panic!("no mistake found in {:?}", text.chars().take(200).collect::<String>()),
         Err(error) => error,
@@ -32,13 +32,13 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
         ("reserved-characters = ['#']", &[(1, 23, "`reserved-characters` must be a string, not an array")]),
         (
             "reserved-characters = '/'",
-            &[(1, 23, "`/` and U+0000 are in no name: leave them out of `reserved-characters`")],
+            &[(1, 23, "`/` and U+0000 cannot occur in a name: remove them from `reserved-characters`")],
         ),
         (
             "reserved-names = ['a', 'b/c', \"\"]",
             &[
-                (1, 24, "a reserved name is one name: not empty, and without `/` and U+0000"),
-                (1, 31, "a reserved name is one name: not empty, and without `/` and U+0000"),
+                (1, 24, "a reserved name must not be empty or contain `/` or U+0000"),
+                (1, 31, "a reserved name must not be empty or contain `/` or U+0000"),
             ],
         ),
         ("rules = 1979-05-27", &[(1, 9, "`rules` must be a table: `[rules]`, not a date or time")]),
@@ -56,18 +56,18 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
         ),
         (
             "rules.overlong = 'warn'",
-            &[(1, 18, "rule `overlong` judges the encoding: it is always on, and an error")],
+            &[(1, 18, "rule `overlong` checks the encoding: it is always on and always an error")],
         ),
         (
             "[rules]\nempty-name = 'off'",
-            &[(2, 14, "rule `empty-name` judges the encoding: it is always on, and an error")],
+            &[(2, 14, "rule `empty-name` checks the encoding: it is always on and always an error")],
         ),
         (
             "[rules]\nreserved-names = []\n",
             &[(
                 2,
                 1,
-                "unknown rule `reserved-names`: this key stands at the top of the file, before the first table",
+                "unknown rule `reserved-names`: this key belongs at the top of the file, before the first table",
             )],
         ),
         ("name-bytes = 3", &[(1, 1, "unknown key `name-bytes`: this key belongs to the table `[limits]`")]),
@@ -77,12 +77,12 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
                 (
                     3,
                     1,
-                    "rule `reserved-name` is on and has no names: name a profile that reserves some, or set `reserved-names`",
+                    "rule `reserved-name` is on but has no names: choose a profile that reserves some, or set `reserved-names`",
                 ),
                 (
                     4,
                     1,
-                    "rule `collision-case` is on and has no equivalence: name a profile whose target treats names as equal",
+                    "rule `collision-case` is on but has no equivalence: choose a profile whose target treats names as equal",
                 ),
             ],
         ),
@@ -90,7 +90,7 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
             "[normalization]\nform = 'NFC'",
             &[(2, 8, r#"unknown normalization form `NFC` (one of "nfc", "nfd", "nfkc", "nfkd")"#)],
         ),
-        ("[normalization]\non-mismatch = 'match'", &[(2, 1, "`on-mismatch` needs a `form` beside it")]),
+        ("[normalization]\non-mismatch = 'match'", &[(2, 1, "`on-mismatch` needs `form` in the same table")]),
         (
             "[normalization]\nform = 'nfc'\non-mismatch = 'convrt'",
             &[(
@@ -133,12 +133,12 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
         ),
     ];
     for (text, expected) in cases {
-        let error = mistakes(text);
+        let error = errors(text);
         let found: Vec<_> = error
-            .mistakes()
+            .errors()
             .iter()
             .map(|m| {
-                let place = m.place.as_ref().unwrap_or_else(|| panic!("no place for {m:?} in {text:?}"));
+                let place = m.position.as_ref().unwrap_or_else(|| panic!("no place for {m:?} in {text:?}"));
                 (place.line(), place.column(), m.message.as_str())
             })
             .collect();
@@ -149,15 +149,15 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
 #[test]
 fn a_mistake_is_shown_under_its_line() {
     let text = "profiles = []\n[rules]\n\ttrailing-dots = \"warn\"  # a \\ b\n";
-    let shown = mistakes(text).in_file("a.toml").to_string();
+    let shown = errors(text).in_file("a.toml").to_string();
     assert_eq!(
         shown,
         "a.toml:3:2: unknown rule `trailing-dots`; did you mean `trailing-dot`?\n\
          3 | trailing-dots = \"warn\"  # a \\ b\n  | ^^^^^^^^^^^^^"
     );
-    let wide = mistakes("reserved-characters = [\"日本\"] # 日本").to_string();
+    let wide = errors("reserved-characters = [\"日本\"] # 日本").to_string();
     assert!(wide.ends_with("\n  |                       ^^^^^^^^"), "{wide}");
-    let long = mistakes(&format!("profiles = [{}'x']", "'strict', ".repeat(100))).to_string();
+    let long = errors(&format!("profiles = [{}'x']", "'strict', ".repeat(100))).to_string();
     assert!(long.starts_with("1:1013: unknown profile `x`\n"), "{long}");
     assert!(long.lines().all(|line| line.len() < 80), "{long}");
 }
@@ -165,19 +165,19 @@ fn a_mistake_is_shown_under_its_line() {
 #[test]
 fn hidden_and_dangerous_characters_never_reach_the_terminal() {
     let text = "\"a\\u001b[31m\\u202e\" = 1 # \u{202e}gnp\u{301}\n[\"\\u0000\"]\n";
-    let shown = mistakes(text).to_string();
+    let shown = errors(text).to_string();
     assert!(shown.contains(r"\u{202e}"), "{shown}");
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{shown:?}");
 }
 
 #[test]
 fn the_number_of_mistakes_that_are_kept_is_bounded() {
-    let error = mistakes(&format!("profiles = [{}]", "'x',".repeat(10_000)));
-    assert_eq!(error.mistakes().len(), ConfigError::MOST);
+    let error = errors(&format!("profiles = [{}]", "'x',".repeat(10_000)));
+    assert_eq!(error.errors().len(), ConfigErrors::MOST);
     assert!(error.to_string().ends_with("\nand 9950 more"), "{error}");
     let long = "k".repeat(100_000);
-    let error = mistakes(&format!("{long} = 1\nprofiles = ['{long}']\n[rules]\ndelete = '{long}'"));
-    assert_eq!(error.mistakes().len(), 3);
+    let error = errors(&format!("{long} = 1\nprofiles = ['{long}']\n[rules]\ndelete = '{long}'"));
+    assert_eq!(error.errors().len(), 3);
     assert!(error.to_string().len() < 2000, "{error}");
 }
 
@@ -199,8 +199,8 @@ fn hostile_files_of_a_mebibyte_are_answered() {
         "x='\u{10ffff}'\n",
     ];
     for shape in shapes {
-        let error = mistakes(&shape.repeat((1 << 20) / shape.len()));
-        assert!(error.mistakes().len() <= ConfigError::MOST, "{shape:?}");
+        let error = errors(&shape.repeat((1 << 20) / shape.len()));
+        assert!(error.errors().len() <= ConfigErrors::MOST, "{shape:?}");
         assert!(error.to_string().len() < 100_000, "{shape:?}");
     }
 }
@@ -262,7 +262,7 @@ fn the_documented_example_is_a_policy_and_names_every_key() {
             && !config.reserved_names.is_empty()
     );
     assert!(!config.severities.is_empty() && config.normalization.is_some());
-    let Limits { name_bytes, name_utf16, path_bytes, path_utf16 } = config.limits;
+    let LengthLimits { name_bytes, name_utf16, path_bytes, path_utf16 } = config.limits;
     assert!([name_bytes, name_utf16, path_bytes, path_utf16].iter().all(Option::is_some));
     // What the writer can write is all there is.
     let keys = config.to_toml();
@@ -271,21 +271,21 @@ fn the_documented_example_is_a_policy_and_names_every_key() {
         assert!(is_rule || document.contains(&format!("| `{key}` |")), "{key} is not documented");
     }
     let limit = format!("1 MiB ({} bytes)", "1 048 576");
-    assert!(document.contains(&limit) && document.contains(&format!("{} are shown", ConfigError::MOST)));
+    assert!(document.contains(&limit) && document.contains(&format!("{} are shown", ConfigErrors::MOST)));
 }
 
 #[test]
 fn a_policy_that_no_file_can_ask_for_is_not_written() {
-    let line = Line::error(Test::Reserved(Chars::AllBut("abc")), "a program");
-    let policy = Policy::builder().line(line).build().unwrap();
-    assert!(Config::of(&policy).is_err());
+    let line = ProfileRule::error(Test::Reserved(Chars::AllBut("abc")), "a program");
+    let policy = Policy::builder().rule(line).build().unwrap();
+    assert!(Config::from_policy(&policy).is_err());
 }
 
 /// Everything that can be seen of a policy.
 type Seen = (Vec<&'static str>, Option<Normalization>, Vec<(Test, Severity, ProfileSet, &'static str, bool)>);
 
 fn seen(policy: &Policy) -> Seen {
-    let lines = policy.lines().iter().map(|l| (l.test.clone(), l.severity, l.profiles, l.source, l.verified));
+    let lines = policy.rules().iter().map(|l| (l.test.clone(), l.severity, l.profiles, l.source, l.verified));
     (policy.profiles().iter().map(|p| p.name).collect(), policy.normalization(), lines.collect())
 }
 
@@ -305,14 +305,11 @@ fn normalization() -> impl Strategy<Value = Option<Normalization>> {
     proptest::option::of(parts.prop_map(|(form, on_mismatch)| Normalization { form, on_mismatch }))
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
+fn limits() -> impl Strategy<Value = LengthLimits> {
     let limit =
         || proptest::option::of(prop_oneof![1..300_usize, Just(255), Just(isize::MAX.unsigned_abs())]);
-    (limit(), limit(), limit(), limit()).prop_map(|(name_bytes, name_utf16, path_bytes, path_utf16)| Limits {
-        name_bytes,
-        name_utf16,
-        path_bytes,
-        path_utf16,
+    (limit(), limit(), limit(), limit()).prop_map(|(name_bytes, name_utf16, path_bytes, path_utf16)| {
+        LengthLimits { name_bytes, name_utf16, path_bytes, path_utf16 }
     })
 }
 
@@ -399,13 +396,13 @@ fn soup() -> impl Strategy<Value = String> {
 fn never_out_of_place(text: &str) {
     let Err(error) = Config::parse(text).and_then(|config| config.policy()) else { return };
     let lines: Vec<&str> = text.split('\n').collect();
-    assert!(!error.mistakes().is_empty());
-    for mistake in error.mistakes() {
-        assert!(!mistake.message.contains('\n'), "{mistake:?}");
-        let Some(place) = &mistake.place else { continue };
-        assert!((1..=lines.len()).contains(&place.line()), "{mistake:?}");
+    assert!(!error.errors().is_empty());
+    for error in error.errors() {
+        assert!(!error.message.contains('\n'), "{error:?}");
+        let Some(place) = &error.position else { continue };
+        assert!((1..=lines.len()).contains(&place.line()), "{error:?}");
         let columns = lines[place.line() - 1].chars().count() + 1;
-        assert!((1..=columns).contains(&place.column()), "{mistake:?}");
+        assert!((1..=columns).contains(&place.column()), "{error:?}");
     }
     let shown = error.in_file("f").to_string();
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
@@ -436,13 +433,13 @@ proptest! {
         match (config.policy(), read.policy()) {
             (Ok(written), Ok(read)) => prop_assert_eq!(seen(&read), seen(&written)),
             (Err(written), Err(read)) => {
-                let messages = |error: &ConfigError| {
-                    let mut messages: Vec<_> = error.mistakes().iter().map(|m| m.message.clone()).collect();
+                let messages = |error: &ConfigErrors| {
+                    let mut messages: Vec<_> = error.errors().iter().map(|m| m.message.clone()).collect();
                     messages.sort();
                     messages
                 };
                 prop_assert_eq!(messages(&written), messages(&read));
-                prop_assert!(read.mistakes().iter().all(|m| m.place.is_some()));
+                prop_assert!(read.errors().iter().all(|m| m.position.is_some()));
             }
             (written, read) => prop_assert!(false, "{:?} {:?}", written, read),
         }
@@ -451,7 +448,7 @@ proptest! {
     #[test]
     fn a_policy_that_is_written_and_read_is_the_same(config in configs()) {
         let Ok(policy) = config.policy() else { return Ok(()) };
-        let text = Config::of(&policy).map_err(|error| TestCaseError::fail(error.to_string()))?.to_toml();
+        let text = Config::from_policy(&policy).map_err(|error| TestCaseError::fail(error.to_string()))?.to_toml();
         let read = Config::parse(&text).and_then(|c| c.policy());
         let read = read.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(seen(&read), seen(&policy), "{}", text);

@@ -27,7 +27,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn judge(name: &[u8], valid: bool, source: &str) {
     assert_eq!(utf8::validate(name).is_ok(), valid, "{source}: {name:02X?}");
     if !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) {
-        let policy = Policy::of(&[&profile::UTF8]);
+        let policy = Policy::from_profiles(&[&profile::UTF8]);
         let accepted = matches!(policy.verdict(name), Verdict::Accept(_));
         assert_eq!(accepted, valid, "{source}: {name:02X?}");
     }

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use browser::Browser;
 use namegate::explain::{Explanation, Role};
 use namegate::name::display::display;
-use namegate::name::place::Place;
 use namegate::policy::{Policy, profile};
 use namegate::report::html::Html;
 use namegate::report::{Record, Report, Summary};
+use namegate::source::location::DirectoryPath;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -265,7 +265,7 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
     let Some(mut browser) = browser() else { return };
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page.html");
-    let policy = Policy::of(&[profile::by_name("windows").unwrap()]);
+    let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     let mut out = BufWriter::new(File::create(&page).unwrap());
     let mut summary = Summary::of(&policy);
     let mut report = Html::new(&mut out, |_| None);
@@ -273,7 +273,7 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
         let name = format!("report {}?.txt", number * 7919 % FINDINGS);
         let mut record = Record::of(&policy, &policy.check(name.as_bytes()));
         let dir = format!("share/{:03}", number / 500).into_bytes();
-        record.place = Some(Arc::new(Place { holder: None, dir, inode: None }));
+        record.place = Some(Arc::new(DirectoryPath { container: None, dir, inode: None }));
         summary.count(&record);
         report.record(&record).unwrap();
     }

@@ -12,7 +12,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("output", &["sys"]),
     // It reads names and checks none.
     ("source", &["name", "check", "sys"]),
-    ("report", &["policy", "name"]),
+    ("report", &["policy", "source::location", "name"]),
     ("explain", &["policy", "report", "name"]),
     ("scan", &["check", "policy", "source", "report", "name"]),
     ("fix", &["check", "policy", "source", "output", "sys", "name"]),

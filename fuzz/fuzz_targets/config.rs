@@ -10,9 +10,9 @@ fuzz_target!(|text: &str| {
     let config = match Config::parse(text) {
         Ok(config) => config,
         Err(error) => {
-            assert!(!error.mistakes().is_empty());
+            assert!(!error.errors().is_empty());
             let lines = text.split('\n').count();
-            let places = error.mistakes().iter().filter_map(|mistake| mistake.place.as_ref());
+            let places = error.errors().iter().filter_map(|error| error.position.as_ref());
             places.for_each(|place| assert!((1..=lines).contains(&place.line()) && place.column() >= 1));
             let shown = error.in_file("policy.toml").to_string();
             assert!(!shown.chars().any(|c| c != '\n' && acts_or_hides(c)), "{shown:?}");
@@ -22,10 +22,10 @@ fuzz_target!(|text: &str| {
     let again = Config::parse(&config.to_toml()).expect("what is written can be read");
     assert_eq!(again.to_toml(), config.to_toml());
     let Ok(policy) = config.policy() else { return };
-    let written = Config::of(&policy).expect("a configuration asked for it").to_toml();
+    let written = Config::from_policy(&policy).expect("a configuration asked for it").to_toml();
     let read = Config::parse(&written).and_then(|config| config.policy()).expect("what is written is whole");
     let seen = |policy: &namegate::policy::Policy| {
-        let lines = policy.lines().iter().map(|line| (line.test.clone(), line.severity, line.profiles));
+        let lines = policy.rules().iter().map(|line| (line.test.clone(), line.severity, line.profiles));
         (policy.normalization(), lines.collect::<Vec<_>>())
     };
     assert_eq!(seen(&read), seen(&policy));

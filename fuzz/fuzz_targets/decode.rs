@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use namegate::name::arena::Arena;
-use namegate::name::{legacy, reading, utf8};
+use namegate::name::{reading, ucs4, utf8};
 
 fuzz_target!(|bytes: &[u8]| {
     let std = std::str::from_utf8(bytes);
@@ -21,8 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(std::str::from_utf8(&bytes[at..]).is_ok());
     let parts: usize = utf8::well_formed_parts(bytes).map(|(_, part)| part.len()).sum();
     assert!(parts <= bytes.len());
-    if let Some((value, len)) = legacy::decode(bytes) {
-        assert_eq!(legacy::encode_in(value, len).unwrap().as_slice(), &bytes[..len]);
+    if let Some((value, len)) = ucs4::decode(bytes) {
+        assert_eq!(ucs4::encode_in(value, len).unwrap().as_slice(), &bytes[..len]);
     }
 
     let mut arena = Arena::new();

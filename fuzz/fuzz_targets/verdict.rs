@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use namegate::name::display::acts_or_hides;
 use namegate::name::normalize::Form;
-use namegate::policy::{Normalization, OnMismatch, Outcome, Policy, Verdict, profile};
+use namegate::policy::{Normalization, OnMismatch, CheckOutcome, Policy, Verdict, profile};
 
 static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(|| {
-    let mut policies: Vec<Policy> = profile::ALL.iter().map(|p| Policy::of(&[p])).collect();
-    policies.push(Policy::of(profile::ALL));
+    let mut policies: Vec<Policy> = profile::ALL.iter().map(|p| Policy::from_profiles(&[p])).collect();
+    policies.push(Policy::from_profiles(profile::ALL));
     for form in Form::ALL {
         for on_mismatch in OnMismatch::ALL {
             let builder = Policy::builder().profiles(&[profile::by_name("portable").unwrap()]);
@@ -28,10 +28,10 @@ fuzz_target!(|input: &[u8]| {
     match policy.verdict(name) {
         Verdict::Accept(text) => {
             assert_eq!(text.as_bytes(), name);
-            assert_ne!(check.outcome(), Outcome::Reject);
+            assert_ne!(check.outcome(), CheckOutcome::Reject);
         }
         Verdict::Rewrite(stored) => {
-            assert_ne!(check.outcome(), Outcome::Reject);
+            assert_ne!(check.outcome(), CheckOutcome::Reject);
             assert_eq!(policy.verdict(stored.as_bytes()), Verdict::Accept(&stored));
         }
         Verdict::Reject(violation) => assert!(check.violations.contains(&violation)),
@@ -40,9 +40,9 @@ fuzz_target!(|input: &[u8]| {
         assert!(violation.span.end <= name.len());
         assert!(!check.message(policy, violation).chars().any(acts_or_hides));
     }
-    if let Some(repair) = policy.repair(name, None, &mut |_| false) {
+    if let Some(repair) = policy.suggest_name(name, None, &mut |_| false) {
         assert_eq!(policy.verdict(repair.name.as_bytes()), Verdict::Accept(&repair.name));
-        assert!(policy.repair(repair.name.as_bytes(), None, &mut |_| false).is_none());
+        assert!(policy.suggest_name(repair.name.as_bytes(), None, &mut |_| false).is_none());
     }
     let names: Vec<&[u8]> = name.split(|&b| b == b'\n').collect();
     for collision in policy.collisions(&names) {

@@ -8,7 +8,7 @@ use super::format::{Format, ReportArgs};
 use super::policy_args::PolicyArgs;
 use super::{Status, Trouble};
 use crate::name::reading::{Encoding, Evidence};
-use crate::policy::{Outcome, Policy, profile};
+use crate::policy::{CheckOutcome, Policy, profile};
 use crate::report::text::Layout;
 use crate::report::{Record, Report, Summary};
 use crate::source::list::{Item, MAX_NAME, Names};
@@ -96,8 +96,8 @@ impl Check<'_> {
             return Ok(());
         };
         let mut record = Record::of(self.policy, &check);
-        if check.outcome() != Outcome::Accept {
-            record.repair = self.policy.repair(name, encoding(), &mut |_| false);
+        if check.outcome() != CheckOutcome::Accept {
+            record.repair = self.policy.suggest_name(name, encoding(), &mut |_| false);
         }
         self.summary.count(&record);
         report.record(&record)

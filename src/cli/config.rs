@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
 
 /// An instance file that is enough for a mount.
 fn load(file: &Path) -> Result<Instance, String> {
-    let in_file = |error: crate::policy::config::ConfigError| error.in_file(&shown(file)).to_string();
+    let in_file = |error: crate::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
     let instance = Instance::parse(&read(file)?).map_err(in_file)?;
     instance.check().map_err(in_file)?;
     Ok(instance)

@@ -14,9 +14,9 @@ use super::{Status, Trouble};
 use crate::name::display::shown;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::config::Config;
-use crate::policy::profile::{self, Line};
+use crate::policy::profile::{self, ProfileRule};
 use crate::policy::rule::{RULES, Severity};
-use crate::policy::{Active, OnMismatch, Policy};
+use crate::policy::{ActiveRule, OnMismatch, Policy};
 use crate::report::layout::{BOLD, severity_style, write_wrapped};
 
 /// Check configuration files, or show the policy that is in effect.
@@ -70,7 +70,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
             let policy = policy.policy(&default)?;
             match format {
                 Format::Text => text(&policy, out)?,
-                Format::Toml => write!(out, "{}", Config::of(&policy).map_err(Trouble::new)?.to_toml())?,
+                Format::Toml => {
+                    write!(out, "{}", Config::from_policy(&policy).map_err(Trouble::new)?.to_toml())?
+                }
                 Format::Json => json(&policy, out)?,
             }
             Ok(Status::Clean)
@@ -83,7 +85,7 @@ fn rules_in_force(path: &Path) -> Result<usize, String> {
     let config = Config::parse(&read(path)?).map_err(|error| error.in_file(&shown(path)).to_string())?;
     let policy = config.policy().map_err(|error| error.in_file(&shown(path)).to_string())?;
     let always = RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.id);
-    let rules: BTreeSet<_> = policy.lines().iter().map(|line| line.test.rule()).chain(always).collect();
+    let rules: BTreeSet<_> = policy.rules().iter().map(|line| line.test.rule()).chain(always).collect();
     Ok(rules.len())
 }
 
@@ -120,14 +122,14 @@ fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
     });
     field("normalization", normalization.as_deref().unwrap_or("none"))?;
     field("always on", &format!("as errors: {}", always_on().join(", ")))?;
-    if policy.lines().is_empty() {
+    if policy.rules().is_empty() {
         return Ok(());
     }
     writeln!(out)?;
-    for line in policy.lines() {
+    for line in policy.rules() {
         write_row(out, &as_line(line), Some(&line.profiles.names().collect::<Vec<_>>().join(", ")))?;
     }
-    let count = |severity| policy.lines().iter().filter(|line| line.severity == severity).count();
+    let count = |severity| policy.rules().iter().filter(|line| line.severity == severity).count();
     let [errors, warnings] = [Severity::Error, Severity::Warn].map(|s| (severity_style(s), count(s)));
     writeln!(
         out,
@@ -137,13 +139,13 @@ fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The line without those who ask for it.
-fn as_line(active: &Active) -> Line {
-    let Active { test, severity, source, verified, stored_otherwise, .. } = active.clone();
-    Line { test, severity, source, verified, stored_otherwise }
+fn as_line(active: &ActiveRule) -> ProfileRule {
+    let ActiveRule { test, severity, source, verified, stored_otherwise, .. } = active.clone();
+    ProfileRule { test, severity, source, verified, stored_otherwise }
 }
 
 fn json(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
-    let lines = policy.lines().iter().map(|active| {
+    let lines = policy.rules().iter().map(|active| {
         let mut line = line_json(&as_line(active));
         line["profiles"] = active.profiles.names().collect::<Vec<_>>().into();
         line

@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use super::{Status, Trouble, profiles};
 use crate::name::display::shown;
 use crate::name::normalize::Form;
-use crate::policy::config::{Config, ConfigError};
+use crate::policy::config::{Config, ConfigErrors};
 use crate::policy::profile::{self, Profile};
 use crate::policy::{Normalization, OnMismatch, Policy};
 use crate::settings::config::{Instance, is_instance};
@@ -187,7 +187,7 @@ impl File {
 /// What is wrong, with the name of the file; a mistake in the text also with line and column.
 pub(super) fn load(path: &Path) -> Result<File, String> {
     let text = read(path)?;
-    let in_file = |error: ConfigError| error.in_file(&shown(path)).to_string();
+    let in_file = |error: ConfigErrors| error.in_file(&shown(path)).to_string();
     match is_instance(&text) {
         true => Instance::parse(&text).map(|instance| File::Instance(Box::new(instance))).map_err(in_file),
         false => Config::parse(&text).map(|config| File::Policy(Box::new(config))).map_err(in_file),
@@ -207,8 +207,8 @@ pub(super) fn check_files(
     for file in files {
         match judge(&file) {
             Ok(besides) => writeln!(out, "{}: ok{besides}", shown(&file))?,
-            Err(mistakes) => {
-                writeln!(out, "{mistakes}")?;
+            Err(errors) => {
+                writeln!(out, "{errors}")?;
                 status = Status::Trouble;
             }
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::lists::{Format, markdown};
 use super::{Status, Trouble};
-use crate::policy::profile::{ALL, Line, Profile, by_name};
+use crate::policy::profile::{ALL, Profile, ProfileRule, by_name};
 use crate::policy::rule::Severity;
 use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 
@@ -63,7 +63,7 @@ fn text(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if !profile.includes.is_empty() {
         writeln!(out, "includes {}", includes(profile, |name| name.to_owned()))?;
     }
-    for line in profile.lines {
+    for line in profile.rules {
         write_row(out, line, None)?;
     }
     Ok(())
@@ -77,7 +77,7 @@ fn includes(profile: &Profile, shown: impl Fn(&str) -> String) -> String {
 }
 
 /// One line as rows of text: rule, severity, and then what there is of parameter, who asks for it, and source.
-pub(super) fn write_row(out: &mut dyn Write, line: &Line, by: Option<&str>) -> io::Result<()> {
+pub(super) fn write_row(out: &mut dyn Write, line: &ProfileRule, by: Option<&str>) -> io::Result<()> {
     /// The longest name of a rule that profiles use.
     const RULE: usize = 23;
     const SEVERITY: usize = 5;
@@ -104,11 +104,11 @@ fn json(profile: &Profile) -> Value {
         "profile": profile.name,
         "title": profile.title,
         "includes": profile.includes.iter().map(|p| p.name).collect::<Vec<_>>(),
-        "lines": profile.lines.iter().map(line_json).collect::<Vec<_>>(),
+        "lines": profile.rules.iter().map(line_json).collect::<Vec<_>>(),
     })
 }
 
-pub(super) fn line_json(line: &Line) -> Value {
+pub(super) fn line_json(line: &ProfileRule) -> Value {
     json!({
         "rule": line.test.rule().name(),
         "severity": line.severity.as_str(),
@@ -136,7 +136,7 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "on a source that could not be checked: it warns and never refuses.\n")?;
     writeln!(out, "| profile | what it stands for | errors | warnings |\n|---|---|---|---|")?;
     for profile in ALL {
-        let lines = profile.all_lines();
+        let lines = profile.all_rules();
         let errors = lines.iter().filter(|line| line.severity == Severity::Error).count();
         let warnings = lines.len() - errors;
         writeln!(
@@ -158,11 +158,11 @@ fn section(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if !profile.includes.is_empty() {
         writeln!(out, "Includes {}.\n", includes(profile, |name| format!("[`{name}`](#{name})")))?;
     }
-    if profile.lines.is_empty() {
+    if profile.rules.is_empty() {
         return writeln!(out, "No lines of its own.");
     }
     writeln!(out, "| rule | severity | parameter | source |\n|---|---|---|---|")?;
-    for line in profile.lines {
+    for line in profile.rules {
         let otherwise = line.stored_otherwise.then(|| STORED_OTHERWISE.to_owned());
         let parameter: Vec<String> = line.test.parameter().into_iter().chain(otherwise).collect();
         let parameter = parameter.join("; ");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::lists::{Format, markdown};
 use super::{Status, Trouble};
-use crate::policy::rule::{Kind, RULES, Rule};
+use crate::policy::rule::{RULES, Rule, RuleKind};
 use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
 
 /// List all rules: what each looks for, how much it weighs, and what it rests on.
@@ -60,12 +60,12 @@ fn json(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn document(out: &mut dyn Write) -> io::Result<()> {
-    const KINDS: [(Kind, &str); 5] = [
-        (Kind::Encoding, "The bytes of the name. These rules are on in every policy, and always errors."),
-        (Kind::Scalar, "Single code points, with their neighbours where those matter."),
-        (Kind::Shape, "The name as a whole: its ends, its length, its words."),
-        (Kind::Directory, "The names of one directory together."),
-        (Kind::Path, "The path that leads to the name."),
+    const KINDS: [(RuleKind, &str); 5] = [
+        (RuleKind::Encoding, "The bytes of the name. These rules are on in every policy, and always errors."),
+        (RuleKind::Scalar, "Single code points, with their neighbours where those matter."),
+        (RuleKind::Shape, "The name as a whole: its ends, its length, its words."),
+        (RuleKind::Directory, "The names of one directory together."),
+        (RuleKind::Path, "The path that leads to the name."),
     ];
     writeln!(out, "# Rules\n")?;
     writeln!(

@@ -7,8 +7,8 @@
 
 mod code_point;
 mod objection;
+mod summary;
 pub mod text;
-mod words;
 
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ pub use code_point::{CodePoint, Properties};
 pub use objection::Objection;
 
 use crate::name::display::display;
-use crate::name::legacy::{self, Octet};
 use crate::name::normalize::{Form, first_difference, to_form};
 use crate::name::scalar::UNICODE_VERSION;
+use crate::name::ucs4::{self, Octet};
 use crate::name::utf8::{self, IllFormed, Malformation};
 use crate::name::{Span, reading};
 use crate::policy::rule::RuleId;
@@ -204,7 +204,7 @@ impl Explanation {
             display: display(name).to_string(),
             bytes: name.len(),
             is_utf8: text.is_some(),
-            summary: words::summary(name),
+            summary: summary::summary(name),
             explained_bytes: (rows.octets.len() < name.len()).then_some(rows.octets.len()),
             ill_formed_sequences: utf8::ill_formed(name).count(),
             octets: rows.octets,
@@ -236,7 +236,7 @@ impl Rows {
     }
 
     fn push_well_formed(&mut self, name: &[u8], at: usize) -> usize {
-        let (value, len) = legacy::decode(&name[at..]).expect("UTF-8 has the structure of Annex R");
+        let (value, len) = ucs4::decode(&name[at..]).expect("UTF-8 has the structure of Annex R");
         self.push_octets(name, Span::new(at, at + len));
         self.sequences.push(SequenceRow {
             start: at,
@@ -269,7 +269,7 @@ impl Rows {
             end,
             expected_octets: match found.kind {
                 Malformation::SurrogatePair => Some(found.span.len()),
-                _ => Octet::of(name[start]).sequence_len(),
+                _ => Octet::classify(name[start]).sequence_len(),
             },
             ucs4: found.value.map(ucs4),
             well_formed: false,
@@ -282,10 +282,10 @@ impl Rows {
 
     /// The octets of one sequence of Annex R, or of the beginning of one.
     fn push_octets(&mut self, name: &[u8], span: Span) {
-        let bytes = span.of(name);
-        let lead = Octet::of(bytes[0]);
+        let bytes = span.slice(name);
+        let lead = Octet::classify(bytes[0]);
         for (index, &byte) in bytes.iter().enumerate() {
-            let octet = Octet::of(byte);
+            let octet = Octet::classify(byte);
             let role = match (octet, lead) {
                 (Octet::Single, _) => Role::Single,
                 (Octet::Lead(of), _) => Role::Lead { of: of.into() },
@@ -303,7 +303,7 @@ impl Rows {
                 marker_bits: marker_bits.into(),
                 value_bits: value_bits.into(),
                 role,
-                ucs4: legacy::decode(bytes).filter(|_| index == 0).map(|(value, _)| ucs4(value)),
+                ucs4: ucs4::decode(bytes).filter(|_| index == 0).map(|(value, _)| ucs4(value)),
                 sequence: self.sequences.len(),
             });
         }
@@ -362,6 +362,7 @@ fn readings(name: &[u8]) -> Vec<ReadingRow> {
         let encoding = if is_pair { "CESU-8" } else { "overlong UTF-8" };
         return vec![ReadingRow { encoding: encoding.to_owned(), text }];
     }
-    let row = |found: reading::Reading| ReadingRow { encoding: found.encoding.to_string(), text: found.text };
+    let row =
+        |found: reading::LegacyReading| ReadingRow { encoding: found.encoding.to_string(), text: found.text };
     reading::likeliest(part).into_iter().map(row).collect()
 }

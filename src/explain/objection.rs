@@ -37,8 +37,8 @@ struct Policies {
 }
 
 static POLICIES: LazyLock<Policies> = LazyLock::new(|| Policies {
-    single: profile::ALL.iter().map(|&p| (p, Policy::of(&[p]))).collect(),
-    all: Policy::of(profile::ALL),
+    single: profile::ALL.iter().map(|&p| (p, Policy::from_profiles(&[p]))).collect(),
+    all: Policy::from_profiles(profile::ALL),
 });
 
 /// All objections of all profiles that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
@@ -53,9 +53,9 @@ pub(super) fn objections(name: &[u8]) -> Vec<Objection> {
     let check = NameCheck { name, violations: Vec::new() };
     let objection = |((span, rule), by): ((Span, RuleId), Vec<(&'static Profile, Severity)>)| {
         let severity = by.iter().map(|&(_, severity)| severity).max().unwrap_or(Severity::Warn);
-        let profiles: ProfileSet = by.iter().map(|&(profile, _)| ProfileSet::of(profile)).collect();
+        let profiles: ProfileSet = by.iter().map(|&(profile, _)| ProfileSet::from_profile(profile)).collect();
         let refuses = by.iter().filter(|&&(_, severity)| severity == Severity::Error);
-        let refused_by = refuses.map(|&(profile, _)| ProfileSet::of(profile)).collect();
+        let refused_by = refuses.map(|&(profile, _)| ProfileSet::from_profile(profile)).collect();
         let violation = Violation { rule, severity, span, profiles, refused_by };
         let warns = by.iter().filter(|&&(_, severity)| severity == Severity::Warn);
         Objection {

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {
         let terms = || {
-            let policy = crate::policy::Policy::of(&[&crate::policy::profile::UTF8]);
+            let policy = crate::policy::Policy::from_profiles(&[&crate::policy::profile::UTF8]);
             Terms::of(Gate::new(Arc::new(policy), GateMode::Enforcing))
         };
         let dir = tempfile::tempdir().unwrap();

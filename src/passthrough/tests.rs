@@ -27,7 +27,7 @@ impl Tree {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
         let tree = Passthrough::new(source.into(), Settings { cached_fds: 4 }).unwrap();
-        let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+        let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         Self { dir, tree, gate }
     }
 

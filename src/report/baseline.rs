@@ -108,7 +108,7 @@ impl Baseline {
 
 fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
     let entry: Entry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let rule = entry.rule.parse().map_err(|error: crate::policy::Unknown| error.to_string())?;
+    let rule = entry.rule.parse().map_err(|error: crate::policy::UnknownWord| error.to_string())?;
     let path = match (entry.path, entry.path_base64) {
         (_, Some(path)) => {
             BASE64.decode(path.as_bytes()).map_err(|error| format!("`path_base64`: {error}"))?

@@ -83,7 +83,7 @@ impl<W: Write + Send> Report for Csv<W> {
         let confidence = repair.map_or("", |repair| repair.confidence.as_str());
         let dir =
             record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
-        let mark = record.mark.map(|mark| mark.to_string()).unwrap_or_default();
+        let location = record.location.map(|location| location.to_string()).unwrap_or_default();
         let (path, verdict) = (encoded(&path), record.outcome().as_str());
         for objection in &record.objections {
             let violation = &objection.violation;
@@ -107,7 +107,7 @@ impl<W: Write + Send> Report for Csv<W> {
                 &fix,
                 confidence,
                 &dir,
-                &mark,
+                &location,
             ])?;
         }
         Ok(())

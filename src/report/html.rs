@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use super::{Group, Objection, Record, Report, Summary, json};
 use crate::name::display::display;
-use crate::name::place::Place;
 use crate::name::utf8;
 use crate::policy::Policy;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RULES, Severity};
+use crate::source::location::DirectoryPath;
 
 const HEAD: &str = include_str!("html/head.html");
 const BODY: &str = include_str!("html/body.html");
@@ -53,7 +53,7 @@ pub struct Html<W> {
     has_begun: bool,
     has_elements: bool,
     rows: u64,
-    place: Option<Arc<Place>>,
+    place: Option<Arc<DirectoryPath>>,
     groups: HashMap<String, usize>,
     /// Who objects and who refuses: few combinations, and many findings that share them.
     sets: Vec<(ProfileSet, ProfileSet)>,
@@ -208,7 +208,7 @@ impl<W: Write + Send> Report for Html<W> {
             reasons,
             repair.map(|repair| display(repair.name.as_bytes()).to_string()),
             repair.map(|repair| repair.confidence.as_str()),
-            record.mark.map(|mark| mark.to_string()),
+            record.location.map(|location| location.to_string()),
         ))
     }
 

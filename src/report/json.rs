@@ -14,9 +14,9 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use super::readiness::Readiness;
 use super::{Group, Objection, Record, Report, Summary};
 use crate::name::display::acts_or_hides;
-use crate::name::place::{Holder, Mark};
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
+use crate::source::location::{Container, Location};
 
 /// Writes records as JSON Lines.
 pub struct Json<W> {
@@ -99,11 +99,11 @@ struct Standing<'r> {
 impl<'r> Standing<'r> {
     fn of(record: &'r Record) -> Self {
         let mut standing = Self::default();
-        if let Some(holder) = record.place.as_ref().and_then(|place| place.holder.as_deref()) {
-            let (source, container) = match holder {
-                Holder::List { file } => ("list", file),
-                Holder::Archive { file, .. } => ("archive", file),
-                Holder::Git { repository, revision } => {
+        if let Some(container) = record.place.as_ref().and_then(|place| place.container.as_deref()) {
+            let (source, container) = match container {
+                Container::List { file } => ("list", file),
+                Container::Archive { file, .. } => ("archive", file),
+                Container::Git { repository, revision } => {
                     standing.revision = Some(String::from_utf8_lossy(revision));
                     ("git", repository)
                 }
@@ -112,11 +112,11 @@ impl<'r> Standing<'r> {
             standing.container = std::str::from_utf8(container).ok();
             standing.container_base64 = Some(BASE64.encode(container));
         }
-        match record.mark {
+        match record.location {
             None => {}
-            Some(Mark::Item(number)) => standing.item = Some(number),
-            Some(Mark::Member(number)) => standing.member = Some(number),
-            Some(Mark::Commits { first, last }) => {
+            Some(Location::Item(number)) => standing.item = Some(number),
+            Some(Location::Member(number)) => standing.member = Some(number),
+            Some(Location::Commits { first, last }) => {
                 standing.first_commit = Some(first.to_string());
                 standing.last_commit = Some(last.to_string());
             }

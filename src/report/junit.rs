@@ -11,9 +11,9 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
 use super::{FailOn, Record, Report, Summary};
 use crate::name::display::display;
-use crate::name::place::Place;
 use crate::policy::rule::Severity;
-use crate::policy::{Outcome, Policy};
+use crate::policy::{CheckOutcome, Policy};
+use crate::source::location::DirectoryPath;
 
 /// Writes records as JUnit XML.
 pub struct Junit<W: Write> {
@@ -21,7 +21,7 @@ pub struct Junit<W: Write> {
     fail_on: FailOn,
     has_begun: bool,
     /// The directory whose findings come in, and its cases: a suite begins with their number.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<DirectoryPath>>,
     cases: Vec<Case>,
 }
 
@@ -118,8 +118,8 @@ impl<W: Write + Send> Report for Junit<W> {
         }
         let outcome = record.outcome();
         let fails = match self.fail_on {
-            FailOn::Warn => outcome >= Outcome::Warn,
-            FailOn::Error => outcome == Outcome::Reject,
+            FailOn::Warn => outcome >= CheckOutcome::Warn,
+            FailOn::Error => outcome == CheckOutcome::Reject,
             FailOn::Never => false,
         };
         // The gravest first: build servers show the first line alone.
@@ -130,7 +130,7 @@ impl<W: Write + Send> Report for Junit<W> {
             format!("{severity} {rule} ({}): {}", rule.rule().concern, o.message)
         };
         let mut lines: Vec<String> = objections.iter().map(line).collect();
-        lines.extend(record.mark.map(|mark| mark.to_string()));
+        lines.extend(record.location.map(|location| location.to_string()));
         lines.extend(record.repair.as_ref().map(|repair| {
             format!("fix {} ({})", display(repair.name.as_bytes()), repair.confidence.as_str())
         }));

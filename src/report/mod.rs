@@ -22,23 +22,23 @@ use std::sync::Arc;
 pub use self::json_bytes::JsonBytes;
 pub use self::summary::Summary;
 use crate::name::escape::stable_hash;
-use crate::name::place::{Mark, Place};
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{NameCheck, Outcome, Policy, Repair, Violation};
+use crate::policy::{CheckOutcome, NameCheck, Policy, SuggestedName, Violation};
+use crate::source::location::{DirectoryPath, Location};
 
 /// A name and everything that is to be said of it.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Where the name stands, shared by the names of a directory; `None` for a name without a directory.
-    pub place: Option<Arc<Place>>,
+    pub place: Option<Arc<DirectoryPath>>,
     /// Where it is found there, if there is more to say of that than the directory.
-    pub mark: Option<Mark>,
+    pub location: Option<Location>,
     /// The name.
     pub name: Vec<u8>,
     /// The reasons against it.
     pub objections: Vec<Objection>,
     /// A better name.
-    pub repair: Option<Repair>,
+    pub repair: Option<SuggestedName>,
 }
 
 /// A violation and its text.
@@ -58,7 +58,7 @@ pub struct Group {
     /// What stands for the same names in the same directory in every run and every format.
     pub id: String,
     /// Where they stand.
-    pub place: Arc<Place>,
+    pub place: Arc<DirectoryPath>,
     /// The rule that each of them breaks, with its weight and who objects; the span is that of the first.
     pub violation: Violation,
     /// All of them, in the order of their bytes.
@@ -67,7 +67,7 @@ pub struct Group {
 
 impl Group {
     /// The names `members` of one directory.
-    pub fn new(place: Arc<Place>, violation: Violation, mut members: Vec<Vec<u8>>) -> Self {
+    pub fn new(place: Arc<DirectoryPath>, violation: Violation, mut members: Vec<Vec<u8>>) -> Self {
         members.sort_unstable();
         let parts = [place.dir.as_slice(), violation.rule.name().as_bytes()].into_iter();
         let id = fingerprint(parts.chain(members.iter().map(Vec::as_slice)));
@@ -89,7 +89,7 @@ impl Record {
             |v: &Violation| Objection { violation: *v, message: check.message(policy, v), group: None };
         Self {
             place: None,
-            mark: None,
+            location: None,
             name: check.name.to_vec(),
             objections: check.violations.iter().map(objection).collect(),
             repair: None,
@@ -97,13 +97,13 @@ impl Record {
     }
 
     /// The weight of all objections together.
-    pub fn outcome(&self) -> Outcome {
-        Outcome::of(self.objections.iter().map(|o| o.violation.severity))
+    pub fn outcome(&self) -> CheckOutcome {
+        CheckOutcome::from_severities(self.objections.iter().map(|o| o.violation.severity))
     }
 
     /// The path: directory, separator, name; the name alone where it has no directory.
     pub fn path(&self) -> Vec<u8> {
-        self.place.as_ref().map_or_else(|| self.name.clone(), |place| place.path_of(&self.name))
+        self.place.as_ref().map_or_else(|| self.name.clone(), |place| place.join(&self.name))
     }
 
     /// What stands for the finding that this name breaks `rule`, in every run: path and rule, and not the wording.

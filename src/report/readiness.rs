@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::Record;
 use crate::policy::profile::{Profile, ProfileSet};
-use crate::policy::rule::{Kind, RuleId, Severity};
-use crate::policy::{Outcome, Violation};
+use crate::policy::rule::{RuleId, RuleKind, Severity};
+use crate::policy::{CheckOutcome, Violation};
 
 /// What one target makes of the names of a run. A name counts under everything that happens to it.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Readiness {
     pub fn of(target: &'static Profile) -> Self {
         Self {
             target,
-            as_set: ProfileSet::of(target),
+            as_set: ProfileSet::from_profile(target),
             refused: 0,
             changed: 0,
             merged: 0,
@@ -107,8 +107,8 @@ impl Readiness {
         let severity = if refuses { Severity::Error } else { Severity::Warn };
         let fate = match violation.rule.rule().kind {
             // What only looks alike stays two names.
-            Kind::Directory if violation.rule != RuleId::CollisionConfusable => Fate::Merged,
-            Kind::Path => Fate::TooLong,
+            RuleKind::Directory if violation.rule != RuleId::CollisionConfusable => Fate::Merged,
+            RuleKind::Path => Fate::TooLong,
             _ if self.target.stores_otherwise(violation.rule) => Fate::Changed,
             _ if refuses => Fate::Refused,
             _ => Fate::Doubted,
@@ -129,10 +129,10 @@ impl Readiness {
         self.changed += has(Fate::Changed);
         self.merged += has(Fate::Merged);
         self.too_long += has(Fate::TooLong);
-        match Outcome::of(fates.iter().map(|&(_, _, severity)| severity)) {
-            Outcome::Accept => {}
-            Outcome::Warn => self.warned += 1,
-            Outcome::Reject => self.rejected += 1,
+        match CheckOutcome::from_severities(fates.iter().map(|&(_, _, severity)| severity)) {
+            CheckOutcome::Accept => {}
+            CheckOutcome::Warn => self.warned += 1,
+            CheckOutcome::Reject => self.rejected += 1,
         }
         let mut rules: Vec<RuleId> = fates.iter().map(|&(rule, _, _)| rule).collect();
         rules.sort_unstable();

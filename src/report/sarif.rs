@@ -134,11 +134,11 @@ fn result(record: &Record, objection: &Objection) -> Value {
         properties["repair"] = repair.name.as_str().into();
         properties["repairConfidence"] = repair.confidence.as_str().into();
     }
-    if let Some(place) = record.place.as_ref().filter(|place| place.holder.is_some()) {
+    if let Some(place) = record.place.as_ref().filter(|place| place.container.is_some()) {
         properties["place"] = display(&place.heading()).to_string().into();
     }
-    if let Some(mark) = record.mark {
-        properties["mark"] = mark.to_string().into();
+    if let Some(location) = record.location {
+        properties["mark"] = location.to_string().into();
     }
     let path = record.path();
     let mut result = json!({
@@ -160,7 +160,7 @@ fn result(record: &Record, objection: &Objection) -> Value {
 fn related(group: &Group, name: &[u8]) -> Value {
     let others = group.members.iter().filter(|member| *member != name).take(LISTED);
     let all = others.enumerate().map(|(at, member)| {
-        let mut place = location(&group.place.path_of(member));
+        let mut place = location(&group.place.join(member));
         place["id"] = (at + 1).into();
         place["message"] = json!({ "text": literal(&format!("becomes one with `{}`", display(member))) });
         place

@@ -8,7 +8,7 @@ use super::{Objection, Record};
 use crate::name::script;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
-use crate::policy::{Outcome, Policy};
+use crate::policy::{CheckOutcome, Policy};
 
 /// What a whole run found.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ impl Summary {
     pub fn count(&mut self, record: &Record) {
         let outcome = record.outcome();
         self.count_as(outcome);
-        if outcome == Outcome::Accept {
+        if outcome == CheckOutcome::Accept {
             return;
         }
         self.count_rules(record);
@@ -107,11 +107,11 @@ impl Summary {
     }
 
     /// Counts a name of which only the outcome is asked for.
-    pub fn count_as(&mut self, outcome: Outcome) {
+    pub fn count_as(&mut self, outcome: CheckOutcome) {
         match outcome {
-            Outcome::Accept => {}
-            Outcome::Warn => self.warned += 1,
-            Outcome::Reject => self.rejected += 1,
+            CheckOutcome::Accept => {}
+            CheckOutcome::Warn => self.warned += 1,
+            CheckOutcome::Reject => self.rejected += 1,
         }
     }
 

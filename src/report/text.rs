@@ -12,10 +12,10 @@ use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Objection, Record, Report, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
-use crate::name::place::Place;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::rule::{Concern, RuleId};
-use crate::policy::{Outcome, Policy};
+use crate::policy::{CheckOutcome, Policy};
+use crate::source::location::DirectoryPath;
 
 /// So many violations of one name are told one by one. A name with more is noise, and a screen full of it says no more
 /// than a count.
@@ -47,7 +47,7 @@ pub struct Text<W> {
     out: W,
     layout: Layout,
     /// The directory whose heading was written last.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<DirectoryPath>>,
     by_rule: BTreeMap<(Concern, RuleId), Vec<String>>,
 }
 
@@ -111,8 +111,8 @@ impl<W: Write + Send> Report for Text<W> {
         };
         let (shown, rest) = record.objections.split_at(record.objections.len().min(SHOWN));
         write!(self.out, "{}", marked(&record.name, shown))?;
-        match record.mark {
-            Some(mark) => writeln!(self.out, "  {}", styled(DIM, mark, 0))?,
+        match record.location {
+            Some(location) => writeln!(self.out, "  {}", styled(DIM, location, 0))?,
             None => writeln!(self.out)?,
         }
         let rule_width = shown.iter().map(|o| o.violation.rule.name().len()).max().unwrap_or(0);
@@ -159,11 +159,11 @@ impl<W: Write + Send> Report for Text<W> {
     }
 }
 
-fn outcome_style(outcome: Outcome) -> Style {
+fn outcome_style(outcome: CheckOutcome) -> Style {
     match outcome {
-        Outcome::Accept => GOOD,
-        Outcome::Warn => WARN,
-        Outcome::Reject => ERROR,
+        CheckOutcome::Accept => GOOD,
+        CheckOutcome::Warn => WARN,
+        CheckOutcome::Reject => ERROR,
     }
 }
 

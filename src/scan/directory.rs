@@ -8,12 +8,12 @@ use super::{Settings, standing};
 use crate::check::DirectoryCheck;
 use crate::name::Span;
 use crate::name::display::display;
-use crate::name::place::{Holder, Place};
 use crate::policy::rule::RuleId;
 use crate::policy::{Collision, NameCheck, Policy, Violation};
 use crate::report::baseline::Baseline;
 use crate::report::{Group, Objection, Record};
 use crate::source::Batch;
+use crate::source::location::{Container, DirectoryPath};
 
 /// What is found in one directory.
 #[derive(Default)]
@@ -29,16 +29,16 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     let directory = batch.directory(&settings.prefix);
     let check = policy.check_directory(&directory);
     // What holds the directory may have rules of its own.
-    let by_holder = || batch.holder.is_some().then(|| DirectoryCheck::without_violations(&directory));
-    let Some(check) = check.or_else(by_holder) else { return Findings::default() };
+    let by_container = || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
+    let Some(check) = check.or_else(by_container) else { return Findings::default() };
     let names = &check.names[..check.checked];
     let mut found = Found::new();
     for (&at, violations) in &check.violations {
         let check = NameCheck { name: names[at], violations: violations.clone() };
         found.entry(at).or_default().extend(Record::of(policy, &check).objections);
     }
-    if let Some(holder) = batch.holder.as_deref() {
-        judge_standing(holder, policy, batch, names, &mut found);
+    if let Some(container) = batch.container.as_deref() {
+        judge_standing(container, policy, batch, names, &mut found);
     }
     for (&at, violations) in &check.path_violations {
         let path = check.path_on_target(at);
@@ -48,8 +48,8 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     if found.is_empty() && check.collisions.is_empty() {
         return Findings::default();
     }
-    let place = Arc::new(Place {
-        holder: batch.holder.clone(),
+    let place = Arc::new(DirectoryPath {
+        container: batch.container.clone(),
         dir: batch.dir.as_os_str().as_bytes().to_vec(),
         inode: batch.inode(),
     });
@@ -74,12 +74,12 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     if found.is_empty() {
         return Findings::default();
     }
-    let mut repairs = check.suggestions(policy, settings.encoding);
+    let mut repairs = check.suggested_names(policy, settings.encoding);
     let record = |(at, mut objections): (usize, Vec<Objection>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
         Record {
             place: Some(Arc::clone(&place)),
-            mark: batch.marks.get(at).copied(),
+            location: batch.locations.get(at).copied(),
             name: names[at].to_vec(),
             objections,
             repair: repairs[at].take(),
@@ -91,10 +91,10 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
 }
 
 /// Takes out what is known; whether anything was.
-fn accept(known: &Baseline, place: &Place, names: &[&[u8]], found: &mut Found) -> bool {
+fn accept(known: &Baseline, place: &DirectoryPath, names: &[&[u8]], found: &mut Found) -> bool {
     let mut has_accepted = false;
     found.retain(|&at, objections| {
-        let path = place.path_of(names[at]);
+        let path = place.join(names[at]);
         let before = objections.len();
         objections.retain(|o| !known.accepts(&path, o.violation.rule));
         has_accepted |= objections.len() < before;
@@ -103,7 +103,7 @@ fn accept(known: &Baseline, place: &Place, names: &[&[u8]], found: &mut Found) -
     has_accepted
 }
 
-fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<Place>) -> Group {
+fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) -> Group {
     let members = collision.members.iter().map(|&at| names[at].to_vec()).collect();
     Group::new(Arc::clone(place), collision.violations[0], members)
 }
@@ -112,17 +112,17 @@ fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<Place>) -> Group
 type Found = BTreeMap<usize, Vec<Objection>>;
 
 /// Judges `names` by where they stand, if that is not a directory on disk.
-fn judge_standing(holder: &Holder, policy: &Policy, batch: &Batch, names: &[&[u8]], found: &mut Found) {
+fn judge_standing(container: &Container, policy: &Policy, batch: &Batch, names: &[&[u8]], found: &mut Found) {
     let dir = batch.dir.as_os_str().as_bytes();
     for objections in found.values_mut() {
         for objection in objections {
-            if let Some(message) = standing::message(holder, dir, objection.violation.rule) {
+            if let Some(message) = standing::message(container, dir, objection.violation.rule) {
                 objection.message = message.to_owned();
             }
         }
     }
     for (at, name) in names.iter().enumerate() {
-        let objections = standing::objections(policy, holder, name);
+        let objections = standing::objections(policy, container, name);
         if !objections.is_empty() {
             found.entry(at).or_default().extend(objections);
         }

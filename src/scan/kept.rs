@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::directory::Findings;
 use crate::name::Span;
-use crate::name::place::Place;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, Repair, Violation};
+use crate::policy::{Confidence, SuggestedName, Violation};
 use crate::report::{Group, Objection, Record};
+use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
 
 /// Keeps how far a scan has come and what it has told, so that another can go on from there.
@@ -183,7 +183,7 @@ pub(super) fn read(line: &[u8]) -> io::Result<Again> {
             return Ok(Again::Fault { path: OsString::from(path).into(), message });
         }
     };
-    let place = Arc::new(Place { holder: None, dir: dir.0, inode });
+    let place = Arc::new(DirectoryPath { container: None, dir: dir.0, inode });
     let group = |kept: KeptGroup| -> io::Result<Arc<Group>> {
         let members = kept.members.into_iter().map(|member| member.0).collect();
         Ok(Arc::new(Group::new(Arc::clone(&place), kept.violation.read()?, members)))
@@ -199,10 +199,10 @@ pub(super) fn read(line: &[u8]) -> io::Result<Again> {
     let record = |kept: KeptRecord| -> io::Result<Record> {
         Ok(Record {
             place: Some(Arc::clone(&place)),
-            mark: None,
+            location: None,
             name: kept.name.0,
             objections: kept.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
-            repair: kept.repair.map(|(name, confidence)| Repair { name, confidence }),
+            repair: kept.repair.map(|(name, confidence)| SuggestedName { name, confidence }),
         })
     };
     let records = records.into_iter().map(record).collect::<io::Result<_>>()?;
@@ -219,7 +219,7 @@ impl From<&Violation> for KeptViolation {
 impl KeptViolation {
     fn read(self) -> io::Result<Violation> {
         let Self { rule, severity, start, end, profiles, refused_by } = self;
-        let rule: RuleId = rule.parse().map_err(|error: crate::policy::Unknown| {
+        let rule: RuleId = rule.parse().map_err(|error: crate::policy::UnknownWord| {
             io::Error::new(io::ErrorKind::InvalidData, error.to_string())
         })?;
         Ok(Violation { rule, severity, span: Span::new(start, end), profiles, refused_by })
@@ -239,7 +239,7 @@ mod tests {
         for name in [&b"README"[..], b"Readme", b"caf\xE9", b"a:b\n", b"nul", b"ok"] {
             batch.push(name);
         }
-        let policy = Policy::of(&[profile::by_name("portable").unwrap()]);
+        let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
         let findings = directory::judge(&batch, &policy, &Settings::default());
         assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
         let line = of_findings(&findings).unwrap();

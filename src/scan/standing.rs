@@ -3,14 +3,14 @@
 //! By itself such a name may be good, so that no policy can judge it; and no policy lets it pass.
 
 use crate::name::Span;
-use crate::name::place::{ArchiveKind, Holder};
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Policy, Violation};
 use crate::report::Objection;
+use crate::source::location::{ArchiveKind, Container};
 
-/// The objections to `name` as it stands in `holder`.
-pub(super) fn objections(policy: &Policy, holder: &Holder, name: &[u8]) -> Vec<Objection> {
+/// The objections to `name` as it stands in `container`.
+pub(super) fn objections(policy: &Policy, container: &Container, name: &[u8]) -> Vec<Objection> {
     let object = |rule, severity, span, message: &str| {
         let profiles = policy.asked_by();
         let refused_by = if severity == Severity::Error { profiles } else { ProfileSet::EMPTY };
@@ -20,15 +20,15 @@ pub(super) fn objections(policy: &Policy, holder: &Holder, name: &[u8]) -> Vec<O
             group: None,
         }
     };
-    match holder {
+    match container {
         // The rule is about lookalikes, because on disk `.git` is what it says.
-        Holder::Git { .. } if name == b".git" => {
+        Container::Git { .. } if name == b".git" => {
             let message = "git keeps this name for itself: a checkout would write into the repository";
             let whole = Span::new(0, name.len());
             vec![object(RuleId::DotGitLookalike, Severity::Error, whole, message)]
         }
         // What separates in an archive is `/` (zip: APPNOTE 4.4.17.1; tar: pax in POSIX.1).
-        Holder::Archive { kind, .. } => {
+        Container::Archive { kind, .. } => {
             let (rule, severity) = match kind {
                 ArchiveKind::Zip => (RuleId::SeparatorSmuggling, Severity::Error),
                 ArchiveKind::Tar => (RuleId::ReservedCharacter, Severity::Warn),
@@ -37,14 +37,14 @@ pub(super) fn objections(policy: &Policy, holder: &Holder, name: &[u8]) -> Vec<O
             let at = memchr::memchr_iter(b'\\', name);
             at.map(|at| object(rule, severity, Span::new(at, at + 1), message)).collect()
         }
-        Holder::Git { .. } | Holder::List { .. } => Vec::new(),
+        Container::Git { .. } | Container::List { .. } => Vec::new(),
     }
 }
 
 /// A better text for an objection of the policy, where the place tells more than the name.
-pub(super) fn message(holder: &Holder, dir: &[u8], rule: RuleId) -> Option<&'static str> {
-    match (holder, rule) {
-        (Holder::List { .. }, _) => None,
+pub(super) fn message(container: &Container, dir: &[u8], rule: RuleId) -> Option<&'static str> {
+    match (container, rule) {
+        (Container::List { .. }, _) => None,
         (_, RuleId::EmptyName) if dir.is_empty() => {
             Some("nothing stands before the first `/`: the path is absolute, or there is none")
         }

@@ -13,7 +13,7 @@
 //! let instance = Instance::parse(text)?;
 //! assert_eq!(instance.mount.mode, Some(Mode::Permissive));
 //! assert_eq!(instance.policy.unwrap().profiles()[0].name, "windows");
-//! # Ok::<(), namegate::policy::config::ConfigError>(())
+//! # Ok::<(), namegate::policy::config::ConfigErrors>(())
 //! ```
 
 use std::net::SocketAddr;
@@ -24,16 +24,16 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use crate::gate::{Existing, Mode};
-use crate::policy::config::reader::{self, Table};
-use crate::policy::config::{Config, ConfigError, Mistake, read_policy};
+use crate::policy::config::reader::{self, TableReader};
+use crate::policy::config::{Config, ConfigError, ConfigErrors, read_policy};
 use crate::telemetry::audit::MIN_BYTES_PER_SECOND;
 
+mod choices;
 mod schema;
-mod words;
 mod write;
 
+pub use choices::{Choice, ERRNOS, EXISTING, MODES, word_of};
 pub use schema::schema;
-pub use words::{Choice, ERRNOS, EXISTING, MODES, word_of};
 
 /// What an instance file says; nothing of it has to be said.
 #[derive(Clone, Debug, Default)]
@@ -130,7 +130,7 @@ impl Instance {
     ///
     /// # Errors
     /// All mistakes of the file, as [`Config::parse`]. What is missing is not among them: see [`Instance::check`].
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
         reader::read(text, |top| Self {
             source: top.absolute_path("source"),
             mountpoint: top.absolute_path("mountpoint"),
@@ -149,20 +149,23 @@ impl Instance {
     ///
     /// # Errors
     /// Everything that is missing: source, mount point, and parameters that rules of the policy need.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), ConfigErrors> {
         let missing = [("source", &self.source), ("mountpoint", &self.mountpoint)];
         let missing = missing.into_iter().filter(|(_, path)| path.is_none());
-        let mut mistakes: Vec<Mistake> = missing
-            .map(|(key, _)| Mistake { message: format!("`{key}` is missing: an absolute path"), place: None })
+        let mut errors: Vec<ConfigError> = missing
+            .map(|(key, _)| ConfigError {
+                message: format!("`{key}` is missing: an absolute path"),
+                position: None,
+            })
             .collect();
         if let Some(Err(error)) = self.policy.as_ref().map(Config::policy) {
-            mistakes.extend(error.mistakes().iter().cloned());
+            errors.extend(error.errors().iter().cloned());
         }
-        if mistakes.is_empty() { Ok(()) } else { Err(ConfigError::new(mistakes, 0)) }
+        if errors.is_empty() { Ok(()) } else { Err(ConfigErrors::new(errors, 0)) }
     }
 }
 
-fn read_mount(mount: &mut Table<'_>) -> Mount {
+fn read_mount(mount: &mut TableReader<'_>) -> Mount {
     Mount {
         mode: word(mount, "mode", "mode", MODES),
         existing: word(mount, "existing", "way to see names", EXISTING),
@@ -180,7 +183,7 @@ fn read_mount(mount: &mut Table<'_>) -> Mount {
         fsname: mount.string("fsname").and_then(|(name, at)| {
             let is_good = is_fsname(name);
             if !is_good {
-                mount.mistake(at, || {
+                mount.error(at, || {
                     "`fsname` is shown in tables: not empty, without control characters".into()
                 });
             }
@@ -189,7 +192,7 @@ fn read_mount(mount: &mut Table<'_>) -> Mount {
     }
 }
 
-fn read_audit(audit: &mut Table<'_>) -> Audit {
+fn read_audit(audit: &mut TableReader<'_>) -> Audit {
     Audit {
         file: audit.absolute_path("file"),
         group: audit.string("group").map(|(group, _)| group.to_owned()),
@@ -201,14 +204,14 @@ fn read_audit(audit: &mut Table<'_>) -> Audit {
             if let (Some(at), Some(bytes)) = (at, bytes)
                 && bytes.get() < MIN_BYTES_PER_SECOND
             {
-                audit.mistake(at, || format!("`bytes` must be at least {MIN_BYTES_PER_SECOND}"));
+                audit.error(at, || format!("`bytes` must be at least {MIN_BYTES_PER_SECOND}"));
             }
             bytes
         },
     }
 }
 
-fn read_metrics(metrics: &mut Table<'_>) -> Metrics {
+fn read_metrics(metrics: &mut TableReader<'_>) -> Metrics {
     Metrics {
         textfile: metrics.absolute_path("textfile"),
         interval: {
@@ -216,7 +219,7 @@ fn read_metrics(metrics: &mut Table<'_>) -> Metrics {
             let interval = metrics.seconds("interval");
             let is_short = interval.is_some_and(|interval| interval < Duration::from_millis(100));
             if let Some(at) = at.filter(|_| is_short) {
-                metrics.mistake(at, || "`interval` must be at least 0.1 seconds".into());
+                metrics.error(at, || "`interval` must be at least 0.1 seconds".into());
             }
             interval
         },
@@ -230,7 +233,7 @@ pub fn is_fsname(name: &str) -> bool {
 }
 
 fn word<T: Copy>(
-    table: &mut Table<'_>,
+    table: &mut TableReader<'_>,
     key: &'static str,
     what: &'static str,
     choices: &[Choice<T>],
@@ -239,11 +242,11 @@ fn word<T: Copy>(
     Some(table.word(key, what, &known)?.0)
 }
 
-fn read_address(table: &mut Table<'_>) -> Option<SocketAddr> {
+fn read_address(table: &mut TableReader<'_>) -> Option<SocketAddr> {
     let (text, at) = table.string("listen")?;
     let address = text.parse().ok();
     if address.is_none() {
-        table.mistake(at, || "`listen` must be an address and a port, such as \"127.0.0.1:9630\"".into());
+        table.error(at, || "`listen` must be an address and a port, such as \"127.0.0.1:9630\"".into());
     }
     address
 }
@@ -260,12 +263,12 @@ trait MountValues {
     fn count(&mut self, key: &'static str) -> Option<NonZeroU32>;
 }
 
-impl MountValues for Table<'_> {
+impl MountValues for TableReader<'_> {
     fn absolute_path(&mut self, key: &'static str) -> Option<PathBuf> {
         let (text, at) = self.string(key)?;
         let is_good = Path::new(text).is_absolute() && !text.contains('\0');
         if !is_good {
-            self.mistake(at, || format!("`{key}` must be an absolute path: it begins with `/`"));
+            self.error(at, || format!("`{key}` must be an absolute path: it begins with `/`"));
         }
         is_good.then(|| text.into())
     }
@@ -274,7 +277,7 @@ impl MountValues for Table<'_> {
         let (number, at) = self.number(key, "a number of seconds")?;
         let duration = Duration::try_from_secs_f64(number).ok();
         if duration.is_none() {
-            self.mistake(at, || format!("`{key}` must be a number of seconds, such as 0, 0.5 or 60"));
+            self.error(at, || format!("`{key}` must be a number of seconds, such as 0, 0.5 or 60"));
         }
         duration
     }
@@ -284,7 +287,7 @@ impl MountValues for Table<'_> {
         let number = self.positive(key)?;
         let count = u32::try_from(number).ok().and_then(NonZeroU32::new);
         if let (None, Some(at)) = (count, at) {
-            self.mistake(at, || format!("`{key}` must be at most {}", u32::MAX));
+            self.error(at, || format!("`{key}` must be at most {}", u32::MAX));
         }
         count
     }

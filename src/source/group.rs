@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Batch;
-use crate::name::place::{Holder, Mark};
+use crate::source::location::{Container, Location};
 
 /// So many bytes are kept in memory, names and what belongs to them together.
 pub const LIMIT: usize = 256 << 20;
@@ -48,9 +48,9 @@ pub enum Shape {
 
 /// Paths by directory. Each name of each directory on the way is kept once, with the mark of the first path that has it.
 pub struct Groups {
-    holder: Arc<Holder>,
+    container: Arc<Container>,
     shape: Shape,
-    mark: Option<fn(u64) -> Mark>,
+    location: Option<fn(u64) -> Location>,
     limit: usize,
     held: Held,
     spilled: Option<Spilled>,
@@ -58,9 +58,14 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// No paths yet. `mark` makes the mark of a name from the number that its path has, if names are to have one.
-    pub fn new(holder: Arc<Holder>, shape: Shape, mark: Option<fn(u64) -> Mark>, limit: usize) -> Self {
-        Self { holder, shape, mark, limit, held: Held::default(), spilled: None, path: Vec::new() }
+    /// No paths yet. `location` makes the mark of a name from the number that its path has, if names are to have one.
+    pub fn new(
+        container: Arc<Container>,
+        shape: Shape,
+        location: Option<fn(u64) -> Location>,
+        limit: usize,
+    ) -> Self {
+        Self { container, shape, location, limit, held: Held::default(), spilled: None, path: Vec::new() }
     }
 
     /// Adds a path.
@@ -154,10 +159,10 @@ impl Groups {
             // What a path is moved to has a root of its own.
             let mut batch =
                 Batch::new(PathBuf::from(OsStr::from_bytes(dir)), usize::from(dir.starts_with(b"/")));
-            batch.holder = Some(Arc::clone(&self.holder));
+            batch.container = Some(Arc::clone(&self.container));
             for item in of_dir {
-                match self.mark {
-                    Some(mark) => batch.push_marked(item.name(&bytes), mark(item.number)),
+                match self.location {
+                    Some(location) => batch.push_located(item.name(&bytes), location(item.number)),
                     None => batch.push(item.name(&bytes)),
                 }
             }
@@ -280,8 +285,8 @@ mod tests {
     type Directories = BTreeMap<Vec<u8>, Vec<(Vec<u8>, u64)>>;
 
     fn grouped(shape: Shape, limit: usize, paths: &[&[u8]]) -> Directories {
-        let holder = Arc::new(Holder::List { file: b"-".to_vec() });
-        let mut groups = Groups::new(holder, shape, Some(Mark::Item), limit);
+        let container = Arc::new(Container::List { file: b"-".to_vec() });
+        let mut groups = Groups::new(container, shape, Some(Location::Item), limit);
         for (number, path) in (1..).zip(paths) {
             groups.add(path, number).unwrap();
         }
@@ -289,9 +294,10 @@ mod tests {
         let mut visit = |batch: Batch| {
             let names =
                 batch.names.iter().map(|(_, name)| name).chain(batch.holding_nul.iter().map(Vec::as_slice));
-            let number = |mark: &Mark| if let Mark::Item(number) = mark { *number } else { 0 };
+            let number =
+                |location: &Location| if let Location::Item(number) = location { *number } else { 0 };
             let names =
-                names.zip(batch.marks.iter().map(number)).map(|(name, n)| (name.to_vec(), n)).collect();
+                names.zip(batch.locations.iter().map(number)).map(|(name, n)| (name.to_vec(), n)).collect();
             assert!(
                 found.insert(batch.dir.as_os_str().as_bytes().to_vec(), names).is_none(),
                 "handed over once"

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::group::{self, Groups, Shape};
 use super::{Event, Fault, Source};
-use crate::name::place::{Holder, Mark};
+use crate::source::location::{Container, Location};
 use fields::{Decoding, Field, Format, Missing};
 
 /// The longest name that is taken, in bytes. A longer one is no name but a mistake, such as a list with the other
@@ -134,8 +134,8 @@ impl List {
 
 impl Source for List {
     fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
-        let holder = Holder::List { file: self.file.as_os_str().as_bytes().to_vec() };
-        let mut groups = Groups::new(Arc::new(holder), self.shape, Some(Mark::Item), group::LIMIT);
+        let container = Container::List { file: self.file.as_os_str().as_bytes().to_vec() };
+        let mut groups = Groups::new(Arc::new(container), self.shape, Some(Location::Item), group::LIMIT);
         let mut is_ended = false;
         let read = self.gather(&mut groups, &mut |fault| {
             let answer = visit(Event::Fault(fault));

@@ -9,6 +9,7 @@ pub mod archive;
 pub mod git;
 pub mod group;
 pub mod list;
+pub mod location;
 pub mod mounts;
 mod roots;
 pub mod scope;
@@ -24,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::check::{Directory, Siblings};
+use crate::check::{DirectoryNames, Siblings};
 use crate::name::arena::Arena;
-use crate::name::place::{Holder, Mark};
+use crate::source::location::{Container, Location};
 
 /// Something that holds names.
 pub trait Source: Sync {
@@ -85,12 +86,12 @@ impl dyn Parts + '_ {
             whole.count += part.count;
             whole.names.append(&part.names);
             whole.has_links |= part.has_links;
-            if let Beside::Excluded(names) = &part.beside {
+            if let SiblingNames::Excluded(names) = &part.siblings {
                 excluded.append(names);
             }
         });
         if let Some(whole) = whole.as_mut().filter(|_| !excluded.is_empty()) {
-            whole.beside = Beside::Excluded(excluded);
+            whole.siblings = SiblingNames::Excluded(excluded);
         }
         whole
     }
@@ -114,7 +115,7 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Batch {
     /// What the directory is part of; `None` for the file system.
-    pub holder: Option<Arc<Holder>>,
+    pub container: Option<Arc<Container>>,
     /// The directory.
     pub dir: PathBuf,
     /// How many bytes of `dir` lead to the root of what is read; what follows is the path that a migration keeps.
@@ -124,13 +125,13 @@ pub struct Batch {
     /// The names that hold a NUL: no directory on disk has any.
     pub holding_nul: Vec<Vec<u8>>,
     /// Where each name is found, those that hold a NUL last; empty if there is nothing to say of that.
-    pub marks: Vec<Mark>,
+    pub locations: Vec<Location>,
     /// How many names there are.
     pub count: usize,
     /// Whether a symbolic link is among the names, or may be; told by [`tree::Tree`] alone.
     pub has_links: bool,
     /// What else the directory holds.
-    pub beside: Beside,
+    pub siblings: SiblingNames,
     /// Which version of the directory this is; `None` if it has only one.
     pub version: Option<Version>,
 }
@@ -148,11 +149,11 @@ pub struct Version {
 /// What a directory holds beside the names that are to be checked: as [`Siblings`] says, which borrows it. A suggested name
 /// must not be one of these.
 #[derive(Debug)]
-pub enum Beside {
+pub enum SiblingNames {
     /// Nothing: the directory was read, and all of it is to be judged.
-    Nothing,
+    None,
     /// These, of which nobody asked: the names that are to be judged were given.
-    Names(Arena),
+    Compared(Arena),
     /// These, which are left out: the directory was read.
     Excluded(Arena),
     /// That cannot be told, so that nothing can be proposed.
@@ -163,34 +164,34 @@ impl Batch {
     /// An empty batch of a directory that is judged as a whole.
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
         Self {
-            holder: None,
+            container: None,
             dir,
             root_len,
             names: Arena::new(),
             holding_nul: Vec::new(),
-            marks: Vec::new(),
+            locations: Vec::new(),
             count: 0,
             has_links: false,
-            beside: Beside::Nothing,
+            siblings: SiblingNames::None,
             version: None,
         }
     }
 
     /// The directory as the policy checks it; `prefix` stands before each path on the target.
-    pub fn directory<'b>(&'b self, prefix: &'b [u8]) -> Directory<'b> {
-        let siblings = match &self.beside {
-            Beside::Nothing => Siblings::None,
-            Beside::Names(names) => Siblings::Compared(names),
-            Beside::Excluded(names) => Siblings::LeftOut(names),
-            Beside::Unknown => Siblings::Unknown,
+    pub fn directory<'b>(&'b self, prefix: &'b [u8]) -> DirectoryNames<'b> {
+        let siblings = match &self.siblings {
+            SiblingNames::None => Siblings::None,
+            SiblingNames::Compared(names) => Siblings::Compared(names),
+            SiblingNames::Excluded(names) => Siblings::Excluded(names),
+            SiblingNames::Unknown => Siblings::Unknown,
         };
         let path = self.dir.as_os_str().as_bytes().get(self.root_len..).unwrap_or_default();
-        Directory { names: &self.names, holding_nul: &self.holding_nul, siblings, prefix, path }
+        DirectoryNames { names: &self.names, holding_nul: &self.holding_nul, siblings, prefix, path }
     }
 
     /// Whether the directory was read: these are all its names but for those that are left out.
     pub fn is_whole(&self) -> bool {
-        matches!(self.beside, Beside::Nothing | Beside::Excluded(_))
+        matches!(self.siblings, SiblingNames::None | SiblingNames::Excluded(_))
     }
 
     /// Adds a name.
@@ -201,18 +202,18 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Adds a name that is found at `mark`; either all names of a batch have a mark or none.
-    pub fn push_marked(&mut self, name: &[u8], mark: Mark) {
+    /// Adds a name that is found at `location`; either all names of a batch have a mark or none.
+    pub fn push_located(&mut self, name: &[u8], location: Location) {
         let before_nul = self.count - self.holding_nul.len();
         self.push(name);
         let is_behind = self.count - self.holding_nul.len() == before_nul;
-        self.marks.insert(if is_behind { self.marks.len() } else { before_nul }, mark);
+        self.locations.insert(if is_behind { self.locations.len() } else { before_nul }, location);
     }
 
     /// The inode number of the directory; `None` if it has none, or it cannot be told any more.
     pub fn inode(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
-        if self.holder.is_some() {
+        if self.container.is_some() {
             return None;
         }
         // A root that is not a directory has its name in a batch of its own, below the directory that holds it.
@@ -253,13 +254,13 @@ mod tests {
     fn a_mark_stays_with_its_name_when_names_that_hold_nul_stand_between() {
         let mut batch = Batch::new(PathBuf::new(), 0);
         for (number, name) in (1..).zip([&b"a"[..], b"b\0c", b"d", b"\0", b"e"]) {
-            batch.push_marked(name, Mark::Item(number));
+            batch.push_located(name, Location::Item(number));
         }
         let names =
             batch.names.iter().map(|(_, name)| name).chain(batch.holding_nul.iter().map(Vec::as_slice));
-        let marked: Vec<_> = names.zip(batch.marks.iter().copied()).collect();
+        let marked: Vec<_> = names.zip(batch.locations.iter().copied()).collect();
         let expected = [(&b"a"[..], 1), (b"d", 3), (b"e", 5), (b"b\0c", 2), (b"\0", 4)];
-        assert_eq!(marked, expected.map(|(name, number)| (name, Mark::Item(number))));
+        assert_eq!(marked, expected.map(|(name, number)| (name, Location::Item(number))));
         assert_eq!(batch.count, 5);
     }
 }

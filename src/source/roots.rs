@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Batch, Beside, Fault};
+use super::{Batch, Fault, SiblingNames};
 use crate::name::arena::Arena;
 
 /// Paths that a tree is read from, looked up.
@@ -81,7 +81,7 @@ fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> Batch {
         }
         Ok(others)
     };
-    batch.beside = others().map_or(Beside::Unknown, Beside::Names);
+    batch.siblings = others().map_or(SiblingNames::Unknown, SiblingNames::Compared);
     batch
 }
 

@@ -18,7 +18,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::roots::{NO_NUL, Root, Roots, add};
 use super::scope::Scope;
-use super::{Batch, Beside, Event, Fault, Source};
+use super::{Batch, Event, Fault, SiblingNames, Source};
 use crate::name::arena::Arena;
 
 /// Trees below some roots.
@@ -193,7 +193,7 @@ impl Work {
             }
         }
         if !excluded.is_empty() {
-            batch.beside = Beside::Excluded(excluded);
+            batch.siblings = SiblingNames::Excluded(excluded);
         }
         tell(Event::Directory(batch));
         Ok(below)

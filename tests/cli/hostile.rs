@@ -298,7 +298,7 @@ fn the_reasons_against_a_name_stand_in_columns() {
     let output = run([OsStr::new("check"), OsStr::from_bytes(b"caf\xE9 \xC0\xAF\t")]);
     let expected = [
         r"reject  caf\xE9 \xC0\xAF\t",
-        "        error  truncated            byte 3      E9: only 1 of 3 octets",
+        "        error  truncated            byte 3      E9: only 1 of 3 bytes",
         "        error  separator-smuggling  bytes 5..7  ",
         "        error  c0-control           byte 7      ",
         "        fix    ",

@@ -109,8 +109,8 @@ fn profiles_lists_all_and_shows_the_lines_of_some() {
             profile.name
         );
         assert_eq!(line["profile"], profile.name);
-        assert_eq!(line["lines"].as_array().map(Vec::len), Some(profile.lines.len()));
-        for (line, json) in profile.lines.iter().zip(line["lines"].as_array().into_iter().flatten()) {
+        assert_eq!(line["lines"].as_array().map(Vec::len), Some(profile.rules.len()));
+        for (line, json) in profile.rules.iter().zip(line["lines"].as_array().into_iter().flatten()) {
             assert_eq!(json["rule"], line.test.rule().name());
             assert_eq!(json["verified"], line.verified);
             assert_eq!(json["parameter"], Value::from(line.test.parameter()));
@@ -142,7 +142,7 @@ fn policy_check_says_ok_or_every_mistake() {
     let incomplete = with_file("[rules]\nname-too-long = 'warn'\n", &["policy", "check", "p.toml"]);
     assert_eq!(incomplete.status, 2);
     assert!(
-        incomplete.out.starts_with("p.toml:2:1: rule `name-too-long` is on and has no length"),
+        incomplete.out.starts_with("p.toml:2:1: rule `name-too-long` is on but has no length"),
         "{}",
         incomplete.out
     );
@@ -161,7 +161,7 @@ fn a_file_that_is_no_configuration_is_refused_by_name() {
         (b"x=1".to_vec(), "namegate: p.toml:1:1: unknown key `x`\n1 | x=1\n  | ^\n"),
         (
             b"[rules]\nnot-in-form='warn'".to_vec(),
-            "namegate: p.toml:2:1: rule `not-in-form` is on and has no form",
+            "namegate: p.toml:2:1: rule `not-in-form` is on but has no form",
         ),
     ];
     for (bytes, message) in cases {

@@ -4,20 +4,20 @@
 //! give one answer. [`Siblings`] says what else the directory holds, and what that means for the answer.
 //!
 //! ```
-//! use namegate_core::check::{Directory, Siblings};
+//! use namegate_core::check::{DirectoryNames, Siblings};
 //! use namegate_core::name::arena::Arena;
 //! use namegate_core::policy::{Policy, profile};
 //!
-//! let windows = Policy::of(&[profile::by_name("windows")?]);
+//! let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
 //! let (mut names, mut left_out) = (Arena::new(), Arena::new());
 //! for name in ["Readme.md", "a:b", "a_b"] {
 //!     names.push(name.as_bytes())?;
 //! }
 //! left_out.push(b"README.md")?;
-//! let check = windows.check_directory(&Directory::new(&names).beside(Siblings::LeftOut(&left_out))).unwrap();
+//! let check = windows.check_directory(&DirectoryNames::new(&names).with_siblings(Siblings::Excluded(&left_out))).unwrap();
 //! assert!(check.collisions.is_empty(), "a name that is left out collides with none");
 //! assert_eq!(check.violations[&1][0].rule.name(), "reserved-character");
-//! let suggested = check.suggestions(&windows, None);
+//! let suggested = check.suggested_names(&windows, None);
 //! assert_eq!(suggested[1].as_ref().map(|repair| repair.name.as_str()), Some("a_b_2"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -26,7 +26,9 @@ use std::collections::BTreeMap;
 
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
-use crate::policy::{Collision, Confidence, Fingerprints, Occupants, Policy, Repair, Shared, Violation};
+use crate::policy::{
+    Collision, Confidence, Fingerprints, Occupants, Policy, SharedFingerprints, SuggestedName, Violation,
+};
 
 /// What a directory holds beside the names that are checked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,14 +40,14 @@ pub enum Siblings<'n> {
     /// These names, which are not checked and keep their names. A checked name can collide with one of them.
     Compared(&'n Arena),
     /// These names, which the user excluded: no checked name collides with one of them, and none is suggested.
-    LeftOut(&'n Arena),
+    Excluded(&'n Arena),
     /// Nobody knows, so that no name can be suggested.
     Unknown,
 }
 
 /// The names of one directory, all distinct.
 #[derive(Clone, Copy, Debug)]
-pub struct Directory<'n> {
+pub struct DirectoryNames<'n> {
     /// The names to check.
     pub names: &'n Arena,
     /// Names to check that hold a NUL, which no arena takes and no directory on disk has.
@@ -58,7 +60,7 @@ pub struct Directory<'n> {
     pub path: &'n [u8],
 }
 
-impl<'n> Directory<'n> {
+impl<'n> DirectoryNames<'n> {
     /// A root directory that holds `names` and nothing else.
     pub fn new(names: &'n Arena) -> Self {
         Self { names, holding_nul: &[], siblings: Siblings::None, prefix: b"", path: b"" }
@@ -66,7 +68,7 @@ impl<'n> Directory<'n> {
 
     /// The same directory with `siblings` beside the names.
     #[must_use]
-    pub fn beside(self, siblings: Siblings<'n>) -> Self {
+    pub fn with_siblings(self, siblings: Siblings<'n>) -> Self {
         Self { siblings, ..self }
     }
 
@@ -89,7 +91,7 @@ impl<'n> Directory<'n> {
         path
     }
 
-    fn shared<'p>(&self, policy: &'p Policy) -> Option<Shared<'p>> {
+    fn shared<'p>(&self, policy: &'p Policy) -> Option<SharedFingerprints<'p>> {
         let mut fingerprints = policy.fingerprints()?;
         self.add_to(&mut fingerprints);
         if let Siblings::Compared(others) = self.siblings {
@@ -126,7 +128,7 @@ pub struct DirectoryCheck<'n> {
 
 impl<'n> DirectoryCheck<'n> {
     /// The check of a directory that has no violations, for callers that find something by rules of their own.
-    pub fn without_violations(directory: &Directory<'n>) -> Self {
+    pub fn without_violations(directory: &DirectoryNames<'n>) -> Self {
         let mut names: Vec<&[u8]> = directory.names.iter().map(|(_, name)| name).collect();
         names.extend(directory.holding_nul.iter().map(Vec::as_slice));
         let checked = names.len();
@@ -134,7 +136,7 @@ impl<'n> DirectoryCheck<'n> {
         let mut left_out = Vec::new();
         match directory.siblings {
             Siblings::Compared(others) => names.extend(all(others)),
-            Siblings::LeftOut(others) => left_out.extend(all(others)),
+            Siblings::Excluded(others) => left_out.extend(all(others)),
             Siblings::None | Siblings::Unknown => {}
         }
         Self {
@@ -169,23 +171,23 @@ impl<'n> DirectoryCheck<'n> {
         self.is_listed
     }
 
-    /// Suggested names for the checked names, each at the place of its name: as [`Policy::repair_all`] suggests them, and
+    /// Suggested names for the checked names, each at the place of its name: as [`Policy::suggest_names`] suggests them, and
     /// none of them the name of a sibling or equal to one.
-    pub fn suggestions(&self, policy: &Policy, encoding: Option<Encoding>) -> Vec<Option<Repair>> {
+    pub fn suggested_names(&self, policy: &Policy, encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
         match self.is_listed {
-            true => policy.repair_among(self.occupants(), encoding),
+            true => policy.suggest_among(self.occupants(), encoding),
             false => vec![None; self.checked],
         }
     }
 
-    /// The same, where the caller knows what some of the checked names stand for: as [`Policy::repair_meant`].
-    pub fn suggestions_for_meanings(
+    /// The same, where the caller knows what some of the checked names stand for: as [`Policy::suggest_names_for_meanings`].
+    pub fn suggested_names_for_meanings(
         &self,
         policy: &Policy,
         meant: &[Option<(String, Confidence)>],
-    ) -> Vec<Option<Repair>> {
+    ) -> Vec<Option<SuggestedName>> {
         match self.is_listed {
-            true => policy.repair_meant_among(self.occupants(), meant),
+            true => policy.suggest_for_meanings_among(self.occupants(), meant),
             false => vec![None; self.checked],
         }
     }
@@ -199,20 +201,20 @@ impl Policy {
     /// Checks a directory; `None` if there is no violation. Little is allocated for a directory without violations.
     ///
     /// ```
-    /// use namegate_core::check::Directory;
+    /// use namegate_core::check::DirectoryNames;
     /// use namegate_core::name::arena::Arena;
     /// use namegate_core::policy::{Policy, profile};
     ///
-    /// let windows = Policy::of(&[profile::by_name("windows")?]);
+    /// let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// let mut names = Arena::new();
     /// names.push(b"Makefile")?;
-    /// assert!(windows.check_directory(&Directory::new(&names)).is_none());
+    /// assert!(windows.check_directory(&DirectoryNames::new(&names)).is_none());
     /// names.push(b"makefile")?;
-    /// let check = windows.check_directory(&Directory::new(&names)).unwrap();
+    /// let check = windows.check_directory(&DirectoryNames::new(&names)).unwrap();
     /// assert_eq!(check.collisions[0].members, [0, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn check_directory<'n>(&self, directory: &Directory<'n>) -> Option<DirectoryCheck<'n>> {
+    pub fn check_directory<'n>(&self, directory: &DirectoryNames<'n>) -> Option<DirectoryCheck<'n>> {
         let mut suspects = self.check_arena(directory.names).peekable();
         let shared = directory.shared(self);
         let has_long_paths = directory.may_have_long_paths(self);
@@ -260,7 +262,7 @@ pub struct PartsCheck<'p> {
 
 impl PartsCheck<'_> {
     /// Adds some names of the directory.
-    pub fn add(&mut self, part: &Directory<'_>) {
+    pub fn add(&mut self, part: &DirectoryNames<'_>) {
         self.may_have_violations |= part.may_have_long_paths(self.policy)
             || !part.holding_nul.is_empty()
             || self.policy.check_arena(part.names).next().is_some();

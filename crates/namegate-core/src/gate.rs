@@ -162,7 +162,7 @@ impl Gate {
     /// use namegate_core::gate::{Gate, Intent, Mode, Refusal};
     /// use namegate_core::policy::{Policy, profile};
     ///
-    /// let gate = Gate::new(Arc::new(Policy::of(&[profile::by_name("utf8")?])), Mode::Enforcing);
+    /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[profile::by_name("utf8")?])), Mode::Enforcing);
     /// assert_eq!(gate.admit_bytes(Intent::Create, b"cafe")?.as_bytes(), b"cafe");
     /// let latin1 = b"caf\xE9";
     /// assert!(matches!(gate.admit_bytes(Intent::Create, latin1), Err(Refusal::Violates(v)) if v.span.start == 3));
@@ -316,7 +316,7 @@ impl Gate {
     /// use namegate_core::gate::{Gate, Intent, Mode};
     /// use namegate_core::policy::{Policy, profile};
     ///
-    /// let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+    /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     /// let (name, admitted) = gate.show_bytes(b"caf\xE9").unwrap();
     /// assert_eq!(*name, *"caf\u{201b}E9".as_bytes());
     /// assert_eq!(admitted.as_bytes(), b"caf\xE9");
@@ -405,11 +405,13 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Violates(violation) => violation.fmt(f),
-            Self::TooLong { bytes, .. } => write!(f, "the name takes {bytes} bytes, more than {NAME_MAX}"),
+            Self::TooLong { bytes, .. } => {
+                write!(f, "the name is {bytes} bytes long; the limit is {NAME_MAX}")
+            }
             Self::CannotExist(violation) => write!(f, "no entry can have this name: {violation}"),
-            Self::ReadsAsEscape { .. } => f.write_str("the name reads like the escape of another name"),
+            Self::ReadsAsEscape { .. } => f.write_str("the name looks like the escaped form of another name"),
             Self::NotShown { .. } => {
-                f.write_str("the name is an escape, and no entry has the name it stands for")
+                f.write_str("the name is an escaped form, and no entry has the original name")
             }
         }
     }

@@ -12,7 +12,7 @@
 //! ```
 //! use namegate_core::policy::{Policy, Verdict, profile};
 //!
-//! let strict = Policy::of(&[profile::by_name("strict")?]);
+//! let strict = Policy::from_profiles(&[profile::by_name("strict")?]);
 //! assert_eq!(strict.verdict("café.txt".as_bytes()), Verdict::Accept("café.txt"));
 //!
 //! let check = strict.check(b"caf\xE9\x07.txt");
@@ -28,7 +28,7 @@
 //! ```
 //! use namegate_core::policy::{Policy, profile};
 //!
-//! let targets = Policy::of(&[profile::by_name("windows")?, profile::by_name("macos")?]);
+//! let targets = Policy::from_profiles(&[profile::by_name("windows")?, profile::by_name("macos")?]);
 //! let check = targets.check(b"aux.txt");
 //! let violation = check.violations[0];
 //! assert_eq!(violation.rule.name(), "reserved-name");
@@ -43,7 +43,7 @@
 //! names of a directory, by themselves and together.
 //!
 //! ```
-//! use namegate_core::check::Directory;
+//! use namegate_core::check::DirectoryNames;
 //! use namegate_core::name::arena::Arena;
 //! use namegate_core::policy::{Policy, profile};
 //!
@@ -51,12 +51,12 @@
 //! for name in ["Makefile", "readme", "README", "what?"] {
 //!     names.push(name.as_bytes())?;
 //! }
-//! let windows = Policy::of(&[profile::by_name("windows")?]);
-//! let check = windows.check_directory(&Directory::new(&names)).expect("two names collide");
+//! let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
+//! let check = windows.check_directory(&DirectoryNames::new(&names)).expect("two names collide");
 //! assert_eq!(check.collisions[0].members, [1, 2]);
 //! assert_eq!(check.violations[&3][0].rule.name(), "reserved-character");
 //!
-//! let suggested: Vec<_> = check.suggestions(&windows, None).into_iter().map(|s| s.map(|s| s.name)).collect();
+//! let suggested: Vec<_> = check.suggested_names(&windows, None).into_iter().map(|s| s.map(|s| s.name)).collect();
 //! assert_eq!(suggested, [None, Some("readme_2".into()), None, Some("what_".into())]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -69,10 +69,10 @@
 //! ```
 //! use namegate_core::policy::{Confidence, Policy, profile};
 //!
-//! let policy = Policy::of(&[profile::by_name("windows")?]);
-//! let repair = policy.repair(b"a:b.txt", None, &mut |other| other == "a_b.txt").unwrap();
+//! let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
+//! let repair = policy.suggest_name(b"a:b.txt", None, &mut |other| other == "a_b.txt").unwrap();
 //! assert_eq!((&*repair.name, repair.confidence), ("a_b_2.txt", Confidence::Likely));
-//! assert_eq!(policy.repair(b"fine.txt", None, &mut |_| false), None);
+//! assert_eq!(policy.suggest_name(b"fine.txt", None, &mut |_| false), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -90,7 +90,7 @@
 //!     name.as_bytes().len()
 //! }
 //!
-//! let gate = Gate::new(Arc::new(Policy::of(&[profile::by_name("windows")?])), Mode::Enforcing);
+//! let gate = Gate::new(Arc::new(Policy::from_profiles(&[profile::by_name("windows")?])), Mode::Enforcing);
 //! assert_eq!(store(&gate.admit_bytes(Intent::Create, b"report.txt")?), 10);
 //! let refusal = gate.admit_bytes(Intent::Create, b"what?").unwrap_err();
 //! assert!(matches!(refusal, Refusal::Violates(v) if v.rule.name() == "reserved-character"));

@@ -81,9 +81,10 @@ fn names() -> Vec<String> {
 }
 
 fn policies() -> Vec<(String, Policy)> {
-    let one = profile::ALL.iter().map(|p| (p.name.to_owned(), Policy::of(&[p])));
+    let one = profile::ALL.iter().map(|p| (p.name.to_owned(), Policy::from_profiles(&[p])));
     let pairs = [["windows", "macos"], ["portable", "security"]];
-    let both = pairs.map(|pair| (pair.join(","), Policy::of(&pair.map(|p| profile::by_name(p).unwrap()))));
+    let both = pairs
+        .map(|pair| (pair.join(","), Policy::from_profiles(&pair.map(|p| profile::by_name(p).unwrap()))));
     let everything = RULES.iter().fold(Policy::builder().profiles(profile::ALL), |builder, rule| {
         let is_word = matches!(rule.name, "mojibake" | "dot-git-lookalike" | "mixed-script");
         if is_word { builder.severity(rule.id, Some(Severity::Warn)) } else { builder }

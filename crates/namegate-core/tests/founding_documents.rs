@@ -2,12 +2,12 @@
 //! (Annex R), M. Kuhn's UTF-8 and Unicode FAQ, utf-8(7). Examples of encoded values stand with `name::legacy` and
 //! `name::utf8`.
 
-use namegate_core::name::legacy::{self, Octet};
+use namegate_core::name::ucs4::{self, Octet};
 use namegate_core::name::utf8::{Malformation, ill_formed, validate};
 use namegate_core::policy::{Policy, Verdict, profile};
 
 fn policy(name: &str) -> Policy {
-    Policy::of(&[profile::by_name(name).expect("a profile")])
+    Policy::from_profiles(&[profile::by_name(name).expect("a profile")])
 }
 
 /// Rule, start and end of each violation.
@@ -26,17 +26,17 @@ fn annex_r_table_1_gives_each_first_octet_its_length_free_bits_and_largest_value
         (6, 0xFC..=0xFD, 1, 0x7FFF_FFFF),
     ] {
         for octet in first {
-            assert_eq!(Octet::of(octet).sequence_len(), Some(octets), "{octet:02X}");
-            assert_eq!(Octet::of(octet).free_bits().count_ones(), free, "{octet:02X}");
+            assert_eq!(Octet::classify(octet).sequence_len(), Some(octets), "{octet:02X}");
+            assert_eq!(Octet::classify(octet).free_bits().count_ones(), free, "{octet:02X}");
         }
-        assert_eq!(legacy::encode(largest).map(|s| s.as_slice().len()), Some(octets));
-        assert_ne!(legacy::encode(largest + 1).map(|s| s.as_slice().len()), Some(octets));
+        assert_eq!(ucs4::encode(largest).map(|s| s.as_slice().len()), Some(octets));
+        assert_ne!(ucs4::encode(largest + 1).map(|s| s.as_slice().len()), Some(octets));
     }
     for octet in 0x80..=0xBF {
-        assert_eq!((Octet::of(octet), Octet::of(octet).free_bits()), (Octet::Continuation, 0x3F));
+        assert_eq!((Octet::classify(octet), Octet::classify(octet).free_bits()), (Octet::Continuation, 0x3F));
     }
     for octet in [0xFE, 0xFF] {
-        assert_eq!(Octet::of(octet), Octet::Invalid);
+        assert_eq!(Octet::classify(octet), Octet::Invalid);
     }
 }
 
@@ -63,7 +63,7 @@ fn the_byte_order_of_encoded_strings_is_the_order_of_their_ucs_4_values() {
         0x7FFF_FFFF,
     ];
     let encode = |text: &[u32]| -> Vec<u8> {
-        let sequences = text.iter().map(|&value| legacy::encode(value).expect("31 bits"));
+        let sequences = text.iter().map(|&value| ucs4::encode(value).expect("31 bits"));
         sequences.flat_map(|sequence| sequence.as_slice().to_vec()).collect()
     };
     let strings: Vec<Vec<u32>> = std::iter::once(vec![])
@@ -81,7 +81,7 @@ fn the_byte_order_of_encoded_strings_is_the_order_of_their_ucs_4_values() {
 fn annex_r_7_has_three_classes_of_malformed_sequences() {
     let first = |bytes: &[u8]| ill_formed(bytes).next().map(|i| i.kind);
     for lead in 0xC0..=0xFD_u8 {
-        let len = Octet::of(lead).sequence_len().expect("a lead octet");
+        let len = Octet::classify(lead).sequence_len().expect("a lead octet");
         for too_few in 0..len - 1 {
             let name = [&[lead][..], &vec![0x80; too_few], b"x"].concat();
             assert_eq!(first(&name), Some(Malformation::Truncated), "{name:02X?}");
@@ -152,7 +152,7 @@ fn rfc_3629_section_6_a_byte_order_mark_is_found_wherever_it_stands_and_never_st
 #[test]
 fn rfc_3629_sections_3_and_10_attacks_are_refused_and_named_in_every_policy() {
     for profile in profile::ALL {
-        let policy = Policy::of(&[profile]);
+        let policy = Policy::from_profiles(&[profile]);
         for (name, rule, start, end) in [
             (&b"\xC0\x80"[..], "nul-smuggling", 0, 2),
             (b"x\xE0\x80\x80", "nul-smuggling", 1, 4),
@@ -203,7 +203,7 @@ fn kuhn_overlong_forms_are_exactly_what_begins_with_one_of_five_prefixes() {
 fn kuhn_surrogates_fffe_and_ffff_are_malformed_to_strict_and_the_last_two_well_formed_to_rfc_3629() {
     let (utf8, strict) = (policy("utf8"), policy("strict"));
     for value in 0xD800..=0xDFFF {
-        let name = legacy::encode(value).expect("a value of 31 bits");
+        let name = ucs4::encode(value).expect("a value of 31 bits");
         for policy in [&utf8, &strict] {
             assert_eq!(found(policy, name.as_slice()), [("surrogate", 0, 3)], "{value:X}");
         }
@@ -219,7 +219,7 @@ fn utf_8_7_no_other_encoding_of_what_programs_check_for_is_accepted() {
     let utf8 = policy("utf8");
     for c in [b'\0', b'/', b'.', b';', b'\n', b'-', b'~', b'\\'] {
         for len in 2..=6 {
-            let form = legacy::encode_in(c.into(), len).expect("it fits");
+            let form = ucs4::encode_in(c.into(), len).expect("it fits");
             let rule = match c {
                 b'\0' => "nul-smuggling",
                 b'/' | b'.' => "separator-smuggling",

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use namegate_core::policy::profile::{self, Line, Test};
+use namegate_core::policy::profile::{self, ProfileRule, Test};
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Policy, Violation};
 
@@ -45,7 +45,7 @@ fn summary(violations: impl IntoIterator<Item = Violation>) -> String {
 impl Judge {
     fn of(profile: &str) -> Self {
         Self {
-            policy: Policy::of(&[profile::by_name(profile).expect("a profile")]),
+            policy: Policy::from_profiles(&[profile::by_name(profile).expect("a profile")]),
             names: RefCell::default(),
             paths: RefCell::default(),
             directories: RefCell::default(),
@@ -109,10 +109,10 @@ impl Judge {
         self.finds_together(names, "");
     }
 
-    /// Whether one of the cases breaks `line` by itself.
-    fn is_exercised(&self, line: &Line) -> bool {
-        let policy = Policy::builder().line(line.clone()).build().expect("a line has its parameters");
-        let breaks = |v: &Violation| v.rule == line.test.rule();
+    /// Whether one of the cases breaks `rule` by itself.
+    fn is_exercised(&self, rule: &ProfileRule) -> bool {
+        let policy = Policy::builder().rule(rule.clone()).build().expect("a line has its parameters");
+        let breaks = |v: &Violation| v.rule == rule.test.rule();
         self.names.borrow().iter().any(|name| policy.check(name).violations.iter().any(breaks))
             || self.paths.borrow().iter().any(|path| policy.check_path(path).iter().any(breaks))
             || self.directories.borrow().iter().any(|names| {
@@ -166,8 +166,8 @@ fn every_profile_has_a_table_and_every_line_of_it_a_case() {
         let judge = Judge::of(profile.name);
         table(&judge);
         assert!(!judge.names.borrow().is_empty(), "the table of {profile} judges no name");
-        for line in profile.all_lines() {
-            assert!(judge.is_exercised(line), "no case of {profile} breaks {line:?}");
+        for rule in profile.all_rules() {
+            assert!(judge.is_exercised(rule), "no case of {profile} breaks {rule:?}");
         }
     }
     assert_eq!(TABLES.len(), profile::ALL.len());
@@ -183,32 +183,33 @@ fn the_profiles_stand_in_their_order() {
 
 #[test]
 fn what_was_not_verified_warns_and_refuses_nothing() {
-    let unverified: Vec<(&str, &Line)> = profile::ALL
+    let unverified: Vec<(&str, &ProfileRule)> = profile::ALL
         .iter()
-        .flat_map(|p| p.lines.iter().map(|line| (p.name, line)))
-        .filter(|(_, line)| !line.verified)
+        .flat_map(|p| p.rules.iter().map(|rule| (p.name, rule)))
+        .filter(|(_, rule)| !rule.verified)
         .collect();
-    for (profile, line) in &unverified {
-        assert_eq!(line.severity, Severity::Warn, "{profile}: {line:?}");
+    for (profile, rule) in &unverified {
+        assert_eq!(rule.severity, Severity::Warn, "{profile}: {rule:?}");
     }
     // What the tables mark and no primary source has settled since.
     let marked: BTreeSet<&str> = unverified.iter().map(|(profile, _)| *profile).collect();
     assert_eq!(marked, BTreeSet::from(["dropbox", "iso9660", "joliet", "s3", "sharepoint", "udf"]));
-    let name_length =
-        |(profile, line): &(&str, &Line)| *profile == "sharepoint" && matches!(line.test, Test::Length(_));
+    let name_length = |(profile, rule): &(&str, &ProfileRule)| {
+        *profile == "sharepoint" && matches!(rule.test, Test::Length(_))
+    };
     assert!(unverified.iter().any(name_length));
 }
 
 #[test]
 fn a_line_of_two_profiles_names_both() {
     let profiles = ["windows", "exfat", "utf8"].map(|p| profile::by_name(p).unwrap());
-    let policy = Policy::of(&profiles);
+    let policy = Policy::from_profiles(&profiles);
     let check = policy.check(b"what?");
     let by: Vec<Vec<&str>> = check.violations.iter().map(|v| v.profiles.names().collect()).collect();
     assert_eq!(by, [["windows", "exfat"]]);
     let severity = |profiles: &[&str], name: &[u8]| {
         let profiles: Vec<_> = profiles.iter().map(|p| profile::by_name(p).unwrap()).collect();
-        summary(Policy::of(&profiles).check(name).violations)
+        summary(Policy::from_profiles(&profiles).check(name).violations)
     };
     assert_eq!(severity(&["gdrive"], b"aux"), "warn reserved-name");
     assert_eq!(severity(&["gdrive", "windows"], b"aux"), "error reserved-name");
@@ -218,7 +219,7 @@ fn a_line_of_two_profiles_names_both() {
 #[test]
 fn who_refuses_a_name_is_told_from_who_only_warns() {
     let [windows, sharepoint] = ["windows", "sharepoint"].map(|name| profile::by_name(name).unwrap());
-    let policy = Policy::of(&[windows, sharepoint]);
+    let policy = Policy::from_profiles(&[windows, sharepoint]);
     let of = |name: &[u8]| {
         let v = policy.check(name).violations[0];
         (v.severity, v.profiles.names().collect::<Vec<_>>(), v.refused_by.names().collect::<Vec<_>>())

@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 use namegate_core::name::casefold::Fold;
 use namegate_core::name::normalize::Form;
 use namegate_core::policy::Policy;
-use namegate_core::policy::profile::{Chars, Limit, Line, Names, Part, Test, Unit};
+use namegate_core::policy::profile::{Chars, Limit, NamePart, ProfileRule, ReservedNames, Test, Unit};
 use namegate_core::policy::rule::{RULES, RuleId, Severity};
 
 /// A policy with nothing but `rule`, with a parameter where it needs one.
 fn alone(rule: RuleId) -> Policy {
     let test = match rule {
         RuleId::ReservedCharacter => Test::Reserved(Chars::one_of("?\u{FF1F}")),
-        RuleId::ReservedName => Test::Named(Names::new(Part::Base, "NUL/COM\u{B9}")),
+        RuleId::ReservedName => Test::Named(ReservedNames::new(NamePart::Base, "NUL/COM\u{B9}")),
         RuleId::NameTooLong => Test::Length(Limit { max: 4, unit: Unit::Utf16 }),
         RuleId::PathTooLong => Test::PathLength(Limit { max: 4, unit: Unit::Bytes }),
         RuleId::NotInForm => Test::Form(Form::Nfc),
         RuleId::CollisionNormalization => Test::SameForm(Form::Nfc),
         RuleId::CollisionCase => Test::SameFold { fold: Fold::Full, form: Some(Form::Nfc) },
         RuleId::Unassigned => Test::Unassigned(Some((9, 0))),
-        _ if rule.is_always_on() => return Policy::of(&[]),
+        _ if rule.is_always_on() => return Policy::from_profiles(&[]),
         _ => Test::Plain(rule),
     };
-    Policy::builder().line(Line::error(test, "test")).build().expect("a line has its parameters")
+    Policy::builder().rule(ProfileRule::error(test, "test")).build().expect("a line has its parameters")
 }
 
 type Breaking = &'static [(&'static [u8], usize, usize)];

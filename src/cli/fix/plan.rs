@@ -243,7 +243,7 @@ impl Args {
             created: timestamp_of_now(),
             roots: draft.roots.clone(),
             profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),
-            policy: Config::of(policy).ok().map(|config| config.to_toml()),
+            policy: Config::from_policy(policy).ok().map(|config| config.to_toml()),
             encoding: self.encoding.0.map_or("auto", Encoding::name).to_owned(),
             normalize: policy.normalization().map(|normalization| normalization.form.to_string()),
             map: self.map.map(|map| map.to_string()),

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 
+use super::mount_options::{Strictness, Words, ask_to_remount};
 use super::plan::Given;
 use super::remount::remount;
 use super::settings::Settings;
-use super::words::{Strictness, Words, ask_to_remount};
 use super::{in_background, is_named};
 use crate::cli::{LogFormat, Status, Trouble};
 use crate::service::notify::Manager;

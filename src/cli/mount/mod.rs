@@ -1,12 +1,12 @@
 //! `namegate mount`: a tree behind the gate.
 
 mod helper;
+mod mount_options;
 mod plan;
 mod remount;
 mod served;
 mod service;
 mod settings;
-mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{self, Path, PathBuf};
@@ -16,11 +16,11 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use parking_lot::Mutex;
 
+use self::mount_options::{Strictness, Words};
 use self::plan::{Given, Plan};
 use self::served::Served;
 use self::service::Service;
 use self::settings::Settings;
-use self::words::{Strictness, Words};
 use super::{LogFormat, Status, Trouble};
 use crate::fuse;
 use crate::name::display::shown;

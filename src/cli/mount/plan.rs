@@ -9,8 +9,8 @@ use std::sync::Arc;
 use nix::mount::MsFlags;
 use nix::unistd::{Gid, Group};
 
+use super::mount_options::{Strictness, Words};
 use super::settings::{Settings, Switch};
-use super::words::{Strictness, Words};
 use crate::cli::metrics_args::MetricsArgs;
 use crate::cli::policy_args::{File, load};
 use crate::cli::{LogFormat, Trouble};

@@ -11,7 +11,7 @@ use std::path::Path;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::words::Words;
+use super::mount_options::Words;
 use crate::cli::{Status, Trouble};
 use crate::fuse::Options;
 use crate::name::display::shown;

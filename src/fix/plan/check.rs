@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn checked(profile: Option<&str>, listing: &[&str], renames: &[(&str, &str)]) -> Vec<(usize, String)> {
-        let policy = profile.map(|name| Policy::of(&[profile::by_name(name).unwrap()]));
+        let policy = profile.map(|name| Policy::from_profiles(&[profile::by_name(name).unwrap()]));
         let renames: Vec<Rename> =
             (1..).zip(renames).map(|(id, (old, new))| rename(id, old.as_bytes(), new)).collect();
         let listing: Vec<&[u8]> = listing.iter().map(|name| name.as_bytes()).collect();
@@ -257,7 +257,7 @@ mod tests {
         let renames: Vec<Rename> =
             (0..COUNT).map(|n| rename(n, names[n].as_bytes(), &names[n + 1])).collect();
         let listing: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-        let policy = Policy::of(&[profile::by_name("windows").unwrap()]);
+        let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
         let found = check(Some(&policy), &listing, &renames.iter().collect::<Vec<_>>());
         assert_eq!(found.len(), COUNT);
     }
@@ -272,7 +272,7 @@ mod tests {
             wanted in prop::collection::vec(("[a-dA-D]{1,2}", "[a-dA-D.]{1,2}"), 0..12),
             is_windows: bool,
         ) {
-            let policy = is_windows.then(|| Policy::of(&[profile::by_name("windows").unwrap()]));
+            let policy = is_windows.then(|| Policy::from_profiles(&[profile::by_name("windows").unwrap()]));
             let names: Vec<&[u8]> = listing.iter().map(String::as_bytes).collect();
             let renames: Vec<Rename> = wanted
                 .iter()

@@ -11,7 +11,7 @@ use crate::name::normalize::to_form;
 use crate::name::reading::{Encoding, likeliest};
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, How, Legacy, Policy, Repair, Verdict};
+use crate::policy::{Confidence, DecodingMethod, EncodingHint, Policy, SuggestedName, Verdict};
 use crate::source::Batch;
 
 /// What could be done.
@@ -93,7 +93,7 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings, prior: 
     }
     let all: Vec<&[u8]> = check.all_names().collect();
     let meanings = Meanings::of(&all, names.len(), settings, prior);
-    let repairs = check.suggestions_for_meanings(policy, &meanings.texts);
+    let repairs = check.suggested_names_for_meanings(policy, &meanings.texts);
     let mut findings = Findings { long, choice: meanings.prior(), ..Findings::default() };
     let mut after: Vec<&[u8]> = check.names.clone();
     for (at, repair) in repairs.iter().enumerate() {
@@ -168,7 +168,7 @@ struct Meanings {
 
 #[derive(Clone, Copy)]
 enum Reading {
-    Bytes(How),
+    Bytes(DecodingMethod),
     Mapped(super::map::Map),
 }
 
@@ -188,9 +188,9 @@ impl Meanings {
             _ => None,
         };
         let legacy = match (&choice, settings.encoding) {
-            (_, Some(encoding)) => Legacy::Given(encoding),
-            (Some(choice), None) => Legacy::Guessed(choice.encoding, choice.confidence),
-            (None, None) => Legacy::Unknown,
+            (_, Some(encoding)) => EncodingHint::Given(encoding),
+            (Some(choice), None) => EncodingHint::Guessed(choice.encoding, choice.confidence),
+            (None, None) => EncodingHint::Unknown,
         };
         let mut meanings = Self { texts: vec![None; names.len()], readings: vec![None; names.len()], choice };
         for (at, name) in names.iter().enumerate().take(count) {
@@ -223,10 +223,10 @@ impl Meanings {
         policy: &Policy,
         at: usize,
         name: &[u8],
-        repair: Repair,
+        repair: SuggestedName,
         reasons: Vec<RuleId>,
     ) -> Proposal {
-        let Repair { name: new, confidence } = repair;
+        let SuggestedName { name: new, confidence } = repair;
         let chosen = self.choice.as_ref();
         let (mut evidence, mut alternatives) = (None, Vec::new());
         let reading = match self.readings[at] {
@@ -234,9 +234,9 @@ impl Meanings {
             Some(Reading::Bytes(how)) => {
                 alternatives = self.alternatives(policy, name, &new, how);
                 match how {
-                    How::Structure => "structure".to_owned(),
-                    How::Escape => "escape".to_owned(),
-                    How::Encoding(encoding) => {
+                    DecodingMethod::Structure => "structure".to_owned(),
+                    DecodingMethod::Escape => "escape".to_owned(),
+                    DecodingMethod::Encoding(encoding) => {
                         let of_choice = chosen.filter(|choice| choice.encoding == encoding);
                         evidence = Some(of_choice.map_or_else(
                             || "guessed from this name alone".to_owned(),
@@ -256,11 +256,11 @@ impl Meanings {
     }
 
     /// What else the bytes of `name` could stand for, each admissible.
-    fn alternatives(&self, policy: &Policy, name: &[u8], new: &str, how: How) -> Vec<Alternative> {
+    fn alternatives(&self, policy: &Policy, name: &[u8], new: &str, how: DecodingMethod) -> Vec<Alternative> {
         /// More are no help to who has to choose.
         const MAX: usize = 3;
         let readings: Vec<(String, String)> = match (how, &self.choice) {
-            (How::Encoding(_), Some(choice)) => {
+            (DecodingMethod::Encoding(_), Some(choice)) => {
                 let read =
                     |encoding: &Encoding| Some((encoding.read_name(name)?, encoding.name().to_owned()));
                 choice.others.iter().filter_map(read).collect()
@@ -271,7 +271,7 @@ impl Meanings {
         for (text, reading) in readings {
             let admissible = match policy.verdict(text.as_bytes()) {
                 Verdict::Accept(_) => Some(text),
-                _ => policy.repair(text.as_bytes(), None, &mut |_| false).map(|repair| repair.name),
+                _ => policy.suggest_name(text.as_bytes(), None, &mut |_| false).map(|repair| repair.name),
             };
             let Some(other) = admissible else { continue };
             if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
@@ -285,7 +285,7 @@ impl Meanings {
 /// How the new name of a name that is UTF-8 and means what it says comes from it.
 fn shape_reading(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) -> String {
     let converted = policy.normalization().map(|normalization| normalization.form);
-    let asked = policy.lines().iter().filter_map(|line| match line.test {
+    let asked = policy.rules().iter().filter_map(|line| match line.test {
         Test::Form(form) => Some(form),
         _ => None,
     });

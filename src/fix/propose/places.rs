@@ -17,7 +17,7 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use crate::fix::plan::{Ctime, Directory, Handle, Identity, Kind, Root, components, path_in};
 use crate::name::arena::Arena;
 use crate::source::scope::Exclude;
-use crate::source::{Batch, Beside};
+use crate::source::{Batch, SiblingNames};
 use crate::sys::directory::{self, Entry};
 use crate::sys::handle;
 use crate::sys::open::again;
@@ -128,7 +128,7 @@ impl Places {
             }
         })?;
         if !excluded.is_empty() {
-            batch.beside = Beside::Excluded(excluded);
+            batch.siblings = SiblingNames::Excluded(excluded);
         }
         Ok(batch)
     }

@@ -8,7 +8,7 @@ use crate::passthrough::{Reach, Settings};
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
-    behind(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), mode))
+    behind(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), mode))
 }
 
 fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
@@ -277,7 +277,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     assert_eq!(mkdir(control), Err(Errno::EILSEQ));
     let old = server.swap(Terms {
         for_violations: Errno::EINVAL,
-        ..Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing))
+        ..Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing))
     });
     assert_eq!((mkdir(control), mkdir(ill_formed)), (Ok(()), Err(Errno::EINVAL)));
     fs::write(dir.path().join("e\u{301}"), "").unwrap();
@@ -288,7 +288,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     fs::write(dir.path().join("\u{fb01}"), "").unwrap();
     server.swap(Terms::of(matching(Form::Nfkc)));
     assert!(finds("é") && finds("fi"));
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Permissive)));
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Permissive)));
     assert!(!finds("é") && !finds("fi") && mkdir(ill_formed) == Ok(()));
     server.swap(old);
     assert_eq!(mkdir(OsStr::new("b\u{1}")), Err(Errno::EILSEQ));
@@ -297,7 +297,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
 #[test]
 fn a_name_that_had_other_spellings_a_moment_ago_is_not_kept() {
     let (_dir, server) = normalizing(OnMismatch::Match);
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing)));
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing)));
     assert!(!server.may_be_kept(ROOT, OsStr::new("é")) && server.may_be_kept(ROOT, OsStr::new("e")));
 }
 
@@ -313,10 +313,10 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     let long_ago = std::time::Duration::from_millis(3200);
     std::thread::sleep(long_ago);
     assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), Mode::Enforcing)));
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Enforcing)));
     assert_eq!(listing(), Listing::Same, "nothing is seen otherwise");
     let (open, _) = server.tree.opendir(ROOT, 0).unwrap();
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::of(&[&profile::STRICT])), Mode::Permissive)));
+    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Permissive)));
     assert_eq!(listing(), Listing::New);
     // Opened before, and closed after: it may have shown names of both.
     server.tree.releasedir(open);

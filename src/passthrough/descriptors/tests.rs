@@ -35,7 +35,7 @@ impl Tree {
         if !has_handles {
             tree.nodes.mount = None;
         }
-        let gate = Gate::new(Arc::new(Policy::of(&[&profile::UTF8])), Mode::Enforcing);
+        let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         Self { dir, tree, gate }
     }
 

@@ -14,8 +14,8 @@ use crate::gate::Mode;
 use crate::name::display::display;
 use crate::name::escape::stable_hash;
 use crate::policy::Policy;
+use crate::policy::UnknownWord;
 use crate::policy::config::Config;
-use crate::policy::nearest::Unknown;
 use crate::report::JsonBytes;
 use crate::settings::config::{MODES, word_of};
 use crate::telemetry::audit::RecentRefusal;
@@ -88,7 +88,7 @@ impl Request {
         let Line { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
         let request = match (r#do.as_str(), mode.as_deref()) {
             (MODE, Some(word)) => {
-                let known = || Unknown::new("mode", word, MODES.iter().map(|mode| mode.word));
+                let known = || UnknownWord::new("mode", word, MODES.iter().map(|mode| mode.word));
                 let choice = MODES.iter().find(|mode| mode.word == word);
                 return choice.map(|mode| Self::Mode(mode.value)).ok_or_else(|| known().to_string());
             }
@@ -99,7 +99,7 @@ impl Request {
             (COUNTERS, None) => Self::Counters,
             (word, None) => {
                 return Err(
-                    Unknown::new("request", word, [STATUS, RELOAD, MODE, METRICS, COUNTERS]).to_string()
+                    UnknownWord::new("request", word, [STATUS, RELOAD, MODE, METRICS, COUNTERS]).to_string()
                 );
             }
             (_, Some(_)) => return Err("the field `mode` belongs to the request `mode`".into()),
@@ -214,13 +214,13 @@ impl PolicyInForce {
     /// Of a policy.
     pub fn of(policy: &Policy) -> Self {
         // Equal policies have one shortest file, whichever file or options they come from.
-        let text =
-            Config::of(policy).map_or_else(|_| format!("{:?}", policy.lines()), |config| config.to_toml());
+        let text = Config::from_policy(policy)
+            .map_or_else(|_| format!("{:?}", policy.rules()), |config| config.to_toml());
         let normalization = policy.normalization();
         Self {
             profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),
             normalization: normalization.map(|n| format!("{} {}", n.form.as_str(), n.on_mismatch.as_str())),
-            lines: policy.lines().len(),
+            lines: policy.rules().len(),
             fingerprint: format!("{:016x}", stable_hash(text.as_bytes())),
         }
     }

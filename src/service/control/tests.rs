@@ -31,7 +31,7 @@ impl Instance for Echo {
             mode_is_set: false,
             existing: "show".into(),
             errno: "EPERM".into(),
-            policy: PolicyInForce::of(&crate::policy::Policy::of(&[])),
+            policy: PolicyInForce::of(&crate::policy::Policy::from_profiles(&[])),
             last_reload: None,
             counters: Snapshot::default(),
         }

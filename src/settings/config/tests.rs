@@ -46,10 +46,10 @@ interval = 5
 listen = "[::1]:9101"
 "##;
 
-fn mistakes(text: &str) -> Vec<String> {
+fn errors(text: &str) -> Vec<String> {
     let error = Instance::parse(text).err().unwrap_or_else(|| panic!("{text} is taken"));
-    let place = |m: &Mistake| m.place.as_ref().map_or((0, 0), |p| (p.line(), p.column()));
-    error.mistakes().iter().map(|m| format!("{}:{} {}", place(m).0, place(m).1, m.message)).collect()
+    let place = |m: &ConfigError| m.position.as_ref().map_or((0, 0), |p| (p.line(), p.column()));
+    error.errors().iter().map(|m| format!("{}:{} {}", place(m).0, place(m).1, m.message)).collect()
 }
 
 #[test]
@@ -107,18 +107,18 @@ fn every_mistake_has_its_place_and_its_nearest_word() {
         "16:8 `file` must be an absolute path: it begins with `/`",
         "18:10 `listen` must be an address and a port, such as \"127.0.0.1:9630\"",
     ];
-    assert_eq!(mistakes(text), expected);
+    assert_eq!(errors(text), expected);
 }
 
 #[test]
 fn what_a_mount_needs_and_the_file_does_not_say_is_named() {
     let check = |text: &str| {
         let error = Instance::parse(text).unwrap().check().unwrap_err();
-        error.mistakes().iter().map(|m| m.message.clone()).collect::<Vec<_>>()
+        error.errors().iter().map(|m| m.message.clone()).collect::<Vec<_>>()
     };
     let missing = |key: &str| format!("`{key}` is missing: an absolute path");
     assert_eq!(check("[mount]"), [missing("source"), missing("mountpoint")]);
-    let parameter = "rule `not-in-form` is on and has no form: set `normalization.form`".to_owned();
+    let parameter = "rule `not-in-form` is on but has no form: set `normalization.form`".to_owned();
     assert_eq!(
         check("source = '/a'\n[policy.rules]\nnot-in-form = 'warn'"),
         [missing("mountpoint"), parameter]

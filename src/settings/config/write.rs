@@ -59,7 +59,7 @@ impl Instance {
     /// let instance = Instance::parse("audit.rate = 5\nsource = '/srv'\npolicy.profiles = []\n")?;
     /// let text = "source = \"/srv\"\n\n[policy]\nprofiles = []\n\n[audit]\nrate = 5\n";
     /// assert_eq!(instance.to_toml(), text);
-    /// # Ok::<(), namegate::policy::config::ConfigError>(())
+    /// # Ok::<(), namegate::policy::config::ConfigErrors>(())
     /// ```
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::group::{self, Groups, MAX_PARTS, Shape};
 use super::list::MAX_NAME;
 use super::{Event, Fault, Source};
-use crate::name::place::{ArchiveKind, Holder, Mark};
+use crate::source::location::{ArchiveKind, Container, Location};
 use packed::Packing;
 
 /// An archive.
@@ -169,8 +169,8 @@ impl Archive {
             None => ArchiveKind::Zip,
             Some(_) => ArchiveKind::Tar,
         };
-        let holder = Holder::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
-        let mut groups = Groups::new(Arc::new(holder), Shape::Key, Some(Mark::Member), group::LIMIT);
+        let container = Container::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
+        let mut groups = Groups::new(Arc::new(container), Shape::Key, Some(Location::Member), group::LIMIT);
         let mut members = Members { groups: &mut groups, number: 0, tell };
         let read = match packing {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),

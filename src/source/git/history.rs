@@ -15,8 +15,8 @@ use gix::objs::{CommitRefIter, Kind, TagRefIter};
 use super::batch_at;
 use super::repository::{Repository, unread};
 use super::tree::{MAX_DEPTH, MAX_PLACES, Tell, entries, joined, too_many};
-use crate::name::place::{self, Mark};
 use crate::source::Version;
+use crate::source::location::{self, Location};
 
 /// Reads all there is. The batches have marks, and say what of them is new.
 pub(super) fn read(repository: &Repository, tell: Tell<'_>) -> ControlFlow<()> {
@@ -196,8 +196,8 @@ impl History<'_> {
                     let first = *name.first.get_or_insert(number);
                     let ids = [first, name.last].map(|at| self.commits[at as usize].id);
                     let [first, last] =
-                        ids.map(|id| place::ObjectId::new(id.as_slice()).expect("no hash is longer"));
-                    batch.push_marked(entry.filename, Mark::Commits { first, last });
+                        ids.map(|id| location::ObjectId::new(id.as_slice()).expect("no hash is longer"));
+                    batch.push_located(entry.filename, Location::Commits { first, last });
                 }
                 if is_new_directory {
                     self.paths.push(Directory::default());

@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::group::{self, Groups, Shape};
-use super::{Batch, Beside, Event, Fault, Source};
+use super::{Batch, Event, Fault, SiblingNames, Source};
 use crate::name::arena::Arena;
-use crate::name::place::Holder;
+use crate::source::location::Container;
 use repository::Repository;
 
 /// Names in a repository.
@@ -63,7 +63,7 @@ impl Git {
             What::Index => "index",
             What::All => "all",
         };
-        let holder = Arc::new(Holder::Git {
+        let container = Arc::new(Container::Git {
             repository: self.repository.as_os_str().as_bytes().to_vec(),
             revision: revision.as_bytes().to_vec(),
         });
@@ -78,16 +78,16 @@ impl Git {
                 let top = repository.tree_of(repository.resolve(revision)?)?;
                 tree::read(&repository, top, base, &mut |item| match item {
                     Ok(mut batch) => {
-                        batch.holder = Some(Arc::clone(&holder));
+                        batch.container = Some(Arc::clone(&container));
                         visit(Event::Directory(batch))
                     }
                     Err(error) => visit(fault(error)),
                 })
             }
-            What::Index => return self.read_index(&repository, &holder, base, visit),
+            What::Index => return self.read_index(&repository, &container, base, visit),
             What::All => history::read(&repository, &mut |item| match item {
                 Ok(mut batch) => {
-                    batch.holder = Some(Arc::clone(&holder));
+                    batch.container = Some(Arc::clone(&container));
                     visit(Event::Directory(batch))
                 }
                 Err(error) => visit(fault(error)),
@@ -99,12 +99,12 @@ impl Git {
     fn read_index(
         &self,
         repository: &Repository,
-        holder: &Arc<Holder>,
+        container: &Arc<Container>,
         base: Option<gix::ObjectId>,
         visit: Visit<'_>,
     ) -> io::Result<()> {
         let index = repository.index()?;
-        let mut groups = Groups::new(Arc::clone(holder), Shape::Key, None, group::LIMIT);
+        let mut groups = Groups::new(Arc::clone(container), Shape::Key, None, group::LIMIT);
         for entry in index.entries() {
             let path: &[u8] = entry.path(&index);
             if !group::takes(path) {
@@ -160,7 +160,7 @@ fn beside_base(repository: &Repository, base: gix::ObjectId, batch: Batch) -> io
 /// `batch` without the names in `old`, which stand beside it then; `None` if nothing is left.
 fn without(batch: Batch, old: &HashSet<Vec<u8>>) -> Option<Batch> {
     let (mut new, mut others) = (Batch::new(batch.dir, batch.root_len), Arena::new());
-    new.holder = batch.holder;
+    new.container = batch.container;
     for (_, name) in batch.names.iter() {
         if old.contains(name) {
             others.push(name).expect("it was taken out of an arena");
@@ -168,7 +168,7 @@ fn without(batch: Batch, old: &HashSet<Vec<u8>>) -> Option<Batch> {
             new.push(name);
         }
     }
-    new.beside = Beside::Names(others);
+    new.siblings = SiblingNames::Compared(others);
     (new.count > 0).then_some(new)
 }
 

@@ -15,7 +15,7 @@ use super::node::push_name;
 use crate::name::arena::Arena;
 use crate::source::roots::add;
 use crate::source::scope::Exclude;
-use crate::source::{Batch, Beside, Event, Fault, Parts};
+use crate::source::{Batch, Event, Fault, Parts, SiblingNames};
 use crate::sys::directory::{self, Entry};
 
 /// So many bytes of names are held of one directory; of a larger one, so many at a time.
@@ -192,7 +192,8 @@ impl Reading<'_> {
     /// Lays what was left out beside the names.
     fn close_part(&mut self) {
         let excluded = std::mem::take(&mut self.excluded);
-        self.batch.beside = if excluded.is_empty() { Beside::Nothing } else { Beside::Excluded(excluded) };
+        self.batch.siblings =
+            if excluded.is_empty() { SiblingNames::None } else { SiblingNames::Excluded(excluded) };
     }
 }
 

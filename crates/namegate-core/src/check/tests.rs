@@ -8,23 +8,23 @@ fn arena(names: &[&[u8]]) -> Arena {
 }
 
 fn windows() -> Policy {
-    Policy::of(&[profile::by_name("windows").unwrap()])
+    Policy::from_profiles(&[profile::by_name("windows").unwrap()])
 }
 
 /// The suggested names of the directory.
-fn suggested(policy: &Policy, directory: &Directory<'_>) -> Vec<Option<String>> {
+fn suggested(policy: &Policy, directory: &DirectoryNames<'_>) -> Vec<Option<String>> {
     let check = policy.check_directory(directory).unwrap();
-    check.suggestions(policy, None).into_iter().map(|repair| Some(repair?.name)).collect()
+    check.suggested_names(policy, None).into_iter().map(|repair| Some(repair?.name)).collect()
 }
 
 #[test]
 fn a_sibling_collides_or_is_left_out_and_no_suggested_name_is_its_own() {
     let (policy, names, other) = (windows(), arena(&[b"Readme.md", b"x"]), arena(&[b"README.md"]));
-    let directory = Directory::new(&names);
+    let directory = DirectoryNames::new(&names);
     assert!(policy.check_directory(&directory).is_none());
-    assert!(policy.check_directory(&directory.beside(Siblings::LeftOut(&other))).is_none());
-    assert!(policy.check_directory(&directory.beside(Siblings::Unknown)).is_none());
-    let compared = directory.beside(Siblings::Compared(&other));
+    assert!(policy.check_directory(&directory.with_siblings(Siblings::Excluded(&other))).is_none());
+    assert!(policy.check_directory(&directory.with_siblings(Siblings::Unknown)).is_none());
+    let compared = directory.with_siblings(Siblings::Compared(&other));
     assert_eq!(policy.check_directory(&compared).unwrap().collisions[0].members, [0, 2]);
     assert_eq!(
         suggested(&policy, &compared),
@@ -34,30 +34,34 @@ fn a_sibling_collides_or_is_left_out_and_no_suggested_name_is_its_own() {
 
     let names = arena(&[b"Read:me.md"]);
     for siblings in [arena(&[b"Read_me.md"]), arena(&[b"READ_ME.MD"])] {
-        for siblings in [Siblings::Compared(&siblings), Siblings::LeftOut(&siblings)] {
-            let directory = Directory::new(&names).beside(siblings);
+        for siblings in [Siblings::Compared(&siblings), Siblings::Excluded(&siblings)] {
+            let directory = DirectoryNames::new(&names).with_siblings(siblings);
             assert_eq!(suggested(&policy, &directory), [Some("Read_me_2.md".into())], "{siblings:?}");
         }
     }
-    assert_eq!(suggested(&policy, &Directory::new(&names).beside(Siblings::Unknown)), [None]);
+    assert_eq!(suggested(&policy, &DirectoryNames::new(&names).with_siblings(Siblings::Unknown)), [None]);
 }
 
 #[test]
 fn siblings_have_no_violations_of_their_own() {
     let (policy, names) = (windows(), arena(&[b"good"]));
     let others = arena(&[b"a:b", b"Makefile", b"makefile", b"caf\xE9"]);
-    for siblings in [Siblings::Compared(&others), Siblings::LeftOut(&others)] {
-        assert!(policy.check_directory(&Directory::new(&names).beside(siblings)).is_none(), "{siblings:?}");
+    for siblings in [Siblings::Compared(&others), Siblings::Excluded(&others)] {
+        assert!(
+            policy.check_directory(&DirectoryNames::new(&names).with_siblings(siblings)).is_none(),
+            "{siblings:?}"
+        );
     }
 }
 
 #[test]
 fn paths_are_counted_from_the_prefix_on() {
-    let policy = Policy::of(&[profile::by_name("s3").unwrap()]);
+    let policy = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
     let (names, path) = (arena(&[b"12345", b"1"]), "d/".repeat(507));
-    let directory = Directory { path: path.trim_end_matches('/').as_bytes(), ..Directory::new(&names) };
+    let directory =
+        DirectoryNames { path: path.trim_end_matches('/').as_bytes(), ..DirectoryNames::new(&names) };
     assert!(policy.check_directory(&directory).is_none(), "1,019 bytes");
-    let check = policy.check_directory(&Directory { prefix: b"homes", ..directory }).unwrap();
+    let check = policy.check_directory(&DirectoryNames { prefix: b"homes", ..directory }).unwrap();
     assert_eq!(check.path_violations.keys().collect::<Vec<_>>(), [&0], "1,024 bytes are allowed");
     assert_eq!(check.path_on_target(0), format!("homes/{path}12345").into_bytes());
     assert_eq!(check.path_violations[&0][0].span.start, 1024);
@@ -76,10 +80,10 @@ fn parts_find_something_where_the_whole_does() {
     for names in cases {
         let mut parts = policy.check_in_parts();
         for name in names {
-            parts.add(&Directory::new(&arena(&[name])));
+            parts.add(&DirectoryNames::new(&arena(&[name])));
         }
         let whole = arena(names);
-        let expected = policy.check_directory(&Directory::new(&whole)).is_some();
+        let expected = policy.check_directory(&DirectoryNames::new(&whole)).is_some();
         let found = parts.may_have_violations();
         assert!(found || !expected, "{names:?}");
         assert!(!found || names.len() < 3 || expected, "{names:?}: nothing to read again for");
@@ -94,7 +98,7 @@ fn the_same_names_get_the_same_suggestions_in_any_order() {
     for _ in 0..names.len() {
         names.rotate_left(1);
         let arena = arena(&names);
-        let suggested = suggested(&policy, &Directory::new(&arena));
+        let suggested = suggested(&policy, &DirectoryNames::new(&arena));
         answers.insert(
             names.iter().zip(suggested).map(|(name, new)| (name.to_vec(), new)).collect::<BTreeMap<_, _>>(),
         );

@@ -6,7 +6,7 @@ use crate::name::normalize::Form;
 use crate::policy::{Normalization, OnMismatch, profile};
 
 fn gate(profile: &str, mode: Mode) -> Gate {
-    Gate::new(Arc::new(Policy::of(&[profile::by_name(profile).unwrap()])), mode)
+    Gate::new(Arc::new(Policy::from_profiles(&[profile::by_name(profile).unwrap()])), mode)
 }
 
 fn os(bytes: &[u8]) -> &OsStr {

@@ -44,7 +44,7 @@ const KNOWN: [(u8, u8); 27] = [
 
 /// The code points assigned in one Unicode version.
 #[derive(Clone, Debug)]
-pub struct Assigned {
+pub struct AssignedSet {
     /// Inclusive, ascending, disjoint.
     ranges: Box<[(char, char)]>,
     /// One bit for each [`PAGE`] code points: whether all of them are in a range. That holds for most text and spares it
@@ -55,7 +55,7 @@ pub struct Assigned {
 /// Small enough for most scripts to fill one.
 const PAGE: u32 = 64;
 
-impl Assigned {
+impl AssignedSet {
     /// Whether `c` was assigned, in time at most logarithmic in the number of ranges (some hundred).
     ///
     /// Private-use code points and noncharacters count as assigned in every version: they are set aside for good, and
@@ -106,7 +106,7 @@ fn is_set_aside(c: char) -> bool {
 /// assert!(!apfs.contains('🦒')); // U+1F992, new in 10.0
 /// assert!(assigned_by((9, 1)).is_none());
 /// ```
-pub fn assigned_by(version: (u8, u8)) -> Option<Assigned> {
+pub fn assigned_by(version: (u8, u8)) -> Option<AssignedSet> {
     if !KNOWN.contains(&version) {
         return None;
     }
@@ -114,7 +114,7 @@ pub fn assigned_by(version: (u8, u8)) -> Option<Assigned> {
     match class.into_kind() {
         HirKind::Class(Class::Unicode(class)) => {
             let ranges: Box<[_]> = class.iter().map(|range| (range.start(), range.end())).collect();
-            Some(Assigned { whole_pages: whole_pages(&ranges), ranges })
+            Some(AssignedSet { whole_pages: whole_pages(&ranges), ranges })
         }
         _ => None,
     }

@@ -21,15 +21,15 @@ pub struct Arena {
 
 /// The name holds a NUL, which would split it in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldsNul;
+pub struct ContainsNul;
 
-impl fmt::Display for HoldsNul {
+impl fmt::Display for ContainsNul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name holds a NUL")
+        f.write_str("the name contains a NUL byte")
     }
 }
 
-impl std::error::Error for HoldsNul {}
+impl std::error::Error for ContainsNul {}
 
 impl Arena {
     /// An empty arena.
@@ -40,10 +40,10 @@ impl Arena {
     /// Appends a name; gives the offset of its first byte.
     ///
     /// # Errors
-    /// [`HoldsNul`] if the name holds a NUL; the arena is unchanged.
-    pub fn push(&mut self, name: &[u8]) -> Result<usize, HoldsNul> {
+    /// [`ContainsNul`] if the name contains a NUL byte; the arena is unchanged.
+    pub fn push(&mut self, name: &[u8]) -> Result<usize, ContainsNul> {
         match memchr::memchr2(0, b'/', name) {
-            Some(_) if name.contains(&0) => return Err(HoldsNul),
+            Some(_) if name.contains(&0) => return Err(ContainsNul),
             Some(_) => self.impossible = true,
             None => self.impossible |= matches!(name, b"" | b"." | b".."),
         }
@@ -152,7 +152,7 @@ impl Arena {
         std::iter::from_fn(move || {
             let span = next_ill_formed(&self.bytes, at)?;
             at = span.end + 1;
-            Some((span.start, span.of(&self.bytes)))
+            Some((span.start, span.slice(&self.bytes)))
         })
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_name_with_nul_is_refused_and_leaves_the_arena_as_it_was() {
         let mut arena = Arena::new();
-        assert_eq!(arena.push(b"a\0b"), Err(HoldsNul));
+        assert_eq!(arena.push(b"a\0b"), Err(ContainsNul));
         assert!(arena.is_empty());
         assert_eq!(arena.push(b"ab"), Ok(0));
         assert!(!arena.holds_impossible());

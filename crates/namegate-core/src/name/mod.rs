@@ -11,14 +11,13 @@ pub mod context;
 pub mod display;
 pub mod escape;
 pub mod fingerprint;
-pub mod legacy;
 pub mod mojibake;
 pub mod normalize;
-pub mod place;
 pub mod reading;
 pub mod scalar;
 pub mod script;
 pub mod spelling;
+pub mod ucs4;
 pub mod utf8;
 
 /// A half-open range of bytes `start..end` within one name.
@@ -50,7 +49,7 @@ impl Span {
     ///
     /// # Panics
     /// If the span does not lie within `name`.
-    pub fn of(self, name: &[u8]) -> &[u8] {
+    pub fn slice(self, name: &[u8]) -> &[u8] {
         &name[self.start..self.end]
     }
 }

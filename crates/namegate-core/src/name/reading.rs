@@ -16,13 +16,29 @@ mod encodings;
 
 use std::fmt;
 
-pub use encodings::Encoding;
 use encodings::guess;
 
+use super::display::display;
 use super::mojibake;
 use super::scalar::{self, Class};
 use super::script::mixed;
 use super::utf8::{Malformation, ill_formed};
+
+/// An encoding in which the bytes 00..7F of a name are ASCII, and which is not UTF-8. Without the feature `encodings` there
+/// is none.
+///
+/// ```
+/// use namegate_core::name::reading::Encoding;
+/// let koi8: Encoding = "koi8-r".parse()?;
+/// assert_eq!(koi8.read(b"\xCD\xC9\xD2.txt").as_deref(), Some("мир.txt"));
+/// assert!("utf-8".parse::<Encoding>().is_err());
+/// # Ok::<(), namegate_core::name::reading::NotLegacy>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Encoding(
+    #[cfg(feature = "encodings")] &'static encoding_rs::Encoding,
+    #[cfg(not(feature = "encodings"))] std::convert::Infallible,
+);
 
 impl Encoding {
     /// All of `bytes` read in the encoding; `None` if they are not of it, or read as a control, a noncharacter, a
@@ -148,7 +164,7 @@ pub struct NotLegacy {
 
 impl fmt::Display for NotLegacy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let label = self.label.escape_debug();
+        let label = display(self.label.as_bytes());
         if self.is_known {
             write!(f, "`{label}` is not a legacy encoding of file names")
         } else {
@@ -250,7 +266,7 @@ pub fn has_stray_octets(name: &[u8]) -> bool {
 
 /// One way to read a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct LegacyReading {
     /// The encoding that it was read in.
     pub encoding: Encoding,
     /// The text.
@@ -271,15 +287,15 @@ pub const MAX_READINGS: usize = 4;
 /// assert_eq!((readings[0].encoding.name(), &*readings[0].text), ("windows-1252", "café.txt"));
 /// assert!(likeliest("café.txt".as_bytes()).is_empty());
 /// ```
-pub fn likeliest(name: &[u8]) -> Vec<Reading> {
+pub fn likeliest(name: &[u8]) -> Vec<LegacyReading> {
     if std::str::from_utf8(name).is_ok() {
         return Vec::new();
     }
     let mut evidence = Evidence::default();
     evidence.add(name);
-    let read = |encoding: Encoding| Some(Reading { encoding, text: encoding.read_name(name)? });
-    let mut readings: Vec<Reading> = evidence.guess().and_then(read).into_iter().collect();
-    let mut others: Vec<Reading> = Encoding::COMMON.into_iter().filter_map(read).collect();
+    let read = |encoding: Encoding| Some(LegacyReading { encoding, text: encoding.read_name(name)? });
+    let mut readings: Vec<LegacyReading> = evidence.guess().and_then(read).into_iter().collect();
+    let mut others: Vec<LegacyReading> = Encoding::COMMON.into_iter().filter_map(read).collect();
     others.sort_by_cached_key(|reading| oddity(&reading.text));
     for reading in others {
         if readings.len() < MAX_READINGS && readings.iter().all(|r| r.text != reading.text) {

@@ -21,15 +21,15 @@ use super::normalize::{Form, NFD, NFKD};
 /// Code points from here on neither decompose nor are reordered nor stand in a decomposition.
 const END: u32 = 0x3_0000;
 
-static CANONICAL: LazyLock<Set> = LazyLock::new(|| Set::of(&NFD));
-static COMPATIBILITY: LazyLock<Set> = LazyLock::new(|| Set::of(&NFKD));
+static CANONICAL: LazyLock<Set> = LazyLock::new(|| Set::for_decomposer(&NFD));
+static COMPATIBILITY: LazyLock<Set> = LazyLock::new(|| Set::for_decomposer(&NFKD));
 
 /// One bit for each code point below [`END`].
 struct Set(Box<[u64]>);
 
 impl Set {
     /// The code points of which a name with another spelling holds one.
-    fn of(decomposer: &DecomposingNormalizerBorrowed<'static>) -> Self {
+    fn for_decomposer(decomposer: &DecomposingNormalizerBorrowed<'static>) -> Self {
         let class = CanonicalCombiningClassMapBorrowed::new();
         let mut bits = vec![0; END as usize / 64].into_boxed_slice();
         let mut add = |c: char| bits[c as usize / 64] |= 1 << (c as usize % 64);

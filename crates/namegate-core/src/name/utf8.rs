@@ -15,7 +15,7 @@
 //! ```
 
 use super::Span;
-use super::legacy::{self, Octet};
+use super::ucs4::{self, Octet};
 
 /// Why a sequence of bytes is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,16 +136,17 @@ pub fn well_formed_parts(name: &[u8]) -> impl Iterator<Item = (usize, &str)> {
 pub fn diagnose(name: &[u8], at: usize) -> IllFormed {
     let rest = &name[at..];
     let found = |kind, len, value| IllFormed { kind, span: Span::new(at, at + len), value };
-    match Octet::of(rest[0]) {
+    match Octet::classify(rest[0]) {
         Octet::Invalid => found(Malformation::InvalidOctet, 1, None),
         // A run is one finding: it is one defect to its reader, often the tail of a cut sequence.
         Octet::Continuation | Octet::Single => {
-            let run = rest.iter().take_while(|&&b| Octet::of(b) == Octet::Continuation).count();
+            let run = rest.iter().take_while(|&&b| Octet::classify(b) == Octet::Continuation).count();
             found(Malformation::UnexpectedContinuation, run.max(1), None)
         }
-        Octet::Lead(_) => match legacy::decode(rest) {
+        Octet::Lead(_) => match ucs4::decode(rest) {
             None => {
-                let tail = rest[1..].iter().take_while(|&&b| Octet::of(b) == Octet::Continuation).count();
+                let tail =
+                    rest[1..].iter().take_while(|&&b| Octet::classify(b) == Octet::Continuation).count();
                 found(Malformation::Truncated, 1 + tail, None)
             }
             Some((value, len)) => {
@@ -158,7 +159,7 @@ pub fn diagnose(name: &[u8], at: usize) -> IllFormed {
 
 /// Names the defect of a complete sequence of `len` octets that carries `value`.
 fn classify(rest: &[u8], value: u32, len: usize) -> (Malformation, usize, u32) {
-    if value < legacy::min_value(len) {
+    if value < ucs4::min_value(len) {
         let kind = match value {
             0 => Malformation::NulSmuggling,
             0x2E | 0x2F => Malformation::SeparatorSmuggling,
@@ -167,7 +168,7 @@ fn classify(rest: &[u8], value: u32, len: usize) -> (Malformation, usize, u32) {
         return (kind, len, value);
     }
     match len {
-        3 => match (value, legacy::decode(&rest[3..])) {
+        3 => match (value, ucs4::decode(&rest[3..])) {
             (0xD800..=0xDBFF, Some((low @ 0xDC00..=0xDFFF, 3))) => {
                 (Malformation::SurrogatePair, 6, 0x1_0000 + ((value - 0xD800) << 10) + (low - 0xDC00))
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::profile::Test;
 use super::rule::RuleId;
-use super::tables::Hit;
+use super::tables::RuleWeight;
 use super::{Policy, Violation};
 use crate::name::casefold::{self, Fold};
 use crate::name::normalize::Form;
@@ -23,7 +23,7 @@ pub struct Collision {
 impl Policy {
     /// Whether any rule of the policy compares the names of a directory.
     pub fn finds_collisions(&self) -> bool {
-        self.lines.iter().any(|line| Equivalence::of(&line.test).is_some())
+        self.rules.iter().any(|rule| Equivalence::for_test(&rule.test).is_some())
     }
 
     /// The groups of `names`, the distinct names of one directory, that become equal under one of the policy's
@@ -31,7 +31,7 @@ impl Policy {
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
-    /// let policy = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let groups = policy.collisions(&[b"Makefile", b"readme", b"README", b"makefile"]);
     /// let members: Vec<_> = groups.iter().map(|g| g.members.clone()).collect();
     /// assert_eq!(members, [[0, 3], [1, 2]]);
@@ -43,22 +43,25 @@ impl Policy {
             .filter_map(|(at, name)| Some((at, std::str::from_utf8(name).ok()?)))
             .collect();
         let mut found = BTreeMap::new();
-        for line in &self.lines {
-            let Some(equivalence) = Equivalence::of(&line.test) else { continue };
+        for rule in &self.rules {
+            let Some(equivalence) = Equivalence::for_test(&rule.test) else { continue };
             for members in equivalence.groups(&texts) {
                 // Windows and exFAT object to one thing, not to two.
-                let hit = found.entry((members, line.test.rule())).or_insert_with(|| line.hit());
-                *hit = hit.merge(line.hit());
+                let weight = found.entry((members, rule.test.rule())).or_insert_with(|| rule.weight());
+                *weight = weight.merge(rule.weight());
             }
         }
-        found.into_iter().map(|((members, rule), hit)| Collision::new(members, rule, hit, names)).collect()
+        found
+            .into_iter()
+            .map(|((members, rule), weight)| Collision::new(members, rule, weight, names))
+            .collect()
     }
 }
 
 impl Collision {
-    fn new(members: Vec<usize>, rule: RuleId, hit: Hit, names: &[&[u8]]) -> Self {
+    fn new(members: Vec<usize>, rule: RuleId, weight: RuleWeight, names: &[&[u8]]) -> Self {
         let span = |&at: &usize| Span::new(0, names[at].len());
-        let violations = members.iter().map(|at| hit.violation(rule, span(at))).collect();
+        let violations = members.iter().map(|at| weight.violation(rule, span(at))).collect();
         Self { members, violations }
     }
 }
@@ -73,7 +76,7 @@ pub(super) enum Equivalence {
 
 impl Equivalence {
     /// The equivalence that a line looks for, if it compares names at all.
-    pub(super) fn of(test: &Test) -> Option<Self> {
+    pub(super) fn for_test(test: &Test) -> Option<Self> {
         match *test {
             Test::SameForm(form) => Some(Self::Form(form)),
             Test::SameFold { fold, form } => Some(Self::Fold(fold, form)),

@@ -1,15 +1,15 @@
 //! From profiles and settings to one immutable policy.
 //!
 //! Lines with the same test become one, the stricter severity wins. What a check needs of the lines is then sorted into
-//! [`Tables`], and what a look at single bytes can rule out into [`Quick`].
+//! [`Tables`], and what a look at single bytes can rule out into [`Prefilter`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::profile::{Line, Profile, ProfileSet, Test};
-use super::quick::Quick;
+use super::prefilter::Prefilter;
+use super::profile::{Profile, ProfileRule, ProfileSet, Test};
 use super::rule::{RuleId, Severity};
-use super::tables::{Hit, Tables};
+use super::tables::{RuleWeight, Tables};
 use crate::name::normalize::Form;
 
 /// What happens to a name that is not in the normalization form asked for.
@@ -48,7 +48,7 @@ pub struct Normalization {
 
 /// A line that is in force, with all profiles that ask for it.
 #[derive(Clone, Debug)]
-pub struct Active {
+pub struct ActiveRule {
     /// What is looked for.
     pub test: Test,
     /// The strictest severity that a profile or the configuration gives it.
@@ -65,33 +65,33 @@ pub struct Active {
     pub stored_otherwise: bool,
 }
 
-impl Active {
-    pub(super) fn hit(&self) -> Hit {
-        Hit { severity: self.severity, profiles: self.profiles, refused_by: self.refused_by }
+impl ActiveRule {
+    pub(super) fn weight(&self) -> RuleWeight {
+        RuleWeight { severity: self.severity, profiles: self.profiles, refused_by: self.refused_by }
     }
 }
 
-/// The whole decision about names, immutable. Made by [`Policy::of`] or [`Policy::builder`].
+/// The whole decision about names, immutable. Made by [`Policy::from_profiles`] or [`Policy::builder`].
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) profiles: Vec<&'static Profile>,
-    pub(super) lines: Vec<Active>,
+    pub(super) rules: Vec<ActiveRule>,
     pub(super) normalization: Option<Normalization>,
     /// Everyone who asks for anything: all of them ask for UTF-8.
     pub(super) everyone: ProfileSet,
     pub(super) tables: Tables,
-    pub(super) quick: Quick,
+    pub(super) prefilter: Prefilter,
 }
 
 impl Policy {
     /// The policy of some profiles together; of none of them, UTF-8 alone.
-    pub fn of(profiles: &[&'static Profile]) -> Self {
-        Self::builder().profiles(profiles).build().expect("a profile's lines carry their parameters")
+    pub fn from_profiles(profiles: &[&'static Profile]) -> Self {
+        Self::builder().profiles(profiles).build().expect("the rules of profiles have their parameters")
     }
 
     /// Starts a policy that is more than profiles.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> PolicyBuilder {
+        PolicyBuilder::default()
     }
 
     /// The profiles of the policy.
@@ -100,8 +100,8 @@ impl Policy {
     }
 
     /// All lines in effect, in the order of their rules.
-    pub fn lines(&self) -> &[Active] {
-        &self.lines
+    pub fn rules(&self) -> &[ActiveRule] {
+        &self.rules
     }
 
     /// The profiles that have rules, and the configuration if it adds some.
@@ -116,15 +116,15 @@ impl Policy {
 
     /// Whether the policy checks the encoding alone: every name of well-formed UTF-8 without NUL and `/` is valid.
     pub fn is_encoding_only(&self) -> bool {
-        self.lines.is_empty() && self.normalization.is_none_or(|n| n.on_mismatch == OnMismatch::Match)
+        self.rules.is_empty() && self.normalization.is_none_or(|n| n.on_mismatch == OnMismatch::Match)
     }
 }
 
 /// Collects what a policy is made of.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
+pub struct PolicyBuilder {
     profiles: Vec<&'static Profile>,
-    lines: Vec<Line>,
+    rules: Vec<ProfileRule>,
     severities: BTreeMap<RuleId, Option<Severity>>,
     normalization: Option<Normalization>,
 }
@@ -137,22 +137,22 @@ impl fmt::Display for MissingParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.0 {
             RuleId::ReservedCharacter => {
-                "characters: name a profile that reserves some, or set `reserved-characters`"
+                "characters: choose a profile that reserves some, or set `reserved-characters`"
             }
-            RuleId::ReservedName => "names: name a profile that reserves some, or set `reserved-names`",
+            RuleId::ReservedName => "names: choose a profile that reserves some, or set `reserved-names`",
             RuleId::NotInForm => "form: set `normalization.form`",
             RuleId::NameTooLong | RuleId::PathTooLong => {
-                "length: name a profile that has one, or set one in `limits`"
+                "length: choose a profile that has one, or set one in `limits`"
             }
-            _ => "equivalence: name a profile whose target treats names as equal",
+            _ => "equivalence: choose a profile whose target treats names as equal",
         };
-        write!(f, "rule `{}` is on and has no {what}", self.0)
+        write!(f, "rule `{}` is on but has no {what}", self.0)
     }
 }
 
 impl std::error::Error for MissingParameter {}
 
-impl Builder {
+impl PolicyBuilder {
     /// Adds profiles; naming one twice changes nothing.
     pub fn profiles(mut self, profiles: &[&'static Profile]) -> Self {
         for &profile in profiles {
@@ -164,8 +164,8 @@ impl Builder {
     }
 
     /// Adds a line of the configuration's own.
-    pub fn line(mut self, line: Line) -> Self {
-        self.lines.push(line);
+    pub fn rule(mut self, rule: ProfileRule) -> Self {
+        self.rules.push(rule);
         self
     }
 
@@ -188,102 +188,106 @@ impl Builder {
     /// # Errors
     /// A rule was switched on that needs a parameter which no profile and no setting supplies.
     pub fn build(self) -> Result<Policy, MissingParameter> {
-        let mut lines: Vec<Active> = Vec::new();
+        let mut rules: Vec<ActiveRule> = Vec::new();
         for profile in &self.profiles {
-            let by = ProfileSet::of(profile);
-            profile.all_lines().into_iter().for_each(|line| activate(&mut lines, line, by));
+            let by = ProfileSet::from_profile(profile);
+            profile.all_rules().into_iter().for_each(|rule| activate(&mut rules, rule, by));
         }
-        for line in &self.lines {
-            activate(&mut lines, line, ProfileSet::CONFIG);
+        for rule in &self.rules {
+            activate(&mut rules, rule, ProfileSet::CONFIG);
         }
         if let Some(Normalization { form, on_mismatch }) = self.normalization {
-            let line = match on_mismatch {
-                OnMismatch::Refuse => Some(Line::error(Test::Form(form), "the policy's normalization")),
-                OnMismatch::Convert => Some(Line::warn(Test::Form(form), "the policy's normalization")),
+            let rule = match on_mismatch {
+                OnMismatch::Refuse => {
+                    Some(ProfileRule::error(Test::Form(form), "the policy's normalization"))
+                }
+                OnMismatch::Convert => {
+                    Some(ProfileRule::warn(Test::Form(form), "the policy's normalization"))
+                }
                 OnMismatch::Match => None,
             };
-            if let Some(line) = line {
-                activate(&mut lines, &line, ProfileSet::CONFIG);
+            if let Some(rule) = rule {
+                activate(&mut rules, &rule, ProfileSet::CONFIG);
             }
         }
-        for (&rule, &severity) in &self.severities {
-            override_severity(&mut lines, rule, severity)?;
+        for (&id, &severity) in &self.severities {
+            override_severity(&mut rules, id, severity)?;
         }
-        lines.sort_by_key(|line| line.test.rule());
+        rules.sort_by_key(|rule| rule.test.rule());
         let everyone = self
             .profiles
             .iter()
-            .map(|p| ProfileSet::of(p))
-            .chain(lines.iter().map(|line| line.profiles))
+            .map(|p| ProfileSet::from_profile(p))
+            .chain(rules.iter().map(|rule| rule.profiles))
             .collect::<ProfileSet>();
         let everyone = if everyone == ProfileSet::EMPTY { ProfileSet::CONFIG } else { everyone };
-        Ok(assemble(self.profiles, lines, self.normalization, everyone))
+        Ok(assemble(self.profiles, rules, self.normalization, everyone))
     }
 }
 
-/// Puts a line in force, or joins it to the one with the same test.
-fn activate(lines: &mut Vec<Active>, line: &Line, by: ProfileSet) {
-    let refused_by = if line.severity == Severity::Error { by } else { ProfileSet::EMPTY };
-    match lines.iter_mut().find(|active| active.test == line.test) {
+/// Activates a rule, or merges it with the one that has the same test.
+fn activate(rules: &mut Vec<ActiveRule>, rule: &ProfileRule, by: ProfileSet) {
+    let refused_by = if rule.severity == Severity::Error { by } else { ProfileSet::EMPTY };
+    match rules.iter_mut().find(|active| active.test == rule.test) {
         Some(active) => {
-            if line.severity > active.severity {
+            if rule.severity > active.severity {
                 (active.severity, active.source, active.verified) =
-                    (line.severity, line.source, line.verified);
+                    (rule.severity, rule.source, rule.verified);
             }
             active.profiles = active.profiles.union(by);
             active.refused_by = active.refused_by.union(refused_by);
-            active.stored_otherwise |= line.stored_otherwise;
+            active.stored_otherwise |= rule.stored_otherwise;
         }
-        None => lines.push(Active {
-            test: line.test.clone(),
-            severity: line.severity,
+        None => rules.push(ActiveRule {
+            test: rule.test.clone(),
+            severity: rule.severity,
             profiles: by,
             refused_by,
-            source: line.source,
-            verified: line.verified,
-            stored_otherwise: line.stored_otherwise,
+            source: rule.source,
+            verified: rule.verified,
+            stored_otherwise: rule.stored_otherwise,
         }),
     }
 }
 
 fn override_severity(
-    lines: &mut Vec<Active>,
-    rule: RuleId,
+    rules: &mut Vec<ActiveRule>,
+    id: RuleId,
     severity: Option<Severity>,
 ) -> Result<(), MissingParameter> {
     let Some(severity) = severity else {
-        lines.retain(|line| line.test.rule() != rule);
+        rules.retain(|rule| rule.test.rule() != id);
         return Ok(());
     };
     let mut found = false;
-    for line in lines.iter_mut().filter(|line| line.test.rule() == rule) {
-        line.severity = severity;
-        line.refused_by = if severity == Severity::Error { line.profiles } else { ProfileSet::EMPTY };
+    for rule in rules.iter_mut().filter(|rule| rule.test.rule() == id) {
+        rule.severity = severity;
+        rule.refused_by = if severity == Severity::Error { rule.profiles } else { ProfileSet::EMPTY };
         found = true;
     }
     if !found {
-        let test = match rule {
-            _ if rule.needs_parameter() => return Err(MissingParameter(rule)),
+        let test = match id {
+            _ if id.needs_parameter() => return Err(MissingParameter(id)),
             RuleId::Unassigned => Test::Unassigned(None),
-            _ => Test::Plain(rule),
+            _ => Test::Plain(id),
         };
-        let source = rule.rule().source;
-        let line = Line { test, severity, source, verified: true, stored_otherwise: false };
-        activate(lines, &line, ProfileSet::CONFIG);
+        let source = id.rule().source;
+        let rule = ProfileRule { test, severity, source, verified: true, stored_otherwise: false };
+        activate(rules, &rule, ProfileSet::CONFIG);
     }
     Ok(())
 }
 
 fn assemble(
     profiles: Vec<&'static Profile>,
-    lines: Vec<Active>,
+    rules: Vec<ActiveRule>,
     normalization: Option<Normalization>,
     everyone: ProfileSet,
 ) -> Policy {
     let converts = normalization.is_some_and(|n| n.on_mismatch == OnMismatch::Convert);
-    let tables = Tables::new(&lines);
-    let quick = Quick::new(&lines, &tables, converts);
-    Policy { profiles, lines, normalization, everyone, tables, quick }
+    let tables = Tables::new(&rules);
+    let prefilter = Prefilter::new(&rules, &tables, converts);
+    Policy { profiles, rules, normalization, everyone, tables, prefilter }
 }
 
 #[cfg(test)]

@@ -11,24 +11,24 @@
 //! let check = policy.check(b"report ");
 //! assert_eq!(check.violations[0].rule, RuleId::TrailingSpace);
 //! assert_eq!(check.violations[0].severity, Severity::Error);
-//! # Ok::<(), namegate_core::policy::config::ConfigError>(())
+//! # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
 //! ```
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::profile::{self, Chars, Limit, Line, Names, Part, Profile, Test, Unit};
+use super::profile::{self, Chars, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use super::rule::{RULES, RuleId, Severity};
-use super::{Builder, MissingParameter, Normalization, OnMismatch, Policy};
+use super::{MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
 use crate::name::normalize::Form;
-use reader::{Placed, Table, shorten};
+use reader::{Spanned, TableReader, shorten};
 
-mod mistake;
+mod error;
 #[doc(hidden)]
 pub mod reader;
 mod write;
 
-pub use mistake::{ConfigError, Mistake, Place};
+pub use error::{ConfigError, ConfigErrors, TextPosition};
 pub use write::Inexpressible;
 
 /// What a configuration file says.
@@ -45,14 +45,14 @@ pub struct Config {
     /// The normalization asked for.
     pub normalization: Option<Normalization>,
     /// The greatest lengths, in addition to those of the profiles.
-    pub limits: Limits,
+    pub limits: LengthLimits,
     /// Where the severities were set, for mistakes that show only when the policy is made.
-    places: BTreeMap<RuleId, Place>,
+    positions: BTreeMap<RuleId, TextPosition>,
 }
 
 /// The greatest lengths of names and paths; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct LengthLimits {
     /// Bytes of a name.
     pub name_bytes: Option<usize>,
     /// UTF-16 code units of a name.
@@ -63,7 +63,7 @@ pub struct Limits {
     pub path_utf16: Option<usize>,
 }
 
-impl Limits {
+impl LengthLimits {
     /// The keys of the limits, their values, and what they look for.
     fn tests(&self) -> impl Iterator<Item = (&'static str, usize, Test)> {
         let test = |limit: fn(Limit) -> Test, max, unit| limit(Limit { max, unit });
@@ -99,7 +99,7 @@ impl Config {
     /// All mistakes of the file: what is not TOML, unknown keys, rules, profiles and words, wrong types, and values that
     /// cannot be meant. Whether each rule has its parameter is said by [`Config::policy`], since options of a command
     /// may still replace the profiles.
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
         reader::read(text, read_policy)
     }
 
@@ -114,7 +114,7 @@ impl Config {
     }
 
     /// Everything that the configuration asks for, to be built into a policy, or to be added to before that.
-    pub fn builder(&self) -> Builder {
+    pub fn builder(&self) -> PolicyBuilder {
         let mut builder = self.builder_without_severities();
         for (&rule, &severity) in &self.severities {
             builder = builder.severity(rule, severity);
@@ -122,11 +122,11 @@ impl Config {
         builder
     }
 
-    fn builder_without_severities(&self) -> Builder {
+    fn builder_without_severities(&self) -> PolicyBuilder {
         let mut builder = Policy::builder().profiles(&self.profiles());
         for test in self.tests() {
             let severity = test.rule().rule().default;
-            builder = builder.line(Line {
+            builder = builder.rule(ProfileRule {
                 test,
                 severity,
                 source: SOURCE,
@@ -147,7 +147,10 @@ impl Config {
             tests.push(Test::Reserved(Chars::OneOf(self.reserved_characters.clone().into())));
         }
         if !self.reserved_names.is_empty() {
-            tests.push(Test::Named(Names { part: Part::Whole, words: self.reserved_names.join("/").into() }));
+            tests.push(Test::Named(ReservedNames {
+                part: NamePart::Whole,
+                words: self.reserved_names.join("/").into(),
+            }));
         }
         tests.extend(self.limits.tests().map(|(_, _, test)| test));
         tests
@@ -162,34 +165,34 @@ impl Config {
     /// ```
     /// # use namegate_core::policy::config::Config;
     /// let error = Config::parse("[rules]\nnot-in-form = \"warn\"\n")?.policy().unwrap_err();
-    /// let mistake = &error.mistakes()[0];
-    /// assert_eq!(mistake.message, "rule `not-in-form` is on and has no form: set `normalization.form`");
-    /// assert_eq!(mistake.place.as_ref().map(|p| (p.line(), p.column())), Some((2, 1)));
-    /// # Ok::<(), namegate_core::policy::config::ConfigError>(())
+    /// let error = &error.errors()[0];
+    /// assert_eq!(error.message, "rule `not-in-form` is on but has no form: set `normalization.form`");
+    /// assert_eq!(error.position.as_ref().map(|p| (p.line(), p.column())), Some((2, 1)));
+    /// # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
     /// ```
-    pub fn policy(&self) -> Result<Policy, ConfigError> {
+    pub fn policy(&self) -> Result<Policy, ConfigErrors> {
         let mut config = self.clone();
-        let mut mistakes = Vec::new();
+        let mut errors = Vec::new();
         loop {
             match config.builder().build() {
-                Ok(policy) if mistakes.is_empty() => return Ok(policy),
+                Ok(policy) if errors.is_empty() => return Ok(policy),
                 Ok(_) => break,
                 Err(missing @ MissingParameter(rule)) => {
-                    let place = self.places.get(&rule).cloned();
-                    mistakes.push(Mistake { message: missing.to_string(), place });
+                    let position = self.positions.get(&rule).cloned();
+                    errors.push(ConfigError { message: missing.to_string(), position });
                     // Without the rule the next one that misses something is found, so this ends.
                     config.severities.remove(&rule);
                 }
             }
         }
-        mistakes.sort_by_key(|mistake| mistake.place.as_ref().map(|place| (place.line(), place.column())));
-        Err(ConfigError::new(mistakes, 0))
+        errors.sort_by_key(|error| error.position.as_ref().map(|at| (at.line(), at.column())));
+        Err(ConfigErrors::new(errors, 0))
     }
 }
 
 /// Reads the keys of a policy from a table: the top one of a policy file, or one of a file that holds more.
 #[doc(hidden)]
-pub fn read_policy(table: &mut Table<'_>) -> Config {
+pub fn read_policy(table: &mut TableReader<'_>) -> Config {
     let mut config = Config {
         profiles: read_profiles(table),
         reserved_characters: read_characters(table),
@@ -198,7 +201,7 @@ pub fn read_policy(table: &mut Table<'_>) -> Config {
     };
     table.table("rules", "rule", |rules| read_rules(rules, &mut config));
     config.normalization = table.table("normalization", "key", read_normalization);
-    config.limits = table.table("limits", "key", |limits| Limits {
+    config.limits = table.table("limits", "key", |limits| LengthLimits {
         name_bytes: limits.positive("name-bytes"),
         name_utf16: limits.positive("name-utf16"),
         path_bytes: limits.positive("path-bytes"),
@@ -207,62 +210,64 @@ pub fn read_policy(table: &mut Table<'_>) -> Config {
     config
 }
 
-fn read_profiles(table: &mut Table<'_>) -> Option<Vec<&'static Profile>> {
+fn read_profiles(table: &mut TableReader<'_>) -> Option<Vec<&'static Profile>> {
     let names = table.strings("profiles")?;
     let mut profiles: Vec<&'static Profile> = Vec::new();
     for (name, at) in names {
         match profile::by_name(&shorten(name)) {
             Ok(profile) if profiles.iter().any(|p| p.name == profile.name) => {}
             Ok(profile) => profiles.push(profile),
-            Err(unknown) => table.mistake(at, || unknown.to_string()),
+            Err(unknown) => table.error(at, || unknown.to_string()),
         }
     }
     Some(profiles)
 }
 
-fn read_characters(table: &mut Table<'_>) -> String {
+fn read_characters(table: &mut TableReader<'_>) -> String {
     let Some((characters, at)) = table.string("reserved-characters") else { return String::new() };
     if characters.contains(['/', '\0']) {
-        table.mistake(at, || "`/` and U+0000 are in no name: leave them out of `reserved-characters`".into());
+        table.error(at, || {
+            "`/` and U+0000 cannot occur in a name: remove them from `reserved-characters`".into()
+        });
     }
     characters.to_owned()
 }
 
-fn read_names(table: &mut Table<'_>) -> Vec<String> {
+fn read_names(table: &mut TableReader<'_>) -> Vec<String> {
     let mut names = Vec::new();
     for (name, at) in table.strings("reserved-names").unwrap_or_default() {
         if name.is_empty() || name.contains(['/', '\0']) {
-            table.mistake(at, || "a reserved name is one name: not empty, and without `/` and U+0000".into());
+            table.error(at, || "a reserved name must not be empty or contain `/` or U+0000".into());
         }
         names.push(name.to_owned());
     }
     names
 }
 
-fn read_rules(rules: &mut Table<'_>, config: &mut Config) {
+fn read_rules(rules: &mut TableReader<'_>, config: &mut Config) {
     for rule in RULES {
         let Some((severity, at)) = rules.word(rule.name, "severity", SEVERITIES) else { continue };
         if rule.id.is_always_on() && severity != Some(Severity::Error) {
-            rules.mistake(at, || {
-                format!("rule `{}` judges the encoding: it is always on, and an error", rule.name)
+            rules.error(at, || {
+                format!("rule `{}` checks the encoding: it is always on and always an error", rule.name)
             });
             continue;
         }
         config.severities.insert(rule.id, severity);
         if let Some(key) = rules.key_at(rule.name) {
-            config.places.insert(rule.id, rules.place(key));
+            config.positions.insert(rule.id, rules.position(key));
         }
     }
 }
 
-fn read_normalization(table: &mut Table<'_>) -> Option<Normalization> {
+fn read_normalization(table: &mut TableReader<'_>) -> Option<Normalization> {
     let forms = Form::ALL.map(|form| (form.as_str(), form));
     let reactions = OnMismatch::ALL.map(|reaction| (reaction.as_str(), reaction));
     let form = table.word("form", "normalization form", &forms);
-    let on_mismatch: Option<Placed<OnMismatch>> = table.word("on-mismatch", "reaction", &reactions);
+    let on_mismatch: Option<Spanned<OnMismatch>> = table.word("on-mismatch", "reaction", &reactions);
     let lonely: Option<Range<usize>> = table.key_at("on-mismatch").filter(|_| table.key_at("form").is_none());
     if let Some(at) = lonely {
-        table.mistake(at, || "`on-mismatch` needs a `form` beside it".into());
+        table.error(at, || "`on-mismatch` needs `form` in the same table".into());
     }
     let on_mismatch = on_mismatch.map_or(OnMismatch::Refuse, |(reaction, _)| reaction);
     Some(Normalization { form: form?.0, on_mismatch })

@@ -4,7 +4,7 @@ use crate::name::casefold::Fold;
 use crate::name::display::display;
 use crate::name::normalize::Form;
 
-use super::profile::{Chars, Limit, Names, Part, Test};
+use super::profile::{Chars, Limit, NamePart, ReservedNames, Test};
 
 impl Test {
     /// The parameter of the rule, one line for people; `None` for a rule that has none.
@@ -22,15 +22,15 @@ impl Test {
             Self::Named(names) => words(names),
             Self::Length(limit) | Self::PathLength(limit) => length(*limit),
             Self::Form(form) => upper(*form),
-            Self::Unassigned(None) => "in the version of Unicode in use".into(),
+            Self::Unassigned(None) => "in the built-in version of Unicode".into(),
             Self::Unassigned(Some((major, minor))) => format!("in Unicode {major}.{minor}"),
             Self::SameForm(form) => format!("equal in {}", upper(*form)),
             Self::SameFold { fold, form } => {
                 let folded = match fold {
-                    Fold::Ascii => "equal once A to Z are lower case",
+                    Fold::Ascii => "equal when A to Z are lowercased",
                     Fold::Simple => "equal under simple case folding",
                     Fold::Full => "equal under full case folding",
-                    Fold::Upcase => "equal once in upper case, letter by letter",
+                    Fold::Upcase => "equal when uppercased letter by letter",
                 };
                 match form {
                     Some(form) => format!("{folded} and in {}", upper(*form)),
@@ -49,16 +49,16 @@ fn length(Limit { max, unit }: Limit) -> String {
     format!("at most {max} {}", unit.noun())
 }
 
-fn words(names: &Names) -> String {
+fn words(names: &ReservedNames) -> String {
     let list: Vec<String> = names.iter().map(|word| display(word.as_bytes()).to_string()).collect();
     let list = list.join(", ");
     match names.part {
-        Part::Whole => list,
-        Part::Base => format!("before the first dot or colon: {list}"),
-        Part::Prefix => format!("at the beginning: {list}"),
-        Part::Suffix => format!("at the end: {list}"),
-        Part::Anywhere => format!("anywhere: {list}"),
-        Part::Repeated => format!("nothing but {list}, repeated"),
+        NamePart::Whole => list,
+        NamePart::Base => format!("before the first dot or colon: {list}"),
+        NamePart::Prefix => format!("at the beginning: {list}"),
+        NamePart::Suffix => format!("at the end: {list}"),
+        NamePart::Anywhere => format!("anywhere: {list}"),
+        NamePart::Repeated => format!("nothing but {list}, repeated"),
     }
 }
 
@@ -110,15 +110,18 @@ mod tests {
             (Test::Reserved(Chars::one_of("\u{1}\u{202e} \u{301}")), Some("U+0001 U+202E U+0020 U+0301")),
             (Test::Reserved(Chars::AllBut("ABCDEabc_")), Some("all but A..E a b c _")),
             (Test::Reserved(Chars::Range('\u{10000}', char::MAX)), Some("U+10000..U+10FFFF")),
-            (Test::Named(Names::new(Part::Whole, "a/b\u{200b}")), Some("a, b\\u{200B}")),
-            (Test::Named(Names::new(Part::Base, "con/nul")), Some("before the first dot or colon: con, nul")),
-            (Test::Named(Names::new(Part::Prefix, "~$")), Some("at the beginning: ~$")),
+            (Test::Named(ReservedNames::new(NamePart::Whole, "a/b\u{200b}")), Some("a, b\\u{200B}")),
+            (
+                Test::Named(ReservedNames::new(NamePart::Base, "con/nul")),
+                Some("before the first dot or colon: con, nul"),
+            ),
+            (Test::Named(ReservedNames::new(NamePart::Prefix, "~$")), Some("at the beginning: ~$")),
             (Test::PathLength(Limit { max: 8, unit: Unit::Components }), Some("at most 8 components")),
             (Test::Form(Form::Nfkd), Some("NFKD")),
             (Test::Unassigned(Some((9, 0))), Some("in Unicode 9.0")),
             (Test::SameForm(Form::Nfc), Some("equal in NFC")),
             (fold(Fold::Full, Some(Form::Nfd)), Some("equal under full case folding and in NFD")),
-            (fold(Fold::Ascii, None), Some("equal once A to Z are lower case")),
+            (fold(Fold::Ascii, None), Some("equal when A to Z are lowercased")),
         ];
         for (test, expected) in cases {
             assert_eq!(test.parameter().as_deref(), *expected, "{test:?}");
@@ -127,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_parameters_of_all_profiles_are_one_line_of_shown_characters() {
-        for parameter in ALL.iter().flat_map(|p| p.lines).filter_map(|line| line.test.parameter()) {
+        for parameter in ALL.iter().flat_map(|p| p.rules).filter_map(|rule| rule.test.parameter()) {
             assert!(!parameter.is_empty());
             let shown = |c: char| {
                 c == ' ' || c == '\\' || display(c.to_string().as_bytes()).to_string() == c.to_string()

@@ -17,7 +17,7 @@ pub struct Fingerprints<'p> {
 
 /// The numbers that more than one name of a directory has.
 #[derive(Clone, Debug)]
-pub struct Shared<'p> {
+pub struct SharedFingerprints<'p> {
     policy: &'p Policy,
     numbers: Vec<u64>,
 }
@@ -27,7 +27,7 @@ impl Policy {
     ///
     /// ```
     /// # use namegate_core::{name::arena::Arena, policy::{Policy, profile}};
-    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let mut names = Arena::new();
     /// for name in [&b"Makefile"[..], b"readme", b"README"] {
     ///     names.push(name).unwrap();
@@ -73,18 +73,18 @@ impl<'p> Fingerprints<'p> {
     }
 
     /// What is shared among the names that were added.
-    pub fn shared(self) -> Shared<'p> {
+    pub fn shared(self) -> SharedFingerprints<'p> {
         let Self { policy, mut numbers } = self;
         numbers.sort_unstable();
         let mut last = None;
         let mut is_again = |number: u64| last.replace(number) == Some(number);
         numbers.retain(|&number| is_again(number));
         numbers.dedup();
-        Shared { policy, numbers }
+        SharedFingerprints { policy, numbers }
     }
 }
 
-impl Shared<'_> {
+impl SharedFingerprints<'_> {
     /// Whether no name shares its number.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
@@ -169,7 +169,7 @@ mod tests {
         let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let mut compared = 0;
         for profile in profile::ALL {
-            let policy = Policy::of(&[profile]);
+            let policy = Policy::from_profiles(&[profile]);
             let collisions = policy.collisions(&bytes);
             let Some(mut fingerprints) = policy.fingerprints() else {
                 assert!(collisions.is_empty());

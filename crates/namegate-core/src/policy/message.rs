@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::profile::{Limit, ProfileSet, Test};
-use super::rule::{Kind, RuleId, Severity};
+use super::rule::{RuleId, RuleKind, Severity};
 use super::{Policy, Violation, length};
 use crate::name::display::{display, octets};
-use crate::name::legacy::Octet;
 use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
+use crate::name::ucs4::Octet;
 use crate::name::{Span, age, utf8};
 
 /// Why `name` breaks the rule of `violation`; `name` is the path for `path-too-long`.
@@ -27,12 +27,14 @@ pub(super) fn message(policy: &Policy, name: &[u8], violation: &Violation) -> St
 
 fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
     let Violation { rule, span, severity, profiles, .. } = *violation;
-    let bytes = span.of(name);
+    let bytes = span.slice(name);
     match rule {
         RuleId::EmptyName => "the name is empty".into(),
-        RuleId::DotName => "`.` and `..` are no names but the directory itself and its parent".into(),
-        RuleId::NulSmuggling if bytes == b"\0" => "a raw NUL, which ends a name for the system".into(),
-        RuleId::SeparatorSmuggling if bytes == b"/" => "a raw `/`, which separates names".into(),
+        RuleId::DotName => "`.` and `..` mean the directory itself and its parent".into(),
+        RuleId::NulSmuggling if bytes == b"\0" => {
+            "a NUL byte, which ends a name for the operating system".into()
+        }
+        RuleId::SeparatorSmuggling if bytes == b"/" => "`/`, which separates names".into(),
         _ if rule.is_always_on() => ill_formed(name, span),
         RuleId::NameTooLong | RuleId::PathTooLong => too_long(policy, name, violation),
         RuleId::Iso2022Escape if bytes.ends_with(b"@") => {
@@ -41,7 +43,7 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         RuleId::Iso2022Escape => format!("{}: an escape sequence that announces UTF-8", octets(bytes)),
         RuleId::ReservedCharacter => {
             let advice =
-                if severity == Severity::Error { "is not taken in names" } else { "is best avoided" };
+                if severity == Severity::Error { "is not allowed in names" } else { "should be avoided" };
             format!("{} {advice} ({})", code_point(bytes), list(profiles))
         }
         RuleId::ReservedName => format!("`{}` is a reserved name ({})", display(bytes), list(profiles)),
@@ -53,7 +55,7 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
             }
             None => rule.rule().summary.into(),
         },
-        _ if rule.rule().kind == Kind::Scalar => match utf8_char(bytes) {
+        _ if rule.rule().kind == RuleKind::Scalar => match utf8_char(bytes) {
             Some(c) => format!("{}, {}", code_point(bytes), scalar(policy, rule, c)),
             None => rule.rule().summary.into(),
         },
@@ -75,14 +77,16 @@ fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
         RuleId::C1Control => "a control character",
         RuleId::LineSeparator if c == '\u{2028}' => "a line separator",
         RuleId::LineSeparator => "a paragraph separator",
-        RuleId::Noncharacter => "a noncharacter, which no text should hold",
-        RuleId::ByteOrderMark => "a byte order mark, where there is no byte order to mark",
-        RuleId::BidiControl => "which can show the name in another order",
-        RuleId::DefaultIgnorable => "which is not shown",
-        RuleId::TagCharacter => "a tag character, which is not shown",
-        RuleId::PrivateUse => "for private use: another machine shows something else",
+        RuleId::Noncharacter => "a noncharacter, which no text should contain",
+        RuleId::ByteOrderMark => "a byte order mark, which has no meaning in a name",
+        RuleId::BidiControl => {
+            "a bidirectional control, which can change the order in which the name is shown"
+        }
+        RuleId::DefaultIgnorable => "an invisible code point",
+        RuleId::TagCharacter => "a tag character, which is invisible",
+        RuleId::PrivateUse => "a private-use code point: other machines may show something else",
         RuleId::SmbPrivateUse => return left_by_smb(c),
-        RuleId::ReplacementCharacter => "the trace of a conversion that lost what stood here",
+        RuleId::ReplacementCharacter => "the replacement character: an earlier conversion lost the original",
         RuleId::Unassigned => return unassigned(policy, c).into(),
         RuleId::NonAsciiSpace => "a space other than U+0020",
         _ => rule.rule().summary,
@@ -93,16 +97,16 @@ fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
 fn left_by_smb(c: char) -> Cow<'static, str> {
     match meant_by_smb(c) {
         Some(meant) if meant.is_control() => {
-            format!("left behind by an SMB client for U+{:04X}", u32::from(meant)).into()
+            format!("written by an SMB client instead of U+{:04X}", u32::from(meant)).into()
         }
-        Some(meant) => format!("left behind by an SMB client for `{meant}`").into(),
-        None => "left behind by an SMB client".into(),
+        Some(meant) => format!("written by an SMB client instead of `{meant}`").into(),
+        None => "written by an SMB client".into(),
     }
 }
 
 /// Which versions of Unicode that the policy asks about lack `c`.
 fn unassigned(policy: &Policy, c: char) -> String {
-    let versions = policy.lines.iter().filter_map(|line| match line.test {
+    let versions = policy.rules.iter().filter_map(|rule| match rule.test {
         Test::Unassigned(None) => {
             let (major, minor, _) = UNICODE_VERSION;
             (class(c) == Some(Class::Unassigned)).then_some((major, minor))
@@ -122,18 +126,18 @@ fn list(profiles: ProfileSet) -> String {
 
 fn ill_formed(name: &[u8], span: Span) -> String {
     let found = utf8::diagnose(name, span.start);
-    let shown = octets(span.of(name));
+    let shown = octets(span.slice(name));
     let rule = RuleId::from(found.kind);
     match (rule, found.value) {
         (RuleId::UnexpectedContinuation, _) if span.len() > 1 => {
-            format!("{shown}: continuation octets where a sequence should begin")
+            format!("{shown}: continuation bytes where a sequence should begin")
         }
         (RuleId::UnexpectedContinuation, _) => {
-            format!("{shown}: a continuation octet where a sequence should begin")
+            format!("{shown}: a continuation byte where a sequence should begin")
         }
         (RuleId::Truncated, _) => {
-            let needed = Octet::of(name[span.start]).sequence_len().unwrap_or(1);
-            format!("{shown}: only {} of {needed} octets", span.len())
+            let needed = Octet::classify(name[span.start]).sequence_len().unwrap_or(1);
+            format!("{shown}: only {} of {needed} bytes", span.len())
         }
         (RuleId::Overlong | RuleId::NulSmuggling | RuleId::SeparatorSmuggling, Some(value)) => {
             let mut text = format!("{shown}: an overlong form of U+{value:04X}");
@@ -143,16 +147,16 @@ fn ill_formed(name: &[u8], span: Span) -> String {
             text
         }
         (RuleId::Surrogate, Some(value)) => {
-            format!("{shown}: the surrogate U+{value:04X}, which is no character")
+            format!("{shown}: the surrogate U+{value:04X}, which is not a character")
         }
         (RuleId::SurrogatePair, Some(value)) => {
             format!("{shown}: two surrogates that mean U+{value:04X} (CESU-8)")
         }
         (RuleId::AboveMax, Some(value)) => format!("{shown}: U+{value:X} is above U+10FFFF"),
         (RuleId::FiveOrSixOctets, Some(value)) => {
-            format!("{shown}: {} octets for {value:08X}, legal in ISO/IEC 10646-1:1993 only", span.len())
+            format!("{shown}: {} bytes for {value:08X}, valid only in ISO/IEC 10646-1:1993", span.len())
         }
-        (RuleId::InvalidOctet, _) => format!("{shown}: an octet that UTF-8 never uses"),
+        (RuleId::InvalidOctet, _) => format!("{shown}: a byte that UTF-8 never uses"),
         _ => format!("{shown}: {}", rule.rule().summary),
     }
 }
@@ -164,9 +168,9 @@ fn too_long(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         }
         _ => None,
     };
-    let broken = policy.lines.iter().filter_map(|line| {
-        let limit = limit_of(&line.test)?;
-        (length::excess(name, limit)? == violation.span).then_some((limit, line.profiles))
+    let broken = policy.rules.iter().filter_map(|rule| {
+        let limit = limit_of(&rule.test)?;
+        (length::excess(name, limit)? == violation.span).then_some((limit, rule.profiles))
     });
     let texts: Vec<String> = broken
         .map(|(limit @ Limit { max, unit }, profiles)| {
@@ -179,7 +183,7 @@ fn too_long(policy: &Policy, name: &[u8], violation: &Violation) -> String {
 
 fn not_in_form(policy: &Policy, bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let forms = policy.lines.iter().filter_map(|line| match line.test {
+    let forms = policy.rules.iter().filter_map(|rule| match rule.test {
         Test::Form(form) if !crate::name::normalize::is_in_form(&text, form) => Some(form),
         _ => None,
     });

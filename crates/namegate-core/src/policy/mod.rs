@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use namegate_core::policy::{Policy, Verdict, profile};
-//! let policy = Policy::of(&[profile::by_name("strict")?]);
+//! let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
 //! assert_eq!(policy.verdict(b"report.txt"), Verdict::Accept("report.txt"));
 //! let Verdict::Reject(reason) = policy.verdict(b"caf\xE9.txt") else { panic!("Latin-1 is not UTF-8") };
 //! assert_eq!((reason.rule.name(), reason.span.start), ("truncated", 3));
@@ -21,19 +21,19 @@ mod dotgit;
 mod fingerprint;
 mod length;
 mod message;
-pub mod nearest;
+mod nearest;
+mod prefilter;
 pub mod profile;
-mod quick;
-mod repair;
 pub mod rule;
+mod suggest;
 mod tables;
 mod violation;
 mod visit;
 
 pub use collision::Collision;
-pub use compile::{Active, Builder, MissingParameter, Normalization, OnMismatch, Policy};
-pub use fingerprint::{Fingerprints, Shared};
-pub use nearest::Unknown;
-pub(crate) use repair::Occupants;
-pub use repair::{Confidence, How, Legacy, Meaning, Repair};
-pub use violation::{NameCheck, Outcome, Verdict, Violation};
+pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
+pub use fingerprint::{Fingerprints, SharedFingerprints};
+pub use nearest::UnknownWord;
+pub(crate) use suggest::Occupants;
+pub use suggest::{Confidence, DecodedName, DecodingMethod, EncodingHint, SuggestedName};
+pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

@@ -2,24 +2,26 @@
 
 use std::fmt;
 
+use crate::name::display::display;
+
 /// A word that names nothing known, and the known word nearest to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown {
+pub struct UnknownWord {
     what: &'static str,
     word: String,
     nearest: Option<String>,
 }
 
-impl Unknown {
+impl UnknownWord {
     /// `what` is the kind of thing looked for, such as `rule`; `known` are all its words.
     pub fn new<'k>(what: &'static str, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
         Self { what, word: word.to_owned(), nearest: nearest(word, known).map(str::to_owned) }
     }
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for UnknownWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown {} `{}`", self.what, self.word.escape_debug())?;
+        write!(f, "unknown {} `{}`", self.what, display(self.word.as_bytes()))?;
         match &self.nearest {
             Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
             None => Ok(()),
@@ -27,7 +29,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-impl std::error::Error for Unknown {}
+impl std::error::Error for UnknownWord {}
 
 /// The word of `known` that `word` was probably meant to be; `None` when none is near.
 #[cfg(feature = "config")]
@@ -50,4 +52,20 @@ fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&
 #[cfg(not(feature = "config"))]
 fn nearest<'k>(_: &str, _: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::display::acts_or_hides;
+
+    #[test]
+    fn the_unknown_word_is_escaped_for_display() {
+        let error = |word: &str| UnknownWord::new("rule", word, ["trailing-dot"]).to_string();
+        assert_eq!(error("a\u{FE00}b"), "unknown rule `a\\u{FE00}b`");
+        let hidden = ('\0'..=char::MAX).filter(|&c| acts_or_hides(c));
+        for text in hidden.map(|c| error(&format!("a{c}"))) {
+            assert!(!text.contains(acts_or_hides), "{text:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::nearest;
+use super::UnknownWord;
 use crate::name::utf8::Malformation;
 
 /// How much a violation weighs.
@@ -39,7 +39,7 @@ impl fmt::Display for Severity {
 
 /// What a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RuleKind {
     /// The bytes: always on, always an error.
     Encoding,
     /// Single code points, with their neighbours where those matter.
@@ -52,7 +52,7 @@ pub enum Kind {
     Path,
 }
 
-impl Kind {
+impl RuleKind {
     /// The word for it in tables and documents.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ pub struct Rule {
     /// The stable name, lower case with hyphens.
     pub name: &'static str,
     /// What it looks at.
-    pub kind: Kind,
+    pub kind: RuleKind,
     /// Its weight where a profile does not say another.
     pub default: Severity,
     /// Whom such a name troubles.
@@ -128,7 +128,7 @@ macro_rules! rules {
             $(Rule {
                 id: RuleId::$variant,
                 name: $name,
-                kind: Kind::$kind,
+                kind: RuleKind::$kind,
                 default: Severity::$default,
                 concern: Concern::$concern,
                 summary: $summary,
@@ -140,19 +140,19 @@ macro_rules! rules {
 
 rules! {
     UnexpectedContinuation, "unexpected-continuation", Encoding, Error, Portability,
-        "an octet 80..BF where a sequence should begin",
+        "a byte 80..BF where a sequence should begin",
         "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 2";
     Truncated, "truncated", Encoding, Error, Portability,
-        "a lead octet without enough continuation octets",
+        "a lead byte without enough continuation bytes",
         "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 1";
     Overlong, "overlong", Encoding, Error, Security,
         "a longer encoding than the code point needs",
         "RFC 3629, sections 3 and 10";
     NulSmuggling, "nul-smuggling", Encoding, Error, Security,
-        "an overlong form of U+0000, or a raw NUL inside a name",
+        "an overlong form of U+0000, or a NUL byte in a name",
         "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
     SeparatorSmuggling, "separator-smuggling", Encoding, Error, Security,
-        "an overlong form of `/` or `.`, or a raw `/` inside a name",
+        "an overlong form of `/` or `.`, or a `/` in a name",
         "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
     Surrogate, "surrogate", Encoding, Error, Portability,
         "a surrogate code point, U+D800..DFFF, on its own",
@@ -161,17 +161,17 @@ rules! {
         "two surrogates for one scalar value (CESU-8)",
         "RFC 3629, sections 3 and 10; Unicode Technical Report #26";
     AboveMax, "above-max", Encoding, Error, Portability,
-        "a code point above U+10FFFF in four octets",
+        "a code point above U+10FFFF in four bytes",
         "RFC 3629, sections 3 and 4";
     FiveOrSixOctets, "five-or-six-octets", Encoding, Error, Portability,
-        "a sequence of five or six octets, legal in ISO/IEC 10646-1:1993 only",
+        "a sequence of five or six bytes, valid only in ISO/IEC 10646-1:1993",
         "RFC 3629, section 12; ISO/IEC 10646-1 Amd. 2, R.2";
     InvalidOctet, "invalid-octet", Encoding, Error, Portability,
-        "FE or FF, which no encoding form of UTF-8 ever used",
+        "the byte FE or FF, which UTF-8 never uses",
         "ISO/IEC 10646-1 Amd. 2, R.7 class 3";
 
     EmptyName, "empty-name", Encoding, Error, Portability,
-        "a name without bytes",
+        "an empty name",
         "POSIX.1-2024, 3.141 Filename";
     DotName, "dot-name", Encoding, Error, Security,
         "`.` or `..`, which name the directory itself or its parent",
@@ -196,34 +196,34 @@ rules! {
         "one of the 66 noncharacters (U+FDD0..FDEF and the last two of every plane)",
         "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ";
     ByteOrderMark, "byte-order-mark", Scalar, Warn, Security,
-        "U+FEFF, leading or elsewhere: a name has no byte order to mark",
+        "U+FEFF, a byte order mark, which has no meaning in a name",
         "RFC 3629, section 6";
     BidiControl, "bidi-control", Scalar, Error, Security,
-        "a control of the bidirectional algorithm: it can show a name in another order",
+        "a bidirectional control, which can change the order in which a name is shown",
         "Unicode Standard Annex #9, section 2; Unicode Technical Standard #55";
     DefaultIgnorable, "default-ignorable", Scalar, Error, Security,
-        "a code point that is not shown (zero-width, soft hyphen, joiners and selectors that their text does not need)",
+        "an invisible code point (zero-width space, soft hyphen, joiners and selectors that their text does not need)",
         "Unicode Standard Annex #44, Default_Ignorable_Code_Point; Unicode Standard Annex #31, section 2.3";
     TagCharacter, "tag-character", Scalar, Error, Security,
         "U+E0000..E007F outside an emoji flag: invisible text",
         "Unicode Standard, section 23.9; Unicode Technical Standard #51, ED-14a";
     PrivateUse, "private-use", Scalar, Warn, Portability,
-        "a private-use code point: another machine shows something else",
+        "a private-use code point: other machines may show something else",
         "Unicode Standard, section 23.5";
     SmbPrivateUse, "smb-private-use", Scalar, Warn, Portability,
-        "U+F001..F029, left behind by an SMB character mapping (SFM)",
+        "U+F001..F029, written by an SMB character mapping (SFM)",
         "Linux fs/smb/client/cifs_unicode.h";
     ReplacementCharacter, "replacement-character", Scalar, Warn, Portability,
-        "U+FFFD: a conversion has already lost what stood here",
+        "U+FFFD: an earlier conversion lost the original character",
         "Unicode Standard, section 23.8";
     Unassigned, "unassigned", Scalar, Warn, Portability,
-        "a code point without a meaning in the stated version of Unicode",
+        "a code point that the stated version of Unicode does not assign",
         "Unicode Standard Annex #44, General_Category and Age";
     NonAsciiSpace, "non-ascii-space", Scalar, Warn, Security,
-        "a space other than U+0020: it looks the same and is not",
+        "a space other than U+0020 that looks the same",
         "Unicode Standard Annex #44, General_Category=Zs";
     ReservedCharacter, "reserved-character", Scalar, Error, Portability,
-        "a character that the target does not take in names",
+        "a character that the target does not allow in names",
         "docs/PROFILES.md, by target";
 
     LeadingSpace, "leading-space", Shape, Warn, Portability,
@@ -236,42 +236,42 @@ rules! {
         "the name begins with `-`: commands read it as an option",
         "POSIX.1-2024, 3.265 Portable Filename";
     LeadingTilde, "leading-tilde", Shape, Warn, Portability,
-        "the name begins with `~`: shells and office programs give it a meaning",
+        "the name begins with `~`: shells and office programs interpret it",
         "docs/PROFILES.md, by target; POSIX.1-2024, XCU 2.6.1";
     TrailingDot, "trailing-dot", Shape, Warn, Portability,
         "the name ends with `.`",
         "docs/PROFILES.md, by target";
     ReservedName, "reserved-name", Shape, Error, Portability,
-        "a name that the target keeps for itself (devices, its own files)",
+        "a name that the target reserves (devices, its own files)",
         "docs/PROFILES.md, by target";
     NameTooLong, "name-too-long", Shape, Error, Portability,
-        "the name is longer than the target takes",
+        "the name is longer than the target allows",
         "docs/PROFILES.md, by target";
     NotInForm, "not-in-form", Shape, Warn, Portability,
-        "the name is not in the normalization form asked for",
+        "the name is not in the required normalization form",
         "Unicode Standard Annex #15";
     MixedScript, "mixed-script", Shape, Warn, Security,
-        "one word mixes scripts, as in a Latin word with a Cyrillic letter",
+        "a word mixes scripts, such as a Latin word with a Cyrillic letter",
         "Unicode Technical Standard #39, section 5";
     DotGitLookalike, "dot-git-lookalike", Shape, Error, Security,
-        "a name that Windows or macOS takes for `.git` or for a file that git obeys",
+        "a name that Windows or macOS treats as `.git` or as a file that configures git",
         "git path.c (is_ntfs_dotgit), utf8.c (next_hfs_char); CVE-2014-9390";
     Mojibake, "mojibake", Shape, Warn, Portability,
-        "UTF-8 that was read as Windows-1252 and encoded once more",
+        "UTF-8 that was read as Windows-1252 and encoded again",
         "WHATWG Encoding Standard, index windows-1252";
 
     CollisionNormalization, "collision-normalization", Directory, Error, Portability,
-        "two names of one directory that are canonically equivalent",
+        "two names in one directory that are canonically equivalent",
         "Unicode Standard Annex #15; Unicode Standard, definition D70";
     CollisionCase, "collision-case", Directory, Error, Portability,
-        "two names of one directory that differ in case alone",
+        "two names in one directory that differ only in case",
         "Unicode Standard, definitions D144 and D145";
     CollisionConfusable, "collision-confusable", Directory, Warn, Security,
-        "two names of one directory that look the same",
+        "two names in one directory that look the same",
         "Unicode Technical Standard #39, section 4";
 
     PathTooLong, "path-too-long", Path, Error, Portability,
-        "the path is longer than the target takes",
+        "the path is longer than the target allows",
         "docs/PROFILES.md, by target";
 }
 
@@ -288,7 +288,7 @@ impl RuleId {
 
     /// Whether the rule is on in every policy and cannot be weakened.
     pub fn is_always_on(self) -> bool {
-        self.rule().kind == Kind::Encoding
+        self.rule().kind == RuleKind::Encoding
     }
 
     /// Whether the rule says nothing without a parameter (which characters, which length), so that a severity alone does
@@ -331,14 +331,14 @@ impl From<Malformation> for RuleId {
 }
 
 impl FromStr for RuleId {
-    type Err = nearest::Unknown;
+    type Err = UnknownWord;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         RULES
             .iter()
             .find(|rule| rule.name == s)
             .map(|rule| rule.id)
-            .ok_or_else(|| nearest::Unknown::new("rule", s, RULES.iter().map(|rule| rule.name)))
+            .ok_or_else(|| UnknownWord::new("rule", s, RULES.iter().map(|rule| rule.name)))
     }
 }
 

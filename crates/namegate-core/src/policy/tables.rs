@@ -3,11 +3,11 @@
 
 use super::Violation;
 use super::collision::Equivalence;
-use super::compile::Active;
-use super::profile::{Chars, Limit, Part, ProfileSet, Test};
-use super::rule::{Kind, RuleId, Severity};
+use super::compile::ActiveRule;
+use super::profile::{Chars, Limit, NamePart, ProfileSet, Test};
+use super::rule::{RuleId, RuleKind, Severity};
 use crate::name::Span;
-use crate::name::age::{self, Assigned};
+use crate::name::age::{self, AssignedSet};
 use crate::name::normalize::Form;
 
 /// The number of rules, for tables indexed by [`RuleId`].
@@ -15,13 +15,13 @@ pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
 
 /// Who objects, and how strongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hit {
+pub(super) struct RuleWeight {
     pub(super) severity: Severity,
     pub(super) profiles: ProfileSet,
     pub(super) refused_by: ProfileSet,
 }
 
-impl Hit {
+impl RuleWeight {
     /// An error by all of `profiles`.
     pub(super) fn error(profiles: ProfileSet) -> Self {
         Self { severity: Severity::Error, profiles, refused_by: profiles }
@@ -43,28 +43,28 @@ impl Hit {
 
 /// A reserved word.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
-    pub(super) part: Part,
+pub(super) struct ReservedWord {
+    pub(super) part: NamePart,
     pub(super) word: Box<[u8]>,
-    pub(super) hit: Hit,
+    pub(super) weight: RuleWeight,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     /// The rules that need no parameter.
-    pub(super) plain: [Option<Hit>; RULES_LEN],
+    pub(super) plain: [Option<RuleWeight>; RULES_LEN],
     /// Versions of Unicode other than the one compiled in, for `unassigned`.
-    pub(super) ages: Vec<(Assigned, Hit)>,
-    pub(super) reserved: Vec<(Chars, Hit)>,
+    pub(super) ages: Vec<(AssignedSet, RuleWeight)>,
+    pub(super) reserved: Vec<(Chars, RuleWeight)>,
     /// Those of them that can hold a character beyond ASCII.
-    pub(super) reserved_beyond_ascii: Vec<(Chars, Hit)>,
+    pub(super) reserved_beyond_ascii: Vec<(Chars, RuleWeight)>,
     /// Words that are compared with the base of a name.
-    pub(super) bases: Vec<Word>,
+    pub(super) bases: Vec<ReservedWord>,
     /// Words that are compared with other parts.
-    pub(super) words: Vec<Word>,
-    pub(super) lengths: Vec<(Limit, Hit)>,
-    pub(super) path_lengths: Vec<(Limit, Hit)>,
-    pub(super) forms: Vec<(Form, Hit)>,
+    pub(super) words: Vec<ReservedWord>,
+    pub(super) lengths: Vec<(Limit, RuleWeight)>,
+    pub(super) path_lengths: Vec<(Limit, RuleWeight)>,
+    pub(super) forms: Vec<(Form, RuleWeight)>,
     /// Whether names are compared by equivalences that their fingerprints hold.
     pub(super) compares_spellings: bool,
     /// The other equivalences, each with a number of its own.
@@ -76,7 +76,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(lines: &[Active]) -> Self {
+    pub(super) fn new(rules: &[ActiveRule]) -> Self {
         let mut tables = Self {
             plain: [None; RULES_LEN],
             ages: Vec::new(),
@@ -92,14 +92,14 @@ impl Tables {
             reads_scalars: false,
             reads_classes: false,
         };
-        for line in lines {
-            tables.add(&line.test, line.hit());
+        for rule in rules {
+            tables.add(&rule.test, rule.weight());
         }
         tables
     }
 
-    fn add(&mut self, test: &Test, hit: Hit) {
-        match Equivalence::of(test) {
+    fn add(&mut self, test: &Test, weight: RuleWeight) {
+        match Equivalence::for_test(test) {
             Some(equivalence) if equivalence.is_in_fingerprint() => self.compares_spellings = true,
             Some(equivalence) if self.other_equivalences.iter().all(|&(other, _)| other != equivalence) => {
                 let seed = (self.other_equivalences.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -107,37 +107,37 @@ impl Tables {
             }
             _ => {}
         }
-        self.reads_scalars |= test.rule().rule().kind == Kind::Scalar;
+        self.reads_scalars |= test.rule().rule().kind == RuleKind::Scalar;
         match test {
             Test::Plain(rule) => {
-                self.plain[*rule as usize] = Some(hit);
-                self.reads_classes |= rule.rule().kind == Kind::Scalar && *rule != RuleId::Iso2022Escape;
+                self.plain[*rule as usize] = Some(weight);
+                self.reads_classes |= rule.rule().kind == RuleKind::Scalar && *rule != RuleId::Iso2022Escape;
             }
             Test::Unassigned(None) => {
-                self.plain[RuleId::Unassigned as usize] = Some(hit);
+                self.plain[RuleId::Unassigned as usize] = Some(weight);
                 self.reads_classes = true;
             }
             Test::Unassigned(Some(version)) => {
                 let assigned = age::assigned_by(*version).expect("profiles state known versions of Unicode");
-                self.ages.push((assigned, hit));
+                self.ages.push((assigned, weight));
             }
             Test::Reserved(chars) => {
                 if !chars.is_ascii() {
-                    self.reserved_beyond_ascii.push((chars.clone(), hit));
+                    self.reserved_beyond_ascii.push((chars.clone(), weight));
                 }
-                self.reserved.push((chars.clone(), hit));
+                self.reserved.push((chars.clone(), weight));
             }
             Test::Named(names) => {
-                let list = if names.part == Part::Base { &mut self.bases } else { &mut self.words };
-                list.extend(names.iter().map(|word| Word {
+                let list = if names.part == NamePart::Base { &mut self.bases } else { &mut self.words };
+                list.extend(names.iter().map(|word| ReservedWord {
                     part: names.part,
                     word: word.as_bytes().into(),
-                    hit,
+                    weight,
                 }));
             }
-            Test::Length(limit) => self.lengths.push((*limit, hit)),
-            Test::PathLength(limit) => self.path_lengths.push((*limit, hit)),
-            Test::Form(form) => self.forms.push((*form, hit)),
+            Test::Length(limit) => self.lengths.push((*limit, weight)),
+            Test::PathLength(limit) => self.path_lengths.push((*limit, weight)),
+            Test::Form(form) => self.forms.push((*form, weight)),
             // The names of a directory are compared by their own code.
             Test::SameForm(_) | Test::SameFold { .. } => {}
         }

@@ -53,7 +53,7 @@ pub enum Verdict<'n> {
 
 /// What all violations of a name amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// No violation.
     Accept,
     /// Warnings only.
@@ -62,7 +62,7 @@ pub enum Outcome {
     Reject,
 }
 
-impl Outcome {
+impl CheckOutcome {
     /// `accept`, `warn` or `reject`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Outcome {
     }
 
     /// The weight of violations of these severities together.
-    pub fn of(severities: impl IntoIterator<Item = Severity>) -> Self {
+    pub fn from_severities(severities: impl IntoIterator<Item = Severity>) -> Self {
         match severities.into_iter().max() {
             None => Self::Accept,
             Some(Severity::Warn) => Self::Warn,
@@ -93,8 +93,8 @@ pub struct NameCheck<'n> {
 
 impl NameCheck<'_> {
     /// What all violations amount to.
-    pub fn outcome(&self) -> Outcome {
-        Outcome::of(self.violations.iter().map(|v| v.severity))
+    pub fn outcome(&self) -> CheckOutcome {
+        CheckOutcome::from_severities(self.violations.iter().map(|v| v.severity))
     }
 
     /// A message for people: why this name breaks the rule of `violation`. Names in it are escaped for display.

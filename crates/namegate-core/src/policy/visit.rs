@@ -2,14 +2,14 @@
 //!
 //! [`Policy::visit`] walks over all violations of a name and stops when its visitor says so. [`Policy::verdict`] stops at
 //! the first error, [`Policy::check`] never stops; there is no third way to check a name. In front of it stands
-//! [`Quick::is_suspect`](super::quick::Quick::is_suspect), which lets ordinary names pass after one look at each byte; a test holds the two together.
+//! [`Prefilter::is_suspect`](super::prefilter::Quick::is_suspect), which lets ordinary names pass after one look at each byte; a test holds the two together.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::compile::OnMismatch;
-use super::profile::{Limit, Part};
+use super::profile::{Limit, NamePart};
 use super::rule::{RuleId, Severity};
-use super::tables::{Hit, RULES_LEN, Word};
+use super::tables::{RULES_LEN, ReservedWord, RuleWeight};
 use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
 use crate::name::arena::Arena;
 use crate::name::normalize::{self, first_difference, is_in_form};
@@ -23,13 +23,13 @@ impl Policy {
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, Verdict, profile};
-    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// assert!(matches!(windows.verdict(b"aux.h"), Verdict::Reject(v) if v.rule.name() == "reserved-name"));
     /// ```
     pub fn verdict<'n>(&self, name: &'n [u8]) -> Verdict<'n> {
         let text = std::str::from_utf8(name);
         if let Ok(text) = text
-            && !self.quick.is_suspect(name)
+            && !self.prefilter.is_suspect(name)
         {
             return Verdict::Accept(text);
         }
@@ -51,7 +51,7 @@ impl Policy {
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
-    /// let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let rules: Vec<_> = windows.check(b"what?.").violations.iter().map(|v| v.rule.name()).collect();
     /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
     /// ```
@@ -62,7 +62,7 @@ impl Policy {
     /// [`Policy::check`] for a name of which it is known whether it is text.
     fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
         let mut violations = Vec::new();
-        if text.is_none() || self.quick.is_suspect(name) {
+        if text.is_none() || self.prefilter.is_suspect(name) {
             let end = self.each_violation(name, text, &mut |violation| {
                 violations.push(violation);
                 Continue(())
@@ -81,7 +81,7 @@ impl Policy {
     /// for name in [&b"good"[..], b"caf\xE9", b"fine"] {
     ///     arena.push(name).unwrap();
     /// }
-    /// let policy = Policy::of(&[]);
+    /// let policy = Policy::from_profiles(&[]);
     /// let found: Vec<_> = policy.check_arena(&arena).map(|(at, check)| (at, check.name)).collect();
     /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
     /// ```
@@ -91,7 +91,7 @@ impl Policy {
         let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match arena.texts() {
             _ if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
             Some(texts) => {
-                let suspects = texts.filter(|(_, text)| self.quick.is_suspect(text.as_bytes()));
+                let suspects = texts.filter(|(_, text)| self.prefilter.is_suspect(text.as_bytes()));
                 let checks = suspects.map(|(at, text)| (at, self.check_as(text.as_bytes(), Some(text))));
                 Box::new(checks.filter(|(_, check)| !check.violations.is_empty()))
             }
@@ -170,21 +170,21 @@ impl Policy {
     }
 
     fn visit_encoding(&self, name: &[u8], is_utf8: bool, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        let hit = Hit::error(self.everyone);
+        let weight = RuleWeight::error(self.everyone);
         let whole = Span::new(0, name.len());
         match name {
-            b"" => report(RuleId::EmptyName, whole, hit, emit)?,
-            b"." | b".." => report(RuleId::DotName, whole, hit, emit)?,
+            b"" => report(RuleId::EmptyName, whole, weight, emit)?,
+            b"." | b".." => report(RuleId::DotName, whole, weight, emit)?,
             _ => {}
         }
         if !is_utf8 {
             for found in utf8::ill_formed(name) {
-                report(found.kind.into(), found.span, hit, emit)?;
+                report(found.kind.into(), found.span, weight, emit)?;
             }
         }
         for at in memchr::memchr2_iter(0, b'/', name) {
             let rule = if name[at] == 0 { RuleId::NulSmuggling } else { RuleId::SeparatorSmuggling };
-            report(rule, Span::new(at, at + 1), hit, emit)?;
+            report(rule, Span::new(at, at + 1), weight, emit)?;
         }
         Continue(())
     }
@@ -193,7 +193,7 @@ impl Policy {
         for (at, c) in part.char_indices() {
             // What no rule looks at costs one look; NUL and `/` were reported with the encoding already.
             let is_ascii = c.is_ascii();
-            if is_ascii && (!self.quick.is_suspect_anywhere(c as u8) || matches!(c, '\0' | '/')) {
+            if is_ascii && (!self.prefilter.is_suspect_anywhere(c as u8) || matches!(c, '\0' | '/')) {
                 continue;
             }
             let span = Span::new(offset + at, offset + at + c.len_utf8());
@@ -203,18 +203,18 @@ impl Policy {
                 self.visit_class(part, at, class, span, emit)?;
             }
             if c == '\u{1B}'
-                && let Some(hit) = self.tables.plain[RuleId::Iso2022Escape as usize]
+                && let Some(weight) = self.tables.plain[RuleId::Iso2022Escape as usize]
                 && let Some(len) = announcement_len(&part.as_bytes()[at..])
             {
-                report(RuleId::Iso2022Escape, Span::new(span.start, span.start + len), hit, emit)?;
+                report(RuleId::Iso2022Escape, Span::new(span.start, span.start + len), weight, emit)?;
             }
             if !is_ascii {
                 self.visit_age(c, class, span, emit)?;
             }
             let sets = if is_ascii { &self.tables.reserved } else { &self.tables.reserved_beyond_ascii };
-            let reserved = sets.iter().filter(|(set, _)| set.contains(c)).map(|&(_, hit)| hit);
-            if let Some(hit) = reserved.reduce(Hit::merge) {
-                report(RuleId::ReservedCharacter, span, hit, emit)?;
+            let reserved = sets.iter().filter(|(set, _)| set.contains(c)).map(|&(_, weight)| weight);
+            if let Some(weight) = reserved.reduce(RuleWeight::merge) {
+                report(RuleId::ReservedCharacter, span, weight, emit)?;
             }
         }
         Continue(())
@@ -229,12 +229,12 @@ impl Policy {
         emit: &mut dyn FnMut(Violation) -> Flow,
     ) -> Flow {
         let rule = rule_of(class);
-        let Some(hit) = self.tables.plain[rule as usize] else { return Continue(()) };
+        let Some(weight) = self.tables.plain[rule as usize] else { return Continue(()) };
         let can_be_needed = matches!(class, Class::DefaultIgnorable | Class::TagCharacter);
         if can_be_needed && context::is_needed(part, at) {
             return Continue(());
         }
-        report(rule, span, hit, emit)
+        report(rule, span, weight, emit)
     }
 
     fn visit_age(
@@ -247,8 +247,8 @@ impl Policy {
         let older = self.tables.ages.iter().filter(|(assigned, _)| !assigned.contains(c));
         let never =
             self.tables.plain[RuleId::Unassigned as usize].filter(|_| class == Some(Class::Unassigned));
-        match older.map(|&(_, hit)| hit).chain(never).reduce(Hit::merge) {
-            Some(hit) => report(RuleId::Unassigned, span, hit, emit),
+        match older.map(|&(_, weight)| weight).chain(never).reduce(RuleWeight::merge) {
+            Some(weight) => report(RuleId::Unassigned, span, weight, emit),
             None => Continue(()),
         }
     }
@@ -259,23 +259,23 @@ impl Policy {
         let leading =
             [(RuleId::LeadingSpace, b' '), (RuleId::LeadingDash, b'-'), (RuleId::LeadingTilde, b'~')];
         for (rule, byte) in leading {
-            if let Some(hit) = plain(rule).filter(|_| name.first() == Some(&byte)) {
-                report(rule, first, hit, emit)?;
+            if let Some(weight) = plain(rule).filter(|_| name.first() == Some(&byte)) {
+                report(rule, first, weight, emit)?;
             }
         }
         for (rule, byte) in [(RuleId::TrailingSpace, b' '), (RuleId::TrailingDot, b'.')] {
             // The dot of `.` and `..` is no ending: those are checked as what they are.
             let ends = name.last() == Some(&byte) && !matches!(name, b"." | b"..");
-            if let Some(hit) = plain(rule).filter(|_| ends) {
-                report(rule, Span::new(len - 1, len), hit, emit)?;
+            if let Some(weight) = plain(rule).filter(|_| ends) {
+                report(rule, Span::new(len - 1, len), weight, emit)?;
             }
         }
         self.visit_reserved_names(name, emit)?;
         report_merged(RuleId::NameTooLong, excesses(&self.tables.lengths, name), emit)?;
-        if let Some(hit) = plain(RuleId::DotGitLookalike)
+        if let Some(weight) = plain(RuleId::DotGitLookalike)
             && dotgit::is_lookalike(name)
         {
-            report(RuleId::DotGitLookalike, Span::new(0, len), hit, emit)?;
+            report(RuleId::DotGitLookalike, Span::new(0, len), weight, emit)?;
         }
         Continue(())
     }
@@ -283,25 +283,27 @@ impl Policy {
     /// What can be asked of well-formed names alone.
     fn visit_text(&self, text: &str, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         let forms = self.tables.forms.iter();
-        let not_in_form = forms.filter_map(|&(form, hit)| Some((first_difference(text, form)?, hit)));
+        let not_in_form = forms.filter_map(|&(form, weight)| Some((first_difference(text, form)?, weight)));
         report_merged(RuleId::NotInForm, not_in_form, emit)?;
         let words: [(RuleId, fn(&str) -> Option<Span>); 2] =
             [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, mojibake::find)];
         for (rule, find) in words {
-            if let Some(hit) = self.tables.plain[rule as usize]
+            if let Some(weight) = self.tables.plain[rule as usize]
                 && let Some(span) = find(text)
             {
-                report(rule, span, hit, emit)?;
+                report(rule, span, weight, emit)?;
             }
         }
         Continue(())
     }
 
     fn visit_reserved_names(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-        let bases: &[Word] = if self.quick.may_have_reserved_base(name) { &self.tables.bases } else { &[] };
+        let bases: &[ReservedWord] =
+            if self.prefilter.may_have_reserved_base(name) { &self.tables.bases } else { &[] };
         let found = self.tables.words.iter().chain(bases);
-        let found =
-            found.filter_map(|Word { part, word, hit }| Some((reserved_in(name, *part, word)?, *hit)));
+        let found = found.filter_map(|ReservedWord { part, word, weight }| {
+            Some((reserved_in(name, *part, word)?, *weight))
+        });
         report_merged(RuleId::ReservedName, found, emit)
     }
 
@@ -320,7 +322,7 @@ impl Policy {
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
-    /// let s3 = Policy::of(&[profile::by_name("s3").unwrap()]);
+    /// let s3 = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
     /// let found = s3.check_path("d/".repeat(513).as_bytes());
     /// assert_eq!((found[0].rule.name(), found[0].span.start), ("path-too-long", 1024));
     /// ```
@@ -338,45 +340,45 @@ impl Policy {
 }
 
 /// Where `name` passes each of `limits`, as far as it does.
-fn excesses(limits: &[(Limit, Hit)], name: &[u8]) -> impl Iterator<Item = (Span, Hit)> + Clone {
-    limits.iter().filter_map(|&(limit, hit)| Some((length::excess(name, limit)?, hit)))
+fn excesses(limits: &[(Limit, RuleWeight)], name: &[u8]) -> impl Iterator<Item = (Span, RuleWeight)> + Clone {
+    limits.iter().filter_map(|&(limit, weight)| Some((length::excess(name, limit)?, weight)))
 }
 
-fn report(rule: RuleId, span: Span, hit: Hit, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
-    emit(hit.violation(rule, span))
+fn report(rule: RuleId, span: Span, weight: RuleWeight, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    emit(weight.violation(rule, span))
 }
 
 /// Reports each span once, with everyone who objects to it. The few findings there are, are found again instead of being
 /// kept, since an accepted name may have some (warnings) and must cost no allocation.
 fn report_merged(
     rule: RuleId,
-    found: impl Iterator<Item = (Span, Hit)> + Clone,
+    found: impl Iterator<Item = (Span, RuleWeight)> + Clone,
     emit: &mut dyn FnMut(Violation) -> Flow,
 ) -> Flow {
-    for (at, (span, hit)) in found.clone().enumerate() {
-        let same = |&(other, _): &(Span, Hit)| other == span;
+    for (at, (span, weight)) in found.clone().enumerate() {
+        let same = |&(other, _): &(Span, RuleWeight)| other == span;
         if found.clone().take(at).any(|other| same(&other)) {
             continue;
         }
-        let others = found.clone().skip(at + 1).filter(same).map(|(_, hit)| hit);
-        report(rule, span, others.fold(hit, Hit::merge), emit)?;
+        let others = found.clone().skip(at + 1).filter(same).map(|(_, weight)| weight);
+        report(rule, span, others.fold(weight, RuleWeight::merge), emit)?;
     }
     Continue(())
 }
 
 /// Where `name` is the reserved `word`, compared without regard to the case of ASCII letters.
-fn reserved_in(name: &[u8], part: Part, word: &[u8]) -> Option<Span> {
+fn reserved_in(name: &[u8], part: NamePart, word: &[u8]) -> Option<Span> {
     let same = |start: usize, end: usize| {
         let span = Span::new(start, end);
         name.get(start..end).is_some_and(|bytes| bytes.eq_ignore_ascii_case(word)).then_some(span)
     };
     match part {
-        Part::Whole => same(0, name.len()),
-        Part::Base => same(0, base_len(name)),
-        Part::Prefix => same(0, word.len()),
-        Part::Suffix => same(name.len().checked_sub(word.len())?, name.len()),
-        Part::Anywhere => (0..name.len()).find_map(|at| same(at, at + word.len())),
-        Part::Repeated => {
+        NamePart::Whole => same(0, name.len()),
+        NamePart::Base => same(0, base_len(name)),
+        NamePart::Prefix => same(0, word.len()),
+        NamePart::Suffix => same(name.len().checked_sub(word.len())?, name.len()),
+        NamePart::Anywhere => (0..name.len()).find_map(|at| same(at, at + word.len())),
+        NamePart::Repeated => {
             let all = name.chunks(word.len()).all(|chunk| chunk.eq_ignore_ascii_case(word));
             (all && !name.is_empty()).then(|| Span::new(0, name.len()))
         }

@@ -5,19 +5,7 @@ use std::str::FromStr;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 
-use super::{NotLegacy, non_ascii};
-
-/// An encoding in which the bytes 00..7F of a name are ASCII, and which is not UTF-8.
-///
-/// ```
-/// use namegate_core::name::reading::Encoding;
-/// let koi8: Encoding = "koi8-r".parse()?;
-/// assert_eq!(koi8.read(b"\xCD\xC9\xD2.txt").as_deref(), Some("мир.txt"));
-/// assert!("utf-8".parse::<Encoding>().is_err());
-/// # Ok::<(), namegate_core::name::reading::NotLegacy>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Encoding(pub(super) &'static encoding_rs::Encoding);
+use super::{Encoding, NotLegacy, non_ascii};
 
 impl Encoding {
     /// windows-1252, the superset of ISO-8859-1 that Western systems used.

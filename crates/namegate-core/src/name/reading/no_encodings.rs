@@ -1,14 +1,9 @@
 //! Without the feature `encodings` there is no legacy encoding, so that none is guessed and none can be asked for.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::str::FromStr;
 
-use super::NotLegacy;
-
-/// A legacy encoding: there is none without the feature `encodings`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Encoding(Infallible);
+use super::{Encoding, NotLegacy};
 
 impl Encoding {
     /// Encodings that many names of before were written in: none.

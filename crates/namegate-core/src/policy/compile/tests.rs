@@ -1,15 +1,15 @@
 //! What the quick look must not let pass: one test for each way in which it did.
 
 use super::*;
-use crate::policy::profile::{self, Limit, Names, Part, Unit};
-use crate::policy::{Outcome, Verdict};
+use crate::policy::profile::{self, Limit, NamePart, ReservedNames, Unit};
+use crate::policy::{CheckOutcome, Verdict};
 
 fn rules(policy: &Policy, name: &str) -> Vec<&'static str> {
     policy.check(name.as_bytes()).violations.iter().map(|v| v.rule.name()).collect()
 }
 
 fn with_limit(max: usize, unit: Unit) -> Policy {
-    Policy::builder().line(Line::error(Test::Length(Limit { max, unit }), "test")).build().unwrap()
+    Policy::builder().rule(ProfileRule::error(Test::Length(Limit { max, unit }), "test")).build().unwrap()
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn lengths_are_measured_before_a_form_can_grow_past_its_limit() {
 
 #[test]
 fn a_base_name_ends_before_spaces_and_not_before_other_white_space() {
-    let names = Names::new(Part::Base, "NUL");
-    let policy = Policy::builder().line(Line::error(Test::Named(names), "test")).build().unwrap();
+    let names = ReservedNames::new(NamePart::Base, "NUL");
+    let policy = Policy::builder().rule(ProfileRule::error(Test::Named(names), "test")).build().unwrap();
     assert_eq!(rules(&policy, "nul  .txt"), ["reserved-name"]);
     assert_eq!(rules(&policy, "nul\t.txt"), [] as [&str; 0]);
     assert_eq!(rules(&policy, "nul\t"), [] as [&str; 0]);
@@ -56,8 +56,8 @@ fn a_base_name_ends_before_spaces_and_not_before_other_white_space() {
 
 #[test]
 fn a_repeated_word_is_the_whole_name() {
-    let names = Names::new(Part::Repeated, " /ab");
-    let policy = Policy::builder().line(Line::error(Test::Named(names), "test")).build().unwrap();
+    let names = ReservedNames::new(NamePart::Repeated, " /ab");
+    let policy = Policy::builder().rule(ProfileRule::error(Test::Named(names), "test")).build().unwrap();
     for name in [" ", "   ", "ab", "ABab"] {
         assert_eq!(rules(&policy, name), ["reserved-name"], "{name:?}");
     }
@@ -72,13 +72,13 @@ fn a_name_is_converted_even_where_nobody_is_told() {
     let policy =
         Policy::builder().normalization(normalization).severity(RuleId::NotInForm, None).build().unwrap();
     assert_eq!(policy.verdict("e\u{301}".as_bytes()), Verdict::Rewrite("é".into()));
-    assert_eq!(policy.check("e\u{301}".as_bytes()).outcome(), Outcome::Accept);
+    assert_eq!(policy.check("e\u{301}".as_bytes()).outcome(), CheckOutcome::Accept);
 }
 
 #[test]
 fn everyone_who_misses_a_code_point_is_named() {
     let profiles = ["macos", "ext4-casefold"].map(|p| profile::by_name(p).unwrap());
-    let violations = Policy::of(&profiles).check("\u{378}".as_bytes()).violations;
+    let violations = Policy::from_profiles(&profiles).check("\u{378}".as_bytes()).violations;
     let by: Vec<Vec<&str>> = violations.iter().map(|v| v.profiles.names().collect()).collect();
     assert_eq!(by, [["macos", "ext4-casefold"]]);
 }

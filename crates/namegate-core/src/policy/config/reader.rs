@@ -13,19 +13,19 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{ConfigError, Mistake, Place, Places};
+use super::error::{ConfigError, ConfigErrors, LineIndex, TextPosition};
 use crate::name::display::display;
-use crate::policy::nearest::Unknown;
+use crate::policy::UnknownWord;
 
 /// Reads `text` with `body`, which asks the top table for its keys.
-pub fn read<T>(text: &str, body: impl FnOnce(&mut Table<'_>) -> T) -> Result<T, ConfigError> {
+pub fn read<T>(text: &str, body: impl FnOnce(&mut TableReader<'_>) -> T) -> Result<T, ConfigErrors> {
     let (top, broken) = DeTable::parse_recoverable(text);
     let sink = Sink::new(text);
     for error in &broken {
         sink.add(error.span(), || error.message().to_owned());
     }
     sink.note_broken_lines();
-    let mut table = Table {
+    let mut table = TableReader {
         sink: &sink,
         path: String::new(),
         what: "key",
@@ -44,10 +44,10 @@ pub fn has_key_of(text: &str, keys: &[&str]) -> bool {
 }
 
 /// A value and the bytes of the text where it stands.
-pub type Placed<T> = (T, Range<usize>);
+pub type Spanned<T> = (T, Range<usize>);
 
 /// A table that is being read.
-pub struct Table<'s> {
+pub struct TableReader<'s> {
     sink: &'s Sink<'s>,
     /// The keys that lead here, joined by dots.
     path: String,
@@ -57,29 +57,29 @@ pub struct Table<'s> {
     asked: Vec<&'static str>,
 }
 
-impl<'s> Table<'s> {
-    fn get(&mut self, key: &'static str) -> Option<Placed<&'s DeValue<'s>>> {
+impl<'s> TableReader<'s> {
+    fn get(&mut self, key: &'static str) -> Option<Spanned<&'s DeValue<'s>>> {
         self.asked.push(key);
         let value = self.entries?.get(key)?;
         Some((value.get_ref(), value.span()))
     }
 
     /// Reports a mistake.
-    pub fn mistake(&self, at: Range<usize>, message: impl FnOnce() -> String) {
+    pub fn error(&self, at: Range<usize>, message: impl FnOnce() -> String) {
         self.sink.add(Some(at), message);
     }
 
     /// The place of some bytes, for mistakes that show later.
-    pub fn place(&self, at: Range<usize>) -> Place {
-        self.sink.places.place(at)
+    pub fn position(&self, at: Range<usize>) -> TextPosition {
+        self.sink.positions.position(at)
     }
 
     fn wrong_type(&self, key: &str, at: Range<usize>, expected: &str, found: &DeValue<'_>) {
-        self.mistake(at, || format!("`{key}` must be {expected}, not {}", article(found)));
+        self.error(at, || format!("`{key}` must be {expected}, not {}", article(found)));
     }
 
     /// A string.
-    pub fn string(&mut self, key: &'static str) -> Option<Placed<&'s str>> {
+    pub fn string(&mut self, key: &'static str) -> Option<Spanned<&'s str>> {
         let (value, at) = self.get(key)?;
         let text = value.as_str();
         if text.is_none() {
@@ -89,7 +89,7 @@ impl<'s> Table<'s> {
     }
 
     /// An array of strings; what is none of them is reported and left out.
-    pub fn strings(&mut self, key: &'static str) -> Option<Vec<Placed<&'s str>>> {
+    pub fn strings(&mut self, key: &'static str) -> Option<Vec<Spanned<&'s str>>> {
         const EXPECTED: &str = "an array of strings";
         let (value, at) = self.get(key)?;
         let Some(array) = value.as_array() else {
@@ -100,7 +100,7 @@ impl<'s> Table<'s> {
         for item in array.iter() {
             match item.get_ref().as_str() {
                 Some(text) => strings.push((text, item.span())),
-                None => self.mistake(item.span(), || {
+                None => self.error(item.span(), || {
                     format!("`{key}` must be {EXPECTED}, and this is {}", article(item.get_ref()))
                 }),
             }
@@ -114,7 +114,7 @@ impl<'s> Table<'s> {
         key: &'static str,
         what: &'static str,
         known: &[(&str, T)],
-    ) -> Option<Placed<T>> {
+    ) -> Option<Spanned<T>> {
         let (value, at) = self.get(key)?;
         let list = || known.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
         let Some(text) = value.as_str() else {
@@ -124,8 +124,8 @@ impl<'s> Table<'s> {
         match known.iter().find(|(word, _)| *word == text) {
             Some(&(_, value)) => Some((value, at)),
             None => {
-                let unknown = || Unknown::new(what, &shorten(text), known.iter().map(|(word, _)| *word));
-                self.mistake(at, || format!("{} (one of {})", unknown(), list()));
+                let unknown = || UnknownWord::new(what, &shorten(text), known.iter().map(|(word, _)| *word));
+                self.error(at, || format!("{} (one of {})", unknown(), list()));
                 None
             }
         }
@@ -140,7 +140,7 @@ impl<'s> Table<'s> {
         };
         let number = isize::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|&n| n > 0);
         if number.is_none() {
-            self.mistake(at, || format!("`{key}` must be from 1 to {}", isize::MAX));
+            self.error(at, || format!("`{key}` must be from 1 to {}", isize::MAX));
         }
         number.map(isize::unsigned_abs)
     }
@@ -156,7 +156,7 @@ impl<'s> Table<'s> {
     }
 
     /// A number, with or without a fraction; `what` is what it counts.
-    pub fn number(&mut self, key: &'static str, what: &str) -> Option<Placed<f64>> {
+    pub fn number(&mut self, key: &'static str, what: &str) -> Option<Spanned<f64>> {
         let (value, at) = self.get(key)?;
         let number = match value {
             DeValue::Integer(number) => {
@@ -176,7 +176,7 @@ impl<'s> Table<'s> {
         &mut self,
         key: &'static str,
         what: &'static str,
-        body: impl FnOnce(&mut Table<'s>) -> T,
+        body: impl FnOnce(&mut TableReader<'s>) -> T,
     ) -> T {
         let entries = self.get(key).and_then(|(value, at)| {
             if value.as_table().is_none() {
@@ -184,7 +184,8 @@ impl<'s> Table<'s> {
             }
             value.as_table()
         });
-        let mut table = Table { sink: self.sink, path: self.path_to(key), what, entries, asked: Vec::new() };
+        let mut table =
+            TableReader { sink: self.sink, path: self.path_to(key), what, entries, asked: Vec::new() };
         let value = body(&mut table);
         table.finish();
         value
@@ -208,7 +209,7 @@ impl<'s> Table<'s> {
             let word = shorten(key.get_ref());
             let unknown = || Stray {
                 // The nearest of all words is looked for only for those that will be shown.
-                message: Unknown::new(self.what, &word, asked.iter().copied()).to_string(),
+                message: UnknownWord::new(self.what, &word, asked.iter().copied()).to_string(),
                 bare: format!("unknown {} `{}`", self.what, display(word.as_bytes())),
                 key: word.clone(),
             };
@@ -253,7 +254,7 @@ struct Found {
 
 /// Where mistakes go.
 struct Sink<'s> {
-    places: Places<'s>,
+    positions: LineIndex<'s>,
     found: RefCell<Vec<Found>>,
     left_out: Cell<usize>,
     /// Lines, from 0, that are not TOML: what is read from them is a guess of the parser.
@@ -265,7 +266,7 @@ struct Sink<'s> {
 impl<'s> Sink<'s> {
     fn new(text: &'s str) -> Self {
         Self {
-            places: Places::new(text),
+            positions: LineIndex::new(text),
             found: RefCell::default(),
             left_out: Cell::new(0),
             broken: RefCell::default(),
@@ -282,12 +283,12 @@ impl<'s> Sink<'s> {
     }
 
     fn push(&self, at: Option<Range<usize>>, make: impl FnOnce() -> (String, Option<Stray>)) {
-        let line = at.as_ref().map(|at| self.places.line(at.start));
+        let line = at.as_ref().map(|at| self.positions.line(at.start));
         if line.is_some_and(|line| self.broken.borrow().contains(&line)) {
             return;
         }
         let mut found = self.found.borrow_mut();
-        if found.len() < ConfigError::MOST {
+        if found.len() < ConfigErrors::MOST {
             let (message, stray) = make();
             found.push(Found { at, message, stray });
         } else {
@@ -297,22 +298,22 @@ impl<'s> Sink<'s> {
 
     fn note_broken_lines(&self) {
         let found = self.found.borrow();
-        let lines = found.iter().filter_map(|f| Some(self.places.line(f.at.as_ref()?.start)));
+        let lines = found.iter().filter_map(|f| Some(self.positions.line(f.at.as_ref()?.start)));
         self.broken.borrow_mut().extend(lines);
     }
 
-    fn into_result<T>(self, value: T) -> Result<T, ConfigError> {
+    fn into_result<T>(self, value: T) -> Result<T, ConfigErrors> {
         let mut found = self.found.into_inner();
         if found.is_empty() {
             return Ok(value);
         }
         found.sort_by_key(|found| found.at.as_ref().map(|at| at.start));
         let known = self.known.into_inner();
-        let mistakes = found.into_iter().map(|Found { at, message, stray }| Mistake {
+        let errors = found.into_iter().map(|Found { at, message, stray }| ConfigError {
             message: stray.map_or(message, |stray| stray.send_home(&known)),
-            place: at.map(|at| self.places.place(at)),
+            position: at.map(|at| self.positions.position(at)),
         });
-        Err(ConfigError::new(mistakes.collect(), self.left_out.get()))
+        Err(ConfigErrors::new(errors.collect(), self.left_out.get()))
     }
 }
 
@@ -321,7 +322,7 @@ impl Stray {
         match known.iter().find(|(key, _)| *key == self.key) {
             None => self.message,
             Some((_, table)) if table.is_empty() => {
-                format!("{}: this key stands at the top of the file, before the first table", self.bare)
+                format!("{}: this key belongs at the top of the file, before the first table", self.bare)
             }
             Some((_, table)) => format!("{}: this key belongs to the table `[{table}]`", self.bare),
         }
@@ -329,9 +330,10 @@ impl Stray {
 }
 
 /// All keys that `body` asks for, with the tables that lead to them, joined by dots.
-pub fn keys(body: impl FnOnce(&mut Table<'_>)) -> Vec<String> {
+pub fn keys(body: impl FnOnce(&mut TableReader<'_>)) -> Vec<String> {
     let sink = Sink::new("");
-    let mut table = Table { sink: &sink, path: String::new(), what: "key", entries: None, asked: Vec::new() };
+    let mut table =
+        TableReader { sink: &sink, path: String::new(), what: "key", entries: None, asked: Vec::new() };
     body(&mut table);
     table.finish();
     let known = sink.known.into_inner();

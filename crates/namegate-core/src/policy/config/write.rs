@@ -3,18 +3,18 @@
 use std::fmt::{self, Write as _};
 
 use super::{Config, SEVERITIES};
-use crate::policy::profile::{Chars, Limit, Part, ProfileSet, Test, Unit};
+use crate::policy::Policy;
+use crate::policy::profile::{Chars, Limit, NamePart, ProfileSet, Test, Unit};
 use crate::policy::rule::{RULES, RuleId, Severity};
-use crate::policy::{Active, Policy};
 
 /// A policy holds lines that no configuration can ask for: a program made it with
-/// [`Builder::line`](crate::policy::Builder::line).
+/// [`PolicyBuilder::rule`](crate::policy::PolicyBuilder::rule).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inexpressible;
 
 impl fmt::Display for Inexpressible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the policy holds lines that no configuration file can ask for")
+        f.write_str("the policy has rules that a configuration file cannot express")
     }
 }
 
@@ -28,30 +28,30 @@ impl Config {
     ///
     /// ```
     /// use namegate_core::policy::{Policy, config::Config, profile};
-    /// let policy = Policy::of(&[profile::by_name("strict").unwrap()]);
-    /// assert_eq!(Config::of(&policy)?.to_toml(), "profiles = [\"strict\"]\n");
+    /// let policy = Policy::from_profiles(&[profile::by_name("strict").unwrap()]);
+    /// assert_eq!(Config::from_policy(&policy)?.to_toml(), "profiles = [\"strict\"]\n");
     /// # Ok::<(), namegate_core::policy::config::Inexpressible>(())
     /// ```
-    pub fn of(policy: &Policy) -> Result<Self, Inexpressible> {
+    pub fn from_policy(policy: &Policy) -> Result<Self, Inexpressible> {
         let mut config = Self {
             profiles: Some(policy.profiles().to_vec()),
             normalization: policy.normalization(),
             ..Self::default()
         };
-        for line in policy.lines().iter().filter(|line| line.profiles.contains(ProfileSet::CONFIG)) {
-            config.add_own(&line.test);
+        for rule in policy.rules().iter().filter(|rule| rule.profiles.contains(ProfileSet::CONFIG)) {
+            config.add_own(&rule.test);
         }
         let base = config.builder_without_severities().build().map_err(|_| Inexpressible)?;
         for rule in RULES {
-            let (wanted, given) = (lines_of(policy, rule.id), lines_of(&base, rule.id));
+            let (wanted, given) = (rules_for(policy, rule.id), rules_for(&base, rule.id));
             if wanted != given {
-                config.severities.insert(rule.id, wanted.first().map(|line| line.1));
+                config.severities.insert(rule.id, wanted.first().map(|rule| rule.1));
             }
         }
         // A line that was overlooked above shows here.
-        let same = config
-            .policy()
-            .is_ok_and(|made| RULES.iter().all(|rule| lines_of(&made, rule.id) == lines_of(policy, rule.id)));
+        let same = config.policy().is_ok_and(|made| {
+            RULES.iter().all(|rule| rules_for(&made, rule.id) == rules_for(policy, rule.id))
+        });
         if same { Ok(config) } else { Err(Inexpressible) }
     }
 
@@ -59,7 +59,7 @@ impl Config {
     fn add_own(&mut self, test: &Test) {
         match test {
             Test::Reserved(Chars::OneOf(characters)) => self.reserved_characters.push_str(characters),
-            Test::Named(names) if names.part == Part::Whole => {
+            Test::Named(names) if names.part == NamePart::Whole => {
                 self.reserved_names.extend(names.iter().map(str::to_owned));
             }
             Test::Length(Limit { max, unit: Unit::Bytes }) => self.limits.name_bytes = Some(*max),
@@ -77,7 +77,7 @@ impl Config {
     /// use namegate_core::policy::config::Config;
     /// let config = Config::parse("limits = { name-bytes = 1_00 } # short\nprofiles = []")?;
     /// assert_eq!(config.to_toml(), "profiles = []\n\n[limits]\nname-bytes = 100\n");
-    /// # Ok::<(), namegate_core::policy::config::ConfigError>(())
+    /// # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
     /// ```
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -117,10 +117,9 @@ impl Config {
 /// What makes two lines equal.
 type Essence<'p> = (&'p Test, Severity, ProfileSet);
 
-fn lines_of(policy: &Policy, rule: RuleId) -> Vec<Essence<'_>> {
-    let essence = |line: &'_ Active| line.test.rule() == rule;
-    let lines = policy.lines().iter().filter(|line| essence(line));
-    lines.map(|line| (&line.test, line.severity, line.profiles)).collect()
+fn rules_for(policy: &Policy, rule: RuleId) -> Vec<Essence<'_>> {
+    let active = policy.rules().iter().filter(|active| active.test.rule() == rule);
+    active.map(|active| (&active.test, active.severity, active.profiles)).collect()
 }
 
 fn word(severity: Option<Severity>) -> &'static str {

@@ -12,7 +12,7 @@ fn everything() -> Policy {
         .profiles(
             &["security", "strict", "windows", "macos", "smb", "git"].map(|p| profile::by_name(p).unwrap()),
         )
-        .line(profile::Line::warn(Test::Form(crate::name::normalize::Form::Nfc), "test"))
+        .rule(profile::ProfileRule::warn(Test::Form(crate::name::normalize::Form::Nfc), "test"))
         .build()
         .unwrap()
 }
@@ -27,14 +27,14 @@ fn each_message_says_what_stands_there_in_a_few_words() {
     let policy = everything();
     let cases: &[(&[u8], &[&str])] = &[
         (b"", &["empty-name: the name is empty"]),
-        (b"a\0b", &["nul-smuggling: a raw NUL, which ends a name for the system"]),
-        (b"a/b", &["separator-smuggling: a raw `/`, which separates names"]),
+        (b"a\0b", &["nul-smuggling: a NUL byte, which ends a name for the operating system"]),
+        (b"a/b", &["separator-smuggling: `/`, which separates names"]),
         (
             b"a\x80\xBFb",
-            &["unexpected-continuation: 80 BF: continuation octets where a sequence should begin"],
+            &["unexpected-continuation: 80 BF: continuation bytes where a sequence should begin"],
         ),
-        (b"a\x80b", &["unexpected-continuation: 80: a continuation octet where a sequence should begin"]),
-        (b"caf\xE9.txt", &["truncated: E9: only 1 of 3 octets"]),
+        (b"a\x80b", &["unexpected-continuation: 80: a continuation byte where a sequence should begin"]),
+        (b"caf\xE9.txt", &["truncated: E9: only 1 of 3 bytes"]),
         (b"x\xC1\x81", &["overlong: C1 81: an overlong form of U+0041 `A`"]),
         (b"x\xC0\x8A", &["overlong: C0 8A: an overlong form of U+000A"]),
         (b"x\xC0\x80", &["nul-smuggling: C0 80: an overlong form of U+0000"]),
@@ -47,11 +47,9 @@ fn each_message_says_what_stands_there_in_a_few_words() {
         (b"x\xF4\x90\x80\x80", &["above-max: F4 90 80 80: U+110000 is above U+10FFFF"]),
         (
             b"x\xF8\x88\x80\x80\x80",
-            &[
-                "five-or-six-octets: F8 88 80 80 80: 5 octets for 00200000, legal in ISO/IEC 10646-1:1993 only",
-            ],
+            &["five-or-six-octets: F8 88 80 80 80: 5 bytes for 00200000, valid only in ISO/IEC 10646-1:1993"],
         ),
-        (b"x\xFF", &["invalid-octet: FF: an octet that UTF-8 never uses"]),
+        (b"x\xFF", &["invalid-octet: FF: a byte that UTF-8 never uses"]),
         (b"a\nb", &["c0-control: U+000A, a control character (line feed)"]),
         (b"a\x01b", &["c0-control: U+0001, a control character"]),
         (b"a\x7Fb", &["delete: U+007F, a control character (delete)"]),
@@ -72,28 +70,35 @@ fn each_message_says_what_stands_there_in_a_few_words() {
         ),
         ("a\u{2028}b".as_bytes(), &["line-separator: U+2028, a line separator"]),
         ("a\u{2029}b".as_bytes(), &["line-separator: U+2029, a paragraph separator"]),
-        ("a\u{FFFE}b".as_bytes(), &["noncharacter: U+FFFE, a noncharacter, which no text should hold"]),
+        ("a\u{FFFE}b".as_bytes(), &["noncharacter: U+FFFE, a noncharacter, which no text should contain"]),
         (
             "\u{FEFF}a".as_bytes(),
-            &["byte-order-mark: U+FEFF, a byte order mark, where there is no byte order to mark"],
+            &["byte-order-mark: U+FEFF, a byte order mark, which has no meaning in a name"],
         ),
-        ("a\u{202E}b".as_bytes(), &["bidi-control: U+202E, which can show the name in another order"]),
-        ("a\u{200B}b".as_bytes(), &["default-ignorable: U+200B, which is not shown"]),
-        ("a\u{E0041}b".as_bytes(), &["tag-character: U+E0041, a tag character, which is not shown"]),
+        (
+            "a\u{202E}b".as_bytes(),
+            &[
+                "bidi-control: U+202E, a bidirectional control, which can change the order in which the name is shown",
+            ],
+        ),
+        ("a\u{200B}b".as_bytes(), &["default-ignorable: U+200B, an invisible code point"]),
+        ("a\u{E0041}b".as_bytes(), &["tag-character: U+E0041, a tag character, which is invisible"]),
         (
             "a\u{E000}b".as_bytes(),
-            &["private-use: U+E000, for private use: another machine shows something else"],
+            &["private-use: U+E000, a private-use code point: other machines may show something else"],
         ),
-        ("a\u{F022}b".as_bytes(), &["smb-private-use: U+F022, left behind by an SMB client for `:`"]),
-        ("a\u{F00A}b".as_bytes(), &["smb-private-use: U+F00A, left behind by an SMB client for U+000A"]),
+        ("a\u{F022}b".as_bytes(), &["smb-private-use: U+F022, written by an SMB client instead of `:`"]),
+        ("a\u{F00A}b".as_bytes(), &["smb-private-use: U+F00A, written by an SMB client instead of U+000A"]),
         (
             "a\u{FFFD}b".as_bytes(),
-            &["replacement-character: U+FFFD, the trace of a conversion that lost what stood here"],
+            &[
+                "replacement-character: U+FFFD, the replacement character: an earlier conversion lost the original",
+            ],
         ),
         ("a\u{1F992}b".as_bytes(), &["unassigned: U+1F992 `🦒`, not assigned in Unicode 9.0"]),
         ("a\u{378}b".as_bytes(), &["unassigned: U+0378, not assigned in Unicode 18.0"]),
         ("a\u{A0}b".as_bytes(), &["non-ascii-space: U+00A0, a space other than U+0020"]),
-        (b"a?b", &["reserved-character: U+003F `?` is not taken in names (windows, smb)"]),
+        (b"a?b", &["reserved-character: U+003F `?` is not allowed in names (windows, smb)"]),
         (b"CON.txt", &["reserved-name: `CON` is a reserved name (windows, smb)"]),
         (b"-rf", &["leading-dash: the name begins with `-`: commands read it as an option"]),
         (b"a.", &["trailing-dot: the name ends with `.`"]),
@@ -103,7 +108,7 @@ fn each_message_says_what_stands_there_in_a_few_words() {
         (
             b"GIT~1",
             &[
-                "dot-git-lookalike: a name that Windows or macOS takes for `.git` or for a file that git obeys",
+                "dot-git-lookalike: a name that Windows or macOS treats as `.git` or as a file that configures git",
             ],
         ),
     ];
@@ -111,19 +116,19 @@ fn each_message_says_what_stands_there_in_a_few_words() {
         assert_eq!(messages(&policy, name), *expected, "{}", display(name));
     }
     let long = "a".repeat(256);
-    let windows = Policy::of(&[profile::by_name("windows").unwrap()]);
+    let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     assert_eq!(
         messages(&windows, long.as_bytes()),
         ["name-too-long: 256 UTF-16 units, at most 255 (windows)"]
     );
-    let s3 = Policy::of(&[profile::by_name("s3").unwrap()]);
-    assert_eq!(messages(&s3, b"a&b"), ["reserved-character: U+0026 `&` is best avoided (s3)"]);
+    let s3 = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
+    assert_eq!(messages(&s3, b"a&b"), ["reserved-character: U+0026 `&` should be avoided (s3)"]);
 }
 
 #[test]
 fn no_message_about_one_code_point_repeats_the_summary_of_its_rule() {
-    for rule in RULES.iter().filter(|rule| rule.kind == Kind::Scalar) {
-        let said = scalar(&Policy::of(&[]), rule.id, 'x');
+    for rule in RULES.iter().filter(|rule| rule.kind == RuleKind::Scalar) {
+        let said = scalar(&Policy::from_profiles(&[]), rule.id, 'x');
         assert!(said != rule.summary || matches!(rule.id, RuleId::ReservedCharacter | RuleId::Iso2022Escape));
     }
 }

@@ -1,24 +1,24 @@
 //! The profiles that stand for no target: the encoding alone, and what no sane name holds.
 
-use super::{Line, Profile, Test};
+use super::{Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
 
 /// The encoding alone: its rules are on in every policy, so there is nothing to add.
 pub static UTF8: Profile =
-    Profile { name: "utf8", title: "strict UTF-8 (RFC 3629) and nothing else", includes: &[], lines: &[] };
+    Profile { name: "utf8", title: "strict UTF-8 (RFC 3629) and nothing else", includes: &[], rules: &[] };
 
 /// What no sane name holds, whatever the target.
 pub static STRICT: Profile = Profile {
     name: "strict",
     title: "strict UTF-8 without controls, ISO 2022 escapes, noncharacters and line separators",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), "ISO/IEC 6429; Unicode Standard, section 23.1"),
-        Line::error(Test::Plain(Delete), "ISO/IEC 6429; Unicode Standard, section 23.1"),
-        Line::error(Test::Plain(C1Control), "ISO/IEC 6429; Unicode Standard, section 23.1"),
-        Line::error(Test::Plain(Iso2022Escape), "ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)"),
-        Line::error(Test::Plain(LineSeparator), "Unicode Standard, section 5.8"),
-        Line::error(
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), "ISO/IEC 6429; Unicode Standard, section 23.1"),
+        ProfileRule::error(Test::Plain(Delete), "ISO/IEC 6429; Unicode Standard, section 23.1"),
+        ProfileRule::error(Test::Plain(C1Control), "ISO/IEC 6429; Unicode Standard, section 23.1"),
+        ProfileRule::error(Test::Plain(Iso2022Escape), "ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)"),
+        ProfileRule::error(Test::Plain(LineSeparator), "Unicode Standard, section 5.8"),
+        ProfileRule::error(
             Test::Plain(Noncharacter),
             "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ",
         ),
@@ -28,30 +28,33 @@ pub static STRICT: Profile = Profile {
 /// What can deceive a reader, a shell or a terminal. All of it warns: names in honest use hold some of these.
 pub static SECURITY: Profile = Profile {
     name: "security",
-    title: "what deceives readers and commands: invisible, reordering, look-alike (warnings; the configuration can refuse)",
+    title: "deceptive names: invisible, reordering and look-alike characters (warnings; a configuration can make them errors)",
     includes: &[&UTF8],
-    lines: &[
-        Line::warn(Test::Plain(C0Control), "ISO/IEC 6429: terminals act on controls"),
-        Line::warn(Test::Plain(Delete), "ISO/IEC 6429: terminals act on controls"),
-        Line::warn(Test::Plain(C1Control), "ISO/IEC 6429: terminals act on controls"),
-        Line::warn(Test::Plain(BidiControl), "Unicode Standard Annex #9; Unicode Technical Standard #55"),
-        Line::warn(Test::Plain(DefaultIgnorable), "Unicode Standard Annex #31, section 2.3"),
-        Line::warn(Test::Plain(ByteOrderMark), "RFC 3629, section 6"),
-        Line::warn(Test::Plain(TagCharacter), "Unicode Standard, section 23.9"),
-        Line::warn(Test::Plain(Noncharacter), "Unicode Standard, section 23.7"),
-        Line::warn(Test::Plain(PrivateUse), "Unicode Standard, section 23.5"),
-        Line::warn(
+    rules: &[
+        ProfileRule::warn(Test::Plain(C0Control), "ISO/IEC 6429: terminals act on controls"),
+        ProfileRule::warn(Test::Plain(Delete), "ISO/IEC 6429: terminals act on controls"),
+        ProfileRule::warn(Test::Plain(C1Control), "ISO/IEC 6429: terminals act on controls"),
+        ProfileRule::warn(
+            Test::Plain(BidiControl),
+            "Unicode Standard Annex #9; Unicode Technical Standard #55",
+        ),
+        ProfileRule::warn(Test::Plain(DefaultIgnorable), "Unicode Standard Annex #31, section 2.3"),
+        ProfileRule::warn(Test::Plain(ByteOrderMark), "RFC 3629, section 6"),
+        ProfileRule::warn(Test::Plain(TagCharacter), "Unicode Standard, section 23.9"),
+        ProfileRule::warn(Test::Plain(Noncharacter), "Unicode Standard, section 23.7"),
+        ProfileRule::warn(Test::Plain(PrivateUse), "Unicode Standard, section 23.5"),
+        ProfileRule::warn(
             Test::Plain(SmbPrivateUse),
             "Unicode Standard, section 23.5; Linux fs/smb/client/cifs_unicode.h",
         ),
-        Line::warn(Test::Plain(ReplacementCharacter), "Unicode Standard, section 23.8"),
-        Line::warn(Test::Plain(LineSeparator), "Unicode Standard, section 5.8"),
-        Line::warn(Test::Plain(NonAsciiSpace), "Unicode Standard Annex #44, General_Category=Zs"),
-        Line::warn(Test::Plain(LeadingDash), "POSIX.1-2024, XBD 12.2: commands read it as an option"),
-        Line::warn(Test::Plain(LeadingTilde), "POSIX.1-2024, XCU 2.6.1: shells expand it"),
-        Line::warn(Test::Plain(LeadingSpace), "not seen where names are listed"),
-        Line::warn(Test::Plain(TrailingSpace), "not seen where names are listed"),
-        Line::warn(Test::Plain(MixedScript), "Unicode Technical Standard #39, section 5"),
-        Line::warn(Test::Plain(CollisionConfusable), "Unicode Technical Standard #39, section 4"),
+        ProfileRule::warn(Test::Plain(ReplacementCharacter), "Unicode Standard, section 23.8"),
+        ProfileRule::warn(Test::Plain(LineSeparator), "Unicode Standard, section 5.8"),
+        ProfileRule::warn(Test::Plain(NonAsciiSpace), "Unicode Standard Annex #44, General_Category=Zs"),
+        ProfileRule::warn(Test::Plain(LeadingDash), "POSIX.1-2024, XBD 12.2: commands read it as an option"),
+        ProfileRule::warn(Test::Plain(LeadingTilde), "POSIX.1-2024, XCU 2.6.1: shells expand it"),
+        ProfileRule::warn(Test::Plain(LeadingSpace), "not seen where names are listed"),
+        ProfileRule::warn(Test::Plain(TrailingSpace), "not seen where names are listed"),
+        ProfileRule::warn(Test::Plain(MixedScript), "Unicode Technical Standard #39, section 5"),
+        ProfileRule::warn(Test::Plain(CollisionConfusable), "Unicode Technical Standard #39, section 4"),
     ],
 };

@@ -6,7 +6,7 @@
 
 use super::base::UTF8;
 use super::windows::{CASE, CHARACTERS, CONSOLE, DEVICES, LENGTH, PATH, PORTS_ZERO};
-use super::{Chars, Fold, Form, Limit, Line, Names, Part, Profile, Test, Unit};
+use super::{Chars, Fold, Form, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
 const ONEDRIVE: &str = "Microsoft support article 64883a5d; sharepointstuff.com 2018-12-03";
@@ -17,32 +17,38 @@ pub static SHAREPOINT: Profile = Profile {
     name: "sharepoint",
     title: "SharePoint Online and OneDrive",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(CHARACTERS, ONEDRIVE),
-        Line::error(Test::Plain(LeadingSpace), ONEDRIVE),
-        Line::error(Test::Plain(TrailingSpace), ONEDRIVE),
-        Line::error(
-            Test::Named(Names::new(
-                Part::Whole,
+    rules: &[
+        ProfileRule::error(CHARACTERS, ONEDRIVE),
+        ProfileRule::error(Test::Plain(LeadingSpace), ONEDRIVE),
+        ProfileRule::error(Test::Plain(TrailingSpace), ONEDRIVE),
+        ProfileRule::error(
+            Test::Named(ReservedNames::new(
+                NamePart::Whole,
                 ".lock/CON/PRN/AUX/NUL/COM0/COM1/COM2/COM3/COM4/COM5/COM6/COM7/COM8/COM9/\
                  LPT0/LPT1/LPT2/LPT3/LPT4/LPT5/LPT6/LPT7/LPT8/LPT9/_vti_/desktop.ini",
             )),
             ONEDRIVE,
         ),
-        Line::error(Test::Named(Names::new(Part::Prefix, "~$")), ONEDRIVE),
-        Line::error(Test::Named(Names::new(Part::Anywhere, "_vti_")), ONEDRIVE),
-        Line::warn(Test::Plain(LeadingTilde), "refused for folders: Microsoft support article 64883a5d"),
-        Line::warn(
-            Test::Named(Names::new(Part::Whole, "forms")),
+        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Prefix, "~$")), ONEDRIVE),
+        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Anywhere, "_vti_")), ONEDRIVE),
+        ProfileRule::warn(
+            Test::Plain(LeadingTilde),
+            "refused for folders: Microsoft support article 64883a5d",
+        ),
+        ProfileRule::warn(
+            Test::Named(ReservedNames::new(NamePart::Whole, "forms")),
             "refused at the root of a library: Microsoft support article 64883a5d",
         ),
-        Line::warn(Test::Plain(TrailingDot), "rclone's tests saw it refused, Microsoft does not say so"),
-        Line::unverified(LENGTH, "255 characters a name, said without a source"),
-        Line::error(
+        ProfileRule::warn(
+            Test::Plain(TrailingDot),
+            "rclone's tests saw it refused, Microsoft does not say so",
+        ),
+        ProfileRule::unverified(LENGTH, "255 characters a name, said without a source"),
+        ProfileRule::error(
             Test::PathLength(Limit { max: 400, unit: Unit::Utf16 }),
             "the whole decoded path with the name: Microsoft support article 64883a5d",
         ),
-        Line::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
+        ProfileRule::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
     ],
 };
 
@@ -54,18 +60,18 @@ pub static S3: Profile = Profile {
     name: "s3",
     title: "Amazon S3 (characters to avoid as warnings)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::PathLength(Limit { max: 1024, unit: Unit::Bytes }), S3_KEYS),
-        Line::unverified(Test::Plain(C0Control), S3_AVOID),
-        Line::unverified(Test::Plain(Delete), S3_AVOID),
-        Line::unverified(Test::Reserved(Chars::Range('\u{80}', char::MAX)), S3_AVOID),
-        Line::unverified(Test::Reserved(Chars::one_of("\\{}^%`[]\"><~#|")), S3_AVOID),
-        Line::unverified(
+    rules: &[
+        ProfileRule::error(Test::PathLength(Limit { max: 1024, unit: Unit::Bytes }), S3_KEYS),
+        ProfileRule::unverified(Test::Plain(C0Control), S3_AVOID),
+        ProfileRule::unverified(Test::Plain(Delete), S3_AVOID),
+        ProfileRule::unverified(Test::Reserved(Chars::Range('\u{80}', char::MAX)), S3_AVOID),
+        ProfileRule::unverified(Test::Reserved(Chars::one_of("\\{}^%`[]\"><~#|")), S3_AVOID),
+        ProfileRule::unverified(
             Test::Reserved(Chars::one_of("&$@=;:+ ,?")),
             "Amazon S3 User Guide, Creating object key names: characters that need special handling",
         ),
-        Line::warn(
-            Test::Named(Names::new(Part::Whole, "soap")),
+        ProfileRule::warn(
+            Test::Named(ReservedNames::new(NamePart::Whole, "soap")),
             "Amazon S3 User Guide, Creating object key names: as a whole key, not in virtual-hosted style",
         ),
     ],
@@ -79,12 +85,12 @@ pub static GCS: Profile = Profile {
     name: "gcs",
     title: "Google Cloud Storage",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Reserved(Chars::one_of("\r\n")), GCS_OBJECTS),
-        Line::error(Test::PathLength(Limit { max: 1024, unit: Unit::Bytes }), GCS_OBJECTS),
-        Line::warn(Test::Reserved(Chars::Range('\u{7F}', '\u{84}')), GCS_AVOID),
-        Line::warn(Test::Reserved(Chars::Range('\u{86}', '\u{9F}')), GCS_AVOID),
-        Line::warn(Test::Reserved(Chars::one_of("#[]*?")), GCS_AVOID),
+    rules: &[
+        ProfileRule::error(Test::Reserved(Chars::one_of("\r\n")), GCS_OBJECTS),
+        ProfileRule::error(Test::PathLength(Limit { max: 1024, unit: Unit::Bytes }), GCS_OBJECTS),
+        ProfileRule::warn(Test::Reserved(Chars::Range('\u{7F}', '\u{84}')), GCS_AVOID),
+        ProfileRule::warn(Test::Reserved(Chars::Range('\u{86}', '\u{9F}')), GCS_AVOID),
+        ProfileRule::warn(Test::Reserved(Chars::one_of("#[]*?")), GCS_AVOID),
     ],
 };
 
@@ -95,12 +101,12 @@ pub static AZURE: Profile = Profile {
     name: "azure",
     title: "Azure Blob Storage (Azure Files as warnings)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), AZURE_BLOB),
-        Line::error(Test::Plain(Delete), AZURE_BLOB),
-        Line::error(Test::Reserved(Chars::one_of("\\")), AZURE_BLOB),
-        Line::error(Test::Plain(TrailingDot), AZURE_BLOB),
-        Line::warn(
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), AZURE_BLOB),
+        ProfileRule::error(Test::Plain(Delete), AZURE_BLOB),
+        ProfileRule::error(Test::Reserved(Chars::one_of("\\")), AZURE_BLOB),
+        ProfileRule::error(Test::Plain(TrailingDot), AZURE_BLOB),
+        ProfileRule::warn(
             Test::Reserved(Chars::one_of("\":|<>*?")),
             "refused by Azure Files: rclone backend/azurefiles",
         ),
@@ -114,16 +120,16 @@ pub static GDRIVE: Profile = Profile {
     name: "gdrive",
     title: "Google Drive (Drive for desktop on Windows as warnings)",
     includes: &[&UTF8],
-    lines: &[
-        Line::warn(Test::Plain(C0Control), DRIVE_DESKTOP),
-        Line::warn(CHARACTERS, DRIVE_DESKTOP),
-        Line::warn(Test::Plain(TrailingSpace), DRIVE_DESKTOP),
-        Line::warn(Test::Plain(TrailingDot), DRIVE_DESKTOP),
-        Line::warn(DEVICES, DRIVE_DESKTOP),
-        Line::warn(CONSOLE, DRIVE_DESKTOP),
-        Line::warn(LENGTH, DRIVE_DESKTOP),
-        Line::warn(PATH, DRIVE_DESKTOP),
-        Line::warn(CASE, DRIVE_DESKTOP),
+    rules: &[
+        ProfileRule::warn(Test::Plain(C0Control), DRIVE_DESKTOP),
+        ProfileRule::warn(CHARACTERS, DRIVE_DESKTOP),
+        ProfileRule::warn(Test::Plain(TrailingSpace), DRIVE_DESKTOP),
+        ProfileRule::warn(Test::Plain(TrailingDot), DRIVE_DESKTOP),
+        ProfileRule::warn(DEVICES, DRIVE_DESKTOP),
+        ProfileRule::warn(CONSOLE, DRIVE_DESKTOP),
+        ProfileRule::warn(LENGTH, DRIVE_DESKTOP),
+        ProfileRule::warn(PATH, DRIVE_DESKTOP),
+        ProfileRule::warn(CASE, DRIVE_DESKTOP),
     ],
 };
 
@@ -135,20 +141,20 @@ pub static DROPBOX: Profile = Profile {
     name: "dropbox",
     title: "Dropbox (names that do not synchronize everywhere as warnings)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Reserved(Chars::one_of("\\")), DROPBOX_STORE),
-        Line::error(Test::Plain(Delete), DROPBOX_STORE),
-        Line::error(Test::Plain(TrailingSpace), DROPBOX_STORE),
-        Line::error(Test::Length(Limit { max: 255, unit: Unit::CodePoints }), "rclone#4805"),
-        Line::error(
+    rules: &[
+        ProfileRule::error(Test::Reserved(Chars::one_of("\\")), DROPBOX_STORE),
+        ProfileRule::error(Test::Plain(Delete), DROPBOX_STORE),
+        ProfileRule::error(Test::Plain(TrailingSpace), DROPBOX_STORE),
+        ProfileRule::error(Test::Length(Limit { max: 255, unit: Unit::CodePoints }), "rclone#4805"),
+        ProfileRule::error(
             Test::SameFold { fold: Fold::Simple, form: None },
             "help.dropbox.com/organize/file-names; rclone docs/content/overview.md (Case Insensitive: Yes)",
         ),
-        Line::warn(Test::Plain(C0Control), DROPBOX_SYNC),
-        Line::warn(Test::Reserved(Chars::one_of("<>:\"|?*")), DROPBOX_SYNC),
-        Line::warn(Test::Plain(TrailingDot), DROPBOX_SYNC),
-        Line::warn(PATH, DROPBOX_SYNC),
-        Line::unverified(
+        ProfileRule::warn(Test::Plain(C0Control), DROPBOX_SYNC),
+        ProfileRule::warn(Test::Reserved(Chars::one_of("<>:\"|?*")), DROPBOX_SYNC),
+        ProfileRule::warn(Test::Plain(TrailingDot), DROPBOX_SYNC),
+        ProfileRule::warn(PATH, DROPBOX_SYNC),
+        ProfileRule::unverified(
             Test::Reserved(Chars::Range('\u{1F000}', '\u{1FAFF}')),
             "emoji failed once: detox#123 (the blocks of pictographs beyond U+FFFF)",
         ),
@@ -162,12 +168,12 @@ pub static BOX: Profile = Profile {
     name: "box",
     title: "Box",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), BOX_LIMITS),
-        Line::error(Test::Plain(Delete), BOX_LIMITS),
-        Line::error(Test::Reserved(Chars::one_of("\\")), BOX_LIMITS),
-        Line::error(Test::Plain(TrailingSpace), BOX_LIMITS),
-        Line::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), BOX_LIMITS),
+        ProfileRule::error(Test::Plain(Delete), BOX_LIMITS),
+        ProfileRule::error(Test::Reserved(Chars::one_of("\\")), BOX_LIMITS),
+        ProfileRule::error(Test::Plain(TrailingSpace), BOX_LIMITS),
+        ProfileRule::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
     ],
 };
 
@@ -179,25 +185,31 @@ pub static NEXTCLOUD: Profile = Profile {
     name: "nextcloud",
     title: "Nextcloud 30 and later (its Windows-compatible mode as warnings)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), NEXTCLOUD_ALWAYS),
-        Line::error(Test::Reserved(Chars::one_of("\\")), NEXTCLOUD_ALWAYS),
-        Line::error(
-            Test::Named(Names::new(Part::Repeated, " ")),
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), NEXTCLOUD_ALWAYS),
+        ProfileRule::error(Test::Reserved(Chars::one_of("\\")), NEXTCLOUD_ALWAYS),
+        ProfileRule::error(
+            Test::Named(ReservedNames::new(NamePart::Repeated, " ")),
             "Nextcloud's filename validator: nothing is left after trimming",
         ),
-        Line::error(Test::Length(Limit { max: 250, unit: Unit::Bytes }), "Nextcloud's filename validator"),
-        Line::error(Test::Named(Names::new(Part::Whole, ".htaccess")), "Nextcloud's filename validator"),
-        Line::error(
-            Test::Named(Names::new(Part::Suffix, ".part/.filepart")),
+        ProfileRule::error(
+            Test::Length(Limit { max: 250, unit: Unit::Bytes }),
             "Nextcloud's filename validator",
         ),
-        Line::warn(Test::Reserved(Chars::one_of("<>:\"|?*")), NEXTCLOUD_WINDOWS),
-        Line::warn(Test::Plain(TrailingSpace), NEXTCLOUD_WINDOWS),
-        Line::warn(Test::Plain(TrailingDot), NEXTCLOUD_WINDOWS),
-        Line::warn(DEVICES, NEXTCLOUD_WINDOWS),
-        Line::warn(PORTS_ZERO, NEXTCLOUD_WINDOWS),
-        Line::warn(
+        ProfileRule::error(
+            Test::Named(ReservedNames::new(NamePart::Whole, ".htaccess")),
+            "Nextcloud's filename validator",
+        ),
+        ProfileRule::error(
+            Test::Named(ReservedNames::new(NamePart::Suffix, ".part/.filepart")),
+            "Nextcloud's filename validator",
+        ),
+        ProfileRule::warn(Test::Reserved(Chars::one_of("<>:\"|?*")), NEXTCLOUD_WINDOWS),
+        ProfileRule::warn(Test::Plain(TrailingSpace), NEXTCLOUD_WINDOWS),
+        ProfileRule::warn(Test::Plain(TrailingDot), NEXTCLOUD_WINDOWS),
+        ProfileRule::warn(DEVICES, NEXTCLOUD_WINDOWS),
+        ProfileRule::warn(PORTS_ZERO, NEXTCLOUD_WINDOWS),
+        ProfileRule::warn(
             Test::Form(Form::Nfc),
             "Nextcloud: decomposed names on external storage need the encoding compatibility wrapper",
         ),

@@ -4,22 +4,25 @@
 
 use super::base::UTF8;
 use super::windows::PATH;
-use super::{Fold, Form, Line, Profile, Test};
+use super::{Fold, Form, Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
 
 /// git: what it refuses to take, and what a checkout elsewhere merges.
 pub static GIT: Profile = Profile {
     name: "git",
-    title: "git repositories (names that a checkout elsewhere cannot tell apart as warnings; see also windows)",
+    title: "git repositories (collisions in a checkout elsewhere as warnings; see also windows)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(
+    rules: &[
+        ProfileRule::error(
             Test::Plain(DotGitLookalike),
             "git path.c (is_ntfs_dotgit, is_ntfs_dot_generic), utf8.c (next_hfs_char), fsck.c",
         ),
-        Line::warn(PATH, "git on Windows without core.longpaths"),
-        Line::warn(Test::SameForm(Form::Nfc), "git clone on macOS: \"the following paths have collided\""),
-        Line::warn(
+        ProfileRule::warn(PATH, "git on Windows without core.longpaths"),
+        ProfileRule::warn(
+            Test::SameForm(Form::Nfc),
+            "git clone on macOS: \"the following paths have collided\"",
+        ),
+        ProfileRule::warn(
             Test::SameFold { fold: Fold::Full, form: Some(Form::Nfc) },
             "git clone on macOS and Windows: \"the following paths have collided\"",
         ),

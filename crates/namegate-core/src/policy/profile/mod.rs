@@ -1,14 +1,14 @@
 //! Profiles: what each target allows, as data.
 //!
-//! A profile is a list of [`Line`]s. A line names a test with its parameters, how much a violation weighs, and the source
-//! it rests on. No profile contains code; [`Policy::of`](super::Policy::of) turns the lines of all chosen profiles into
-//! one policy. A line whose source could not be checked is [`Line::unverified`]: it warns and never refuses.
+//! A profile is a list of [`ProfileRule`]s. A line names a test with its parameters, how much a violation weighs, and the source
+//! it rests on. No profile contains code; [`Policy::from_profiles`](super::Policy::from_profiles) turns the lines of all chosen profiles into
+//! one policy. A line whose source could not be checked is [`ProfileRule::unverified`]: it warns and never refuses.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use super::nearest;
+use super::UnknownWord;
 use super::rule::{RuleId, Severity};
 use crate::name::casefold::Fold;
 use crate::name::normalize::Form;
@@ -34,19 +34,19 @@ pub struct Profile {
     /// Profiles whose lines belong to this one too.
     pub includes: &'static [&'static Profile],
     /// Its own lines.
-    pub lines: &'static [Line],
+    pub rules: &'static [ProfileRule],
 }
 
 impl Profile {
     /// Its own lines and those of all profiles that it includes.
-    pub fn all_lines(&'static self) -> Vec<&'static Line> {
-        let included = self.includes.iter().flat_map(|p| p.all_lines());
-        included.chain(self.lines).collect()
+    pub fn all_rules(&'static self) -> Vec<&'static ProfileRule> {
+        let included = self.includes.iter().flat_map(|p| p.all_rules());
+        included.chain(self.rules).collect()
     }
 
     /// Whether the target takes names that break `rule`, and stores or shows others instead.
     pub fn stores_otherwise(&'static self, rule: RuleId) -> bool {
-        self.all_lines().iter().any(|line| line.stored_otherwise && line.test.rule() == rule)
+        self.all_rules().iter().any(|own| own.stored_otherwise && own.test.rule() == rule)
     }
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Profile {
 
 /// One line of a profile.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct ProfileRule {
     /// What is looked for.
     pub test: Test,
     /// How much finding it weighs.
@@ -71,7 +71,7 @@ pub struct Line {
     pub stored_otherwise: bool,
 }
 
-impl Line {
+impl ProfileRule {
     /// A line whose violation rejects the name.
     pub const fn error(test: Test, source: &'static str) -> Self {
         Self { test, severity: Severity::Error, source, verified: true, stored_otherwise: false }
@@ -103,7 +103,7 @@ pub enum Test {
     /// `reserved-character`: characters that may not stand in a name.
     Reserved(Chars),
     /// `reserved-name`: names that the target keeps for itself.
-    Named(Names),
+    Named(ReservedNames),
     /// `name-too-long`.
     Length(Limit),
     /// `path-too-long`.
@@ -180,16 +180,16 @@ impl Chars {
 
 /// Names that a target keeps for itself. ASCII letters compare without case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct ReservedNames {
     /// Which part of a name is compared.
-    pub part: Part,
+    pub part: NamePart,
     /// The words, separated by `/`, which no name can contain.
     pub words: Cow<'static, str>,
 }
 
-impl Names {
+impl ReservedNames {
     /// Names kept for itself by the target, `words` separated by `/`.
-    pub const fn new(part: Part, words: &'static str) -> Self {
+    pub const fn new(part: NamePart, words: &'static str) -> Self {
         Self { part, words: Cow::Borrowed(words) }
     }
 
@@ -202,7 +202,7 @@ impl Names {
 /// Which part of a name is compared with a reserved word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Part {
+pub enum NamePart {
     /// The whole name.
     Whole,
     /// What stands before the first `.` or `:`, without trailing spaces: how Windows finds devices.
@@ -262,7 +262,7 @@ impl Unit {
             Self::Utf16In(form) => format!("UTF-16 units in {}", form.to_string().to_uppercase()).into(),
             Self::CodePoints => "code points".into(),
             Self::StemCodePoints => "code points before the dot".into(),
-            Self::ExtensionCodePoints => "code points behind the dot".into(),
+            Self::ExtensionCodePoints => "code points after the dot".into(),
             Self::OstaBytes => "bytes as OSTA compressed Unicode".into(),
             Self::Dots => "dots".into(),
             Self::Components => "components".into(),
@@ -301,15 +301,15 @@ pub static ALL: &[&Profile] = &[
 ///
 /// # Errors
 /// An unknown name, with the nearest known one.
-pub fn by_name(name: &str) -> Result<&'static Profile, nearest::Unknown> {
+pub fn by_name(name: &str) -> Result<&'static Profile, UnknownWord> {
     ALL.iter()
         .copied()
         .find(|p| p.name == name)
-        .ok_or_else(|| nearest::Unknown::new("profile", name, ALL.iter().map(|p| p.name)))
+        .ok_or_else(|| UnknownWord::new("profile", name, ALL.iter().map(|p| p.name)))
 }
 
 impl FromStr for &'static Profile {
-    type Err = nearest::Unknown;
+    type Err = UnknownWord;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         by_name(s)
@@ -331,7 +331,7 @@ impl ProfileSet {
     ///
     /// # Panics
     /// If the profile is not one of [`ALL`].
-    pub fn of(profile: &Profile) -> Self {
+    pub fn from_profile(profile: &Profile) -> Self {
         let at = ALL.iter().position(|p| p.name == profile.name).expect("every profile is listed in ALL");
         Self(1 << at)
     }
@@ -368,18 +368,18 @@ mod tests {
         assert!(ALL.len() < 31, "one bit is kept for the configuration");
         for profile in ALL {
             assert_eq!(by_name(profile.name).map(|p| p.name), Ok(profile.name));
-            assert_eq!(ProfileSet::of(profile).names().collect::<Vec<_>>(), [profile.name]);
+            assert_eq!(ProfileSet::from_profile(profile).names().collect::<Vec<_>>(), [profile.name]);
         }
-        let all: ProfileSet = ALL.iter().map(|p| ProfileSet::of(p)).collect();
+        let all: ProfileSet = ALL.iter().map(|p| ProfileSet::from_profile(p)).collect();
         assert_eq!(all.names().count(), ALL.len());
         assert!(by_name("window").unwrap_err().to_string().contains("unknown profile `window`"));
     }
 
     #[test]
     fn an_unverified_line_never_refuses_and_every_line_names_its_source() {
-        for line in ALL.iter().flat_map(|p| p.lines) {
-            assert!(line.verified || line.severity == Severity::Warn, "{line:?}");
-            assert!(!line.source.is_empty(), "{line:?}");
+        for rule in ALL.iter().flat_map(|p| p.rules) {
+            assert!(rule.verified || rule.severity == Severity::Warn, "{rule:?}");
+            assert!(!rule.source.is_empty(), "{rule:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Optical discs: ISO 9660, Joliet, UDF.
 
 use super::base::UTF8;
-use super::{Chars, Limit, Line, Profile, Test, Unit};
+use super::{Chars, Limit, Profile, ProfileRule, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
 const LEVELS: &str =
@@ -14,26 +14,26 @@ pub static ISO9660: Profile = Profile {
     name: "iso9660",
     title: "ISO 9660, levels 2 and 3 (lengths, and level 1, as warnings)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(
+    rules: &[
+        ProfileRule::error(
             Test::Reserved(Chars::AllBut("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.")),
             "ISO 9660, 7.4.1 (d-characters) and 7.4.3 (SEPARATOR 1)",
         ),
-        Line::error(
+        ProfileRule::error(
             Test::Length(Limit { max: 1, unit: Unit::Dots }),
             "ISO 9660, 7.4.3 (SEPARATOR 1): one dot between name and extension",
         ),
-        Line::unverified(
+        ProfileRule::unverified(
             Test::Length(Limit { max: 8, unit: Unit::StemCodePoints }),
             "level 1; for directories, too: gnscd.com/iso.htm",
         ),
-        Line::unverified(
+        ProfileRule::unverified(
             Test::Length(Limit { max: 3, unit: Unit::ExtensionCodePoints }),
             "level 1: gnscd.com/iso.htm",
         ),
-        Line::unverified(Test::Length(Limit { max: 31, unit: Unit::CodePoints }), LEVELS),
-        Line::unverified(Test::PathLength(Limit { max: 8, unit: Unit::Components }), LEVELS),
-        Line::unverified(Test::PathLength(Limit { max: 255, unit: Unit::Bytes }), LEVELS),
+        ProfileRule::unverified(Test::Length(Limit { max: 31, unit: Unit::CodePoints }), LEVELS),
+        ProfileRule::unverified(Test::PathLength(Limit { max: 8, unit: Unit::Components }), LEVELS),
+        ProfileRule::unverified(Test::PathLength(Limit { max: 255, unit: Unit::Bytes }), LEVELS),
     ],
 };
 
@@ -44,14 +44,14 @@ pub static JOLIET: Profile = Profile {
     name: "joliet",
     title: "Joliet (its length as a warning)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), JOLIET_SET),
-        Line::error(Test::Reserved(Chars::one_of("*:;?\\")), JOLIET_SET),
-        Line::error(
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), JOLIET_SET),
+        ProfileRule::error(Test::Reserved(Chars::one_of("*:;?\\")), JOLIET_SET),
+        ProfileRule::error(
             Test::Reserved(Chars::Range('\u{10000}', char::MAX)),
             "Microsoft, Joliet Specification: UCS-2, which ends at U+FFFF",
         ),
-        Line::unverified(
+        ProfileRule::unverified(
             Test::Length(Limit { max: 64, unit: Unit::Utf16 }),
             "foldoc.org/Joliet and mkisofs(8), joliet-long: 128 bytes by the specification",
         ),
@@ -64,12 +64,12 @@ pub static UDF: Profile = Profile {
     name: "udf",
     title: "UDF (the length of paths as a warning)",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(
+    rules: &[
+        ProfileRule::error(
             Test::Length(Limit { max: 255, unit: Unit::OstaBytes }),
             "Linux fs/udf/udfdecl.h (UDF_NAME_LEN_CS0); OSTA UDF, 2.1.1",
         ),
-        Line::unverified(
+        ProfileRule::unverified(
             Test::PathLength(Limit { max: 1023, unit: Unit::Bytes }),
             "manuals of manufacturers; Linux no longer states it",
         ),

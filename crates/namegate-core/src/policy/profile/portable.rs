@@ -3,15 +3,15 @@
 use super::filesystem::{NAME_BYTES, PATH_BYTES};
 use super::macos::MACOS;
 use super::windows::WINDOWS;
-use super::{Line, Profile};
+use super::{Profile, ProfileRule};
 
 /// Names that Windows, macOS and Linux all take, and tell apart. The least lengths of POSIX are not asked for.
 pub static PORTABLE: Profile = Profile {
     name: "portable",
-    title: "names that travel everywhere: windows, macos, and the lengths of Linux",
+    title: "names that work everywhere: the rules of windows and macos, and the lengths of Linux",
     includes: &[&WINDOWS, &MACOS],
-    lines: &[
-        Line::error(NAME_BYTES, "Linux include/uapi/linux/limits.h (NAME_MAX)"),
-        Line::error(PATH_BYTES, "Linux include/uapi/linux/limits.h (PATH_MAX, 4096 with the NUL)"),
+    rules: &[
+        ProfileRule::error(NAME_BYTES, "Linux include/uapi/linux/limits.h (NAME_MAX)"),
+        ProfileRule::error(PATH_BYTES, "Linux include/uapi/linux/limits.h (PATH_MAX, 4096 with the NUL)"),
     ],
 };

@@ -4,21 +4,21 @@
 //! kind of an entry is not known where paths are checked, so both limits warn.
 
 use super::base::UTF8;
-use super::{Chars, Fold, Limit, Line, Names, Part, Profile, Test, Unit};
+use super::{Chars, Fold, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
 /// The characters that Windows takes in no name; `:` would name a stream of the file.
 pub(super) const CHARACTERS: Test = Test::Reserved(Chars::one_of("<>:\"\\|?*"));
 /// The devices, with the superscript digits that Windows reads as digits.
-pub(super) const DEVICES: Test = Test::Named(Names::new(
-    Part::Base,
+pub(super) const DEVICES: Test = Test::Named(ReservedNames::new(
+    NamePart::Base,
     "CON/PRN/AUX/NUL/COM1/COM2/COM3/COM4/COM5/COM6/COM7/COM8/COM9/COM\u{B9}/COM\u{B2}/COM\u{B3}/\
      LPT1/LPT2/LPT3/LPT4/LPT5/LPT6/LPT7/LPT8/LPT9/LPT\u{B9}/LPT\u{B2}/LPT\u{B3}",
 ));
 /// The console's devices.
-pub(super) const CONSOLE: Test = Test::Named(Names::new(Part::Base, "CONIN$/CONOUT$"));
+pub(super) const CONSOLE: Test = Test::Named(ReservedNames::new(NamePart::Base, "CONIN$/CONOUT$"));
 /// Names that are devices by some lists alone.
-pub(super) const PORTS_ZERO: Test = Test::Named(Names::new(Part::Base, "COM0/LPT0"));
+pub(super) const PORTS_ZERO: Test = Test::Named(ReservedNames::new(NamePart::Base, "COM0/LPT0"));
 /// The length of a name in NTFS, exFAT and the Windows interfaces.
 pub(super) const LENGTH: Test = Test::Length(Limit { max: 255, unit: Unit::Utf16 });
 /// The classic MAX_PATH, 260, without the NUL at its end.
@@ -37,32 +37,35 @@ pub static WINDOWS: Profile = Profile {
     name: "windows",
     title: "Windows on NTFS",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), NAMING),
-        Line::error(CHARACTERS, NAMING),
-        Line::error(Test::Plain(TrailingSpace), TRIMMED).stored_otherwise(),
-        Line::error(Test::Plain(TrailingDot), TRIMMED).stored_otherwise(),
-        Line::error(
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), NAMING),
+        ProfileRule::error(CHARACTERS, NAMING),
+        ProfileRule::error(Test::Plain(TrailingSpace), TRIMMED).stored_otherwise(),
+        ProfileRule::error(Test::Plain(TrailingDot), TRIMMED).stored_otherwise(),
+        ProfileRule::error(
             DEVICES,
             "CPython Lib/ntpath.py (_reserved_names); Microsoft, Naming Files, Paths, and Namespaces",
         ),
-        Line::error(CONSOLE, "CPython Lib/ntpath.py (_reserved_names)"),
-        Line::warn(
+        ProfileRule::error(CONSOLE, "CPython Lib/ntpath.py (_reserved_names)"),
+        ProfileRule::warn(
             PORTS_ZERO,
             "OneDrive and Nextcloud (SettingsService.php) list them, CPython's ntpath.py does not",
         ),
-        Line::warn(Test::Named(Names::new(Part::Base, "CLOCK$")), "pathvalidate: a device of old versions"),
-        Line::error(LENGTH, "Linux fs/ntfs3/ntfs.h (NTFS_NAME_LEN, and a length of one byte on disk)"),
-        Line::warn(
+        ProfileRule::warn(
+            Test::Named(ReservedNames::new(NamePart::Base, "CLOCK$")),
+            "pathvalidate: a device of old versions",
+        ),
+        ProfileRule::error(LENGTH, "Linux fs/ntfs3/ntfs.h (NTFS_NAME_LEN, and a length of one byte on disk)"),
+        ProfileRule::warn(
             Test::PathLength(Limit { max: 247, unit: Unit::Utf16 }),
             "MAX_PATH for directories: rclone docs/content/local.md",
         ),
-        Line::warn(PATH, "MAX_PATH for files: rclone docs/content/local.md"),
-        Line::error(
+        ProfileRule::warn(PATH, "MAX_PATH for files: rclone docs/content/local.md"),
+        ProfileRule::error(
             Test::PathLength(Limit { max: 32_767, unit: Unit::Utf16 }),
             "the limit with a \\\\?\\ prefix: rclone docs/content/local.md",
         ),
-        Line::error(
+        ProfileRule::error(
             CASE,
             "Microsoft, Naming Files, Paths, and Namespaces (OSCAR, Oscar and oscar); Linux fs/ntfs3/upcase.c",
         ),
@@ -76,16 +79,16 @@ pub static EXFAT: Profile = Profile {
     name: "exfat",
     title: "exFAT",
     includes: &[&UTF8],
-    lines: &[
-        Line::error(Test::Plain(C0Control), EXFAT_NLS),
-        Line::error(CHARACTERS, EXFAT_NLS),
-        Line::error(
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), EXFAT_NLS),
+        ProfileRule::error(CHARACTERS, EXFAT_NLS),
+        ProfileRule::error(
             Test::Plain(TrailingDot),
             "Linux fs/exfat/namei.c: stripped, or refused under the mount option `keep_last_dots`",
         )
         .stored_otherwise(),
-        Line::error(LENGTH, "Linux fs/exfat (MAX_NAME_LENGTH, else ENAMETOOLONG)"),
-        Line::error(CASE, "Linux fs/exfat/nls.c, by the volume's up-case table"),
+        ProfileRule::error(LENGTH, "Linux fs/exfat (MAX_NAME_LENGTH, else ENAMETOOLONG)"),
+        ProfileRule::error(CASE, "Linux fs/exfat/nls.c, by the volume's up-case table"),
     ],
 };
 
@@ -96,16 +99,16 @@ const EIGHT_DOT_THREE: &str =
 /// Samba's `vfs_catia` differ from server to server: neither is here.
 pub static SMB: Profile = Profile {
     name: "smb",
-    title: "SMB shares: windows, and what character mappings leave behind",
+    title: "SMB shares: the rules of windows, and characters that SMB mappings write",
     includes: &[&WINDOWS],
-    lines: &[
-        Line::error(Test::Plain(TrailingSpace), EIGHT_DOT_THREE).stored_otherwise(),
-        Line::error(Test::Plain(TrailingDot), EIGHT_DOT_THREE).stored_otherwise(),
-        Line::warn(
+    rules: &[
+        ProfileRule::error(Test::Plain(TrailingSpace), EIGHT_DOT_THREE).stored_otherwise(),
+        ProfileRule::error(Test::Plain(TrailingDot), EIGHT_DOT_THREE).stored_otherwise(),
+        ProfileRule::warn(
             Test::Plain(SmbPrivateUse),
             "the SFM map: Linux fs/smb/client/cifs_unicode.h, commit 7e46f0900acd for U+F001..F01F",
         ),
-        Line::warn(
+        ProfileRule::warn(
             Test::Reserved(Chars::one_of("\u{F02A}\u{F03A}\u{F03C}\u{F03E}\u{F03F}\u{F05C}\u{F07C}")),
             "the SFU map (`mapchars`): Linux fs/smb/client/cifs_unicode.h",
         ),

@@ -3,12 +3,12 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::profile::{self, Chars, Line, Names, Profile, Test, Unit};
-use crate::policy::{Normalization, Outcome};
+use crate::policy::profile::{self, Chars, Profile, ProfileRule, ReservedNames, Test, Unit};
+use crate::policy::{CheckOutcome, Normalization};
 
 fn policy(profiles: &[&str]) -> Policy {
     let profiles: Vec<&'static Profile> = profiles.iter().map(|p| profile::by_name(p).unwrap()).collect();
-    Policy::of(&profiles)
+    Policy::from_profiles(&profiles)
 }
 
 /// The rules and spans that `policy` reports for `name`.
@@ -19,21 +19,24 @@ fn found(policy: &Policy, name: &[u8]) -> Vec<(&'static str, usize, usize)> {
 /// Every rule switched on as far as it needs no parameter, and parameters for the others.
 fn everything() -> Policy {
     let lines = [
-        Line::error(Test::Reserved(Chars::one_of("<>:\"|?*\u{FF0F}")), "test"),
-        Line::warn(Test::Reserved(Chars::Range('\u{1F600}', '\u{1F64F}')), "test"),
-        Line::error(Test::Named(Names::new(Part::Base, "CON/NUL/COM1/COM\u{B9}/CONIN$")), "test"),
-        Line::error(Test::Named(Names::new(Part::Whole, "desktop.ini/.lock")), "test"),
-        Line::error(Test::Named(Names::new(Part::Prefix, "~$")), "test"),
-        Line::error(Test::Named(Names::new(Part::Suffix, ".part")), "test"),
-        Line::error(Test::Named(Names::new(Part::Anywhere, "_vti_")), "test"),
-        Line::error(Test::Length(Limit { max: 40, unit: Unit::Utf16 }), "test"),
-        Line::warn(Test::Length(Limit { max: 50, unit: Unit::BytesIn(normalize::Form::Nfd) }), "test"),
-        Line::warn(Test::Form(normalize::Form::Nfc), "test"),
-        Line::warn(Test::Unassigned(Some((9, 0))), "test"),
+        ProfileRule::error(Test::Reserved(Chars::one_of("<>:\"|?*\u{FF0F}")), "test"),
+        ProfileRule::warn(Test::Reserved(Chars::Range('\u{1F600}', '\u{1F64F}')), "test"),
+        ProfileRule::error(
+            Test::Named(ReservedNames::new(NamePart::Base, "CON/NUL/COM1/COM\u{B9}/CONIN$")),
+            "test",
+        ),
+        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Whole, "desktop.ini/.lock")), "test"),
+        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Prefix, "~$")), "test"),
+        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Suffix, ".part")), "test"),
+        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Anywhere, "_vti_")), "test"),
+        ProfileRule::error(Test::Length(Limit { max: 40, unit: Unit::Utf16 }), "test"),
+        ProfileRule::warn(Test::Length(Limit { max: 50, unit: Unit::BytesIn(normalize::Form::Nfd) }), "test"),
+        ProfileRule::warn(Test::Form(normalize::Form::Nfc), "test"),
+        ProfileRule::warn(Test::Unassigned(Some((9, 0))), "test"),
     ];
     let mut builder = Policy::builder();
     for line in lines {
-        builder = builder.line(line);
+        builder = builder.rule(line);
     }
     let parameterless = crate::policy::rule::RULES.iter().filter(|rule| !rule.id.needs_parameter());
     for rule in parameterless {
@@ -116,8 +119,8 @@ fn reserved_names_are_found_in_the_part_of_the_name_that_their_line_says() {
 
 #[test]
 fn of_two_limits_with_the_same_excess_one_violation_tells_all() {
-    let line = |unit| Line::error(Test::Length(Limit { max: 3, unit }), "test");
-    let policy = Policy::builder().line(line(Unit::Bytes)).line(line(Unit::Utf16)).build().unwrap();
+    let line = |unit| ProfileRule::error(Test::Length(Limit { max: 3, unit }), "test");
+    let policy = Policy::builder().rule(line(Unit::Bytes)).rule(line(Unit::Utf16)).build().unwrap();
     assert_eq!(found(&policy, b"abcd"), [("name-too-long", 3, 4)]);
     let check = policy.check(b"abcd");
     assert_eq!(
@@ -133,8 +136,8 @@ fn converting_rewrites_and_checks_the_stored_spelling() {
     let policy = |form| {
         let normalization = Normalization { form, on_mismatch: OnMismatch::Convert };
         Policy::builder()
-            .line(Line::error(Test::Reserved(Chars::one_of("?")), "test"))
-            .line(Line::error(Test::Named(Names::new(Part::Base, "COM1")), "test"))
+            .rule(ProfileRule::error(Test::Reserved(Chars::one_of("?")), "test"))
+            .rule(ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Base, "COM1")), "test"))
             .normalization(normalization)
             .build()
             .unwrap()
@@ -142,7 +145,7 @@ fn converting_rewrites_and_checks_the_stored_spelling() {
     let nfc = policy(normalize::Form::Nfc);
     assert_eq!(nfc.verdict("e\u{301}".as_bytes()), Verdict::Rewrite("é".into()));
     assert_eq!(nfc.verdict("é".as_bytes()), Verdict::Accept("é"));
-    assert_eq!(nfc.check("e\u{301}".as_bytes()).outcome(), Outcome::Warn);
+    assert_eq!(nfc.check("e\u{301}".as_bytes()).outcome(), CheckOutcome::Warn);
     // The compatibility forms make separators and devices of harmless looks.
     let nfkc = policy(normalize::Form::Nfkc);
     for (name, rule) in [
@@ -170,7 +173,7 @@ fn refusing_and_matching_leave_the_name_alone() {
     let refuse = policy(OnMismatch::Refuse);
     assert!(matches!(refuse.verdict(name.as_bytes()), Verdict::Reject(v) if v.rule == RuleId::NotInForm));
     assert_eq!(policy(OnMismatch::Match).verdict(name.as_bytes()), Verdict::Accept(name));
-    assert_eq!(policy(OnMismatch::Match).check(name.as_bytes()).outcome(), Outcome::Accept);
+    assert_eq!(policy(OnMismatch::Match).check(name.as_bytes()).outcome(), CheckOutcome::Accept);
 }
 
 #[test]
@@ -242,10 +245,10 @@ fn agree(policy: &Policy, name: &[u8]) {
     match policy.verdict(name) {
         Verdict::Accept(text) => {
             assert_eq!(text.as_bytes(), name);
-            assert_ne!(check.outcome(), Outcome::Reject, "{name:02X?}");
+            assert_ne!(check.outcome(), CheckOutcome::Reject, "{name:02X?}");
         }
         Verdict::Rewrite(stored) => {
-            assert_ne!(check.outcome(), Outcome::Reject, "{name:02X?}");
+            assert_ne!(check.outcome(), CheckOutcome::Reject, "{name:02X?}");
             assert_eq!(policy.verdict(stored.as_bytes()), Verdict::Accept(&stored));
         }
         Verdict::Reject(violation) => {
@@ -253,7 +256,7 @@ fn agree(policy: &Policy, name: &[u8]) {
             assert!(check.violations.contains(&violation), "{name:02X?}: {violation:?} not in {check:?}");
         }
     }
-    if let (false, Ok(text)) = (policy.quick.is_suspect(name), std::str::from_utf8(name)) {
+    if let (false, Ok(text)) = (policy.prefilter.is_suspect(name), std::str::from_utf8(name)) {
         let end = policy.each_violation(name, Some(text), &mut Break);
         assert_eq!(end, Continue(()), "the quick look let {name:02X?} pass");
     }
@@ -268,7 +271,7 @@ fn agree(policy: &Policy, name: &[u8]) {
 
 /// A policy takes longer to build than the check of a name.
 static PROFILES: LazyLock<Vec<Policy>> =
-    LazyLock::new(|| profile::ALL.iter().map(|profile| Policy::of(&[profile])).collect());
+    LazyLock::new(|| profile::ALL.iter().map(|profile| Policy::from_profiles(&[profile])).collect());
 
 static NORMALIZATIONS: LazyLock<Vec<Policy>> = LazyLock::new(|| {
     let pairs = normalize::Form::ALL.into_iter().flat_map(|form| OnMismatch::ALL.map(|m| (form, m)));

@@ -1,8 +1,8 @@
 //! Suggested names for names that the policy rejects or warns about.
 //!
 //! A suggested name differs only at the violations and in what follows from them. The policy accepts it and suggests
-//! nothing further for it. Nothing here renames anything. Whether a suggested name is in use, the caller says ([`Policy::repair`]) or answered for the names of one directory
-//! ([`Policy::repair_all`]).
+//! nothing further for it. Nothing here renames anything. Whether a suggested name is in use, the caller says ([`Policy::suggest_name`]) or answered for the names of one directory
+//! ([`Policy::suggest_names`]).
 //!
 //! What is done about each rule stands in the module `edit`. The choices are the project's own, after what people do by
 //! hand: characters without a meaning to a reader go, characters that a target reserves become `_`.
@@ -26,7 +26,7 @@ use crate::policy::rule::{RuleId, Severity};
 
 /// A suggested name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repair {
+pub struct SuggestedName {
     /// The name, which is valid under the policy.
     pub name: String,
     /// How sure it is that this is what was meant.
@@ -60,7 +60,7 @@ impl Confidence {
 /// The longest name that the file systems of Linux take, in bytes (`NAME_MAX`, limits.h). What legacy bytes read as can
 /// be three times as long as they are, and a name past this could not be given.
 const NAME_MAX: usize = 255;
-/// How often a name is mended before it counts as beyond repair. Every step takes away what it found in the whole name;
+/// How often a name is suggested before it counts as beyond repair. Every step takes away what it found in the whole name;
 /// more than a few steps happen only when two lines of a policy want the opposite.
 const MAX_STEPS: usize = 24;
 /// How many numbers are tried for a single name.
@@ -73,52 +73,52 @@ impl Policy {
     /// that no other name would mend (mixed scripts, private use) needs none.
     ///
     /// `encoding` is what bytes that are not UTF-8 are read in; without one it is guessed from this name alone, which
-    /// [`Policy::repair_all`] does better. `taken` says whether a name is in use, by whatever equivalence the caller
+    /// [`Policy::suggest_names`] does better. `taken` says whether a name is in use, by whatever equivalence the caller
     /// lives under; while it is, `_2`, `_3` ... are put before the extension.
     ///
     /// Law: [`Policy::verdict`] accepts a suggested name, and there is no suggested name for it.
     ///
     /// ```
     /// # use namegate_core::policy::{Confidence, Policy, profile};
-    /// let policy = Policy::of(&[profile::by_name("strict")?]);
-    /// let repair = |name: &[u8]| policy.repair(name, None, &mut |other| other == "a b.txt");
+    /// let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
+    /// let repair = |name: &[u8]| policy.suggest_name(name, None, &mut |other| other == "a b.txt");
     /// assert_eq!(repair(b"caf\xE9.txt").unwrap().name, "café.txt");
     /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "a b_2.txt");
     /// assert_eq!(repair(b"good.txt"), None);
-    /// # Ok::<(), namegate_core::policy::Unknown>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
-    pub fn repair(
+    pub fn suggest_name(
         &self,
         name: &[u8],
         encoding: Option<Encoding>,
         taken: &mut dyn FnMut(&str) -> bool,
-    ) -> Option<Repair> {
-        let mender = Mender::new(self);
-        let legacy = encoding.map_or(Legacy::Unknown, Legacy::Given);
-        let mended = mender.mend(name, legacy)?;
-        if !taken(&mended.name) {
-            return Some(mended);
+    ) -> Option<SuggestedName> {
+        let suggester = Suggester::new(self);
+        let legacy = encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
+        let suggested = suggester.suggest(name, legacy)?;
+        if !taken(&suggested.name) {
+            return Some(suggested);
         }
         let room = room_for(name);
-        let (name, _) = mender.numbered(&mended.name, room, 2, MAX_NUMBERS, taken)?;
-        Some(Repair { name, confidence: mended.confidence.max(Confidence::Likely) })
+        let (name, _) = suggester.numbered(&suggested.name, room, 2, MAX_NUMBERS, taken)?;
+        Some(SuggestedName { name, confidence: suggested.confidence.max(Confidence::Likely) })
     }
 }
 
 /// What a name that is not UTF-8 stands for, before anything is mended in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meaning {
+pub struct DecodedName {
     /// The text.
     pub text: String,
     /// How sure that is.
     pub confidence: Confidence,
     /// How the bytes were read.
-    pub how: How,
+    pub how: DecodingMethod,
 }
 
 /// How bytes that are not UTF-8 were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum DecodingMethod {
     /// By the structure of Annex R: as pairs of surrogates or overlong forms.
     Structure,
     /// In a legacy encoding.
@@ -129,7 +129,7 @@ pub enum How {
 
 /// What is known about the encoding of names that are not UTF-8.
 #[derive(Clone, Copy, Debug)]
-pub enum Legacy {
+pub enum EncodingHint {
     /// The user says so.
     Given(Encoding),
     /// The names of the directory say so, more or less surely.
@@ -144,7 +144,7 @@ fn room_for(name: &[u8]) -> usize {
 }
 
 /// A policy, with what is needed of it again and again.
-struct Mender<'p> {
+struct Suggester<'p> {
     policy: &'p Policy,
     /// The form that names are brought to. Two lines may ask for different ones; only one can be had.
     form: Option<Form>,
@@ -159,15 +159,15 @@ struct Step {
     confidence: Confidence,
 }
 
-impl<'p> Mender<'p> {
+impl<'p> Suggester<'p> {
     fn new(policy: &'p Policy) -> Self {
         let converted = policy.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert).map(|n| n.form);
-        let asked = policy.lines.iter().filter_map(|line| match line.test {
-            Test::Form(form) => Some((line.severity, form)),
+        let asked = policy.rules.iter().filter_map(|rule| match rule.test {
+            Test::Form(form) => Some((rule.severity, form)),
             _ => None,
         });
-        let limits = policy.lines.iter().filter_map(|line| match line.test {
-            Test::Length(limit) => Some((limit, line.severity)),
+        let limits = policy.rules.iter().filter_map(|rule| match rule.test {
+            Test::Length(limit) => Some((limit, rule.severity)),
             _ => None,
         });
         Self {
@@ -182,18 +182,18 @@ impl<'p> Mender<'p> {
 
     /// What `name` becomes when all that can be repaired is; `None` if nothing can or needs to be, or if the result
     /// would not be accepted.
-    fn mend(&self, name: &[u8], legacy: Legacy) -> Option<Repair> {
+    fn suggest(&self, name: &[u8], legacy: EncodingHint) -> Option<SuggestedName> {
         match std::str::from_utf8(name) {
-            Ok(text) => self.mend_from(name, text, Confidence::Certain),
+            Ok(text) => self.suggest_for_text(name, text, Confidence::Certain),
             Err(_) => {
-                let Meaning { text, confidence, .. } = legacy.read(name);
-                self.mend_from(name, &text, confidence)
+                let DecodedName { text, confidence, .. } = legacy.read(name);
+                self.suggest_for_text(name, &text, confidence)
             }
         }
     }
 
     /// The same for a name that stands for `text`, as surely as `confidence` says.
-    fn mend_from(&self, name: &[u8], text: &str, mut confidence: Confidence) -> Option<Repair> {
+    fn suggest_for_text(&self, name: &[u8], text: &str, mut confidence: Confidence) -> Option<SuggestedName> {
         let room = room_for(name);
         let mut text = Cow::Borrowed(text);
         for _ in 0..MAX_STEPS {
@@ -205,7 +205,7 @@ impl<'p> Mender<'p> {
                 confidence = confidence.max(Confidence::Likely);
             } else {
                 let is_new = text.as_bytes() != name && self.is_accepted(&text);
-                return is_new.then(|| Repair { name: text.into_owned(), confidence });
+                return is_new.then(|| SuggestedName { name: text.into_owned(), confidence });
             }
         }
         None
@@ -299,28 +299,28 @@ fn is_repository(name: &str) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
-impl Legacy {
+impl EncodingHint {
     /// What `name`, which is not UTF-8, stands for.
     ///
     /// ```
     /// use namegate_core::name::reading::Encoding;
-    /// use namegate_core::policy::{How, Legacy};
-    /// let meaning = Legacy::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
-    /// assert_eq!((&*meaning.text, meaning.how), ("café", How::Encoding(Encoding::WINDOWS_1252)));
-    /// assert_eq!(Legacy::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4").how, How::Structure);
+    /// use namegate_core::policy::{DecodingMethod, EncodingHint};
+    /// let meaning = EncodingHint::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
+    /// assert_eq!((&*meaning.text, meaning.how), ("café", DecodingMethod::Encoding(Encoding::WINDOWS_1252)));
+    /// assert_eq!(EncodingHint::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4").how, DecodingMethod::Structure);
     /// ```
-    pub fn read(self, name: &[u8]) -> Meaning {
+    pub fn read(self, name: &[u8]) -> DecodedName {
         let by_structure = structural(name);
         let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
         if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
-            return Meaning { text, confidence: Confidence::Certain, how: How::Structure };
+            return DecodedName { text, confidence: Confidence::Certain, how: DecodingMethod::Structure };
         }
         // What has the shape of an overlong form or a surrogate is text in some encodings, but in no Latin one that
         // anybody would write; and without a reason to think of an encoding it is what it looks like.
         let has_strays = has_stray_octets(name);
         let read_in = |encoding: Encoding, confidence| {
             let text = (has_strays || !encoding.is_latin()).then(|| encoding.read_name(name)).flatten()?;
-            Some(Meaning { text, confidence, how: How::Encoding(encoding) })
+            Some(DecodedName { text, confidence, how: DecodingMethod::Encoding(encoding) })
         };
         let by_itself = || {
             let mut evidence = Evidence::default();
@@ -332,12 +332,17 @@ impl Legacy {
             Self::Guessed(encoding, confidence) => read_in(encoding, confidence).or_else(by_itself),
             Self::Unknown => by_itself(),
         };
-        let as_told =
-            || by_structure.map(|text| Meaning { text, confidence: Confidence::Likely, how: How::Structure });
-        by_encoding.or_else(as_told).unwrap_or_else(|| Meaning {
+        let as_told = || {
+            by_structure.map(|text| DecodedName {
+                text,
+                confidence: Confidence::Likely,
+                how: DecodingMethod::Structure,
+            })
+        };
+        by_encoding.or_else(as_told).unwrap_or_else(|| DecodedName {
             text: escape(name).into_owned(),
             confidence: Confidence::Guess,
-            how: How::Escape,
+            how: DecodingMethod::Escape,
         })
     }
 }

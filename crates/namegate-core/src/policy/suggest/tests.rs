@@ -3,18 +3,18 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::name::casefold::Fold;
 use crate::policy::Normalization;
-use crate::policy::profile::{self, Chars, Line, Names, Part};
-use crate::policy::rule::{Kind, RULES};
+use crate::policy::profile::{self, Chars, NamePart, ProfileRule, ReservedNames};
+use crate::policy::rule::{RULES, RuleKind};
 
-fn policy(lines: Vec<Line>) -> Policy {
-    lines.into_iter().fold(Policy::builder(), |builder, line| builder.line(line)).build().unwrap()
+fn policy(rules: Vec<ProfileRule>) -> Policy {
+    rules.into_iter().fold(Policy::builder(), |builder, rule| builder.rule(rule)).build().unwrap()
 }
 
-fn error(test: Test) -> Line {
-    Line::error(test, "test")
+fn error(test: Test) -> ProfileRule {
+    ProfileRule::error(test, "test")
 }
 
-fn limit(max: usize, unit: Unit) -> Line {
+fn limit(max: usize, unit: Unit) -> ProfileRule {
     error(Test::Length(Limit { max, unit }))
 }
 
@@ -26,17 +26,17 @@ pub(super) fn desktop() -> Policy {
         error(Test::Plain(RuleId::TrailingDot)),
         error(Test::Plain(RuleId::TrailingSpace)),
         error(Test::Plain(RuleId::LeadingSpace)),
-        error(Test::Named(Names::new(Part::Base, "CON/NUL/AUX/COM1/COM\u{B9}/CONIN$"))),
-        error(Test::Named(Names::new(Part::Whole, "desktop.ini/.lock"))),
-        error(Test::Named(Names::new(Part::Prefix, "~$"))),
-        error(Test::Named(Names::new(Part::Suffix, ".part"))),
-        error(Test::Named(Names::new(Part::Anywhere, "_vti_"))),
+        error(Test::Named(ReservedNames::new(NamePart::Base, "CON/NUL/AUX/COM1/COM\u{B9}/CONIN$"))),
+        error(Test::Named(ReservedNames::new(NamePart::Whole, "desktop.ini/.lock"))),
+        error(Test::Named(ReservedNames::new(NamePart::Prefix, "~$"))),
+        error(Test::Named(ReservedNames::new(NamePart::Suffix, ".part"))),
+        error(Test::Named(ReservedNames::new(NamePart::Anywhere, "_vti_"))),
         limit(40, Unit::Utf16),
         limit(60, Unit::BytesIn(Form::Nfd)),
         error(Test::SameForm(Form::Nfc)),
         error(Test::SameFold { fold: Fold::Upcase, form: Some(Form::Nfc) }),
-        Line::warn(Test::Plain(RuleId::SmbPrivateUse), "test"),
-        Line::warn(Test::Form(Form::Nfc), "test"),
+        ProfileRule::warn(Test::Plain(RuleId::SmbPrivateUse), "test"),
+        ProfileRule::warn(Test::Form(Form::Nfc), "test"),
     ])
 }
 
@@ -44,7 +44,7 @@ pub(super) fn desktop() -> Policy {
 pub(super) fn suspicious(severity: Severity) -> Policy {
     let mut builder = Policy::builder();
     for rule in RULES {
-        if !rule.id.needs_parameter() && rule.kind != Kind::Encoding {
+        if !rule.id.needs_parameter() && rule.kind != RuleKind::Encoding {
             builder = builder.severity(rule.id, Some(severity));
         }
     }
@@ -63,13 +63,13 @@ pub(super) fn optical() -> Policy {
 
 fn normalizing(form: Form, on_mismatch: OnMismatch) -> Policy {
     let normalization = Normalization { form, on_mismatch };
-    let builder = Policy::builder().line(error(Test::Reserved(Chars::one_of(":\u{FF1A}"))));
-    let builder = builder.line(error(Test::SameForm(form))).line(limit(50, Unit::OstaBytes));
+    let builder = Policy::builder().rule(error(Test::Reserved(Chars::one_of(":\u{FF1A}"))));
+    let builder = builder.rule(error(Test::SameForm(form))).rule(limit(50, Unit::OstaBytes));
     builder.normalization(normalization).build().unwrap()
 }
 
 pub(super) fn policies() -> Vec<Policy> {
-    let each = profile::ALL.iter().map(|&profile| Policy::of(&[profile]));
+    let each = profile::ALL.iter().map(|&profile| Policy::from_profiles(&[profile]));
     let own = [
         desktop(),
         suspicious(Severity::Error),
@@ -79,14 +79,14 @@ pub(super) fn policies() -> Vec<Policy> {
         normalizing(Form::Nfd, OnMismatch::Convert),
         normalizing(Form::Nfkc, OnMismatch::Convert),
         normalizing(Form::Nfc, OnMismatch::Match),
-        Policy::of(profile::ALL),
-        Policy::of(&[]),
+        Policy::from_profiles(profile::ALL),
+        Policy::from_profiles(&[]),
     ];
     each.chain(own).collect()
 }
 
 pub(super) fn repaired(policy: &Policy, name: &[u8]) -> Option<String> {
-    policy.repair(name, None, &mut |_| false).map(|repair| repair.name)
+    policy.suggest_name(name, None, &mut |_| false).map(|repair| repair.name)
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn each_violation_has_the_smallest_change() {
 #[test]
 fn names_as_people_have_them_become_names_as_people_would_write_them() {
     let policy = ["portable", "strict", "security"].map(|p| profile::by_name(p).unwrap());
-    let policy = Policy::of(&policy);
+    let policy = Policy::from_profiles(&policy);
     let cases: &[(&[u8], &str)] = &[
         (b"two\nlines.txt", "two lines.txt"),
         (b"tab\tseparated.csv", "tab separated.csv"),
@@ -223,7 +223,7 @@ fn names_as_people_have_them_become_names_as_people_would_write_them() {
         assert_eq!(repaired(&policy, name).as_deref(), Some(expected), "{:?}", String::from_utf8_lossy(name));
         assert!(matches!(policy.verdict(expected.as_bytes()), Verdict::Accept(_)), "{expected}");
     }
-    let posix = Policy::of(&[profile::by_name("posix").unwrap()]);
+    let posix = Policy::from_profiles(&[profile::by_name("posix").unwrap()]);
     assert_eq!(repaired(&posix, b"a\nb.txt").as_deref(), Some("a_b.txt"), "a space is not taken there");
 }
 
@@ -246,9 +246,9 @@ fn letters_that_a_target_lacks_become_the_nearest_that_it_has() {
 fn letters_are_given_up_only_where_they_are_errors_and_then_with_little_confidence() {
     let ascii = Chars::AllBut("abcdefghijklmnopqrstuvwxyz0123456789_.");
     let refusing = policy(vec![error(Test::Reserved(ascii.clone()))]);
-    let repair = refusing.repair("日本!.txt".as_bytes(), None, &mut |_| false);
-    assert_eq!(repair, Some(Repair { name: "___.txt".into(), confidence: Confidence::Guess }));
-    let warning = policy(vec![Line::warn(Test::Reserved(ascii), "test")]);
+    let repair = refusing.suggest_name("日本!.txt".as_bytes(), None, &mut |_| false);
+    assert_eq!(repair, Some(SuggestedName { name: "___.txt".into(), confidence: Confidence::Guess }));
+    let warning = policy(vec![ProfileRule::warn(Test::Reserved(ascii), "test")]);
     assert_eq!(repaired(&warning, "日本!é.txt".as_bytes()).as_deref(), Some("日本_e.txt"));
     assert_eq!(repaired(&warning, "日本.txt".as_bytes()), None);
 }
@@ -273,7 +273,8 @@ fn a_long_name_is_shortened_to_every_limit() {
     assert_eq!(repaired(&desktop, name.as_bytes()), Some(format!("{}.txt", "\u{1F600}".repeat(14))));
     // No limit was asked for, but what was read must be a name that can be given.
     let cyrillic = b"\xC6\xCF\xD4\xCF ".repeat(40);
-    let read = Policy::of(&[]).repair(&cyrillic, "koi8-r".parse().ok(), &mut |_| false).unwrap();
+    let read =
+        Policy::from_profiles(&[]).suggest_name(&cyrillic, "koi8-r".parse().ok(), &mut |_| false).unwrap();
     assert!(
         read.name.starts_with("фото фото") && (240..=255).contains(&read.name.len()),
         "{}",
@@ -306,8 +307,8 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
     ];
     for &(name, label, expected, confidence) in cases {
         let encoding = label.map(|label| label.parse().unwrap());
-        let found = policy.repair(name, encoding, &mut |_| false);
-        let expected = Repair { name: expected.into(), confidence };
+        let found = policy.suggest_name(name, encoding, &mut |_| false);
+        let expected = SuggestedName { name: expected.into(), confidence };
         assert_eq!(found, Some(expected), "{name:02X?} in {label:?}");
     }
 }
@@ -316,20 +317,20 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
 fn a_taken_name_gets_a_number_before_its_extension() {
     let desktop = desktop();
     let with = |name: &str, taken: &[&str]| {
-        desktop.repair(name.as_bytes(), None, &mut |other| taken.contains(&other)).unwrap().name
+        desktop.suggest_name(name.as_bytes(), None, &mut |other| taken.contains(&other)).unwrap().name
     };
     assert_eq!(with("a?.tar.gz", &["a_.tar.gz"]), "a__2.tar.gz");
     assert_eq!(with("a.", &["a", "a_2", "a_3"]), "a_4");
     let long = format!("{}?.txt", "x".repeat(60));
     let cut = format!("{}.txt", "x".repeat(36));
     assert_eq!(with(&long, &[&cut]), format!("{}_2.txt", "x".repeat(34)));
-    assert_eq!(desktop.repair(b"a.", None, &mut |_| true), None);
-    assert_eq!(desktop.repair(b"good", None, &mut |_| true), None, "a good name is not asked about");
+    assert_eq!(desktop.suggest_name(b"a.", None, &mut |_| true), None);
+    assert_eq!(desktop.suggest_name(b"good", None, &mut |_| true), None, "a good name is not asked about");
 }
 
 fn directory(policy: &Policy, names: &[&str]) -> Vec<Option<String>> {
     let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-    policy.repair_all(&names, None).into_iter().map(|repair| repair.map(|r| r.name)).collect()
+    policy.suggest_names(&names, None).into_iter().map(|repair| repair.map(|r| r.name)).collect()
 }
 
 #[test]
@@ -348,7 +349,7 @@ fn proposals_of_a_directory_keep_out_of_each_others_way() {
         "its own old name is no obstacle"
     );
     assert_eq!(directory(&desktop, &["con", "CON", "con_"]), [some("con__3"), some("CON__2"), None]);
-    assert_eq!(directory(&Policy::of(&[]), &["README", "readme"]), [None, None]);
+    assert_eq!(directory(&Policy::from_profiles(&[]), &["README", "readme"]), [None, None]);
 }
 
 #[test]
@@ -360,19 +361,19 @@ fn the_names_of_a_directory_tell_their_encoding_together() {
         ("ibm866", &["отчет.txt", "фотографии", "управление проектом.doc", "музыка"]),
         ("euc-kr", &["보고서.txt", "사진", "회의록 타조.doc", "음악 파일"]),
     ];
-    let strict = Policy::of(&[profile::by_name("strict").unwrap()]);
+    let strict = Policy::from_profiles(&[profile::by_name("strict").unwrap()]);
     for &(label, texts) in directories {
         let encoding = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap();
         let mut names: Vec<Vec<u8>> = texts.iter().map(|text| encoding.encode(text).0.into_owned()).collect();
         names.push("good – name".as_bytes().to_vec());
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let mut expected: Vec<Option<Repair>> = texts
+        let mut expected: Vec<Option<SuggestedName>> = texts
             .iter()
-            .map(|&text| Some(Repair { name: text.into(), confidence: Confidence::Likely }))
+            .map(|&text| Some(SuggestedName { name: text.into(), confidence: Confidence::Likely }))
             .collect();
         expected.push(None);
-        assert_eq!(strict.repair_all(&names, None), expected, "{label}");
-        assert_eq!(strict.repair_all(&names, label.parse().ok()), expected, "{label}, given");
+        assert_eq!(strict.suggest_names(&names, None), expected, "{label}");
+        assert_eq!(strict.suggest_names(&names, label.parse().ok()), expected, "{label}, given");
     }
 }
 
@@ -421,7 +422,7 @@ fn a_directory_of_names_that_all_become_one_takes_linear_time() {
     let bad: Vec<String> = bad.into_iter().chain(cased).collect();
     let names: Vec<&[u8]> = bad.iter().map(|name| name.as_bytes()).collect();
     let started = Instant::now();
-    let repairs = desktop.repair_all(&names, None);
+    let repairs = desktop.suggest_names(&names, None);
     assert!(started.elapsed() < Duration::from_secs(20));
     let keys: std::collections::BTreeSet<String> =
         repairs.iter().map(|r| r.as_ref().unwrap().name.to_ascii_lowercase()).collect();

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::{Confidence, Legacy, Mender, Repair, room_for};
+use super::{Confidence, EncodingHint, SuggestedName, Suggester, room_for};
 use crate::name::casefold::{self, Fold};
 use crate::name::normalize::{Form, is_in_form};
 use crate::name::reading::{Encoding, Evidence};
@@ -46,7 +46,7 @@ impl<'a, 'n> Occupants<'a, 'n> {
 
 impl Policy {
     /// Suggested names for `names`, the distinct names of one directory, each at the place of its name; `None` where
-    /// [`Policy::repair`] has none.
+    /// [`Policy::suggest_name`] has none.
     ///
     /// No suggested name is the name of another entry or another suggested name, nor equal to one under an equivalence of
     /// the policy.
@@ -58,93 +58,93 @@ impl Policy {
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
-    /// let policy = Policy::of(&[profile::by_name("strict")?]);
+    /// let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
     /// let names: [&[u8]; 4] = [b"na\xEFve.txt", b"caf\xE9", "café".as_bytes(), b"fa\xE7ade"];
-    /// let repairs = policy.repair_all(&names, None);
+    /// let repairs = policy.suggest_names(&names, None);
     /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
     /// assert_eq!(repaired, [Some("naïve.txt"), Some("café_2"), None, Some("façade")]);
-    /// # Ok::<(), namegate_core::policy::Unknown>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
-    pub fn repair_all(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<Repair>> {
-        self.repair_among(Occupants::all(names), encoding)
+    pub fn suggest_names(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
+        self.suggest_among(Occupants::all(names), encoding)
     }
 
-    /// [`Policy::repair_all`] for the names of `there` that can be renamed.
-    pub(crate) fn repair_among(
+    /// [`Policy::suggest_names`] for the names of `there` that can be renamed.
+    pub(crate) fn suggest_among(
         &self,
         there: Occupants<'_, '_>,
         encoding: Option<Encoding>,
-    ) -> Vec<Option<Repair>> {
-        let mender = Mender::new(self);
-        let legacy = encoding.map_or_else(|| guessed(there), Legacy::Given);
-        let mend = |name: &&[u8]| if self.is_spotless(name) { None } else { mender.mend(name, legacy) };
-        self.placed(&mender, there, there.movable().iter().map(mend).collect())
+    ) -> Vec<Option<SuggestedName>> {
+        let suggester = Suggester::new(self);
+        let legacy = encoding.map_or_else(|| guessed(there), EncodingHint::Given);
+        let mend = |name: &&[u8]| if self.is_spotless(name) { None } else { suggester.suggest(name, legacy) };
+        self.placed(&suggester, there, there.movable().iter().map(mend).collect())
     }
 
-    /// [`Policy::repair_all`] for a caller that knows what some names stand for: `meant` has at the place of each such name a
+    /// [`Policy::suggest_names`] for a caller that knows what some names stand for: `meant` has at the place of each such name a
     /// text and how sure it is. A text that is the name itself says nothing. Names that are not UTF-8 and stand for nothing
     /// keep their names.
     ///
     /// ```
     /// # use namegate_core::policy::{Confidence, Policy, profile};
-    /// let policy = Policy::of(&[profile::by_name("windows")?]);
+    /// let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// let names: [&[u8]; 3] = [b"a\xEF\x80\xA2b", b"a_b", b"con"];
     /// let meant = [Some(("a:b".to_owned(), Confidence::Certain)), None, None];
-    /// let repairs = policy.repair_meant(&names, &meant);
+    /// let repairs = policy.suggest_names_for_meanings(&names, &meant);
     /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
     /// assert_eq!(repaired, [Some("a_b_2"), None, Some("con_")]);
-    /// # Ok::<(), namegate_core::policy::Unknown>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
-    pub fn repair_meant(
+    pub fn suggest_names_for_meanings(
         &self,
         names: &[&[u8]],
         meant: &[Option<(String, Confidence)>],
-    ) -> Vec<Option<Repair>> {
-        self.repair_meant_among(Occupants::all(names), meant)
+    ) -> Vec<Option<SuggestedName>> {
+        self.suggest_for_meanings_among(Occupants::all(names), meant)
     }
 
-    /// [`Policy::repair_meant`] for the names of `there` that can be renamed.
-    pub(crate) fn repair_meant_among(
+    /// [`Policy::suggest_names_for_meanings`] for the names of `there` that can be renamed.
+    pub(crate) fn suggest_for_meanings_among(
         &self,
         there: Occupants<'_, '_>,
         meant: &[Option<(String, Confidence)>],
-    ) -> Vec<Option<Repair>> {
-        let mender = Mender::new(self);
-        let mended = there.movable().iter().zip(meant).map(|(name, meant)| match meant {
-            Some((text, confidence)) => mender.mend_from(name, text, *confidence),
+    ) -> Vec<Option<SuggestedName>> {
+        let suggester = Suggester::new(self);
+        let suggested = there.movable().iter().zip(meant).map(|(name, meant)| match meant {
+            Some((text, confidence)) => suggester.suggest_for_text(name, text, *confidence),
             None if self.is_spotless(name) => None,
-            None => mender.mend_from(name, std::str::from_utf8(name).ok()?, Confidence::Certain),
+            None => suggester.suggest_for_text(name, std::str::from_utf8(name).ok()?, Confidence::Certain),
         });
-        self.placed(&mender, there, mended.collect())
+        self.placed(&suggester, there, suggested.collect())
     }
 
-    /// Finds a free place for each of `mended`, which are proposed for the names that can be renamed, and for those of them
+    /// Finds a free place for each of `suggested`, which are proposed for the names that can be renamed, and for those of them
     /// that have to make room.
     fn placed(
         &self,
-        mender: &Mender<'_>,
+        suggester: &Suggester<'_>,
         there: Occupants<'_, '_>,
-        mended: Vec<Option<Repair>>,
-    ) -> Vec<Option<Repair>> {
-        let moving = self.moving(there, &mended);
-        if mended.iter().all(Option::is_none) && !moving.contains(&true) {
-            return mended;
+        suggested: Vec<Option<SuggestedName>>,
+    ) -> Vec<Option<SuggestedName>> {
+        let moving = self.moving(there, &suggested);
+        if suggested.iter().all(Option::is_none) && !moving.contains(&true) {
+            return suggested;
         }
-        let mut directory = Directory::new(self, there);
+        let mut directory = NamesInUse::new(self, there);
         let mut placed = vec![None; there.movable];
         // By their bytes: which of two names gets a number must not depend on the order in which a directory is read.
-        let mut entries: Vec<_> = (0..).zip(there.movable()).zip(mended).zip(moving).collect();
+        let mut entries: Vec<_> = (0..).zip(there.movable()).zip(suggested).zip(moving).collect();
         entries.sort_unstable_by_key(|(((_, name), _), _)| **name);
-        for (((at, name), mended), moves) in entries {
-            placed[at] = match mended {
-                Some(repair) => directory.place(mender, name, repair),
+        for (((at, name), suggested), moves) in entries {
+            placed[at] = match suggested {
+                Some(repair) => directory.place(suggester, name, repair),
                 // Only a valid name can move without being mended.
                 None => std::str::from_utf8(name)
                     .ok()
-                    .filter(|text| moves && mender.is_accepted(text))
+                    .filter(|text| moves && suggester.is_accepted(text))
                     .and_then(|text| {
-                        let repair = Repair { name: text.to_owned(), confidence: Confidence::Likely };
-                        directory.place(mender, name, repair)
+                        let repair = SuggestedName { name: text.to_owned(), confidence: Confidence::Likely };
+                        directory.place(suggester, name, repair)
                     }),
             };
         }
@@ -159,7 +159,7 @@ impl Policy {
     }
 
     /// Which names have to make room for another one that becomes the same.
-    fn moving(&self, there: Occupants<'_, '_>, mended: &[Option<Repair>]) -> Vec<bool> {
+    fn moving(&self, there: Occupants<'_, '_>, suggested: &[Option<SuggestedName>]) -> Vec<bool> {
         let Occupants { names, movable, .. } = there;
         let mut moving = vec![false; movable];
         let mut groups = self.collisions(names);
@@ -174,7 +174,7 @@ impl Policy {
             let is_odd =
                 |at: usize| std::str::from_utf8(names[at]).is_ok_and(|name| !is_in_form(name, Form::Nfc));
             // A name that cannot be renamed keeps its name, whatever it is.
-            let is_mended = |at: usize| mended.get(at).is_some_and(Option::is_some);
+            let is_mended = |at: usize| suggested.get(at).is_some_and(Option::is_some);
             let keeper = staying
                 .iter()
                 .copied()
@@ -189,15 +189,15 @@ impl Policy {
     }
 }
 
-fn guessed(there: Occupants<'_, '_>) -> Legacy {
+fn guessed(there: Occupants<'_, '_>) -> EncodingHint {
     let mut evidence = Evidence::default();
     there.in_use().for_each(|name| evidence.add(name));
     let confidence = if evidence.names() < ENOUGH_NAMES { Confidence::Guess } else { Confidence::Likely };
-    evidence.guess().map_or(Legacy::Unknown, |encoding| Legacy::Guessed(encoding, confidence))
+    evidence.guess().map_or(EncodingHint::Unknown, |encoding| EncodingHint::Guessed(encoding, confidence))
 }
 
 /// The names in use.
-struct Directory<'n> {
+struct NamesInUse<'n> {
     exact: HashSet<Cow<'n, [u8]>>,
     /// By equivalence: how many names have a key.
     held: Vec<(Equivalence, HashMap<Cow<'n, str>, usize>)>,
@@ -207,10 +207,10 @@ struct Directory<'n> {
     names: usize,
 }
 
-impl<'n> Directory<'n> {
+impl<'n> NamesInUse<'n> {
     fn new(policy: &Policy, there: Occupants<'_, 'n>) -> Self {
         let mut kinds: Vec<Equivalence> = Vec::new();
-        for same in policy.lines.iter().filter_map(|line| Equivalence::of(&line.test)) {
+        for same in policy.rules.iter().filter_map(|rule| Equivalence::for_test(&rule.test)) {
             if !kinds.contains(&same) {
                 kinds.push(same);
             }
@@ -239,9 +239,14 @@ impl<'n> Directory<'n> {
     }
 
     /// Finds a free place for `repair`, which is proposed for `own`, and takes it.
-    fn place(&mut self, mender: &Mender<'_>, own: &[u8], repair: Repair) -> Option<Repair> {
+    fn place(
+        &mut self,
+        suggester: &Suggester<'_>,
+        own: &[u8],
+        repair: SuggestedName,
+    ) -> Option<SuggestedName> {
         let placed =
-            if self.is_taken(&repair.name, own) { self.numbered(mender, own, repair)? } else { repair };
+            if self.is_taken(&repair.name, own) { self.numbered(suggester, own, repair)? } else { repair };
         for (same, keys) in &mut self.held {
             *keys.entry(Cow::Owned(same.key(&placed.name).into_owned())).or_default() += 1;
         }
@@ -249,16 +254,21 @@ impl<'n> Directory<'n> {
         Some(placed)
     }
 
-    fn numbered(&mut self, mender: &Mender<'_>, own: &[u8], repair: Repair) -> Option<Repair> {
+    fn numbered(
+        &mut self,
+        suggester: &Suggester<'_>,
+        own: &[u8],
+        repair: SuggestedName,
+    ) -> Option<SuggestedName> {
         let room = room_for(own);
-        let first = mender.with_number(&repair.name, room, 2)?;
+        let first = suggester.with_number(&repair.name, room, 2)?;
         let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
         let from = self.next.get(&family).copied().unwrap_or(2);
         // Every name and every proposal can hold one number of each equivalence, and one byte for byte.
         let attempts = (2 * self.names + 1).saturating_mul(self.held.len() + 1);
         let mut taken = |candidate: &str| self.is_taken(candidate, own);
-        let (name, number) = mender.numbered(&repair.name, room, from, attempts, &mut taken)?;
+        let (name, number) = suggester.numbered(&repair.name, room, from, attempts, &mut taken)?;
         self.next.insert(family, number + 1);
-        Some(Repair { name, confidence: repair.confidence.max(Confidence::Likely) })
+        Some(SuggestedName { name, confidence: repair.confidence.max(Confidence::Likely) })
     }
 }

@@ -20,12 +20,12 @@ use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
 
 use super::shorten::split;
-use super::{Confidence, Mender, Step};
+use super::{Confidence, Step, Suggester};
 use crate::name::Span;
 use crate::name::normalize::{Form, to_form};
 use crate::name::scalar::meant_by_smb;
 use crate::name::script;
-use crate::policy::profile::{Part, Test};
+use crate::policy::profile::{NamePart, Test};
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Policy, Violation};
 
@@ -64,10 +64,10 @@ pub(super) fn stand_in(policy: &Policy) -> char {
 }
 
 fn is_unreserved(policy: &Policy, c: char) -> bool {
-    !policy.lines.iter().any(|line| matches!(&line.test, Test::Reserved(set) if set.contains(c)))
+    !policy.rules.iter().any(|rule| matches!(&rule.test, Test::Reserved(set) if set.contains(c)))
 }
 
-impl Mender<'_> {
+impl Suggester<'_> {
     /// `name` with everything done about `violations` that can be done at their places; `None` if that is nothing.
     pub(super) fn edited(&self, name: &str, violations: &[Violation]) -> Option<Step> {
         let mut edits = Vec::new();
@@ -185,20 +185,20 @@ impl Mender<'_> {
     /// Makes another word of the reserved one at `span`.
     fn edit_reserved_name(&self, name: &str, span: Span, edits: &mut Vec<Edit>) {
         let found = span_of(name, span);
-        let lines = self.policy.lines.iter().filter_map(|line| match &line.test {
+        let rules = self.policy.rules.iter().filter_map(|rule| match &rule.test {
             Test::Named(names) => Some(names),
             _ => None,
         });
-        let words = lines.flat_map(|names| names.iter().map(move |word| (names.part, word)));
+        let words = rules.flat_map(|names| names.iter().map(move |word| (names.part, word)));
         for (part, word) in words.filter(|(_, word)| word.eq_ignore_ascii_case(found)) {
             let edit = match part {
-                Part::Base if span.start == 0 => Edit::insert(span.end, self.stand_in),
-                Part::Whole if span == Span::new(0, name.len()) => {
+                NamePart::Base if span.start == 0 => Edit::insert(span.end, self.stand_in),
+                NamePart::Whole if span == Span::new(0, name.len()) => {
                     Edit::insert(split(name).0.len(), self.stand_in)
                 }
-                Part::Prefix if span.start == 0 => Edit::insert(0, self.stand_in),
-                Part::Suffix if span.end == name.len() => Edit::insert(name.len(), self.stand_in),
-                Part::Anywhere => return self.edit_every(name, word, edits),
+                NamePart::Prefix if span.start == 0 => Edit::insert(0, self.stand_in),
+                NamePart::Suffix if span.end == name.len() => Edit::insert(name.len(), self.stand_in),
+                NamePart::Anywhere => return self.edit_every(name, word, edits),
                 _ => continue,
             };
             edits.push(edit);

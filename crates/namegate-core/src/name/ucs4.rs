@@ -25,7 +25,7 @@ pub enum Octet {
 
 impl Octet {
     /// Classifies one octet.
-    pub const fn of(octet: u8) -> Self {
+    pub const fn classify(octet: u8) -> Self {
         match octet {
             0x00..=0x7F => Self::Single,
             0x80..=0xBF => Self::Continuation,
@@ -78,19 +78,19 @@ pub const fn min_value(len: usize) -> u32 {
 /// The value of the sequence that begins `bytes`, and its length in octets; `None` if no whole sequence begins there.
 ///
 /// ```
-/// use namegate_core::name::legacy;
-/// assert_eq!(legacy::decode(b"\xC3\xA9"), Some((0xE9, 2)));
-/// assert_eq!(legacy::decode(b"\xED\xA0\x80"), Some((0xD800, 3)));            // a surrogate: has a value, is no UTF-8
-/// assert_eq!(legacy::decode(b"\xFD\xBF\xBF\xBF\xBF\xBF"), Some((0x7FFF_FFFF, 6)));
-/// assert_eq!(legacy::decode(b"\xC3x"), None);
+/// use namegate_core::name::ucs4;
+/// assert_eq!(ucs4::decode(b"\xC3\xA9"), Some((0xE9, 2)));
+/// assert_eq!(ucs4::decode(b"\xED\xA0\x80"), Some((0xD800, 3)));            // a surrogate: has a value, is no UTF-8
+/// assert_eq!(ucs4::decode(b"\xFD\xBF\xBF\xBF\xBF\xBF"), Some((0x7FFF_FFFF, 6)));
+/// assert_eq!(ucs4::decode(b"\xC3x"), None);
 /// ```
 pub fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
     let first = *bytes.first()?;
-    let octet = Octet::of(first);
+    let octet = Octet::classify(first);
     let len = octet.sequence_len()?;
     let mut value = u32::from(first & octet.free_bits());
     for &next in bytes.get(1..len)? {
-        if Octet::of(next) != Octet::Continuation {
+        if Octet::classify(next) != Octet::Continuation {
             return None;
         }
         value = value << 6 | u32::from(next & 0x3F);
@@ -101,9 +101,9 @@ pub fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
 /// The shortest sequence for a UCS-4 value, 1 to 6 octets; `None` past [`MAX`].
 ///
 /// ```
-/// use namegate_core::name::legacy;
-/// assert_eq!(legacy::encode(0x20_0000).unwrap().as_slice(), b"\xF8\x88\x80\x80\x80");
-/// assert_eq!(legacy::encode(0x8000_0000), None);
+/// use namegate_core::name::ucs4;
+/// assert_eq!(ucs4::encode(0x20_0000).unwrap().as_slice(), b"\xF8\x88\x80\x80\x80");
+/// assert_eq!(ucs4::encode(0x8000_0000), None);
 /// ```
 pub fn encode(value: u32) -> Option<Sequence> {
     let len = (1..=6).rev().find(|&len| value >= min_value(len))?;
@@ -113,9 +113,9 @@ pub fn encode(value: u32) -> Option<Sequence> {
 /// The sequence of exactly `len` octets for a value: overlong if `len` is more than it needs, `None` if it does not fit.
 ///
 /// ```
-/// use namegate_core::name::legacy;
-/// assert_eq!(legacy::encode_in(0x2F, 2).unwrap().as_slice(), b"\xC0\xAF");
-/// assert_eq!(legacy::encode_in(0x800, 2), None);
+/// use namegate_core::name::ucs4;
+/// assert_eq!(ucs4::encode_in(0x2F, 2).unwrap().as_slice(), b"\xC0\xAF");
+/// assert_eq!(ucs4::encode_in(0x800, 2), None);
 /// ```
 pub fn encode_in(value: u32, len: usize) -> Option<Sequence> {
     let limit =

@@ -1,8 +1,8 @@
 //! What is wrong with the encoding of a name, said to somebody who has never read RFC 3629.
 
-use crate::name::legacy::Octet;
+use crate::name::ucs4::Octet;
 use crate::name::utf8::{self, IllFormed, Malformation};
-use crate::name::{Span, display, legacy};
+use crate::name::{Span, display, ucs4};
 
 /// One sentence about the whole name, without names in it: nothing in it needs escaping.
 pub(super) fn summary(name: &[u8]) -> String {
@@ -37,7 +37,7 @@ fn well_formed(name: &[u8]) -> String {
 
 fn ill_formed(name: &[u8], found: IllFormed) -> String {
     let Span { start, end } = found.span;
-    let octets = display::octets(found.span.of(name));
+    let octets = display::octets(found.span.slice(name));
     let value = found.value.unwrap_or_default();
     match found.kind {
         Malformation::UnexpectedContinuation if found.span.len() == 1 => {
@@ -47,7 +47,7 @@ fn ill_formed(name: &[u8], found: IllFormed) -> String {
             format!("stand the continuation octets {octets}, and there is nothing that they continue")
         }
         Malformation::Truncated => {
-            let needed = Octet::of(name[start]).sequence_len().unwrap_or(1);
+            let needed = Octet::classify(name[start]).sequence_len().unwrap_or(1);
             let rest = match end - start {
                 1 => "no continuation octet follows".to_owned(),
                 there => format!("only {there} of them are there"),
@@ -87,7 +87,7 @@ fn ill_formed(name: &[u8], found: IllFormed) -> String {
 }
 
 fn shortest(value: u32) -> String {
-    legacy::encode(value).map_or_else(String::new, |sequence| display::octets(sequence.as_slice()))
+    ucs4::encode(value).map_or_else(String::new, |sequence| display::octets(sequence.as_slice()))
 }
 
 fn count(n: usize, what: &str) -> String {

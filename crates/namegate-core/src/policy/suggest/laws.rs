@@ -10,7 +10,7 @@ use crate::name::casefold;
 use crate::name::confusable::skeleton;
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Outcome, Policy, Verdict};
+use crate::policy::{CheckOutcome, Policy, Verdict};
 
 /// Text and bytes that trip over as many rules as possible.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
@@ -87,7 +87,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
 
 /// The keys under which no two names may be equal, written down once more.
 fn keys(policy: &Policy, name: &str) -> Vec<String> {
-    let keys = policy.lines().iter().filter_map(|line| match line.test {
+    let keys = policy.rules().iter().filter_map(|rule| match rule.test {
         Test::SameForm(form) => Some(casefold::key(name, Some(form), None).into_owned()),
         Test::SameFold { fold, form } => Some(casefold::key(name, form, Some(fold)).into_owned()),
         Test::Plain(RuleId::CollisionConfusable) => Some(skeleton(name)),
@@ -106,20 +106,20 @@ proptest! {
     fn a_proposal_is_accepted_and_needs_no_further_one(name in hostile()) {
         for policy in POLICIES.iter() {
             let outcome = policy.check(&name).outcome();
-            let is_good = outcome == Outcome::Accept && matches!(policy.verdict(&name), Verdict::Accept(_));
-            let Some(repair) = policy.repair(&name, None, &mut |_| false) else { continue };
+            let is_good = outcome == CheckOutcome::Accept && matches!(policy.verdict(&name), Verdict::Accept(_));
+            let Some(repair) = policy.suggest_name(&name, None, &mut |_| false) else { continue };
             prop_assert!(!is_good, "{:?} for a good name", repair);
             let proposed = repair.name.as_bytes();
             prop_assert_eq!(policy.verdict(proposed), Verdict::Accept(&repair.name));
-            prop_assert_eq!(policy.repair(proposed, None, &mut |_| false), None, "{:?}", repair);
+            prop_assert_eq!(policy.suggest_name(proposed, None, &mut |_| false), None, "{:?}", repair);
             prop_assert!(proposed.len() <= 255.max(name.len()));
         }
     }
 
     #[test]
     fn no_hostile_name_is_beyond_repair_where_the_policy_leaves_something_to_write(name in hostile()) {
-        for policy in [Policy::of(&[]), desktop(), suspicious(Severity::Error), optical()] {
-            if policy.check(&name).outcome() == Outcome::Reject {
+        for policy in [Policy::from_profiles(&[]), desktop(), suspicious(Severity::Error), optical()] {
+            if policy.check(&name).outcome() == CheckOutcome::Reject {
                 prop_assert!(repaired(&policy, &name).is_some(), "{:?}", String::from_utf8_lossy(&name));
             }
         }
@@ -131,7 +131,7 @@ proptest! {
     ) {
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         for policy in POLICIES.iter() {
-            let repairs = policy.repair_all(&names, None);
+            let repairs = policy.suggest_names(&names, None);
             prop_assert_eq!(repairs.len(), names.len());
             // Who holds a key: the names as they are, and the proposals.
             let mut holders: HashMap<(usize, String), Vec<usize>> = HashMap::new();
@@ -153,7 +153,7 @@ proptest! {
                 }
             }
             let after: Vec<&[u8]> = after.iter().map(Vec::as_slice).collect();
-            let again = policy.repair_all(&after, None);
+            let again = policy.suggest_names(&after, None);
             for (first, second) in repairs.iter().zip(again) {
                 prop_assert!(second.is_none() , "{:?} then {:?}", first, second);
             }

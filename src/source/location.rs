@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// A directory, shared by the names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DirectoryPath {
     /// What the directory is part of; `None` for the file system.
-    pub holder: Option<Arc<Holder>>,
+    pub container: Option<Arc<Container>>,
     /// The directory: on disk a path from where the run began, elsewhere from the top of what holds it.
     pub dir: Vec<u8>,
     /// Its inode number, where it has one.
@@ -17,7 +17,7 @@ pub struct Place {
 
 /// What holds names and is no directory of a file system. Files are paths from where the run began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum Container {
     /// A list of names or paths; `-` for standard input.
     List {
         /// The list.
@@ -50,7 +50,7 @@ pub enum ArchiveKind {
 
 /// Where in its holder one name is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum Location {
     /// The number of the item in a list, from 1; with line feeds as separators that is the line.
     Item(u64),
     /// The number of the member of an archive, from 1.
@@ -97,14 +97,14 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-impl Place {
+impl DirectoryPath {
     /// Whether it is the same directory of the same holder.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.dir == other.dir && self.holder == other.holder
+        self.dir == other.dir && self.container == other.container
     }
 
     /// The path of a name that stands here.
-    pub fn path_of(&self, name: &[u8]) -> Vec<u8> {
+    pub fn join(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.dir.clone();
         if !path.is_empty() && path.last() != Some(&b'/') {
             path.push(b'/');
@@ -117,10 +117,10 @@ impl Place {
     /// escaped.
     pub fn heading(&self) -> Vec<u8> {
         let dir = if self.dir.is_empty() { &b"."[..] } else { &self.dir };
-        let mut heading = match self.holder.as_deref() {
+        let mut heading = match self.container.as_deref() {
             None => return dir.to_vec(),
-            Some(Holder::List { file } | Holder::Archive { file, .. }) => file.clone(),
-            Some(Holder::Git { repository, revision }) => [&repository[..], b" ", revision].concat(),
+            Some(Container::List { file } | Container::Archive { file, .. }) => file.clone(),
+            Some(Container::Git { repository, revision }) => [&repository[..], b" ", revision].concat(),
         };
         heading.extend_from_slice(b": ");
         heading.extend_from_slice(dir);
@@ -128,7 +128,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Item(number) => write!(f, "item {number}"),
@@ -145,13 +145,15 @@ mod tests {
 
     #[test]
     fn a_place_is_told_as_people_write_it() {
-        let holder = Holder::Git { repository: b"repo.git".to_vec(), revision: b"HEAD".to_vec() };
-        let mut place = Place { holder: Some(Arc::new(holder)), dir: b"src".to_vec(), inode: None };
+        let container = Container::Git { repository: b"repo.git".to_vec(), revision: b"HEAD".to_vec() };
+        let mut place =
+            DirectoryPath { container: Some(Arc::new(container)), dir: b"src".to_vec(), inode: None };
         assert_eq!(place.heading(), b"repo.git HEAD: src");
-        place.holder = Some(Arc::new(Holder::Archive { file: b"a.zip".to_vec(), kind: ArchiveKind::Zip }));
+        place.container =
+            Some(Arc::new(Container::Archive { file: b"a.zip".to_vec(), kind: ArchiveKind::Zip }));
         place.dir.clear();
         assert_eq!(place.heading(), b"a.zip: .");
-        place.holder = None;
+        place.container = None;
         assert_eq!(place.heading(), b".");
     }
 
@@ -160,7 +162,7 @@ mod tests {
         let (sha1, sha256) = (ObjectId::new(&[0xAB; 20]).unwrap(), ObjectId::new(&[1; 32]).unwrap());
         assert_eq!((sha1.to_string(), sha256.to_string()), ("ab".repeat(20), "01".repeat(32)));
         assert_eq!(ObjectId::new(&[0; 33]), None);
-        let mark = Mark::Commits { first: sha1, last: sha256 };
-        assert_eq!(mark.to_string(), "in commits abababababab to 010101010101");
+        let location = Location::Commits { first: sha1, last: sha256 };
+        assert_eq!(location.to_string(), "in commits abababababab to 010101010101");
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn shorten(name: &str, limits: &[Limit]) -> Option<String> {
     let longest =
         limits.iter().filter(|limit| limit.unit == Unit::ExtensionCodePoints).map(|limit| limit.max).min();
     let (stem, extension) = match longest {
-        // Such targets know the last extension alone, and count its code points behind the dot.
+        // Such targets know the last extension alone, and count its code points after the dot.
         Some(max) => {
             let last = extension.rfind('.').unwrap_or_default();
             let extension = if max > 0 { prefix(&extension[last..], max + 1) } else { "" };

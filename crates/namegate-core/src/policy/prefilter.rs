@@ -3,14 +3,14 @@
 //! What can be decided by looking a byte up in a table is put into that table, so that an ordinary name costs one pass
 //! over its bytes. The table says "worth a look" too often rather than too rarely; it never says what is wrong.
 
-use super::compile::Active;
-use super::profile::{Part, Test, Unit};
+use super::compile::ActiveRule;
+use super::profile::{NamePart, Test, Unit};
 use super::rule::RuleId;
 use super::tables::Tables;
 
 /// What one look at each byte can rule out.
 #[derive(Clone, Debug)]
-pub(super) struct Quick {
+pub(super) struct Prefilter {
     /// Per byte: bits below.
     flags: [u8; 256],
     /// No name up to this many bytes breaks a limit, if it is ASCII.
@@ -32,7 +32,7 @@ const NON_ASCII: u8 = 8;
 /// A reserved base name that does not fit the table of lengths begins with it.
 const BASE: u8 = 16;
 
-impl Quick {
+impl Prefilter {
     /// Whether a closer look at `name` is needed. `false` means: no violation, if the name is UTF-8.
     pub(super) fn is_suspect(&self, name: &[u8]) -> bool {
         let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return true };
@@ -67,13 +67,13 @@ impl Quick {
         len < 32 && lengths & 1 << len != 0
     }
 
-    pub(super) fn new(lines: &[Active], tables: &Tables, converts: bool) -> Self {
+    pub(super) fn new(rules: &[ActiveRule], tables: &Tables, converts: bool) -> Self {
         let on = |rule: RuleId| tables.plain[rule as usize].is_some();
-        let mut quick =
+        let mut prefilter =
             Self { flags: [0; 256], ascii_bytes: usize::MAX, any_bytes: usize::MAX, base_lengths: [0; 26] };
         let mut mark = |byte: u8, bit: u8| {
-            quick.flags[usize::from(byte.to_ascii_lowercase())] |= bit;
-            quick.flags[usize::from(byte.to_ascii_uppercase())] |= bit;
+            prefilter.flags[usize::from(byte.to_ascii_lowercase())] |= bit;
+            prefilter.flags[usize::from(byte.to_ascii_uppercase())] |= bit;
         };
         mark(0, ANYWHERE);
         mark(b'/', ANYWHERE);
@@ -96,8 +96,8 @@ impl Quick {
         ];
         ends.into_iter().filter(|end| on(end.0)).for_each(|(_, byte, bit)| mark(byte, bit));
         let mut bases: Vec<&str> = Vec::new();
-        for line in lines {
-            match &line.test {
+        for rule in rules {
+            match &rule.test {
                 Test::Reserved(chars) => {
                     (0..0x80_u8).filter(|&b| chars.contains(char::from(b))).for_each(|b| mark(b, ANYWHERE));
                 }
@@ -105,10 +105,10 @@ impl Quick {
                     for word in names.iter() {
                         let bytes = word.as_bytes();
                         match names.part {
-                            Part::Base => bases.push(word),
-                            Part::Whole | Part::Prefix | Part::Repeated => mark(bytes[0], FIRST),
-                            Part::Suffix => mark(bytes[bytes.len() - 1], LAST),
-                            Part::Anywhere => mark(bytes[0], ANYWHERE),
+                            NamePart::Base => bases.push(word),
+                            NamePart::Whole | NamePart::Prefix | NamePart::Repeated => mark(bytes[0], FIRST),
+                            NamePart::Suffix => mark(bytes[bytes.len() - 1], LAST),
+                            NamePart::Anywhere => mark(bytes[0], ANYWHERE),
                         }
                     }
                 }
@@ -116,32 +116,32 @@ impl Quick {
             }
         }
         let names_beyond_ascii =
-            lines.iter().any(|line| matches!(&line.test, Test::Named(n) if !n.words.is_ascii()));
+            rules.iter().any(|rule| matches!(&rule.test, Test::Named(n) if !n.words.is_ascii()));
         let shapes = [RuleId::MixedScript, RuleId::Mojibake, RuleId::DotGitLookalike];
         let reads_non_ascii = tables.reads_scalars
             || converts
             || names_beyond_ascii
             || shapes.into_iter().any(on)
             || !tables.forms.is_empty();
-        quick.flags[0x80..].fill(if reads_non_ascii { ANYWHERE | NON_ASCII } else { NON_ASCII });
+        prefilter.flags[0x80..].fill(if reads_non_ascii { ANYWHERE | NON_ASCII } else { NON_ASCII });
         for word in bases {
             let first = word.as_bytes()[0];
             let letter = usize::from(first.to_ascii_lowercase().wrapping_sub(b'a'));
-            match quick.base_lengths.get_mut(letter) {
+            match prefilter.base_lengths.get_mut(letter) {
                 Some(lengths) if word.len() < 32 => *lengths |= 1 << word.len(),
                 // Too unusual for the table: every name with that first byte gets a closer look.
                 _ => {
-                    quick.flags[usize::from(first.to_ascii_lowercase())] |= BASE;
-                    quick.flags[usize::from(first.to_ascii_uppercase())] |= BASE;
+                    prefilter.flags[usize::from(first.to_ascii_lowercase())] |= BASE;
+                    prefilter.flags[usize::from(first.to_ascii_uppercase())] |= BASE;
                 }
             }
         }
         for (limit, _) in &tables.lengths {
             // ASCII does not grow in any form; an OSTA string has one byte more than its text.
             let extra = usize::from(limit.unit == Unit::OstaBytes);
-            quick.ascii_bytes = quick.ascii_bytes.min(limit.max.saturating_sub(extra));
-            quick.any_bytes = quick.any_bytes.min(limit.harmless_bytes());
+            prefilter.ascii_bytes = prefilter.ascii_bytes.min(limit.max.saturating_sub(extra));
+            prefilter.any_bytes = prefilter.any_bytes.min(limit.harmless_bytes());
         }
-        quick
+        prefilter
     }
 }

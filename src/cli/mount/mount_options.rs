@@ -13,7 +13,7 @@ use nix::mount::MsFlags;
 use super::settings::Settings;
 use crate::cli::LogFormat;
 use crate::name::display::display;
-use crate::policy::nearest::Unknown;
+use crate::policy::UnknownWord;
 use crate::settings::config::is_fsname;
 
 /// Words that switch a flag of the kernel on or off.
@@ -174,7 +174,7 @@ impl Words {
                 let settings = settings();
                 let known = FLAGS.iter().map(|(name, ..)| *name).chain(PASSED_OVER.iter().copied());
                 let known = known.chain(OTHERS.iter().copied()).chain(settings.iter().map(String::as_str));
-                return Err(Unknown::new("mount option", &key, known).to_string());
+                return Err(UnknownWord::new("mount option", &key, known).to_string());
             }
         }
         Ok(self)

@@ -10,7 +10,7 @@ use crate::name::display::{display, width};
 
 /// A place in a text, and the line that it is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPosition {
     line: usize,
     column: usize,
     excerpt: String,
@@ -18,7 +18,7 @@ pub struct Place {
     mark: Range<usize>,
 }
 
-impl Place {
+impl TextPosition {
     /// The number of the line, from 1.
     pub fn line(&self) -> usize {
         self.line
@@ -32,14 +32,14 @@ impl Place {
 
 /// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ConfigError {
     /// What is wrong and what was expected, one line.
     pub message: String,
     /// Where; `None` if the mistake is at no particular place.
-    pub place: Option<Place>,
+    pub position: Option<TextPosition>,
 }
 
-/// Why a configuration cannot be used: all its mistakes, or the first [`ConfigError::MOST`] of very many.
+/// Why a configuration cannot be used: all its mistakes, or the first [`ConfigErrors::MOST`] of very many.
 ///
 /// ```
 /// use namegate_core::policy::config::Config;
@@ -52,24 +52,24 @@ pub struct Mistake {
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    mistakes: Vec<Mistake>,
+pub struct ConfigErrors {
+    errors: Vec<ConfigError>,
     left_out: usize,
 }
 
-impl ConfigError {
+impl ConfigErrors {
     /// How many mistakes are kept.
     pub const MOST: usize = 50;
 
-    /// At least one mistake, and the number of those that were found beyond [`ConfigError::MOST`].
+    /// At least one mistake, and the number of those that were found beyond [`ConfigErrors::MOST`].
     #[doc(hidden)]
-    pub fn new(mistakes: Vec<Mistake>, left_out: usize) -> Self {
-        Self { mistakes, left_out }
+    pub fn new(errors: Vec<ConfigError>, left_out: usize) -> Self {
+        Self { errors, left_out }
     }
 
     /// The mistakes, in the order of their places.
-    pub fn mistakes(&self) -> &[Mistake] {
-        &self.mistakes
+    pub fn errors(&self) -> &[ConfigError] {
+        &self.errors
     }
 
     /// Each mistake as `FILE:LINE:COLUMN: message`, followed by its line of the file.
@@ -80,33 +80,33 @@ impl ConfigError {
     }
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         InFile { error: self, file: None }.fmt(f)
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for ConfigErrors {}
 
 struct InFile<'e> {
-    error: &'e ConfigError,
+    error: &'e ConfigErrors,
     file: Option<&'e str>,
 }
 
 impl fmt::Display for InFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, mistake) in self.error.mistakes.iter().enumerate() {
+        for (at, error) in self.error.errors.iter().enumerate() {
             if at > 0 {
                 f.write_str("\n")?;
             }
             if let Some(file) = self.file {
                 write!(f, "{file}:")?;
             }
-            match &mistake.place {
-                None if self.file.is_none() => f.write_str(&mistake.message)?,
-                None => write!(f, " {}", mistake.message)?,
-                Some(Place { line, column, excerpt, mark }) => {
-                    writeln!(f, "{line}:{column}: {}", mistake.message)?;
+            match &error.position {
+                None if self.file.is_none() => f.write_str(&error.message)?,
+                None => write!(f, " {}", error.message)?,
+                Some(TextPosition { line, column, excerpt, mark }) => {
+                    writeln!(f, "{line}:{column}: {}", error.message)?;
                     let gutter = line.to_string();
                     writeln!(f, "{gutter} | {excerpt}")?;
                     let (before, marked) = (mark.start, "^".repeat(mark.len()));
@@ -122,13 +122,13 @@ impl fmt::Display for InFile<'_> {
 }
 
 /// Finds the places of byte offsets in a text.
-pub(crate) struct Places<'t> {
+pub(crate) struct LineIndex<'t> {
     text: &'t str,
     /// Where each line begins.
     starts: Vec<usize>,
 }
 
-impl<'t> Places<'t> {
+impl<'t> LineIndex<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
         let body = text.len() - text.trim_start_matches('\u{FEFF}').len();
         let starts =
@@ -143,7 +143,7 @@ impl<'t> Places<'t> {
 
     /// The place of a range of bytes. What lies behind the text is at its end; what covers several lines is marked on
     /// the first.
-    pub(crate) fn place(&self, bytes: Range<usize>) -> Place {
+    pub(crate) fn position(&self, bytes: Range<usize>) -> TextPosition {
         let is_boundary = |at: &usize| self.text.is_char_boundary(*at);
         let len = self.text.len();
         let offset = (0..=bytes.start.min(len)).rev().find(is_boundary).unwrap_or(0);
@@ -156,7 +156,7 @@ impl<'t> Places<'t> {
         let end = (bytes.end.min(len)..len).find(is_boundary).unwrap_or(len).clamp(offset, line_end);
         let before = &self.text[start..offset];
         let (excerpt, mark) = excerpt(before, &self.text[offset..end], &self.text[end..line_end]);
-        Place { line: line + 1, column: before.chars().count() + 1, excerpt, mark }
+        TextPosition { line: line + 1, column: before.chars().count() + 1, excerpt, mark }
     }
 }
 
