@@ -59,7 +59,6 @@ const ALLOWED: &[&str] = &[
     "Seen",
     "Serving",
     "Settings",
-    "Signals",
     "Skipped",
     "Status",
     "Tally",
