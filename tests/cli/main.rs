@@ -19,7 +19,6 @@ mod long_runs;
 mod mount;
 mod outputs;
 mod policy;
-mod readme;
 mod report;
 mod run;
 mod scan;

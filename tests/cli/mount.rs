@@ -82,8 +82,8 @@ fn who_may_not_mount_devices_is_told_before_anything_else() {
 }
 
 #[test]
-fn the_readme_describes_every_option() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+fn the_page_of_the_mount_describes_every_option() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/MOUNT.md")).unwrap();
     let help = run(["mount", "--help"]);
     let options: Vec<&str> = stdout(&help)
         .lines()
@@ -94,6 +94,6 @@ fn the_readme_describes_every_option() {
     assert!(options.contains(&"entry-timeout") && options.contains(&"profile"), "{options:?}");
     let global = ["color", "verbose", "version", "help", "options"];
     for option in options.iter().filter(|option| !global.contains(option)) {
-        assert!(readme.contains(&format!("`--{option}")), "the README does not tell of --{option}");
+        assert!(page.contains(&format!("`--{option}")), "docs/MOUNT.md does not describe --{option}");
     }
 }

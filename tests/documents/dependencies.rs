@@ -1,21 +1,16 @@
 //! Holds `docs/DEPENDENCIES.md` equal to the manifests of both packages: every direct dependency has its row in the table
 //! of its kind, and no row outlives its dependency.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
+
+use super::markdown::{read, root};
 
 /// The packages of the workspace.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "crates/namegate-core/Cargo.toml"];
 
 /// The package that the program builds on: no dependency from elsewhere.
 const CORE: &str = "namegate-core";
-
-fn read(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
-}
 
 /// The names in one table of a manifest, such as `dev-dependencies`.
 fn declared(manifest: &str, table: &str) -> BTreeSet<String> {
@@ -61,22 +56,80 @@ fn every_dependency_has_its_row_and_every_row_its_dependency() {
     }
 }
 
-/// How many crates besides namegate's own `cargo tree` finds, by these arguments.
-fn crates(args: &[&str]) -> usize {
+/// What `cargo tree` prints about Linux on x86-64, by these arguments.
+fn tree(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--offline", "--prefix", "none", "--target", "x86_64-unknown-linux-gnu"])
+        .args(["tree", "--locked", "--offline", "--target", "x86_64-unknown-linux-gnu"])
         .args(args)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(root())
         .output()
         .expect("cargo runs: it runs this test");
-    let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("names of crates are ASCII")
+}
+
+/// How many crates besides namegate's own `cargo tree` finds, by these arguments.
+fn crates(args: &[&str]) -> usize {
+    let text = tree(&[&["--prefix", "none"], args].concat());
     let found: BTreeSet<&str> = text
         .lines()
         .map(|line| line.trim_end_matches(" (*)").trim_end_matches(" (proc-macro)"))
         .filter(|line| !line.is_empty() && !line.starts_with("namegate"))
         .collect();
     found.len()
+}
+
+/// Each crate with those that it depends on, as `name version`.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// The graph behind the text of `cargo tree --prefix depth`, where a crate's dependencies stand below its first line.
+fn graph(text: &str) -> Graph {
+    let (mut graph, mut above) = (Graph::new(), Vec::<String>::new());
+    for line in text.lines() {
+        let krate = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let Ok(depth) = line[..line.len() - krate.len()].parse() else { continue };
+        let krate = krate.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        above.truncate(depth);
+        if let Some(parent) = above.last() {
+            graph.entry(parent.clone()).or_default().insert(krate.clone());
+        }
+        above.push(krate);
+    }
+    graph
+}
+
+/// How many crates can be reached from namegate, when its packages do not depend on `without` themselves.
+fn reached(graph: &Graph, without: &str) -> usize {
+    let is_own = |krate: &str| krate.starts_with("namegate");
+    let mut reached = BTreeSet::new();
+    let mut ahead: Vec<&str> =
+        graph.keys().map(String::as_str).filter(|krate| krate.starts_with("namegate ")).collect();
+    while let Some(krate) = ahead.pop() {
+        if reached.insert(krate) {
+            let next = graph.get(krate).into_iter().flatten().map(String::as_str);
+            ahead.extend(next.filter(|next| !(is_own(krate) && next.split(' ').next() == Some(without))));
+        }
+    }
+    reached.into_iter().filter(|krate| !is_own(krate)).count()
+}
+
+#[test]
+fn the_page_says_how_many_crates_would_go_with_each_row() {
+    let page = read("docs/DEPENDENCIES.md");
+    for (heading, edges) in
+        [("In the program", "normal,build"), ("In tests and benches only", "normal,build,dev")]
+    {
+        let graph = graph(&tree(&["-p", "namegate", "-e", edges, "--prefix", "depth"]));
+        let all = reached(&graph, "");
+        assert!(all > 100, "only {all} crates were found");
+        for name in described(&page, heading) {
+            let row =
+                page.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).expect("it has a row");
+            let said = row.trim_end_matches([' ', '|']).rsplit("| ").next().expect("a row has cells");
+            let alone = (all - reached(&graph, &name)).to_string();
+            assert_eq!(said.split(',').next(), Some(alone.as_str()), "{name}, the last cell");
+        }
+    }
 }
 
 #[test]
@@ -87,13 +140,13 @@ fn the_page_counts_as_cargo_does() {
     let alone = crates(&[&core[..], &["--no-default-features"]].concat());
     assert!(alone < 30, "a policy alone links {alone} crates");
     let rows = described(&read("docs/DEPENDENCIES.md"), "In the program").len();
+    let program = ["-p", "namegate", "-e", "normal"];
+    let (all, plain) = (crates(&program), crates(&[&program[..], &["--no-default-features"]].concat()));
     for said in [
         format!("The core links {} crates, and {alone} without its features", crates(&core)),
-        format!(
-            "the program links {} crates, these {rows} included",
-            crates(&["-p", "namegate", "-e", "normal"])
-        ),
-        format!("building it takes {}:", crates(&["-p", "namegate", "-e", "normal,build"])),
+        format!("the program links {all} crates, these {rows} included"),
+        format!("Without its features `git` and `archive` it links {plain}, {} fewer", all - plain),
+        format!("Building it takes {}:", crates(&["-p", "namegate", "-e", "normal,build"])),
     ] {
         assert!(page.contains(&said), "docs/DEPENDENCIES.md does not say: {said}");
     }
@@ -107,4 +160,6 @@ fn rows_and_entries_are_told_from_their_surroundings() {
     let page = "# One\n| `x` | no |\n## Two\nwords `y` |\n| name | what |\n|---|---|\n| `a` | `z` |\n## Three\n| `q` | |\n";
     assert_eq!(described(page, "Two"), BTreeSet::from(["a".into()]));
     assert_eq!(described(page, "Four"), BTreeSet::new());
+    let graph = graph("0namegate v1 (/x)\n1a v1\n2b v1\n3c v2 (*)\n1d v1\n2b v1 (*)\n");
+    assert_eq!([reached(&graph, ""), reached(&graph, "a"), reached(&graph, "d")], [4, 3, 3]);
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use super::markdown::{read, root};
+
 /// The text of all Rust files below `dir`.
 fn sources(dir: &Path) -> String {
     let entries = fs::read_dir(dir).expect("the directory is part of the repository");
@@ -26,9 +28,8 @@ fn tests_named(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_promise_is_held_by_tests_that_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = fs::read_to_string(root.join("docs/SEMANTICS.md")).expect("the document is there");
-    let sources = ["src", "tests", "crates"].map(|dir| sources(&root.join(dir))).concat();
+    let document = read("docs/SEMANTICS.md");
+    let sources = ["src", "tests", "crates"].map(|dir| sources(&root().join(dir))).concat();
     let mut promises = 0;
     for section in document.split("\n## ").skip(1) {
         let promised = section.split("\nDecided here:").next().unwrap_or_default();

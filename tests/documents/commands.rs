@@ -1,0 +1,106 @@
+//! Every `namegate` command in a block of a page is one that the program accepts.
+
+use clap::{Command, CommandFactory};
+use namegate::cli::Cli;
+
+use super::markdown::{blocks, pages, read};
+
+/// The words of the first command in a line of a shell, up to a pipe, a redirection, a separator or a comment.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut is_word) = (Vec::new(), String::new(), false);
+    let mut chars = line.chars().peekable();
+    let mut quote = None;
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
+            (None | Some('"'), '\\') => {
+                word.extend(chars.next());
+                is_word = true;
+            }
+            (None, ' ') => words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word))),
+            (None, '|' | '>' | '<' | ';' | '&') => break,
+            (None, '#') if !is_word => break,
+            _ => {
+                word.push(c);
+                is_word = true;
+            }
+        }
+    }
+    // The number of a descriptor in front of `>` is no argument.
+    let is_descriptor = word.chars().all(|c| c.is_ascii_digit()) && line.contains(&format!(" {word}>"));
+    words.extend((is_word && !is_descriptor).then_some(word));
+    words
+}
+
+/// The arguments of `namegate` in a line, from its name on.
+fn command(line: &str) -> Option<Vec<String>> {
+    let line = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# ")).unwrap_or(line).trim();
+    let at = ["", "sudo ", "exec "].iter().find_map(|before| {
+        let rest = line.strip_prefix(before)?;
+        rest.starts_with("namegate ").then_some(before.len())
+    });
+    // The last command of a pipe, too.
+    let at = at.or_else(|| line.find("| namegate ").map(|pipe| pipe + 2))?;
+    Some(words(&line[at..]))
+}
+
+/// Why the program refuses these words, if it does.
+fn refusal(cli: &Command, words: &[String]) -> Option<String> {
+    let error = cli.clone().try_get_matches_from(words).err()?;
+    let is_help =
+        matches!(error.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
+    (!is_help).then(|| error.to_string())
+}
+
+#[test]
+fn every_command_in_the_pages_is_one_that_the_program_accepts() {
+    let cli = Cli::command();
+    let (mut checked, mut refused) = (0, Vec::new());
+    for page in pages() {
+        let text = read(&page);
+        for block in blocks(&text) {
+            if !["", "console", "sh"].contains(&block.language) {
+                continue;
+            }
+            // A line that ends with a backslash goes on in the next.
+            for line in block.lines.join("\n").replace("\\\n", "").lines() {
+                let Some(words) = command(line) else { continue };
+                checked += 1;
+                if let Some(why) = refusal(&cli, &words) {
+                    refused.push(format!("{page}: {line}\n{why}"));
+                }
+            }
+        }
+    }
+    println!("{checked} commands were checked");
+    assert!(checked > 40, "only {checked} commands were found");
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+#[test]
+fn the_words_of_a_line_are_those_of_a_shell() {
+    let cases = [
+        (
+            "$ namegate scan 'a b' --prefix \"C:\\\\x\" | tail -n 3",
+            &["namegate", "scan", "a b", "--prefix", "C:\\x"][..],
+        ),
+        ("namegate explain -- *   # every name", &["namegate", "explain", "--", "*"]),
+        (
+            "# namegate watch /srv --exec sh -c 'a; b' \\;",
+            &["namegate", "watch", "/srv", "--exec", "sh", "-c", "a; b", ";"],
+        ),
+        ("find . -print0 | namegate scan --list - -0; echo", &["namegate", "scan", "--list", "-", "-0"]),
+        ("namegate scan . 2>log", &["namegate", "scan", "."]),
+        ("sudo namegate doctor ''", &["namegate", "doctor", ""]),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(
+            command(line).as_deref(),
+            Some(&expected.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()[..]),
+            "{line}"
+        );
+    }
+    assert_eq!(command("systemctl status namegate@share"), None);
+    assert!(refusal(&Cli::command(), &command("namegate scan --no-such-option").unwrap()).is_some());
+}

@@ -1,0 +1,80 @@
+//! Links lead to what is there, paths in backquotes exist, and every page can be reached.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::markdown::{linked, pages, prose, quoted, read, root};
+
+/// The targets of the links and images in a page's prose.
+fn targets(prose: &str) -> impl Iterator<Item = &str> {
+    prose.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let words = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let prose = prose(&read(&page));
+        for target in targets(&prose).filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { root().join(&page) } else { linked(&page, file) };
+            let has_anchor = || anchors(&fs::read_to_string(&path).unwrap()).contains(anchor);
+            if !path.exists() || !anchor.is_empty() && !has_anchor() {
+                broken.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_page_of_docs_is_in_the_index() {
+    let index = read("docs/README.md");
+    let listed: BTreeSet<&str> = targets(&index).map(|target| target.split('#').next().unwrap()).collect();
+    let missing: Vec<_> = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .filter(|name| {
+            !["README.md", "session.svg"].contains(&name.as_str()) && !listed.contains(name.as_str())
+        })
+        .collect();
+    assert!(missing.is_empty(), "docs/README.md does not list {missing:?}");
+}
+
+#[test]
+fn every_path_of_the_repository_that_is_named_exists() {
+    let tops =
+        ["src/", "crates/", "tests/", "scripts/", "docs/", "systemd/", "benches/", "fuzz/", "examples/"];
+    let mut missing = Vec::new();
+    // The changelog tells what was.
+    for page in pages().iter().filter(|page| *page != "CHANGELOG.md") {
+        let prose = prose(&read(page));
+        for path in quoted(&prose).filter_map(|words| words.split(' ').next()) {
+            let is_one = tops.iter().any(|top| path.starts_with(top)) && !path.contains(['*', '<', '{']);
+            if is_one && !root().join(path).exists() {
+                missing.push(format!("{page}: {path}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn targets_and_anchors_are_understood() {
+    assert_eq!(targets("[a](b.md#c) ![d](e.svg) f(g)").collect::<Vec<_>>(), ["b.md#c", "e.svg"]);
+    assert!(anchors("## What it's for: `fix`, \"undo\"\n").contains("what-its-for-fix-undo"));
+}
