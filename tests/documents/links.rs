@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::markdown::{linked, pages, prose, quoted, read, root};
+use super::markdown::{blocks, linked, pages, prose, quoted, read, root};
 
 /// The targets of the links and images in a page's prose.
 fn targets(prose: &str) -> impl Iterator<Item = &str> {
@@ -71,6 +71,25 @@ fn every_path_of_the_repository_that_is_named_exists() {
         }
     }
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn the_house_has_the_rooms_that_its_plan_shows() {
+    let page = read("docs/ARCHITECTURE.md");
+    let plan = blocks(&page).into_iter().next().expect("the page begins with a plan of the modules");
+    let (mut base, mut rooms) = ("", 0);
+    for line in plan.lines {
+        let name = line.split_whitespace().next().expect("no line of the plan is empty");
+        if !line.starts_with(' ') {
+            base = name;
+        } else if line.starts_with("  ") && !line.starts_with("   ") {
+            assert!(root().join(base).join(name).exists(), "there is no {base}{name}");
+            rooms += 1;
+        }
+    }
+    let modules = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let modules = modules.lines().filter(|line| line.starts_with("pub mod ")).count();
+    assert!(rooms >= modules, "the plan shows {rooms} rooms, src alone has {modules}");
 }
 
 #[test]
