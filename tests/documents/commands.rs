@@ -3,7 +3,7 @@
 use clap::{Command, CommandFactory};
 use namegate::cli::Cli;
 
-use super::markdown::{blocks, pages, read};
+use super::markdown::{blocks, pages, prose, quoted, read};
 
 /// The words of the first command in a line of a shell, up to a pipe, a redirection, a separator or a comment.
 fn words(line: &str) -> Vec<String> {
@@ -76,6 +76,48 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
     println!("{checked} commands were checked");
     assert!(checked > 40, "only {checked} commands were found");
     assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// Long options of other programs that the pages name by themselves.
+const OF_OTHERS: &[&str] = &["--nofsroot", "--verify"];
+
+/// The long options of a command and of all below it.
+fn long_options(command: &Command) -> Vec<String> {
+    let own = command.get_arguments().filter_map(|argument| argument.get_long());
+    let own = own.map(|long| format!("--{long}"));
+    own.chain(command.get_subcommands().flat_map(long_options)).collect()
+}
+
+#[test]
+fn every_option_and_command_in_the_text_is_one_of_the_program() {
+    let cli = Cli::command();
+    let mut known = long_options(&cli);
+    known.extend(["--help", "--version"].iter().chain(OF_OTHERS).map(|&option| option.to_owned()));
+    let (mut checked, mut unknown) = (0, Vec::new());
+    for page in pages().iter().filter(|page| *page != "CHANGELOG.md") {
+        let prose = prose(&read(page));
+        let is_one = |code: &&str| code.starts_with("namegate ") || code.starts_with("--");
+        // A message of the program is no command.
+        for code in quoted(&prose).filter(is_one).filter(|code| !code.starts_with("namegate is ")) {
+            let mut words = code.split_whitespace().skip_while(|&word| word == "namegate").peekable();
+            if code.starts_with("namegate ") {
+                let is_word = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase());
+                if let Some(name) = words.peek().copied().filter(is_word) {
+                    checked += 1;
+                    let is_known = cli.find_subcommand(name).is_some();
+                    unknown.extend((!is_known).then(|| format!("{page}: {code}: no command `{name}`")));
+                }
+            }
+            for word in words.filter(|word| word.starts_with("--") && word.len() > 2) {
+                let option = word.split(['=', '[', ']', ',']).next().unwrap_or_default();
+                checked += 1;
+                let is_known = known.iter().any(|known| known == option);
+                unknown.extend((!is_known).then(|| format!("{page}: {code}: no option {option}")));
+            }
+        }
+    }
+    assert!(checked > 200, "only {checked} options and commands were found");
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
 }
 
 #[test]

@@ -49,6 +49,13 @@ fn the_readme_is_short_and_names_the_two_commands() {
 }
 
 #[test]
+fn the_readme_asks_for_the_rust_that_the_manifest_asks_for() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let version = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
+    assert!(read("README.md").contains(&format!("Rust {version} or newer")), "it is Rust {version}");
+}
+
+#[test]
 fn numbers_are_found_in_front_of_their_noun() {
     assert_eq!(counted("**23** profiles, 1,024 rules; the profiles", "profiles"), [23]);
     assert_eq!(counted("1,024 rules", "rules"), [1024]);

@@ -1,5 +1,6 @@
 //! Every promise of `docs/SEMANTICS.md` names the tests that hold it, and they exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -30,6 +31,8 @@ fn tests_named(text: &str) -> impl Iterator<Item = &str> {
 fn every_promise_is_held_by_tests_that_exist() {
     let document = read("docs/SEMANTICS.md");
     let sources = ["src", "tests", "crates"].map(|dir| sources(&root().join(dir))).concat();
+    let functions: BTreeSet<&str> =
+        sources.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0)).collect();
     let mut promises = 0;
     for section in document.split("\n## ").skip(1) {
         let promised = section.split("\nDecided here:").next().unwrap_or_default();
@@ -37,7 +40,7 @@ fn every_promise_is_held_by_tests_that_exist() {
             let mut held = tests_named(promise).peekable();
             assert!(held.peek().is_some(), "no test holds this: {promise}");
             for test in held {
-                assert!(sources.contains(&format!("fn {test}(")), "there is no test `{test}`: {promise}");
+                assert!(functions.contains(test), "there is no test `{test}`: {promise}");
             }
             promises += 1;
         }
