@@ -119,7 +119,7 @@ impl Format {
 
 /// What a page says of a code point.
 fn glyph(value: u32) -> Option<Glyph> {
-    let CodePoint { name, properties, .. } = CodePoint::of(value)?;
+    let CodePoint { name, properties, .. } = CodePoint::from_value(value)?;
     let (category, script) = properties.map(|p| (p.general_category, p.script)).unwrap_or_default();
     Some(Glyph { name, category, script })
 }

@@ -1,11 +1,5 @@
-//! A code point as a person is told about it: its name and the properties that matter in a file name.
-//!
-//! Sources: The Unicode Standard, section 4.8 (names; rule NR2 derives those of ideographs; code point labels stand in
-//! where there is no name); UAX #44 for the properties. The names are those of `unicode_names2`, whose version of
-//! Unicode may be older than that of the properties.
+//! A code point with its name and the properties that matter in a file name (UAX #44).
 
-use icu_properties::CodePointSetData;
-use icu_properties::props::UnifiedIdeograph;
 use serde::Serialize;
 
 use crate::name::scalar::{self, Class};
@@ -42,15 +36,19 @@ impl CodePoint {
     ///
     /// ```
     /// use namegate::explain::CodePoint;
-    /// assert_eq!(CodePoint::of(0xE9).unwrap().name, "LATIN SMALL LETTER E WITH ACUTE");
-    /// assert_eq!(CodePoint::of(0x0A).unwrap().name, "<control-000A>");
-    /// assert_eq!(CodePoint::of(0xD800).unwrap().name, "<surrogate-D800>");
-    /// assert_eq!(CodePoint::of(0x11_0000), None);
+    /// assert_eq!(CodePoint::from_value(0xE9).unwrap().name, "LATIN SMALL LETTER E WITH ACUTE");
+    /// assert_eq!(CodePoint::from_value(0x0A).unwrap().name, "<control-000A>");
+    /// assert_eq!(CodePoint::from_value(0xD800).unwrap().name, "<surrogate-D800>");
+    /// assert_eq!(CodePoint::from_value(0x11_0000), None);
     /// ```
-    pub fn of(value: u32) -> Option<Self> {
+    pub fn from_value(value: u32) -> Option<Self> {
         let code_point = format!("U+{value:04X}");
         match char::from_u32(value) {
-            Some(c) => Some(Self { code_point, name: name(c), properties: Some(Properties::of(c)) }),
+            Some(c) => Some(Self {
+                code_point,
+                name: scalar::character_name(c),
+                properties: Some(Properties::for_char(c)),
+            }),
             None if value <= 0xFFFF => {
                 Some(Self { code_point, name: format!("<surrogate-{value:04X}>"), properties: None })
             }
@@ -60,7 +58,7 @@ impl CodePoint {
 }
 
 impl Properties {
-    fn of(c: char) -> Self {
+    fn for_char(c: char) -> Self {
         Self {
             character: c,
             general_category: scalar::general_category_name(c),
@@ -69,27 +67,6 @@ impl Properties {
             class: scalar::class(c).map(class_name),
         }
     }
-}
-
-fn name(c: char) -> String {
-    if let Some(name) = unicode_names2::name(c) {
-        return name.to_string();
-    }
-    let label = match scalar::general_category_name(c) {
-        "Control" => "control",
-        "Private_Use" => "private-use",
-        "Unassigned" if scalar::class(c) == Some(Class::Noncharacter) => "noncharacter",
-        "Unassigned" => "reserved",
-        // Names of ideographs follow from the code point, so they are known even where the table of names is older.
-        "Other_Letter" if CodePointSetData::new::<UnifiedIdeograph>().contains(c) => {
-            return format!("CJK UNIFIED IDEOGRAPH-{:04X}", u32::from(c));
-        }
-        "Other_Letter" if scalar::script_name(c) == "Tangut" => {
-            return format!("TANGUT IDEOGRAPH-{:04X}", u32::from(c));
-        }
-        _ => "newer-than-the-names",
-    };
-    format!("<{label}-{:04X}>", u32::from(c))
 }
 
 fn class_name(class: Class) -> &'static str {
@@ -128,7 +105,7 @@ mod tests {
             let mut fields = line.split(';');
             let (Some(value), Some(expected)) = (fields.next(), fields.next()) else { continue };
             let value = u32::from_str_radix(value, 16).unwrap();
-            let name = CodePoint::of(value).unwrap().name;
+            let name = CodePoint::from_value(value).unwrap().name;
             let expected = match expected {
                 "<control>" => format!("<control-{value:04X}>"),
                 _ if expected.contains("Private Use,") => format!("<private-use-{value:04X}>"),
@@ -148,13 +125,13 @@ mod tests {
     #[test]
     fn every_code_point_has_a_name_or_a_label_of_printable_ascii() {
         for c in '\0'..=char::MAX {
-            let name = name(c);
+            let name = scalar::character_name(c);
             assert!(name.bytes().all(|b| matches!(b, b' '..=b'~')) && !name.is_empty(), "{c:?}: {name}");
         }
         for (value, label) in
             [(0xFFFE, "<noncharacter-FFFE>"), (0x378, "<reserved-0378>"), (0xE000, "<private-use-E000>")]
         {
-            assert_eq!(CodePoint::of(value).unwrap().name, label);
+            assert_eq!(CodePoint::from_value(value).unwrap().name, label);
         }
     }
 

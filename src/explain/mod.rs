@@ -246,7 +246,7 @@ impl Rows {
             well_formed: true,
             malformation: None,
             annex_r7_class: None,
-            code_point: CodePoint::of(value),
+            code_point: CodePoint::from_value(value),
         });
         at + len
     }
@@ -275,7 +275,7 @@ impl Rows {
             well_formed: false,
             malformation: Some(RuleId::from(found.kind).name()),
             annex_r7_class: annex_r7_class(found.kind),
-            code_point: found.value.and_then(CodePoint::of),
+            code_point: found.value.and_then(CodePoint::from_value),
         });
         end
     }

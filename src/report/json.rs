@@ -231,7 +231,7 @@ pub(super) fn summary_line(policy: &Policy, summary: &Summary) -> SummaryLine {
         r#type: "summary",
         namegate: env!("CARGO_PKG_VERSION"),
         unicode: format!("{major}.{minor}.{patch}"),
-        profiles: policy.asked_by().names().collect(),
+        profiles: policy.profile_set().names().collect(),
         directories: summary.directories,
         names: summary.names,
         findings: summary.findings(),

@@ -207,7 +207,7 @@ impl<W: Write + Send> Report for Sarif<W> {
             "toolExecutionNotifications": self.faults,
         });
         let properties = json!({
-            "profiles": policy.asked_by().names().collect::<Vec<_>>(),
+            "profiles": policy.profile_set().names().collect::<Vec<_>>(),
             "summary": json::summary_line(policy, summary),
         });
         self.out.write_all(b"\n],\"invocations\":[")?;

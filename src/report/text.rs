@@ -213,7 +213,7 @@ fn place_of(span: Span) -> String {
 fn summary_text(policy: &Policy, summary: &Summary) -> String {
     let mut text = String::new();
     let (major, minor, _) = UNICODE_VERSION;
-    let profiles: Vec<&str> = policy.asked_by().names().collect();
+    let profiles: Vec<&str> = policy.profile_set().names().collect();
     let by = format!("{}; Unicode {major}.{minor}", profiles.join(", "));
     let within = match summary.directories {
         0 => String::new(),

@@ -12,7 +12,7 @@ use crate::source::location::{ArchiveKind, Container};
 /// The objections to `name` as it stands in `container`.
 pub(super) fn objections(policy: &Policy, container: &Container, name: &[u8]) -> Vec<Objection> {
     let object = |rule, severity, span, message: &str| {
-        let profiles = policy.asked_by();
+        let profiles = policy.profile_set();
         let refused_by = if severity == Severity::Error { profiles } else { ProfileSet::EMPTY };
         Objection {
             violation: Violation { rule, severity, span, profiles, refused_by },

@@ -1,7 +1,7 @@
-//! The check of a directory: the names by themselves, the names together, the paths, and suggested names.
+//! Checks a directory: each name alone, the names together, the paths, and suggested names.
 //!
-//! Every part of namegate that reports on a directory asks [`Policy::check_directory`], so that a scan, a plan and a list
-//! give one answer. [`Siblings`] says what else the directory holds, and what that means for the answer.
+//! Every command of namegate that reports on a directory uses [`Policy::check_directory`], so that a scan, a plan and a list
+//! agree. [`Siblings`] are the other names in the directory.
 //!
 //! ```
 //! use namegate_core::check::{DirectoryNames, Siblings};
@@ -15,7 +15,7 @@
 //! }
 //! left_out.push(b"README.md")?;
 //! let check = windows.check_directory(&DirectoryNames::new(&names).with_siblings(Siblings::Excluded(&left_out))).unwrap();
-//! assert!(check.collisions.is_empty(), "a name that is left out collides with none");
+//! assert!(check.collisions.is_empty(), "an excluded name collides with none");
 //! assert_eq!(check.violations[&1][0].rule.name(), "reserved-character");
 //! let suggested = check.suggested_names(&windows, None);
 //! assert_eq!(suggested[1].as_ref().map(|repair| repair.name.as_str()), Some("a_b_2"));
@@ -30,56 +30,56 @@ use crate::policy::{
     Collision, Confidence, Fingerprints, Occupants, Policy, SharedFingerprints, SuggestedName, Violation,
 };
 
-/// What a directory holds beside the names that are checked.
+/// The names in a directory that are not checked.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Siblings<'n> {
-    /// Nothing.
+    /// There are none.
     #[default]
     None,
-    /// These names, which are not checked and keep their names. A checked name can collide with one of them.
+    /// Names that are not checked and keep their names. A checked name can collide with them.
     Compared(&'n Arena),
-    /// These names, which the user excluded: no checked name collides with one of them, and none is suggested.
+    /// Names that the user excluded. No checked name collides with them, and none of them is suggested.
     Excluded(&'n Arena),
-    /// Nobody knows, so that no name can be suggested.
+    /// They are unknown, so no name can be suggested.
     Unknown,
 }
 
-/// The names of one directory, all distinct.
+/// The distinct names in one directory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectoryNames<'n> {
     /// The names to check.
     pub names: &'n Arena,
-    /// Names to check that hold a NUL, which no arena takes and no directory on disk has.
+    /// Names to check that contain a NUL. An arena cannot store them, and no directory on disk has any.
     pub holding_nul: &'n [Vec<u8>],
-    /// What else the directory holds.
+    /// The other names in the directory.
     pub siblings: Siblings<'n>,
-    /// What stands before each path on the target, without a separator at its end.
+    /// The path on the target to which paths are relative, without a trailing separator.
     pub prefix: &'n [u8],
     /// The path of the directory below the prefix; empty for the root.
     pub path: &'n [u8],
 }
 
 impl<'n> DirectoryNames<'n> {
-    /// A root directory that holds `names` and nothing else.
+    /// A root directory with `names` and no other names.
     pub fn new(names: &'n Arena) -> Self {
         Self { names, holding_nul: &[], siblings: Siblings::None, prefix: b"", path: b"" }
     }
 
-    /// The same directory with `siblings` beside the names.
+    /// Adds the other names in the directory.
     #[must_use]
     pub fn with_siblings(self, siblings: Siblings<'n>) -> Self {
         Self { siblings, ..self }
     }
 
-    /// Whether some path in the directory may be longer than `policy` allows; `false` is certain.
+    /// Whether a path in the directory may be longer than `policy` allows; `false` is certain.
     fn may_have_long_paths(&self, policy: &Policy) -> bool {
         let longest = self.holding_nul.iter().map(Vec::len).fold(self.names.longest(), usize::max);
-        // Each part may have a separator behind it.
+        // A separator may follow each part.
         self.prefix.len() + 1 + self.path.len() + 1 + longest > policy.harmless_path_bytes()
     }
 
-    /// The path of the directory on the target, with a separator at its end unless it is empty.
+    /// The path of the directory on the target, with a trailing separator unless it is empty.
     fn path_on_target(&self) -> Vec<u8> {
         let mut path = self.prefix.to_vec();
         for part in [self.path, b""] {
@@ -106,20 +106,20 @@ impl<'n> DirectoryNames<'n> {
     }
 }
 
-/// All violations of one directory.
+/// All violations in one directory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DirectoryCheck<'n> {
-    /// The checked names: those of the arena, then those that hold a NUL. Behind them the siblings that were compared.
+    /// The checked names (those of the arena, then those that contain a NUL), followed by the siblings that were compared.
     pub names: Vec<&'n [u8]>,
     /// How many of `names` were checked.
     pub checked: usize,
-    /// The violations of a checked name by itself, by its place in `names`.
+    /// The violations of each checked name alone, by its index in `names`.
     pub violations: BTreeMap<usize, Vec<Violation>>,
-    /// The violations of the path that leads to a checked name, by its place in `names`. Their spans are bytes of the
+    /// The violations of the path of each checked name, by its index in `names`. Their spans are bytes of the
     /// path ([`DirectoryCheck::path_on_target`]).
     pub path_violations: BTreeMap<usize, Vec<Violation>>,
-    /// The collisions that a checked name takes part in; their members are places in `names`.
+    /// The collisions that involve a checked name; their members are indexes in `names`.
     pub collisions: Vec<Collision>,
     left_out: Vec<&'n [u8]>,
     is_listed: bool,
@@ -127,7 +127,7 @@ pub struct DirectoryCheck<'n> {
 }
 
 impl<'n> DirectoryCheck<'n> {
-    /// The check of a directory that has no violations, for callers that find something by rules of their own.
+    /// A check without violations, for callers that report violations of their own.
     pub fn without_violations(directory: &DirectoryNames<'n>) -> Self {
         let mut names: Vec<&[u8]> = directory.names.iter().map(|(_, name)| name).collect();
         names.extend(directory.holding_nul.iter().map(Vec::as_slice));
@@ -156,12 +156,12 @@ impl<'n> DirectoryCheck<'n> {
         self.violations.is_empty() && self.path_violations.is_empty() && self.collisions.is_empty()
     }
 
-    /// The path on the target that leads to the name at `at`.
+    /// The path of the name at index `at` on the target.
     pub fn path_on_target(&self, at: usize) -> Vec<u8> {
         [&self.path, self.names[at]].concat()
     }
 
-    /// All names of the directory that are known, with those that were left out at the end.
+    /// All known names of the directory; excluded names are last.
     pub fn all_names(&self) -> impl Iterator<Item = &'n [u8]> {
         self.names.iter().chain(&self.left_out).copied()
     }
@@ -171,8 +171,8 @@ impl<'n> DirectoryCheck<'n> {
         self.is_listed
     }
 
-    /// Suggested names for the checked names, each at the place of its name: as [`Policy::suggest_names`] suggests them, and
-    /// none of them the name of a sibling or equal to one.
+    /// Suggests names for the checked names, each at the index of its name, as [`Policy::suggest_names`] does. No suggested
+    /// name equals the name of a sibling.
     pub fn suggested_names(&self, policy: &Policy, encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
         match self.is_listed {
             true => policy.suggest_among(self.occupants(), encoding),
@@ -180,7 +180,7 @@ impl<'n> DirectoryCheck<'n> {
         }
     }
 
-    /// The same, where the caller knows what some of the checked names stand for: as [`Policy::suggest_names_for_meanings`].
+    /// Suggests names for a caller that decoded some names itself, as [`Policy::suggest_names_for_meanings`] does.
     pub fn suggested_names_for_meanings(
         &self,
         policy: &Policy,
@@ -244,9 +244,9 @@ impl Policy {
         (!check.is_clean()).then_some(check)
     }
 
-    /// For a directory whose names come in parts: whether [`Policy::check_directory`] would find anything in the whole.
+    /// Checks whether a directory whose names come in parts may have violations, without storing the names.
     ///
-    /// Eight bytes are kept for each name that may collide with another, whatever its length.
+    /// If the policy compares names, eight bytes are stored for each name, whatever its length.
     pub fn check_in_parts(&self) -> PartsCheck<'_> {
         PartsCheck { policy: self, fingerprints: self.fingerprints(), may_have_violations: false }
     }
@@ -271,7 +271,7 @@ impl PartsCheck<'_> {
         }
     }
 
-    /// Whether the whole directory may have violations; `false` is certain.
+    /// Whether [`Policy::check_directory`] may find violations in the whole directory; `false` is certain.
     pub fn may_have_violations(self) -> bool {
         self.may_have_violations
             || self.fingerprints.is_some_and(|fingerprints| !fingerprints.shared().is_empty())

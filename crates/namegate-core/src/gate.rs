@@ -1,18 +1,15 @@
-//! The gate: who may pass, and what it is called behind it.
+//! A gate admits or refuses names, and decides under which name an entry is stored.
 //!
-//! Everything that takes a name to a backing tree takes an [`Admitted`], and only [`Gate::admit`] makes one, so that an
-//! operation which forgets the gate does not compile. Pure: the gate knows no errno, no file and no log; it says *why* a
-//! name is refused, and its caller says so in its own protocol.
+//! Code that passes names to a backing directory requires an [`Admitted`], and only a gate makes one: an operation that forgets
+//! the gate does not compile. The gate returns *why* a name is refused; its caller translates that into an errno, a log record
+//! or a response.
 //!
-//! Where the policy converts or matches, one entry has many spellings. The gate knows them apart by a *key*, which is the
-//! same for all of them: the spelling in the policy's form. Whoever looks an entry up tries, in this order,
-//! [`Admitted::as_bytes`] (so that what is there under exactly this name stays reachable, whatever its form),
-//! [`Admitted::key_bytes`] (which is how a converting gate stored it), and an entry of the directory whose
-//! [`Gate::key_bytes`] is that key. Only entries that are not stored under their own key need to be kept for the last step, and nobody but the gate
-//! needs to know Unicode for it.
+//! If the policy converts or matches, one entry has many spellings. They all have the same *key*: the spelling in the policy's
+//! form. A lookup tries in this order: [`Admitted::as_bytes`], so that an entry with exactly this name stays reachable,
+//! whatever its form; [`Admitted::key_bytes`], under which a converting gate stored the entry; and any entry of the directory
+//! whose [`Gate::key_bytes`] is that key. The last step needs only the entries that are not stored under their key.
 //!
-//! Names are bytes here, because that is what a name is to the kernel. On Unix the same methods stand beside these for
-//! names as [`OsStr`](std::ffi::OsStr): [`Gate::admit`], [`Gate::key`], [`Gate::show`].
+//! Names are bytes, as they are for the kernel. On Unix there are also methods for names as [`OsStr`](std::ffi::OsStr): [`Gate::admit`], [`Gate::key`], [`Gate::show`].
 
 #[cfg(unix)]
 mod os;
@@ -37,9 +34,9 @@ pub const NAME_MAX: usize = 255;
 /// What a name is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Intent {
-    /// A new name enters a directory: create, mkdir, mknod, symlink, link, the new name of a rename.
+    /// The name is new in a directory: create, mkdir, mknod, symlink, link, the new name of a rename.
     Create,
-    /// An existing entry is named: lookup, unlink, rmdir, the old name of a rename, both names of an exchange.
+    /// The name is that of an existing entry: lookup, unlink, rmdir, the old name of a rename, both names of an exchange.
     Address,
 }
 
@@ -48,23 +45,23 @@ pub enum Intent {
 pub enum Mode {
     /// The gate refuses it.
     Enforcing,
-    /// The gate admits it and notes the violation.
+    /// The gate admits it and reports the violation ([`Admitted::noted`]).
     Permissive,
 }
 
-/// How the gate shows existing names that are not UTF-8. A permissive gate shows them as they are.
+/// How the gate shows existing names that are not UTF-8. A permissive gate shows them unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Existing {
-    /// Escaped ([`escape`]), and addressed so. A name that reads like an escape cannot come in.
+    /// Shows escaped names ([`escape`]), by which entries are addressed. New names that look escaped are refused.
     #[default]
     Escape,
-    /// As they are, and addressed so.
+    /// Shows names unchanged.
     Show,
-    /// Not at all.
+    /// Hides the entries.
     Hide,
 }
 
-/// Admits or refuses names by one policy in one mode. Cheap to clone; a new policy needs a new gate.
+/// Admits or refuses names under one policy in one mode. Cloning is cheap; a new policy needs a new gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     policy: Arc<Policy>,
@@ -76,7 +73,7 @@ pub struct Gate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted<'n> {
     name: Cow<'n, [u8]>,
-    /// The key, where it is not the name.
+    /// The key, if it differs from the name.
     key: Option<Vec<u8>>,
     noted: Option<Violation>,
 }
@@ -91,46 +88,46 @@ pub enum Refusal {
     TooLong {
         /// How many bytes would have to be stored.
         bytes: usize,
-        /// What is too much of the offered name; all of it where another spelling would be stored.
+        /// The excess bytes of the given name; all of it if another spelling would be stored.
         span: Span,
     },
-    /// No entry can have this name, so there is none.
+    /// No entry can have this name.
     CannotExist(Violation),
-    /// A new name reads like the escape of another; it would be seen under a third.
+    /// A new name looks like the escaped form of another name, so it would be shown under a third name.
     ReadsAsEscape {
-        /// Its length.
+        /// The length of the name.
         bytes: usize,
     },
-    /// No entry is seen under this name: it is an escape that nothing has.
+    /// The name is an escaped form, but no entry has the original name.
     NotShown {
-        /// Its length.
+        /// The length of the name.
         bytes: usize,
     },
 }
 
 impl Gate {
-    /// A gate for `policy`. Existing names that are not UTF-8 are seen escaped.
+    /// A gate for `policy`, which shows existing names that are not UTF-8 escaped.
     pub fn new(policy: Arc<Policy>, mode: Mode) -> Self {
         Self { policy, mode, existing: Existing::default() }
     }
 
-    /// The same gate, through which existing names that are not UTF-8 are seen in another way.
+    /// Changes how the gate shows existing names that are not UTF-8.
     #[must_use]
     pub fn with_existing(self, existing: Existing) -> Self {
         Self { existing, ..self }
     }
 
-    /// The same gate in another mode.
+    /// Changes the mode.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// How existing names that are not UTF-8 are seen through it.
+    /// How the gate shows existing names that are not UTF-8.
     pub fn existing(&self) -> Existing {
         match self.mode {
             Mode::Enforcing => self.existing,
-            // What it lets in has to be seen afterwards as it came.
+            // Names that it admitted must be shown as they were given.
             Mode::Permissive => Existing::Show,
         }
     }
@@ -140,19 +137,18 @@ impl Gate {
         &self.policy
     }
 
-    /// What the gate does with names that break the policy.
+    /// The mode of the gate.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Admits `name`, or says why not.
+    /// Admits `name`, or returns why it is refused.
     ///
-    /// A name that comes in ([`Intent::Create`]) must satisfy the policy; it passes in another spelling if the policy
-    /// converts. A name that is only addressed must be able to exist, and to be seen so: well-formed unless existing names
-    /// are shown as they are, and the escape of an ill-formed one where they are seen escaped. What breaks any other rule
-    /// stays reachable, under exactly the name it has; a name too long to be stored passes all the same if it has other
-    /// spellings, as its key if that is short enough, because what is meant may have come in so. In [`Mode::Permissive`] a
-    /// violation is noted and the name passes as it is, as far as any file system could store it.
+    /// A new name ([`Intent::Create`]) must satisfy the policy; if the policy converts, it is admitted in the form. The name
+    /// of an existing entry ([`Intent::Address`]) must only be a name that an entry can have; names that are not UTF-8 are
+    /// admitted as [`Existing`] says. A name that is longer than [`NAME_MAX`] is admitted only to address an entry, and only
+    /// if it has other spellings: as its key, if that is short enough. In [`Mode::Permissive`] a violation is reported, and the
+    /// name is admitted unchanged if a file system can store it.
     ///
     /// # Errors
     /// [`Refusal`] says which violation, or how long the name is.
@@ -181,9 +177,9 @@ impl Gate {
         }
     }
 
-    /// What all spellings of `name` have in common, for comparing the entries of a directory: the spelling in the
-    /// policy's form. The name itself where the policy neither converts nor matches, where the name is not UTF-8, and
-    /// where no entry could have that spelling (NFKC makes a `/` of U+FF0F). It may be longer than [`NAME_MAX`].
+    /// The key of `name`, which all its spellings share: the spelling in the policy's form. The name itself if the policy
+    /// neither converts nor matches, if the name is not UTF-8, or if no entry could have that spelling (NFKC converts U+FF0F
+    /// to `/`). A key may be longer than [`NAME_MAX`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -204,12 +200,12 @@ impl Gate {
         self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
-    /// Whether one entry has several spellings: the policy converts or matches.
+    /// Whether an entry can have several spellings, because the policy converts or matches.
     pub fn knows_spellings(&self) -> bool {
         self.equivalence().is_some()
     }
 
-    /// Whether another name may have the [key](Self::key_bytes) of `name`; `false` is certain. Looks at the name alone.
+    /// Whether another name may have the [key](Self::key_bytes) of `name`; `false` is certain. Reads no directory.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -229,13 +225,13 @@ impl Gate {
         self.equivalence().is_some_and(spelt)
     }
 
-    /// The form that equal names share, if names that differ can be equal.
+    /// The form in which names are compared, if different names can be equal.
     fn equivalence(&self) -> Option<Form> {
         let normalization = self.policy.normalization()?;
         (normalization.on_mismatch != OnMismatch::Refuse).then_some(normalization.form)
     }
 
-    /// The key of `name`, if it is another spelling. Allocates nothing if it is not.
+    /// The key of `name`, if it differs from the name. Allocates nothing otherwise.
     fn other_key(&self, name: &[u8]) -> Option<Vec<u8>> {
         let form = self.equivalence()?;
         match to_form(std::str::from_utf8(name).ok()?, form) {
@@ -250,7 +246,7 @@ impl Gate {
             Verdict::Accept(stored) if escapes(stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
             Verdict::Rewrite(stored) if escapes(&stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
             Verdict::Accept(_) => Ok(self.as_given(name, None)),
-            // What is stored in the form is its own key.
+            // A name in the form is its own key.
             Verdict::Rewrite(stored) => {
                 Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted: None })
             }
@@ -271,7 +267,7 @@ impl Gate {
             Some(violation) => return Err(Refusal::CannotExist(violation)),
         };
         Ok(match admitted {
-            // No entry can have the name as given; the entry that is meant can have the key.
+            // No entry can have the name as given, but an entry can have the key.
             Admitted { key: Some(key), noted, .. } if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
                 Admitted { name: Cow::Owned(key), key: None, noted }
             }
@@ -283,7 +279,7 @@ impl Gate {
         Admitted { name: Cow::Borrowed(name), key: self.other_key(name), noted }
     }
 
-    /// A well-formed name as what it may be the escape of.
+    /// Admits a well-formed name, which may be the escaped form of an existing one.
     fn admit_escaped<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
         let not_shown = Err(Refusal::NotShown { bytes: name.len() });
         let Ok(text) = std::str::from_utf8(name) else { return not_shown };
@@ -291,25 +287,25 @@ impl Gate {
             return Ok(self.as_given(name, None));
         }
         let stored = unescape(text);
-        // Only what escaping writes: `‛41‛E9` must not be a second name of `A‛E9`.
+        // Only the form that escaping writes: `‛41‛E9` must not be a second name of `A‛E9`.
         if is_shortened(text) || escape(&stored) != text || !can_be_stored(&stored) {
             return not_shown;
         }
-        // What is only named is seen as it is named: a longer escape would have been shortened.
+        // A longer escaped form would have been shortened.
         if name.len() > NAME_MAX {
             return not_shown;
         }
         Ok(Admitted { name: Cow::Owned(stored.into_owned()), key: None, noted: None })
     }
 
-    /// Whether `name` may stand for an entry whose escape was too long: it has to be looked for among those that are
-    /// [seen](Self::show_bytes).
+    /// Whether `name` may be the shortened form of a name whose escaped form is too long. The caller must search for it
+    /// among the [shown](Self::show_bytes) names.
     pub fn is_shortened_bytes(&self, name: &[u8]) -> bool {
         self.existing() == Existing::Escape && std::str::from_utf8(name).is_ok_and(is_shortened)
     }
 
-    /// How the entry that stands as `stored` in its directory is seen: the name in front of the gate, and the one behind
-    /// it. `None` if it is not seen.
+    /// Shows the entry that is stored as `stored`: the name for clients, and the admitted name. `None` if the entry is
+    /// hidden.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -338,10 +334,9 @@ impl Gate {
         Some((name, self.as_given(stored, None)))
     }
 
-    /// The first reason why no entry can have this name: an encoding rule, the only rules that hold for names that are
-    /// there already.
+    /// The first violation of an encoding rule. Only these rules apply to existing names.
     fn first_encoding_error(&self, name: &[u8]) -> Option<Violation> {
-        // The diagnosis is not asked for: deciding is enough for the names that pass.
+        // Valid names need no diagnosis.
         if std::str::from_utf8(name).is_ok() && can_be_stored(name) {
             return None;
         }
@@ -349,40 +344,40 @@ impl Gate {
     }
 }
 
-/// Whether any file system can store the name at all (POSIX.1-2024, 3.141 Filename).
+/// Whether a file system can store the name (POSIX.1-2024, 3.141 Filename).
 fn can_be_stored(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && memchr::memchr2(0, b'/', name).is_none()
 }
 
-/// What of `name` cannot be stored: what stands behind [`NAME_MAX`], or all of it if only another spelling is too long.
+/// The part of `name` that cannot be stored: the bytes beyond [`NAME_MAX`], or all of it if only another spelling is too long.
 fn excess(name: &[u8]) -> Span {
     Span::new(if name.len() > NAME_MAX { NAME_MAX } else { 0 }, name.len())
 }
 
 impl Admitted<'_> {
-    /// The name under which the entry will stand in the backing directory, or is looked for first.
+    /// The name under which the entry is stored, or is looked up first.
     pub fn as_bytes(&self) -> &[u8] {
         &self.name
     }
 
-    /// What all spellings of the name have in common: see [`Gate::key_bytes`].
+    /// The key, which all spellings of the name share: see [`Gate::key_bytes`].
     pub fn key_bytes(&self) -> &[u8] {
         self.key.as_deref().unwrap_or(&self.name)
     }
 
-    /// The violation with which a permissive gate let the name pass.
+    /// The violation in spite of which a permissive gate admitted the name.
     pub fn noted(&self) -> Option<Violation> {
         self.noted
     }
 
-    /// The same, for longer than the name that was offered lives.
+    /// Copies the name, so that it outlives the given one.
     pub fn into_owned(self) -> Admitted<'static> {
         Admitted { name: Cow::Owned(self.name.into_owned()), key: self.key, noted: self.noted }
     }
 }
 
 impl Refusal {
-    /// The rule that the name breaks; none where escapes stand in its way.
+    /// The rule that the name breaks; `None` if it is refused because of escaping.
     pub fn rule(&self) -> Option<RuleId> {
         match self {
             Self::Violates(violation) | Self::CannotExist(violation) => Some(violation.rule),
@@ -391,7 +386,7 @@ impl Refusal {
         }
     }
 
-    /// The bytes of the offered name at which it breaks the rule.
+    /// The bytes of the given name that break the rule.
     pub fn span(&self) -> Span {
         match self {
             Self::Violates(violation) | Self::CannotExist(violation) => violation.span,

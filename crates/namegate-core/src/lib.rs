@@ -1,7 +1,7 @@
-//! Checks file names: is a name well-formed UTF-8, does a target accept it, which names of a directory collide there, and
-//! what could a bad name be called instead.
+//! Checks file names: is a name well-formed UTF-8, does a target accept it, which names in a directory collide, and which
+//! name could replace an invalid one.
 //!
-//! The crate is pure. It opens no file, reads no clock and writes no log, and it builds wherever the standard library does.
+//! The crate is pure: it opens no file, reads no clock and writes no log. It builds on every platform with a standard library.
 //! A *name* is one component of a path, as bytes.
 //!
 //! # Check a name
@@ -39,7 +39,7 @@
 //!
 //! # Collisions of a directory
 //!
-//! Some names are fine alone and become one on a target. [`check_directory`](policy::Policy::check_directory) checks all
+//! Some names are valid alone but collide on a target. [`check_directory`](policy::Policy::check_directory) checks all
 //! names of a directory, by themselves and together.
 //!
 //! ```
@@ -64,7 +64,7 @@
 //! # Suggested names
 //!
 //! The example above ends with suggested names for a whole directory. For one name there is
-//! [`repair`](policy::Policy::repair), which asks its caller whether a name is in use.
+//! [`suggest_name`](policy::Policy::suggest_name), whose caller decides whether a name is in use.
 //!
 //! ```
 //! use namegate_core::policy::{Confidence, Policy, profile};
@@ -78,7 +78,7 @@
 //!
 //! # A gate
 //!
-//! A [`Gate`](gate::Gate) stands in front of something that stores names, such as a file system. Functions behind it take an
+//! A [`Gate`](gate::Gate) protects something that stores names, such as a file system. Functions behind the gate require an
 //! [`Admitted`](gate::Admitted), which only a gate can make: code that forgets the check does not compile.
 //!
 //! ```
@@ -106,8 +106,9 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `config` | policies as TOML files, and the nearest known word for a misspelt one |
-//! | `encodings` | names that are not UTF-8 are read in legacy encodings, for diagnoses and suggested names |
-//! | `serde` | severities, sets of profiles and confidences as values of serde |
+//! | `encodings` | decodes names that are not UTF-8 in legacy encodings, for diagnoses and suggested names |
+//! | `names` | the Unicode names of characters |
+//! | `serde` | `Serialize` and `Deserialize` for severities, sets of profiles and confidences |
 
 pub mod check;
 pub mod gate;

@@ -93,7 +93,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     }
     log::info!(
         "judging by {}, with {} threads",
-        policy.asked_by().names().collect::<Vec<_>>().join(", "),
+        policy.profile_set().names().collect::<Vec<_>>().join(", "),
         tree.jobs()
     );
     tree.warn_of_file_systems(&paths);

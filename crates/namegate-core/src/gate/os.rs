@@ -1,4 +1,4 @@
-//! The gate for names as Unix has them in [`OsStr`]: the bytes, whatever they are.
+//! The gate for names as [`OsStr`], which on Unix are any bytes.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -6,12 +6,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::{Admitted, Gate, Intent, Refusal};
 
-/// An entry as it is seen through the gate.
+/// An entry as the gate shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'n> {
-    /// What it is called in front of the gate.
+    /// The name for clients.
     pub name: Cow<'n, OsStr>,
-    /// What it is called behind it.
+    /// The admitted name, under which the entry is stored.
     pub admitted: Admitted<'n>,
 }
 

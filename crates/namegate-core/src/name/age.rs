@@ -1,4 +1,4 @@
-//! Which code points a stated Unicode version had assigned.
+//! The code points that each version of Unicode assigns.
 //!
 //! Filesystems freeze the Unicode version they fold and normalize by: HFS+ has 3.2, APFS 9.0, casefolding ext4 12.1. A
 //! name with a younger code point is refused there, or passes unfolded. Nothing here knows which target has which
@@ -11,7 +11,7 @@ use regex_syntax::hir::{Class, HirKind};
 
 use super::scalar;
 
-/// The Unicode versions that the age tables know, oldest first: major, minor.
+/// The versions of Unicode in the age tables, oldest first: major, minor.
 const KNOWN: [(u8, u8); 27] = [
     (1, 1),
     (2, 0),
@@ -47,8 +47,7 @@ const KNOWN: [(u8, u8); 27] = [
 pub struct AssignedSet {
     /// Inclusive, ascending, disjoint.
     ranges: Box<[(char, char)]>,
-    /// One bit for each [`PAGE`] code points: whether all of them are in a range. That holds for most text and spares it
-    /// the search.
+    /// One bit for each [`PAGE`] code points: whether all of them are in a range. Most text needs no search then.
     whole_pages: Box<[u64]>,
 }
 
@@ -58,8 +57,8 @@ const PAGE: u32 = 64;
 impl AssignedSet {
     /// Whether `c` was assigned, in time at most logarithmic in the number of ranges (some hundred).
     ///
-    /// Private-use code points and noncharacters count as assigned in every version: they are set aside for good, and
-    /// [`scalar::Class`] has words of its own for them.
+    /// Private-use code points and noncharacters count as assigned in every version: their use never changes, and
+    /// [`scalar::Class`] has classes for them.
     pub fn contains(&self, c: char) -> bool {
         let page = u32::from(c) / PAGE;
         self.whole_pages[page as usize / 64] & 1 << (page % 64) != 0
@@ -94,10 +93,10 @@ fn is_set_aside(c: char) -> bool {
         || CodePointMapData::<GeneralCategory>::new().get(c) == GeneralCategory::PrivateUse
 }
 
-/// The code points assigned by `version` (major, minor), or `None` for a version that the tables
-/// do not know: they have all from 1.1 to 16.0.
+/// The code points that `version` (major, minor) and earlier ones assign; `None` for a version that the tables do not have.
+/// They have all versions from 1.1 to 16.0.
 ///
-/// Builds a table (a fraction of a millisecond, some kilobytes), so a caller keeps the result.
+/// Builds a table of some kilobytes in a fraction of a millisecond, so keep the result.
 ///
 /// ```
 /// use namegate_core::name::age::assigned_by;

@@ -1,17 +1,17 @@
-//! Many names in one piece of memory, so that one pass checks them all.
+//! Stores many names in one piece of memory, so that one pass checks them all.
 //!
-//! Names of one directory are stored one behind the other, a NUL after each. NUL is ASCII, so the whole arena is
+//! The names of a directory follow one another, each with a NUL at its end. NUL is ASCII, so the whole arena is
 //! well-formed if and only if each name is; one SIMD pass decides, and after a bad name it resumes at the next. On names
 //! of 20 bytes this is far cheaper than one call per name (`cargo bench --bench names`).
 //!
-//! An arena cannot hold a name that contains NUL. Directory entries never do; names from elsewhere that do are
+//! An arena cannot store a name that contains NUL. Directory entries never do; names from other sources that do must be
 //! checked one by one.
 
 use std::fmt;
 
 use super::Span;
 
-/// Names stored one behind the other, each followed by NUL.
+/// Names that follow one another in memory, each with a NUL at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Arena {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Arena {
     longest: usize,
 }
 
-/// The name holds a NUL, which would split it in an arena.
+/// The name contains a NUL, which would split it in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainsNul;
 
@@ -37,7 +37,7 @@ impl Arena {
         Self::default()
     }
 
-    /// Appends a name; gives the offset of its first byte.
+    /// Appends a name and returns the offset of its first byte.
     ///
     /// # Errors
     /// [`ContainsNul`] if the name contains a NUL byte; the arena is unchanged.
@@ -72,12 +72,12 @@ impl Arena {
         self.longest
     }
 
-    /// How many bytes the names take, each with its NUL.
+    /// The number of bytes of all names, each with its NUL.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it holds no name.
+    /// Whether the arena has no names.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -104,7 +104,7 @@ impl Arena {
         })
     }
 
-    /// The same as text, if every name is UTF-8: one pass decides for all of them.
+    /// All names as text, each with the offset of its first byte; `None` if a name is not UTF-8. One pass checks all names.
     ///
     /// ```
     /// use namegate_core::name::arena::Arena;
@@ -126,12 +126,12 @@ impl Arena {
         }))
     }
 
-    /// Makes room for names of so many bytes together.
+    /// Reserves memory for `len` more bytes of names.
     pub fn reserve(&mut self, len: usize) {
         self.bytes.reserve(len);
     }
 
-    /// Whether a name is none that a directory could hold: empty, `.`, `..`, or with a `/` in it.
+    /// Whether a name cannot occur in a directory: it is empty, `.`, `..`, or contains `/`.
     pub fn holds_impossible(&self) -> bool {
         self.impossible
     }

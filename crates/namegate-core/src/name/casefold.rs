@@ -15,7 +15,7 @@ use super::normalize::{Form, to_form};
 
 static CASE: CaseMapperBorrowed<'static> = CaseMapper::new();
 
-/// Which names a target takes for the same when it ignores case.
+/// How a target compares names without regard to case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fold {
     /// Only `A` to `Z` are folded, to lower case.

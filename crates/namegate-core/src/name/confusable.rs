@@ -1,4 +1,4 @@
-//! What a name looks like: two names with equal skeletons are hard to tell apart by eye.
+//! Skeletons of names: names with equal skeletons look alike.
 //!
 //! A skeleton is a comparison key, never shown and never stored. Source: UTS #39 section 4 (the transform there called
 //! internalSkeleton: the reordering of right-to-left text is not part of it), tables by `unicode-security`.

@@ -1,8 +1,7 @@
-//! Which of the code points that are shown as nothing a name needs where they stand.
+//! Recognizes invisible code points that their text needs.
 //!
-//! Persian and Indic words, emoji and ideographic variants are misspelt without joiners and variation selectors, so
-//! these must pass a rule against invisible code points; anywhere else they only make two names look alike. This module
-//! says which is which, and nothing about permission.
+//! Persian and Indic words, emoji and ideographic variants are misspelt without joiners and variation selectors. A rule against
+//! invisible code points must allow these; anywhere else they only make two names look alike.
 //!
 //! Sources: RFC 5892 appendix A.1 and A.2 and UAX #31 section 2.3 (joiners); The Unicode Standard chapter 12 (ya-phalaa
 //! and repha), chapter 13 (Mongolian) and section 23.4 (variation selectors); UAX #29 rule GB11 and UTS #51 (emoji
@@ -15,7 +14,7 @@ use icu_properties::props::{
 };
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// How many code points are looked at on each side of the one in question.
+/// How many code points on each side are considered.
 ///
 /// Names from a list can be megabytes long; real contexts span a handful of code points. What would need more is not
 /// recognized as needed.
@@ -38,7 +37,7 @@ pub const REACH: usize = 32;
 /// is a ZWNJ or ZWJ that changes nothing, as after Latin letters. The kinds of bases for variation selectors are
 /// somewhat wider than the list of registered sequences. False, too, where `at` is not at a code point of `name`.
 ///
-/// Looks at [`REACH`] code points each way at most, so a check of a whole name takes time linear in its length.
+/// Considers at most [`REACH`] code points on each side, so checking a whole name takes linear time.
 ///
 /// ```
 /// use namegate_core::name::context::is_needed;

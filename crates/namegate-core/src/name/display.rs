@@ -1,4 +1,4 @@
-//! A name as a terminal or a report may show it: nothing in the output acts on the terminal or hides from the reader.
+//! Escapes names for display: nothing in the output controls the terminal or is invisible to the reader.
 //!
 //! The output is for people. It is not a valid name, and there is no function that reads it back (for that there is
 //! [`escape`](super::escape)), but it is unambiguous: two different names never look the same in it.
@@ -9,7 +9,7 @@
 //! - as `\u{HEX}`: all other control characters; format characters, which include the bidi controls, the tags and the
 //!   joiners; everything else that is default-ignorable, variation selectors too; line and paragraph separators; spaces
 //!   other than U+0020, and U+2800, which looks like one; private use and unassigned code points and noncharacters;
-//!   U+FFFD, so that it is not taken for damage done by the display; U+0020 at the beginning or the end of the name; and a
+//!   U+FFFD, so that it does not look like damage done by the display; U+0020 at the beginning or the end of the name; and a
 //!   combining mark that has no character shown as itself before it to combine with.
 //!
 //! Letters of scripts written from right to left are shown as they are, and a terminal may still reorder them. Look-alikes

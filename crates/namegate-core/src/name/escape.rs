@@ -1,9 +1,9 @@
-//! The reversible escape: any byte string as a valid name, and back.
+//! A reversible escape: converts any byte string to a valid name, and back.
 //!
-//! *Admissible* means: UTF-8, no NUL, no `/`, and neither `.` nor `..`. The escape is U+201B (single high-reversed-9
+//! *Valid* means: UTF-8, no NUL, no `/`, and neither `.` nor `..`. The escape is U+201B (single high-reversed-9
 //! quotation mark) followed by two upper-case hexadecimal digits, which stand for one byte; the convention is known to
-//! users of rclone. It says nothing about controls or look-alikes: for showing a name to a person there is
-//! [`display`](super::display). It reads no directory; whoever shortens a name must resolve it.
+//! users of rclone. Controls and look-alikes are not escaped: to show a name to a person, use [`display`](super::display). The
+//! module reads no directory; a caller that shortens names must resolve them.
 //!
 //! # The rule
 //! These bytes of a name are escaped, and no others:
@@ -154,7 +154,7 @@ pub fn unescape(name: &str) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Whether `name` holds an escape, so that [`unescape`] changes it.
+/// Whether `name` contains an escape, so that [`unescape`] changes it.
 ///
 /// ```
 /// use namegate_core::name::escape::is_escaped;
@@ -165,9 +165,9 @@ pub fn is_escaped(name: &str) -> bool {
     name.as_bytes().windows(TRIPLE).any(|window| escaped_byte(window).is_some())
 }
 
-/// Whether `name` could be what [`escape_within`] makes of a name in a directory: it holds an escape of a byte above 7F, or ends
-/// with a shortening mark. Names in directories need no other escapes: they hold neither NUL nor `/`, and are neither `.` nor
-/// `..`, and other ASCII is never escaped. So a name in which only such escapes stand (`‛7F`, `‛2F`) is a name like any other.
+/// Whether `name` could be the escaped form of a name in a directory: it contains an escape of a byte above 7F, or ends with a
+/// shortening mark. Names in directories need no other escapes: they contain neither NUL nor `/`, they are neither `.` nor `..`,
+/// and other ASCII is never escaped. A name with only such escapes (`‛7F`, `‛2F`) is an ordinary name.
 ///
 /// ```
 /// use namegate_core::name::escape::reads_as_escape;
@@ -185,7 +185,7 @@ pub fn reads_as_escape(name: &str) -> bool {
 /// A shortened name is resolved by reading the directory and shortening each of its names in the same way;
 /// [`unescape`] does not give the original back. The hash is SipHash-2-4 with the key 00 01 … 0F over the bytes of
 /// `name`, and stays so in every release. The key is public, so whoever can do 2^32 hashes can make two names that are
-/// shortened alike: a directory may hold two originals of one shortened name, and the reader must be ready for it.
+/// shortened alike: a directory may contain two originals of one shortened name, and the reader must expect it.
 ///
 /// A `max_bytes` below [`SHORTEST_SHORTENED`] counts as that.
 ///

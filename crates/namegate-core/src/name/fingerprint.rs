@@ -1,8 +1,9 @@
-//! One number for all spellings of a name that a target might take for one.
+//! One number for all spellings of a name that a target might treat as equal.
 //!
 //! Names that are canonically equivalent, or equal without regard to case under any [`Fold`], have the same fingerprint,
-//! so that those of a directory with half a million names are compared as numbers. The reverse does not hold: marks are
-//! left out (`e` and `é` are one), and different names may meet by chance. Whoever finds two alike looks closer.
+//! so that those of a directory with half a million names are compared as numbers. The reverse is not true: marks
+//! are ignored (`e` and `é` are equal), and different names may share a number by chance. Names with equal fingerprints must be
+//! compared.
 //!
 //! What one code point counts for is the starters of its case-folded canonical decomposition, if that is one or none; then
 //! the order of marks does not matter, and a name is read code point by code point. A name with any other is

@@ -1,7 +1,6 @@
-//! What a name is: its bytes, its code points, its normal forms.
+//! The bytes, code points and normal forms of names.
 //!
-//! A *name* is one path component. Everything here is pure: no file is opened, no clock is read, nothing is logged, and
-//! nothing decides whether a name is *allowed*; that is [`crate::policy`].
+//! A *name* is one path component. Nothing here decides whether a name is *allowed*; that is [`crate::policy`].
 
 pub mod age;
 pub mod arena;

@@ -1,8 +1,8 @@
-//! Names that were encoded twice: UTF-8 bytes taken for windows-1252 or ISO-8859-1 and encoded as UTF-8 again, so that
-//! `café` became `cafÃ©`.
+//! Names that were encoded twice: UTF-8 bytes read as windows-1252 or ISO-8859-1 and encoded as UTF-8 again, so that `café`
+//! became `cafÃ©`.
 //!
-//! [`undo`] is the exact inverse of that accident; [`find`] weighs more than that, because a few honest names happen to be
-//! invertible. Nothing here guesses other legacy encodings.
+//! [`undo`] is the exact inverse of that conversion. [`find`] also weighs the result, because a few honest names happen to be
+//! invertible. Other legacy encodings are not guessed.
 //!
 //! Sources: RFC 3629 for the sequences; the WHATWG Encoding Standard's windows-1252, where bytes 81,
 //! 8D, 8F, 90 and 9D are C1 controls.
@@ -15,9 +15,9 @@ use super::{Span, scalar};
 /// The first run of `name` that reads as text encoded twice, or `None` if the name as a whole does not.
 ///
 /// A name counts if
-/// - it holds nothing but ASCII and what bytes 80..FF stand for in windows-1252 or ISO-8859-1,
+/// - it contains only ASCII and the characters of bytes 80..FF in windows-1252 or ISO-8859-1,
 /// - every longest run of non-ASCII code points reads as well-formed UTF-8 again, into code points that a name may
-///   hold (no control, no unassigned or private one), and
+///   contain (no control, no unassigned or private one), and
 /// - at least one run is hard to explain otherwise: it reads as two code points or more, as one of four octets, as one
 ///   of three octets that is Latin, a symbol, or not glued to an ASCII letter, or as one of two octets that is a Latin
 ///   letter or a symbol and, behind an ASCII capital, a capital of Latin-1.
@@ -55,10 +55,10 @@ pub fn find(name: &str) -> Option<Span> {
     first.filter(|_| is_convincing)
 }
 
-/// `name` with one double encoding taken back, or `None` if it is ASCII or cannot have come from one.
+/// Reverses one double encoding of `name`; `None` if the name is ASCII or not the result of one.
 ///
 /// Law: for every text with a non-ASCII code point, encoding it as UTF-8, reading the bytes as windows-1252 and undoing
-/// gives the text again. The opposite does not hold: undoing succeeds on some honest names, so ask [`find`] first.
+/// gives the text again. The opposite is not true: undoing succeeds on some honest names, so call [`find`] first.
 ///
 /// ```
 /// use namegate_core::name::mojibake::undo;
@@ -130,8 +130,8 @@ impl Run {
     }
 }
 
-/// One sequence of two to four octets at the start of `text`: its code point, if a name may hold it, and how many bytes
-/// of `text` spell it.
+/// Decodes one sequence of two to four bytes at the start of `text`: its code point, if a name may contain it, and the number
+/// of bytes of `text` that spell it.
 fn read_sequence(text: &str) -> Option<(char, usize)> {
     let mut chars = text.chars();
     let mut octets = [0; 4];

@@ -1,9 +1,7 @@
-//! What the bytes of a name read as, when they are not UTF-8: in the encodings of before, and by the structure of
-//! Annex R.
+//! Decodes names that are not UTF-8: in legacy encodings, and by the structure of Annex R.
 //!
-//! Which encoding a writer used cannot be known from the bytes, only guessed, and the better the more names of one
-//! directory are seen together ([`Evidence`]). Nothing here decides whether a reading is valid or what to make of it.
-//! A reading never holds a control, a private-use code point or a replacement character that the bytes did not hold.
+//! The encoding of a name can only be guessed. More names of a directory give a better guess ([`Evidence`]). Decoded text never
+//! contains a control, a private-use code point or a replacement character that the bytes did not contain.
 //!
 //! Sources: the WHATWG Encoding Standard for the encodings and their labels, by `encoding_rs`; `chardetng` for the guess;
 //! ISO/IEC 10646-1 Amd. 2 (Annex R) and Unicode Technical Report #26 (CESU-8) for [`structural`].
@@ -41,8 +39,8 @@ pub struct Encoding(
 );
 
 impl Encoding {
-    /// All of `bytes` read in the encoding; `None` if they are not of it, or read as a control, a noncharacter, a
-    /// private-use code point or U+FFFD, which a person would not have meant.
+    /// Decodes `bytes`; `None` if they are not valid in the encoding, or if the text contains a control, a noncharacter, a
+    /// private-use code point or U+FFFD.
     ///
     /// ```
     /// use namegate_core::name::reading::Encoding;
@@ -69,12 +67,11 @@ impl Encoding {
         text.chars().all(is_text).then(|| text.into_owned())
     }
 
-    /// The name `name` with what is not UTF-8 in it read in the encoding.
+    /// Decodes the parts of `name` that are not UTF-8.
     ///
-    /// Where a name holds well-formed sequences of several bytes too, these are kept if they look meant, and only what
-    /// lies between them is read. They are taken for parts of the legacy text if the encoding is not Latin, they do not
-    /// make up most of the name, and reading all of it gives fewer scripts (symbols count as one): two bytes of EUC-KR
-    /// are often UTF-8 by chance.
+    /// Well-formed sequences of several bytes are normally kept, and only the parts between them are decoded. They count as
+    /// legacy text if the encoding is not Latin, they are not most of the name, and decoding all of it gives fewer scripts
+    /// (symbols count as one): two bytes of EUC-KR are often valid UTF-8 by chance.
     ///
     /// ```
     /// use namegate_core::name::reading::Encoding;
@@ -96,7 +93,7 @@ impl Encoding {
         if is_kept { apart } else { whole }
     }
 
-    /// Keeps the well-formed sequences of several bytes, and reads what lies between them, ASCII included: in several
+    /// Keeps the well-formed sequences of several bytes and decodes the parts between them, including ASCII: in several
     /// encodings an ASCII byte may be the second half of a character.
     fn read_apart(self, name: &[u8]) -> Option<String> {
         let mut text = String::with_capacity(name.len());
@@ -145,7 +142,7 @@ impl fmt::Debug for Encoding {
     }
 }
 
-/// A label that names no encoding a legacy name can be in.
+/// A label that is unknown, or whose encoding is not a legacy encoding of file names.
 ///
 /// ```
 /// use namegate_core::name::reading::Encoding;
@@ -158,7 +155,7 @@ impl fmt::Debug for Encoding {
 pub struct NotLegacy {
     /// The label as given.
     pub label: String,
-    /// Whether it names an encoding at all.
+    /// Whether the label is that of another encoding.
     pub is_known: bool,
 }
 
@@ -175,7 +172,7 @@ impl fmt::Display for NotLegacy {
 
 impl std::error::Error for NotLegacy {}
 
-/// What the names of one directory say together about the encoding they were written in.
+/// Guesses the encoding of names, best from all names of a directory.
 ///
 /// ```
 /// use namegate_core::name::reading::Evidence;
@@ -196,13 +193,13 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// How many bytes of names are looked at: the guess does not get better past a few kilobytes, and takes its time.
+    /// How many bytes of names are used: more than a few kilobytes take time and do not improve the guess.
     pub const MAX_BYTES: usize = 64 * 1024;
 
-    /// Takes a name into account, if it is not UTF-8 and has bytes that only a legacy encoding explains.
+    /// Adds a name, if it is not UTF-8 and has bytes that only a legacy encoding explains.
     ///
-    /// A name whose ill-formed sequences are overlong forms and surrogates says nothing about an encoding. Names that hold
-    /// well-formed sequences of several bytes as well count only where there are no others.
+    /// Names whose only ill-formed sequences are overlong forms and surrogates are ignored. Names that also contain
+    /// well-formed sequences of several bytes count only if there are no others.
     pub fn add(&mut self, name: &[u8]) {
         if std::str::from_utf8(name).is_ok() || !has_stray_octets(name) {
             return;
@@ -217,12 +214,12 @@ impl Evidence {
         }
     }
 
-    /// How many names were taken into account.
+    /// The number of names that count.
     pub fn names(&self) -> usize {
         self.names
     }
 
-    /// The likeliest encoding; `None` if no name was taken into account.
+    /// The likeliest encoding; `None` if no name counts.
     pub fn guess(&self) -> Option<Encoding> {
         if !self.plain.is_empty() {
             return guess(&self.plain);
@@ -245,35 +242,35 @@ impl Evidence {
 }
 
 impl Evidence {
-    /// The likeliest encoding when nothing in the names is taken for UTF-8: bytes of East Asia are UTF-8 by chance often
-    /// enough to hide most of what [`Evidence::guess`] would need.
+    /// The likeliest encoding if no part of the names is treated as UTF-8. East Asian text is valid UTF-8 by chance so often
+    /// that it can hide most of the evidence from [`Evidence::guess`].
     pub fn guess_whole(&self) -> Option<Encoding> {
         (self.names > 0).then(|| guess(&[&self.plain[..], &self.mixed].concat())).flatten()
     }
 }
 
-/// Whether `name` holds a well-formed sequence of several bytes.
+/// Whether `name` contains a well-formed sequence of several bytes.
 fn is_mixed(name: &[u8]) -> bool {
     name.utf8_chunks().any(|chunk| !chunk.valid().is_ascii())
 }
 
-/// Whether some ill-formed sequence of `name` has not the shape of an overlong form or a surrogate.
+/// Whether `name` has an ill-formed sequence that is neither an overlong form nor a surrogate.
 pub fn has_stray_octets(name: &[u8]) -> bool {
     use Malformation::{NulSmuggling, Overlong, SeparatorSmuggling, Surrogate, SurrogatePair};
     ill_formed(name)
         .any(|i| !matches!(i.kind, Overlong | NulSmuggling | SeparatorSmuggling | Surrogate | SurrogatePair))
 }
 
-/// One way to read a name.
+/// A name decoded in a legacy encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegacyReading {
-    /// The encoding that it was read in.
+    /// The encoding.
     pub encoding: Encoding,
     /// The text.
     pub text: String,
 }
 
-/// How many readings [`likeliest`] gives at most.
+/// The maximum number of readings that [`likeliest`] returns.
 pub const MAX_READINGS: usize = 4;
 
 /// Up to [`MAX_READINGS`] different texts that `name` may have been, the likeliest first; none if it is UTF-8.
@@ -305,15 +302,15 @@ pub fn likeliest(name: &[u8]) -> Vec<LegacyReading> {
     readings
 }
 
-/// How little `text` looks like the name of a file: words of mixed scripts first, then the number of symbols.
+/// Rates how little `text` looks like a file name: first whether words mix scripts, then the number of symbols.
 pub fn oddity(text: &str) -> (bool, usize) {
     let is_odd = |c: &char| !c.is_ascii() && !c.is_alphanumeric();
     (mixed(text).is_some() || mojibake::find(text).is_some(), text.chars().filter(is_odd).count())
 }
 
-/// `name` with each ill-formed sequence replaced by the character that its structure tells: a pair of surrogates
-/// (CESU-8) or an overlong form. `None` if the name is UTF-8, if some sequence is of another kind, or if the character is
-/// one that only an attacker hides: NUL, `/`, `.` or another control.
+/// Decodes ill-formed sequences by their structure: pairs of surrogates (CESU-8) and overlong forms. `None` if the name is
+/// UTF-8, if it has a sequence of another kind, or if a sequence encodes a character that only an attacker hides: NUL, `/`,
+/// `.` or another control.
 ///
 /// ```
 /// use namegate_core::name::reading::structural;

@@ -1,5 +1,4 @@
-//! What a single code point is: the classes of code points that file names trip over, and the property names that
-//! `explain` prints.
+//! Classes of code points that cause problems in file names, and the names and properties of code points.
 //!
 //! The property values come from the compiled Unicode data of `icu_properties`; no table is kept here. This module
 //! does not look at neighbours (see [`super::context`]) and does not say whether a class is allowed.
@@ -15,14 +14,13 @@ use icu_properties::{CodePointMapData, CodePointSetData, PropertyNamesLong};
 
 /// The Unicode version of the property data compiled in: major, minor, update.
 ///
-/// The data crate states its version only in text, so this constant repeats it; a test holds it against the code
-/// points that are really assigned.
+/// The data crate states its version only in text, so this constant repeats it; a test compares it with the code points that
+/// are assigned.
 pub const UNICODE_VERSION: (u8, u8, u8) = (18, 0, 0);
 
-/// The class of a code point that deserves a second look in a file name.
+/// A class of code points that cause problems in file names.
 ///
-/// Classes are disjoint: a code point that has several of the properties gets the class that says most about it.
-/// [`class`] documents the precedence.
+/// Classes are disjoint; [`class`] documents the precedence.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -42,13 +40,13 @@ pub enum Class {
     BidiControl,
     /// U+E0000..U+E007F, the invisible copies of ASCII, unassigned code points of the block included.
     TagCharacter,
-    /// Every other assigned code point that is shown as nothing: joiners, variation selectors, soft hyphen, fillers.
+    /// Every other assigned code point that is invisible: joiners, variation selectors, soft hyphen, fillers.
     DefaultIgnorable,
     /// General category Co, except [`Class::SmbPrivateUse`].
     PrivateUse,
     /// U+F001..U+F029: what SMB clients and servers store for characters that Windows refuses.
     SmbPrivateUse,
-    /// U+FFFD, the trace of a conversion that lost something.
+    /// U+FFFD, which a lossy conversion wrote.
     ReplacementCharacter,
     /// General category Cn in [`UNICODE_VERSION`], except noncharacters and tag characters.
     Unassigned,
@@ -76,9 +74,9 @@ impl Class {
     ];
 }
 
-/// The class of `c`, or `None` for a code point with nothing remarkable about it.
+/// The class of `c`; `None` for ordinary code points.
 ///
-/// Where several properties hold, the first of these wins: [`Class::Noncharacter`], [`Class::ByteOrderMark`],
+/// If several properties apply, the first of these wins: [`Class::Noncharacter`], [`Class::ByteOrderMark`],
 /// [`Class::TagCharacter`], [`Class::BidiControl`], [`Class::Unassigned`], [`Class::DefaultIgnorable`];
 /// [`Class::SmbPrivateUse`] wins over [`Class::PrivateUse`]. So an unassigned code point that is reserved as ignorable,
 /// such as U+2065, is `Unassigned`.
@@ -151,7 +149,7 @@ fn is_default_ignorable(c: char) -> bool {
     CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
-/// The character that an SMB client meant when it wrote `c`, one of U+F001..U+F029: a control, a character that Windows
+/// The character that an SMB client replaced by `c`, one of U+F001..U+F029: a control, a character that Windows
 /// reserves, or the space or dot at the end of a name. Source: Linux fs/smb/client/cifs_unicode.h (the SFM map).
 ///
 /// ```
@@ -167,6 +165,39 @@ pub fn meant_by_smb(c: char) -> Option<char> {
         '\u{F020}'..='\u{F029}' => RESERVED.get(c as usize - 0xF020).copied(),
         _ => None,
     }
+}
+
+/// The Unicode name of `c`, or a label in angle brackets if it has none. Needs the feature `names`.
+///
+/// The table of names may be that of an older version of Unicode than the properties; younger code points get the label
+/// `<newer-than-the-names-…>`. Source: The Unicode Standard, section 4.8 (rule NR2 derives the names of ideographs).
+///
+/// ```
+/// use namegate_core::name::scalar::character_name;
+/// assert_eq!(character_name('é'), "LATIN SMALL LETTER E WITH ACUTE");
+/// assert_eq!(character_name('\n'), "<control-000A>");
+/// ```
+#[cfg(feature = "names")]
+pub fn character_name(c: char) -> String {
+    use icu_properties::props::UnifiedIdeograph;
+    if let Some(name) = unicode_names2::name(c) {
+        return name.to_string();
+    }
+    let label = match general_category_name(c) {
+        "Control" => "control",
+        "Private_Use" => "private-use",
+        "Unassigned" if is_noncharacter(c) => "noncharacter",
+        "Unassigned" => "reserved",
+        // The names of ideographs follow from their code points, even where the table of names is older.
+        "Other_Letter" if CodePointSetData::new::<UnifiedIdeograph>().contains(c) => {
+            return format!("CJK UNIFIED IDEOGRAPH-{:04X}", u32::from(c));
+        }
+        "Other_Letter" if script_name(c) == "Tangut" => {
+            return format!("TANGUT IDEOGRAPH-{:04X}", u32::from(c));
+        }
+        _ => "newer-than-the-names",
+    };
+    format!("<{label}-{:04X}>", u32::from(c))
 }
 
 /// The long name of the general category of `c`, as in PropertyValueAliases.txt.

@@ -1,12 +1,11 @@
-//! Which names can be spelt in one way only.
+//! Recognizes names that have only one spelling.
 //!
-//! Under a form, several strings are one name: those that have the same form. Most names have no second spelling, and
-//! nothing that is done for those that have one need be done for them. To know a name of that kind, its code points are
-//! looked at one by one.
+//! Under a normalization form, all strings with the same normal form are spellings of one name. Most names have only one, and
+//! their code points show it one by one.
 //!
-//! That is enough. Let two different strings have one decomposition, and take one of them. Either it holds a code point
+//! Proof: let two different strings have the same decomposition, and consider one of them. Either it contains a code point
 //! that decomposes; or one that is reordered (canonical combining class other than 0); or it is that decomposition itself
-//! and the other string holds a code point that decomposes into a part of it, so that it holds the *last* code point of
+//! and the other string contains a code point that decomposes into a part of it, so that it contains the *last* code point of
 //! that decomposition. A name with none of the three has no second spelling. The last and not the first is looked for: it
 //! mostly is a combining mark, where the first is a letter. Source: UAX #15; two strings have the same NFC if they have
 //! the same NFD (D70), and the same for compatibility.
@@ -18,7 +17,7 @@ use icu_normalizer::properties::CanonicalCombiningClassMapBorrowed;
 
 use super::normalize::{Form, NFD, NFKD};
 
-/// Code points from here on neither decompose nor are reordered nor stand in a decomposition.
+/// Code points from here on neither decompose nor are reordered nor occur in a decomposition.
 const END: u32 = 0x3_0000;
 
 static CANONICAL: LazyLock<Set> = LazyLock::new(|| Set::for_decomposer(&NFD));
@@ -28,7 +27,7 @@ static COMPATIBILITY: LazyLock<Set> = LazyLock::new(|| Set::for_decomposer(&NFKD
 struct Set(Box<[u64]>);
 
 impl Set {
-    /// The code points of which a name with another spelling holds one.
+    /// The code points of which every name with another spelling contains one.
     fn for_decomposer(decomposer: &DecomposingNormalizerBorrowed<'static>) -> Self {
         let class = CanonicalCombiningClassMapBorrowed::new();
         let mut bits = vec![0; END as usize / 64].into_boxed_slice();

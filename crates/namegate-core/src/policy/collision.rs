@@ -1,4 +1,4 @@
-//! Collisions: names of one directory that a target takes for the same name.
+//! Collisions: names in one directory that a target treats as the same name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,20 +14,20 @@ use crate::name::{Span, confusable};
 /// Names that collide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
-    /// The places of the names in the checked list: at least two, ascending.
+    /// The indexes of the names in the checked list: at least two, ascending.
     pub members: Vec<usize>,
     /// The violation of each member; its span covers the whole name.
     pub violations: Vec<Violation>,
 }
 
 impl Policy {
-    /// Whether any rule of the policy compares the names of a directory.
+    /// Whether any rule of the policy compares the names in a directory.
     pub fn finds_collisions(&self) -> bool {
         self.rules.iter().any(|rule| Equivalence::for_test(&rule.test).is_some())
     }
 
-    /// The groups of `names`, the distinct names of one directory, that become equal under one of the policy's
-    /// equivalences. Names that are not UTF-8 are equal to none.
+    /// Groups those of `names`, the distinct names in one directory, that are equal under an equivalence of the policy.
+    /// Names that are not UTF-8 never collide.
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
@@ -46,7 +46,7 @@ impl Policy {
         for rule in &self.rules {
             let Some(equivalence) = Equivalence::for_test(&rule.test) else { continue };
             for members in equivalence.groups(&texts) {
-                // Windows and exFAT object to one thing, not to two.
+                // Windows and exFAT report one collision, not two.
                 let weight = found.entry((members, rule.test.rule())).or_insert_with(|| rule.weight());
                 *weight = weight.merge(rule.weight());
             }
@@ -66,7 +66,7 @@ impl Collision {
     }
 }
 
-/// When two names are one.
+/// When two names count as equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Equivalence {
     Form(Form),
@@ -75,7 +75,7 @@ pub(super) enum Equivalence {
 }
 
 impl Equivalence {
-    /// The equivalence that a line looks for, if it compares names at all.
+    /// The equivalence by which a test compares names; `None` if it compares none.
     pub(super) fn for_test(test: &Test) -> Option<Self> {
         match *test {
             Test::SameForm(form) => Some(Self::Form(form)),
@@ -85,12 +85,12 @@ impl Equivalence {
         }
     }
 
-    /// Equal for names that are one.
+    /// The comparison key: equal for equal names.
     pub(super) fn key(self, name: &str) -> Cow<'_, str> {
         match self {
             Self::Form(form) => casefold::key(name, Some(form), None),
             Self::Fold(fold, form) => casefold::key(name, form, Some(fold)),
-            // The skeleton of ASCII is not the identity (it takes `1` for `l`), so there is no short way.
+            // The skeleton of ASCII is not the identity (`1` becomes `l`), so there is no shortcut.
             Self::Look => Cow::Owned(confusable::skeleton(name)),
         }
     }

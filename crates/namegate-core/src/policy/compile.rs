@@ -1,7 +1,7 @@
-//! From profiles and settings to one immutable policy.
+//! Compiles profiles and settings into one immutable policy.
 //!
-//! Lines with the same test become one, the stricter severity wins. What a check needs of the lines is then sorted into
-//! [`Tables`], and what a look at single bytes can rule out into [`Prefilter`].
+//! Rules with the same test are merged; the stricter severity wins. [`Tables`] then stores what a check needs of the rules,
+//! and [`Prefilter`] what single bytes can rule out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,19 +12,19 @@ use super::rule::{RuleId, Severity};
 use super::tables::{RuleWeight, Tables};
 use crate::name::normalize::Form;
 
-/// What happens to a name that is not in the normalization form asked for.
+/// What happens to a name that is not in the required normalization form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnMismatch {
-    /// It is refused.
+    /// The name is refused.
     Refuse,
-    /// It is stored in the form.
+    /// The name is converted to the form and stored so.
     Convert,
-    /// It is stored as given, and found by every equivalent spelling.
+    /// The name is stored as given and found under every equivalent spelling.
     Match,
 }
 
 impl OnMismatch {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Refuse, Self::Convert, Self::Match];
 
     /// `refuse`, `convert` or `match`.
@@ -37,7 +37,7 @@ impl OnMismatch {
     }
 }
 
-/// The normalization that a policy asks for.
+/// The normalization that a policy requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Normalization {
     /// The form.
@@ -46,22 +46,22 @@ pub struct Normalization {
     pub on_mismatch: OnMismatch,
 }
 
-/// A line that is in force, with all profiles that ask for it.
+/// A rule that is in effect, with all profiles that have it.
 #[derive(Clone, Debug)]
 pub struct ActiveRule {
     /// What is looked for.
     pub test: Test,
     /// The strictest severity that a profile or the configuration gives it.
     pub severity: Severity,
-    /// Who asks for it.
+    /// The profiles that have the rule.
     pub profiles: ProfileSet,
-    /// Those of `profiles` to whom it is an error.
+    /// The profiles for which it is an error.
     pub refused_by: ProfileSet,
-    /// Where it comes from.
+    /// The standard, manual or source code that the rule is based on.
     pub source: &'static str,
-    /// Whether that was checked.
+    /// Whether the source was checked.
     pub verified: bool,
-    /// Whether a target takes such a name and stores or shows another one instead.
+    /// Whether a target accepts such a name but stores or shows another one.
     pub stored_otherwise: bool,
 }
 
@@ -71,25 +71,25 @@ impl ActiveRule {
     }
 }
 
-/// The whole decision about names, immutable. Made by [`Policy::from_profiles`] or [`Policy::builder`].
+/// Decides which names are allowed. Immutable; made by [`Policy::from_profiles`] or [`Policy::builder`].
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) profiles: Vec<&'static Profile>,
     pub(super) rules: Vec<ActiveRule>,
     pub(super) normalization: Option<Normalization>,
-    /// Everyone who asks for anything: all of them ask for UTF-8.
+    /// All profiles of the policy: each of them requires UTF-8.
     pub(super) everyone: ProfileSet,
     pub(super) tables: Tables,
     pub(super) prefilter: Prefilter,
 }
 
 impl Policy {
-    /// The policy of some profiles together; of none of them, UTF-8 alone.
+    /// Combines profiles into one policy. Without profiles the policy checks UTF-8 only.
     pub fn from_profiles(profiles: &[&'static Profile]) -> Self {
         Self::builder().profiles(profiles).build().expect("the rules of profiles have their parameters")
     }
 
-    /// Starts a policy that is more than profiles.
+    /// Starts a policy of profiles, own rules, severities and a normalization.
     pub fn builder() -> PolicyBuilder {
         PolicyBuilder::default()
     }
@@ -99,13 +99,13 @@ impl Policy {
         &self.profiles
     }
 
-    /// All lines in effect, in the order of their rules.
+    /// All rules in effect, in the order of their ids.
     pub fn rules(&self) -> &[ActiveRule] {
         &self.rules
     }
 
-    /// The profiles that have rules, and the configuration if it adds some.
-    pub fn asked_by(&self) -> ProfileSet {
+    /// The profiles of the policy as a set, with [`ProfileSet::CONFIG`] if a configuration adds rules.
+    pub fn profile_set(&self) -> ProfileSet {
         self.everyone
     }
 
@@ -120,7 +120,7 @@ impl Policy {
     }
 }
 
-/// Collects what a policy is made of.
+/// Builds a [`Policy`].
 #[derive(Clone, Debug, Default)]
 pub struct PolicyBuilder {
     profiles: Vec<&'static Profile>,
@@ -129,7 +129,7 @@ pub struct PolicyBuilder {
     normalization: Option<Normalization>,
 }
 
-/// A severity was given to a rule whose parameter nothing supplies.
+/// A rule has a severity, but no profile and no setting supplies its parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingParameter(pub RuleId);
 
@@ -153,7 +153,7 @@ impl fmt::Display for MissingParameter {
 impl std::error::Error for MissingParameter {}
 
 impl PolicyBuilder {
-    /// Adds profiles; naming one twice changes nothing.
+    /// Adds profiles. Adding a profile twice has no effect.
     pub fn profiles(mut self, profiles: &[&'static Profile]) -> Self {
         for &profile in profiles {
             if !self.profiles.iter().any(|p| p.name == profile.name) {
@@ -163,13 +163,13 @@ impl PolicyBuilder {
         self
     }
 
-    /// Adds a line of the configuration's own.
+    /// Adds a rule that is in no profile.
     pub fn rule(mut self, rule: ProfileRule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Sets the severity of a rule, `None` for off, whatever the profiles say. Encoding rules stay errors.
+    /// Overrides the severity that the profiles give a rule; `None` switches the rule off. Encoding rules stay errors.
     pub fn severity(mut self, rule: RuleId, severity: Option<Severity>) -> Self {
         if !rule.is_always_on() {
             self.severities.insert(rule, severity);
@@ -186,7 +186,7 @@ impl PolicyBuilder {
     /// Compiles the policy.
     ///
     /// # Errors
-    /// A rule was switched on that needs a parameter which no profile and no setting supplies.
+    /// [`MissingParameter`] if a rule is switched on but no profile and no setting supplies its parameter.
     pub fn build(self) -> Result<Policy, MissingParameter> {
         let mut rules: Vec<ActiveRule> = Vec::new();
         for profile in &self.profiles {

@@ -1,7 +1,7 @@
-//! A policy as a configuration file (TOML); the file is described for its writers in `docs/CONFIG.md`.
+//! Policies as configuration files in TOML. `docs/CONFIG.md` describes the files for their users.
 //!
-//! Reads text and writes text, and opens no file. All mistakes of a file are found at once, each with its line and
-//! column. A file is a whole policy: it means the same to every command.
+//! This module reads and writes text; it opens no file. It reports all errors of a file at once, each with its line and column.
+//! A file is a complete policy and means the same to every command.
 //!
 //! ```
 //! use namegate_core::policy::config::Config;
@@ -31,26 +31,26 @@ mod write;
 pub use error::{ConfigError, ConfigErrors, TextPosition};
 pub use write::Inexpressible;
 
-/// What a configuration file says.
+/// The content of a configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The profiles it is based on; `None` for [`Config::DEFAULT_PROFILES`], none of them for UTF-8 alone.
+    /// The profiles; `None` for [`Config::DEFAULT_PROFILES`], an empty list for UTF-8 only.
     pub profiles: Option<Vec<&'static Profile>>,
-    /// Characters that no name may hold (`reserved-character`), in addition to those of the profiles.
+    /// Characters that no name may contain (`reserved-character`), in addition to those of the profiles.
     pub reserved_characters: String,
-    /// Whole names that are refused (`reserved-name`), without regard to the case of ASCII letters.
+    /// Whole names that are refused (`reserved-name`); ASCII letters match in either case.
     pub reserved_names: Vec<String>,
-    /// The severity of a rule, `None` for off, whatever the profiles say.
+    /// Severities that override those of the profiles; `None` switches a rule off.
     pub severities: BTreeMap<RuleId, Option<Severity>>,
-    /// The normalization asked for.
+    /// The required normalization.
     pub normalization: Option<Normalization>,
-    /// The greatest lengths, in addition to those of the profiles.
+    /// Maximum lengths, in addition to those of the profiles.
     pub limits: LengthLimits,
-    /// Where the severities were set, for mistakes that show only when the policy is made.
+    /// Where the severities were set, for errors that only [`Config::policy`] can find.
     positions: BTreeMap<RuleId, TextPosition>,
 }
 
-/// The greatest lengths of names and paths; `None` for no limit.
+/// Maximum lengths of names and paths; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LengthLimits {
     /// Bytes of a name.
@@ -64,7 +64,7 @@ pub struct LengthLimits {
 }
 
 impl LengthLimits {
-    /// The keys of the limits, their values, and what they look for.
+    /// The limits that are set: their keys, values and tests.
     fn tests(&self) -> impl Iterator<Item = (&'static str, usize, Test)> {
         let test = |limit: fn(Limit) -> Test, max, unit| limit(Limit { max, unit });
         let all = [
@@ -77,18 +77,18 @@ impl LengthLimits {
     }
 }
 
-/// What stands as the source of a line that a configuration adds.
+/// The source of a rule that a configuration adds.
 const SOURCE: &str = "the configuration";
 
-/// The words for severities in a configuration.
+/// The words for severities in a configuration file.
 const SEVERITIES: &[(&str, Option<Severity>)] =
     &[("error", Some(Severity::Error)), ("warn", Some(Severity::Warn)), ("off", None)];
 
 impl Config {
-    /// What a file without `profiles` is based on.
+    /// The profiles of a file without the key `profiles`.
     pub const DEFAULT_PROFILES: &[&str] = &["strict"];
 
-    /// A configuration of these profiles alone.
+    /// A configuration with these profiles and nothing else.
     pub fn based_on(profiles: &[&'static Profile]) -> Self {
         Self { profiles: Some(profiles.to_vec()), ..Self::default() }
     }
@@ -96,14 +96,13 @@ impl Config {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// All mistakes of the file: what is not TOML, unknown keys, rules, profiles and words, wrong types, and values that
-    /// cannot be meant. Whether each rule has its parameter is said by [`Config::policy`], since options of a command
-    /// may still replace the profiles.
+    /// All errors of the file: invalid TOML, unknown keys, rules, profiles and words, wrong types, and invalid values.
+    /// [`Config::policy`] reports rules without a parameter, because the caller may replace the profiles first.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
         reader::read(text, read_policy)
     }
 
-    /// The profiles it is based on, with the default filled in.
+    /// The profiles, or the default profiles.
     pub fn profiles(&self) -> Vec<&'static Profile> {
         let default = || {
             let known =
@@ -113,7 +112,7 @@ impl Config {
         self.profiles.clone().unwrap_or_else(default)
     }
 
-    /// Everything that the configuration asks for, to be built into a policy, or to be added to before that.
+    /// A builder with everything in the configuration, to which the caller can add.
     pub fn builder(&self) -> PolicyBuilder {
         let mut builder = self.builder_without_severities();
         for (&rule, &severity) in &self.severities {
@@ -140,7 +139,7 @@ impl Config {
         }
     }
 
-    /// What the configuration looks for beside the profiles.
+    /// The tests that the configuration adds to the profiles.
     fn tests(&self) -> Vec<Test> {
         let mut tests = Vec::new();
         if !self.reserved_characters.is_empty() {
@@ -156,11 +155,11 @@ impl Config {
         tests
     }
 
-    /// The policy.
+    /// Compiles the policy.
     ///
     /// # Errors
-    /// All rules that are switched on and need a parameter which neither a profile nor the configuration supplies, each
-    /// at its place in the file.
+    /// All rules that are switched on but whose parameter neither a profile nor the configuration supplies, each with its
+    /// position in the file.
     ///
     /// ```
     /// # use namegate_core::policy::config::Config;
@@ -180,7 +179,7 @@ impl Config {
                 Err(missing @ MissingParameter(rule)) => {
                     let position = self.positions.get(&rule).cloned();
                     errors.push(ConfigError { message: missing.to_string(), position });
-                    // Without the rule the next one that misses something is found, so this ends.
+                    // Without this rule the next one is found; the loop ends when none is left.
                     config.severities.remove(&rule);
                 }
             }
@@ -190,7 +189,7 @@ impl Config {
     }
 }
 
-/// Reads the keys of a policy from a table: the top one of a policy file, or one of a file that holds more.
+/// Reads the keys of a policy from a table: the top table of a policy file, or a table of another configuration file.
 #[doc(hidden)]
 pub fn read_policy(table: &mut TableReader<'_>) -> Config {
     let mut config = Config {

@@ -1,4 +1,4 @@
-//! What a line looks for, in plain words: the parameter of its rule. Used wherever lines are listed.
+//! Describes the parameter of a rule in plain words, for lists of rules.
 
 use crate::name::casefold::Fold;
 use crate::name::display::display;
@@ -7,7 +7,7 @@ use crate::name::normalize::Form;
 use super::profile::{Chars, Limit, NamePart, ReservedNames, Test};
 
 impl Test {
-    /// The parameter of the rule, one line for people; `None` for a rule that has none.
+    /// Describes the parameter of the test in one line; `None` for a test without one.
     ///
     /// ```
     /// use namegate_core::policy::profile::{Chars, Limit, Test, Unit};

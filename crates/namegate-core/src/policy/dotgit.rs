@@ -1,11 +1,11 @@
-//! Names that a file system of Windows or macOS takes for `.git` or for a file that git obeys.
+//! Names that a file system of Windows or macOS treats as `.git` or as a file that configures git.
 //!
-//! On Linux such a name is an ordinary file; checked out elsewhere it becomes, or shadows, the repository itself
-//! (CVE-2014-9390). The exact names `.git`, `.gitmodules` ... are what they look like and no finding.
+//! On Linux such a name is an ordinary file. Checked out elsewhere it becomes, or shadows, the repository itself
+//! (CVE-2014-9390). The exact names `.git`, `.gitmodules` ... are not violations.
 //!
 //! Source of the tests: git's path.c (`is_ntfs_dotgit`, `is_ntfs_dot_generic`) and utf8.c (`next_hfs_char`), restated.
 
-/// A file that git obeys: its name, the start of its DOS short name, and the short name when those are taken.
+/// A file that configures git: its name, the start of its DOS short name, and the fallback short name.
 struct Obeyed {
     name: &'static str,
     short: &'static str,
@@ -18,7 +18,7 @@ const OBEYED: [Obeyed; 3] = [
     Obeyed { name: ".gitattributes", short: "gitatt", hashed: "gi7d29" },
 ];
 
-/// Whether `name`, or a part of it between backslashes, is taken for one of git's own names elsewhere.
+/// Whether Windows or macOS treats `name`, or a part of it between backslashes, as one of git's own names.
 pub(super) fn is_lookalike(name: &[u8]) -> bool {
     if own_names().any(|own| name == own.as_bytes()) {
         return false;
@@ -37,7 +37,7 @@ fn ntfs(name: &[u8]) -> bool {
         || OBEYED.iter().any(|o| short_name(trimmed, o))
 }
 
-/// The names that git obeys.
+/// `.git` and the names of the files that configure git.
 fn own_names() -> impl Iterator<Item = &'static str> {
     OBEYED.iter().map(|o| o.name).chain([".git"])
 }

@@ -1,21 +1,21 @@
-//! Which names of a directory are worth comparing: one number for each, eight bytes whatever the name.
+//! Finds the names in a directory that can collide: one number of eight bytes for each name, whatever its length.
 //!
-//! Names that become one on a target share a number ([`crate::name::fingerprint`]); of a directory in which no number
-//! comes twice nothing more has to be asked, and of another only about the few names that share one.
+//! Names that collide on a target share a number ([`crate::name::fingerprint`]). In a directory without shared numbers no
+//! names collide; elsewhere only the few names that share a number need to be compared.
 
 use super::collision::Equivalence;
 use super::{Collision, Policy};
 use crate::name::arena::Arena;
 use crate::name::fingerprint::fingerprint;
 
-/// The numbers of the names of one directory.
+/// The fingerprints of the names in one directory.
 #[derive(Clone, Debug)]
 pub struct Fingerprints<'p> {
     policy: &'p Policy,
     numbers: Vec<u64>,
 }
 
-/// The numbers that more than one name of a directory has.
+/// The fingerprints that several names of a directory share.
 #[derive(Clone, Debug)]
 pub struct SharedFingerprints<'p> {
     policy: &'p Policy,
@@ -23,7 +23,7 @@ pub struct SharedFingerprints<'p> {
 }
 
 impl Policy {
-    /// For the names of one directory; `None` if the policy does not compare names.
+    /// Starts to compare the names in one directory; `None` if the policy does not compare names.
     ///
     /// ```
     /// # use namegate_core::{name::arena::Arena, policy::{Policy, profile}};
@@ -41,7 +41,7 @@ impl Policy {
         self.finds_collisions().then(|| Fingerprints { policy: self, numbers: Vec::new() })
     }
 
-    /// The numbers of a name, each of which another name has that is the same under one of the equivalences.
+    /// Computes the numbers of a name. Two names that are equal under an equivalence share one of them.
     fn each_number(&self, text: &str, mut give: impl FnMut(u64)) {
         if self.tables.compares_spellings {
             give(fingerprint(text));
@@ -56,7 +56,7 @@ impl<'p> Fingerprints<'p> {
     /// Adds names of the directory.
     pub fn add_all(&mut self, names: &Arena) {
         let Self { policy, numbers } = self;
-        // Names are rarely shorter than that; half of the room is a pity only in a large directory.
+        // Names are rarely shorter than that; the limit keeps large directories from reserving too much.
         numbers.reserve((names.len() / 16).min(1024));
         let mut add = |text: &str| policy.each_number(text, |number| numbers.push(number));
         match names.texts() {
@@ -72,7 +72,7 @@ impl<'p> Fingerprints<'p> {
         }
     }
 
-    /// What is shared among the names that were added.
+    /// The fingerprints that several of the added names share.
     pub fn shared(self) -> SharedFingerprints<'p> {
         let Self { policy, mut numbers } = self;
         numbers.sort_unstable();
@@ -85,13 +85,13 @@ impl<'p> Fingerprints<'p> {
 }
 
 impl SharedFingerprints<'_> {
-    /// Whether no name shares its number.
+    /// Whether no fingerprint is shared.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
-    /// The groups of `names`, the distinct names of the directory, that become equal: as [`Policy::collisions`] finds
-    /// them, in the time that the few take which share a number.
+    /// The collisions of `names`, the distinct names in the directory, as [`Policy::collisions`] finds them. Compares only
+    /// the names that share a fingerprint.
     pub fn collisions(&self, names: &[&[u8]]) -> Vec<Collision> {
         let (places, few): (Vec<usize>, Vec<&[u8]>) =
             names.iter().enumerate().filter(|(_, name)| self.has(name)).unzip();
@@ -102,7 +102,7 @@ impl SharedFingerprints<'_> {
         collisions
     }
 
-    /// Whether `name` may become one with another.
+    /// Whether `name` may collide with another name; `false` is certain.
     pub fn has(&self, name: &[u8]) -> bool {
         let mut is_shared = false;
         if let Ok(text) = std::str::from_utf8(name) {
@@ -113,7 +113,7 @@ impl SharedFingerprints<'_> {
 }
 
 impl Equivalence {
-    /// Whether names that are one under it have the same fingerprint.
+    /// Whether equal names have the same fingerprint.
     pub(super) fn is_in_fingerprint(self) -> bool {
         match self {
             Self::Form(form) | Self::Fold(_, Some(form)) => !form.is_compatibility(),

@@ -1,4 +1,4 @@
-//! How long a name is, in the units that targets count.
+//! Measures names in the units that targets count.
 
 use super::profile::{Limit, Unit};
 use crate::name::Span;
@@ -6,8 +6,8 @@ use crate::name::normalize::sum_in_form;
 
 /// The length of `name` in `unit`.
 ///
-/// Bytes that are not UTF-8 count as one unit each in every unit: what a target would make of them is unknown, and they
-/// are an error already.
+/// Each byte that is not UTF-8 counts as one unit in every unit: how a target converts it is unknown, and it is an error
+/// anyway.
 pub(super) fn measure(name: &[u8], unit: Unit) -> usize {
     match unit {
         Unit::Bytes => name.len(),
@@ -21,14 +21,14 @@ pub(super) fn measure(name: &[u8], unit: Unit) -> usize {
         Unit::ExtensionCodePoints => measure(&name[(stem_end(name) + 1).min(name.len())..], Unit::CodePoints),
         Unit::OstaBytes => {
             let narrow = std::str::from_utf8(name).is_ok_and(|s| s.chars().all(|c| c <= '\u{FF}'));
-            // One byte says which of the two follows (ECMA-167 1/7.2.12, OSTA UDF 2.1.1).
+            // The first byte says which of the two follows (ECMA-167 1/7.2.12, OSTA UDF 2.1.1).
             1 + if narrow { chunks(name, |s| s.chars().count()) } else { 2 * chunks(name, utf16) }
         }
     }
 }
 
 impl Limit {
-    /// No name of up to this many bytes passes the limit, whatever is in it: most names need not be measured.
+    /// No name of up to this many bytes exceeds the limit, whatever its content, so most names need not be measured.
     pub(super) fn harmless_bytes(self) -> usize {
         match self.unit {
             // Each of these has a byte of its own.
@@ -39,7 +39,7 @@ impl Limit {
             | Unit::ExtensionCodePoints
             | Unit::Dots
             | Unit::Components => self.max,
-            // How a form can grow is held by a test of `name::normalize` (U+FDFA takes 3 bytes, in NFKD 33).
+            // A test of `name::normalize` bounds how much a form can grow (U+FDFA: 3 bytes, in NFKD 33).
             Unit::BytesIn(form) | Unit::Utf16In(form) if form.is_compatibility() => self.max / 11,
             Unit::BytesIn(_) | Unit::Utf16In(_) => self.max / 3,
             Unit::OstaBytes => self.max.saturating_sub(1) / 2,
@@ -47,8 +47,8 @@ impl Limit {
     }
 }
 
-/// Where `name` passes `limit`: from the first byte that is too much to the end. The whole name where the unit is not
-/// counted along the name. `None` if it does not pass it.
+/// Where `name` exceeds `limit`: from the first excess byte to the end, or the whole name if the unit cannot be counted
+/// byte by byte. `None` if the name does not exceed the limit.
 pub(super) fn excess(name: &[u8], limit: Limit) -> Option<Span> {
     if name.len() <= limit.harmless_bytes() || measure(name, limit.unit) <= limit.max {
         return None;
@@ -80,7 +80,7 @@ fn utf16(s: &str) -> usize {
     s.chars().map(char::len_utf16).sum()
 }
 
-/// Where the last dot stands; the end if there is none.
+/// The position of the last dot; the end if there is none.
 fn stem_end(name: &[u8]) -> usize {
     memchr::memrchr(b'.', name).unwrap_or(name.len())
 }

@@ -1,7 +1,7 @@
-//! What is wrong with a name, said in one line for people.
+//! Explains a violation in one line.
 //!
-//! The text is made from the name's bytes and the policy's lines when somebody wants to read it; a violation itself is
-//! small and holds no text.
+//! A violation is small and contains no text. The message is made on demand from the bytes of the name and the rules of the
+//! policy.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
 use crate::name::ucs4::Octet;
 use crate::name::{Span, age, utf8};
 
-/// Why `name` breaks the rule of `violation`; `name` is the path for `path-too-long`.
+/// Explains why `name` breaks the rule of `violation`; for `path-too-long`, `name` is the path.
 pub(super) fn message(policy: &Policy, name: &[u8], violation: &Violation) -> String {
     match policy.in_stored_spelling(name, violation) {
         Some((stored, violation)) => {
@@ -63,7 +63,7 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
     }
 }
 
-/// What is wrong with `c`, said behind its number.
+/// Explains what is wrong with `c`; the message shows its code point first.
 fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
     match rule {
         RuleId::C0Control => match c {
@@ -84,7 +84,7 @@ fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
         }
         RuleId::DefaultIgnorable => "an invisible code point",
         RuleId::TagCharacter => "a tag character, which is invisible",
-        RuleId::PrivateUse => "a private-use code point: other machines may show something else",
+        RuleId::PrivateUse => "a private-use code point, which other machines may show differently",
         RuleId::SmbPrivateUse => return left_by_smb(c),
         RuleId::ReplacementCharacter => "the replacement character: an earlier conversion lost the original",
         RuleId::Unassigned => return unassigned(policy, c).into(),
@@ -104,7 +104,7 @@ fn left_by_smb(c: char) -> Cow<'static, str> {
     }
 }
 
-/// Which versions of Unicode that the policy asks about lack `c`.
+/// The newest version of Unicode among those that the policy checks and that do not assign `c`.
 fn unassigned(policy: &Policy, c: char) -> String {
     let versions = policy.rules.iter().filter_map(|rule| match rule.test {
         Test::Unassigned(None) => {
@@ -199,7 +199,7 @@ fn utf8_char(bytes: &[u8]) -> Option<char> {
     std::str::from_utf8(bytes).ok()?.chars().next()
 }
 
-/// ``U+0041 `A` ``, or the code point alone where showing it could deceive.
+/// ``U+0041 `A` ``, or the code point alone where the character could deceive.
 fn code_point(bytes: &[u8]) -> String {
     let Some(c) = utf8_char(bytes) else { return octets(bytes) };
     let shown = display(bytes).to_string();
@@ -208,7 +208,7 @@ fn code_point(bytes: &[u8]) -> String {
 }
 
 fn code_points(text: &str) -> String {
-    /// A message is one line: the start of a long region tells enough.
+    /// A message is one line: the start of a long region is enough.
     const SHOWN: usize = 8;
     let mut points: Vec<String> =
         text.chars().take(SHOWN).map(|c| format!("U+{:04X}", u32::from(c))).collect();

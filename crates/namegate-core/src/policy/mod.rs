@@ -1,7 +1,7 @@
 //! Rules, profiles, and the policy that is compiled from them.
 //!
 //! A [`Policy`] is immutable. [`Policy::verdict`] decides whether a name is allowed, [`Policy::check`] reports all its
-//! violations. Both walk over the same violations, so that they cannot disagree.
+//! violations. Both use the same code, so they always agree.
 //!
 //! ```
 //! use namegate_core::policy::{Policy, Verdict, profile};

@@ -1,10 +1,10 @@
-//! The nearest known word to a mistyped one.
+//! Suggests the nearest known word for a mistyped one.
 
 use std::fmt;
 
 use crate::name::display::display;
 
-/// A word that names nothing known, and the known word nearest to it.
+/// An unknown word, such as the name of a rule or a profile, and the nearest known word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
     what: &'static str,
@@ -13,7 +13,7 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    /// `what` is the kind of thing looked for, such as `rule`; `known` are all its words.
+    /// An error about `word`. `what` is the kind of word, such as `rule`; `known` are all valid words.
     pub fn new<'k>(what: &'static str, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
         Self { what, word: word.to_owned(), nearest: nearest(word, known).map(str::to_owned) }
     }
@@ -31,12 +31,12 @@ impl fmt::Display for UnknownWord {
 
 impl std::error::Error for UnknownWord {}
 
-/// The word of `known` that `word` was probably meant to be; `None` when none is near.
+/// The word of `known` that is nearest to `word`; `None` if none is near.
 #[cfg(feature = "config")]
 fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    /// Below this a suggestion confuses more than it helps; found by trying typing errors on the rule names.
+    /// Below this similarity a suggestion confuses; found by trying typing errors on the rule names.
     const NEAR: f64 = 0.75;
-    // The distance takes time and memory by the product of the lengths: no known word is anywhere near this long.
+    // The time and memory of the comparison grow with the product of the lengths. No known word is nearly as long.
     if word.len() > 100 {
         return None;
     }
@@ -48,7 +48,7 @@ fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&
         .map(|(_, k)| k)
 }
 
-/// Without the feature `config` no word is compared.
+/// Without the feature `config` no word is suggested.
 #[cfg(not(feature = "config"))]
 fn nearest<'k>(_: &str, _: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     None

@@ -1,31 +1,31 @@
-//! One look at each byte of a name, which lets ordinary names pass.
+//! Accepts ordinary names after one table lookup per byte.
 //!
-//! What can be decided by looking a byte up in a table is put into that table, so that an ordinary name costs one pass
-//! over its bytes. The table says "worth a look" too often rather than too rarely; it never says what is wrong.
+//! The table marks the bytes that can break a rule of the policy. A name without marked bytes has no violation; any other
+//! name is checked in full. The table may mark too many bytes, but never too few.
 
 use super::compile::ActiveRule;
 use super::profile::{NamePart, Test, Unit};
 use super::rule::RuleId;
 use super::tables::Tables;
 
-/// What one look at each byte can rule out.
+/// The table of bytes that can break a rule, with limits on the length.
 #[derive(Clone, Debug)]
 pub(super) struct Prefilter {
-    /// Per byte: bits below.
+    /// For each byte, the bits below.
     flags: [u8; 256],
-    /// No name up to this many bytes breaks a limit, if it is ASCII.
+    /// No ASCII name of up to this many bytes exceeds a limit.
     ascii_bytes: usize,
-    /// The same for any name.
+    /// No name of up to this many bytes exceeds a limit.
     any_bytes: usize,
-    /// Per letter: bit `n` is set if a reserved base name begins with it and has `n` bytes.
+    /// For each letter: bit `n` is set if a reserved base name of `n` bytes begins with it.
     base_lengths: [u32; 26],
 }
 
-/// The byte alone makes the name worth a look.
+/// The byte is suspect anywhere.
 const ANYWHERE: u8 = 1;
-/// ... if it is the first.
+/// The byte is suspect at the start.
 const FIRST: u8 = 2;
-/// ... if it is the last.
+/// The byte is suspect at the end.
 const LAST: u8 = 4;
 /// The byte is not ASCII.
 const NON_ASCII: u8 = 8;
@@ -33,7 +33,7 @@ const NON_ASCII: u8 = 8;
 const BASE: u8 = 16;
 
 impl Prefilter {
-    /// Whether a closer look at `name` is needed. `false` means: no violation, if the name is UTF-8.
+    /// Whether `name` must be checked in full. `false` means that it has no violation if it is UTF-8.
     pub(super) fn is_suspect(&self, name: &[u8]) -> bool {
         let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return true };
         let seen = name.iter().fold(0, |seen, &b| seen | self.flags[usize::from(b)]);
@@ -46,12 +46,12 @@ impl Prefilter {
             || matches!(name, b"." | b"..")
     }
 
-    /// Whether some rule objects to the ASCII byte `b` wherever it stands.
+    /// Whether the ASCII byte `b` can break a rule at any position.
     pub(super) fn is_suspect_anywhere(&self, b: u8) -> bool {
         self.flags[usize::from(b)] & ANYWHERE != 0
     }
 
-    /// Whether `name` can have a base that is a reserved word.
+    /// Whether the base of `name` can be a reserved word.
     pub(super) fn may_have_reserved_base(&self, name: &[u8]) -> bool {
         let Some(&first) = name.first() else { return false };
         if self.flags[usize::from(first)] & BASE != 0 {
@@ -129,7 +129,7 @@ impl Prefilter {
             let letter = usize::from(first.to_ascii_lowercase().wrapping_sub(b'a'));
             match prefilter.base_lengths.get_mut(letter) {
                 Some(lengths) if word.len() < 32 => *lengths |= 1 << word.len(),
-                // Too unusual for the table: every name with that first byte gets a closer look.
+                // The table cannot represent the word: every name with its first byte is checked in full.
                 _ => {
                     prefilter.flags[usize::from(first.to_ascii_lowercase())] |= BASE;
                     prefilter.flags[usize::from(first.to_ascii_uppercase())] |= BASE;

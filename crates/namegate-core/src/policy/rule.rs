@@ -1,8 +1,7 @@
-//! The table of rules: one line each, with a stable id.
+//! The rules that a name can break, each with a stable id.
 //!
-//! A rule says what can be wrong with a name; whether that matters, and with which parameters, a
-//! [profile](super::profile) says. Ids are part of the interface: they stand in configurations, reports and baselines and
-//! never change their meaning.
+//! A [profile](super::profile) decides which rules apply to a target, with which parameters and severity. Ids are part of the
+//! interface: configurations, reports and baselines contain them, and their meaning never changes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +9,12 @@ use std::str::FromStr;
 use super::UnknownWord;
 use crate::name::utf8::Malformation;
 
-/// How much a violation weighs.
+/// How serious a violation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Severity {
-    /// Reported; the name passes.
+    /// The violation is reported and the name is allowed.
     Warn,
     /// The name is rejected.
     Error,
@@ -37,23 +36,23 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What a rule looks at.
+/// What a rule checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuleKind {
-    /// The bytes: always on, always an error.
+    /// The bytes of the name: always on, always an error.
     Encoding,
-    /// Single code points, with their neighbours where those matter.
+    /// Single code points, with their neighbours where these matter.
     Scalar,
     /// The name as a whole: its ends, its length, its words.
     Shape,
-    /// The names of one directory together.
+    /// The names in one directory together.
     Directory,
     /// The path that leads to the name.
     Path,
 }
 
 impl RuleKind {
-    /// The word for it in tables and documents.
+    /// The word in tables and documents: `encoding`, `scalar`, `shape`, `directory` or `path`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Encoding => "encoding",
@@ -65,17 +64,17 @@ impl RuleKind {
     }
 }
 
-/// What breaking a rule endangers. Reports keep the two apart.
+/// What a violation endangers. Reports keep the two apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Concern {
     /// The name can deceive a reader, a terminal, a shell or a program that checks names.
     Security,
-    /// The name does not survive everywhere as it is.
+    /// The name cannot be kept unchanged on every target.
     Portability,
 }
 
 impl Concern {
-    /// Both, in the order in which they are shown.
+    /// All concerns, in display order.
     pub const ALL: [Self; 2] = [Self::Security, Self::Portability];
 
     /// `security` or `portability`.
@@ -93,26 +92,26 @@ impl fmt::Display for Concern {
     }
 }
 
-/// One line of the table.
+/// A rule, as the table [`RULES`] describes it.
 #[derive(Debug)]
 pub struct Rule {
-    /// Which rule it is.
+    /// The id of the rule.
     pub id: RuleId,
     /// The stable name, lower case with hyphens.
     pub name: &'static str,
-    /// What it looks at.
+    /// What the rule checks.
     pub kind: RuleKind,
-    /// Its weight where a profile does not say another.
+    /// The severity, unless a profile or a configuration sets another.
     pub default: Severity,
-    /// Whom such a name troubles.
+    /// What a violation endangers.
     pub concern: Concern,
-    /// One line for people.
+    /// A description in one line.
     pub summary: &'static str,
-    /// The standard, annex, manual page or source that it rests on.
+    /// The standard, annex, manual page or source code that the rule is based on.
     pub source: &'static str,
 }
 
-/// One table makes the enum, the ids and the documentation, so that they cannot differ.
+/// Makes the enum, the ids and the documentation from one table, so that they cannot differ.
 macro_rules! rules {
     ($($variant:ident, $name:literal, $kind:ident, $default:ident, $concern:ident, $summary:literal, $source:literal;)*) => {
         /// The stable identity of a rule.
@@ -276,7 +275,7 @@ rules! {
 }
 
 impl RuleId {
-    /// The rule's line of the table.
+    /// The entry of the rule in [`RULES`].
     pub fn rule(self) -> &'static Rule {
         &RULES[self as usize]
     }
@@ -291,8 +290,7 @@ impl RuleId {
         self.rule().kind == RuleKind::Encoding
     }
 
-    /// Whether the rule says nothing without a parameter (which characters, which length), so that a severity alone does
-    /// not switch it on.
+    /// Whether the rule needs a parameter (which characters, which length), so that a severity alone does not switch it on.
     pub fn needs_parameter(self) -> bool {
         matches!(
             self,

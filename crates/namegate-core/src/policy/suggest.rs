@@ -1,11 +1,11 @@
 //! Suggested names for names that the policy rejects or warns about.
 //!
-//! A suggested name differs only at the violations and in what follows from them. The policy accepts it and suggests
-//! nothing further for it. Nothing here renames anything. Whether a suggested name is in use, the caller says ([`Policy::suggest_name`]) or answered for the names of one directory
-//! ([`Policy::suggest_names`]).
+//! A suggested name differs only where the name breaks a rule. The policy accepts it and suggests no other name for it.
+//! Nothing is renamed. The caller knows which names are in use: a function for one name ([`Policy::suggest_name`]), the list
+//! of names for a directory ([`Policy::suggest_names`]).
 //!
-//! What is done about each rule stands in the module `edit`. The choices are the project's own, after what people do by
-//! hand: characters without a meaning to a reader go, characters that a target reserves become `_`.
+//! The module `edit` has the change for each rule. The changes follow what people do by hand: characters that mean nothing to
+//! a reader are removed, characters that a target reserves become `_`.
 
 mod directory;
 mod edit;
@@ -27,22 +27,22 @@ use crate::policy::rule::{RuleId, Severity};
 /// A suggested name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuggestedName {
-    /// The name, which is valid under the policy.
+    /// The suggested name, which is valid under the policy.
     pub name: String,
-    /// How sure it is that this is what was meant.
+    /// How likely it is the intended name.
     pub confidence: Confidence,
 }
 
-/// How sure it is that a suggested name is what was meant, from the surest on.
+/// How likely it is that a suggested name is the intended one, from most to least likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Confidence {
-    /// Only one thing can have been meant: another spelling of the same text, or the exact inverse of a known accident.
+    /// Nothing else can be intended: another spelling of the same text, or the exact inverse of a known conversion.
     Certain,
-    /// What a person would most probably choose, or a reading that rests on several names or was asked for.
+    /// What a person would most probably choose, or a decoding that several names support or the user requested.
     Likely,
-    /// A reading that rests on little, an escape because nothing could be read, or letters lost to `_`.
+    /// A decoding with little support, an escape because nothing could be decoded, or letters replaced by `_`.
     Guess,
 }
 
@@ -57,11 +57,11 @@ impl Confidence {
     }
 }
 
-/// The longest name that the file systems of Linux take, in bytes (`NAME_MAX`, limits.h). What legacy bytes read as can
-/// be three times as long as they are, and a name past this could not be given.
+/// The longest name that Linux file systems store, in bytes (`NAME_MAX`, limits.h). Decoded legacy bytes can be three times
+/// as long, but no entry could have such a name.
 const NAME_MAX: usize = 255;
-/// How often a name is suggested before it counts as beyond repair. Every step takes away what it found in the whole name;
-/// more than a few steps happen only when two lines of a policy want the opposite.
+/// The number of steps after which a name counts as not repairable. Every step repairs what it found in the whole name; more
+/// than a few steps happen only if two rules of a policy contradict each other.
 const MAX_STEPS: usize = 24;
 /// How many numbers are tried for a single name.
 const MAX_NUMBERS: usize = 10_000;
@@ -69,12 +69,12 @@ const MAX_NUMBERS: usize = 10_000;
 const MAX_INVALID: usize = 16;
 
 impl Policy {
-    /// A suggested name for `name`; `None` if it needs none, or if there is none. A name whose only violations are warnings
-    /// that no other name would mend (mixed scripts, private use) needs none.
+    /// Suggests a name instead of `name`; `None` if it needs none, or if none is found. A name whose only violations are
+    /// warnings that no change would fix (mixed scripts, private use) needs none.
     ///
-    /// `encoding` is what bytes that are not UTF-8 are read in; without one it is guessed from this name alone, which
-    /// [`Policy::suggest_names`] does better. `taken` says whether a name is in use, by whatever equivalence the caller
-    /// lives under; while it is, `_2`, `_3` ... are put before the extension.
+    /// Bytes that are not UTF-8 are decoded in `encoding`; without one the encoding is guessed from this name, which
+    /// [`Policy::suggest_names`] does better from all names of a directory. `in_use` decides whether a name is in use. If it
+    /// is, `_2`, `_3` ... are inserted before the extension.
     ///
     /// Law: [`Policy::verdict`] accepts a suggested name, and there is no suggested name for it.
     ///
@@ -91,69 +91,69 @@ impl Policy {
         &self,
         name: &[u8],
         encoding: Option<Encoding>,
-        taken: &mut dyn FnMut(&str) -> bool,
+        in_use: &mut dyn FnMut(&str) -> bool,
     ) -> Option<SuggestedName> {
         let suggester = Suggester::new(self);
         let legacy = encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
         let suggested = suggester.suggest(name, legacy)?;
-        if !taken(&suggested.name) {
+        if !in_use(&suggested.name) {
             return Some(suggested);
         }
         let room = room_for(name);
-        let (name, _) = suggester.numbered(&suggested.name, room, 2, MAX_NUMBERS, taken)?;
+        let (name, _) = suggester.numbered(&suggested.name, room, 2, MAX_NUMBERS, in_use)?;
         Some(SuggestedName { name, confidence: suggested.confidence.max(Confidence::Likely) })
     }
 }
 
-/// What a name that is not UTF-8 stands for, before anything is mended in it.
+/// The text of a name that is not UTF-8, before any other repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedName {
     /// The text.
     pub text: String,
-    /// How sure that is.
+    /// How likely it is the intended text.
     pub confidence: Confidence,
-    /// How the bytes were read.
+    /// How the bytes were decoded.
     pub how: DecodingMethod,
 }
 
-/// How bytes that are not UTF-8 were read.
+/// How bytes that are not UTF-8 were decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodingMethod {
-    /// By the structure of Annex R: as pairs of surrogates or overlong forms.
+    /// By the structure of Annex R, as pairs of surrogates or overlong forms.
     Structure,
     /// In a legacy encoding.
     Encoding(Encoding),
-    /// Not at all: they are escaped.
+    /// Not at all: the bytes are escaped.
     Escape,
 }
 
 /// What is known about the encoding of names that are not UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub enum EncodingHint {
-    /// The user says so.
+    /// The user chose the encoding.
     Given(Encoding),
-    /// The names of the directory say so, more or less surely.
+    /// The encoding was guessed from the names of the directory.
     Guessed(Encoding, Confidence),
-    /// Nothing is known.
+    /// The encoding is unknown.
     Unknown,
 }
 
-/// How long what `name` is mended to may be, in bytes: as long as it was, where that was possible.
+/// The maximum length of a name suggested for `name`, in bytes: that of `name` itself, or [`NAME_MAX`] if that is more.
 fn room_for(name: &[u8]) -> usize {
     name.len().max(NAME_MAX)
 }
 
-/// A policy, with what is needed of it again and again.
+/// Suggests names under a policy, with the parts of it that every suggestion needs.
 struct Suggester<'p> {
     policy: &'p Policy,
-    /// The form that names are brought to. Two lines may ask for different ones; only one can be had.
+    /// The form that suggested names have. If rules require different forms, the strictest rule wins.
     form: Option<Form>,
     limits: Vec<(Limit, Severity)>,
-    /// What stands where a character cannot.
+    /// The replacement for characters that are not allowed.
     stand_in: char,
 }
 
-/// A name after one step of mending.
+/// A name after one step of repair.
 struct Step {
     name: String,
     confidence: Confidence,
@@ -172,7 +172,7 @@ impl<'p> Suggester<'p> {
         });
         Self {
             policy,
-            // Of equal severities the first line wins: `max_by_key` would take the last.
+            // Of equal severities the first rule wins: `max_by_key` would choose the last.
             form: converted
                 .or_else(|| asked.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, form)| form)),
             limits: limits.collect(),
@@ -180,8 +180,7 @@ impl<'p> Suggester<'p> {
         }
     }
 
-    /// What `name` becomes when all that can be repaired is; `None` if nothing can or needs to be, or if the result
-    /// would not be accepted.
+    /// Repairs `name` as far as possible; `None` if nothing can or must be repaired, or if the result is not valid.
     fn suggest(&self, name: &[u8], legacy: EncodingHint) -> Option<SuggestedName> {
         match std::str::from_utf8(name) {
             Ok(text) => self.suggest_for_text(name, text, Confidence::Certain),
@@ -192,7 +191,7 @@ impl<'p> Suggester<'p> {
         }
     }
 
-    /// The same for a name that stands for `text`, as surely as `confidence` says.
+    /// Suggests a name for `name`, whose decoded text is `text`.
     fn suggest_for_text(&self, name: &[u8], text: &str, mut confidence: Confidence) -> Option<SuggestedName> {
         let room = room_for(name);
         let mut text = Cow::Borrowed(text);
@@ -211,20 +210,20 @@ impl<'p> Suggester<'p> {
         None
     }
 
-    /// The first number from `from` on with which `name` is valid and not in use, and the name with it. At most
-    /// `attempts` are tried.
+    /// Adds a number to `name`: the first from `from` on with which the name is valid and not in use. Tries at most
+    /// `attempts` numbers.
     fn numbered(
         &self,
         name: &str,
         room: usize,
         from: usize,
         attempts: usize,
-        taken: &mut dyn FnMut(&str) -> bool,
+        in_use: &mut dyn FnMut(&str) -> bool,
     ) -> Option<(String, usize)> {
         let mut invalid = 0;
         for number in from..from.saturating_add(attempts) {
             let candidate = self.with_number(name, room, number)?;
-            if taken(&candidate) {
+            if in_use(&candidate) {
                 continue;
             }
             if self.is_settled(&candidate, room) {
@@ -246,7 +245,7 @@ impl<'p> Suggester<'p> {
             .or_else(|| shorten::fit(stem, &tail, &self.limits(room, Severity::Error)))
     }
 
-    /// Whether `name` is accepted and nothing is left to be repaired in it.
+    /// Whether `name` is valid and has nothing left to repair.
     fn is_settled(&self, name: &str, room: usize) -> bool {
         !is_repository(name) && self.is_accepted(name) && self.step(name, room).is_none()
     }
@@ -257,8 +256,8 @@ impl<'p> Suggester<'p> {
 
     /// One step towards a name without repairable violations; `None` if there are none left.
     ///
-    /// The order matters: text encoded twice holds spaces and controls that are no characters of it, and conversion to
-    /// a compatibility form makes characters that may be reserved.
+    /// The order matters: text that was encoded twice contains spaces and controls that are not its own, and conversion to a
+    /// compatibility form may produce reserved characters.
     fn step(&self, name: &str, room: usize) -> Option<Step> {
         let violations = self.policy.check(name.as_bytes()).violations;
         if violations.iter().any(|v| v.rule == RuleId::Mojibake)
@@ -277,7 +276,7 @@ impl<'p> Suggester<'p> {
         is_too_long.then(|| self.shortened(name, room)).flatten()
     }
 
-    /// `name` shortened to all limits, or if that cannot be to those that are errors.
+    /// Shortens `name` to all limits, or else to those that are errors.
     fn shortened(&self, name: &str, room: usize) -> Option<Step> {
         let shorter = [Severity::Warn, Severity::Error]
             .into_iter()
@@ -286,21 +285,21 @@ impl<'p> Suggester<'p> {
         Some(Step { name: shorter, confidence: Confidence::Likely })
     }
 
-    /// The limits that weigh at least `least`.
+    /// The limits of at least the severity `least`.
     fn limits(&self, room: usize, least: Severity) -> Vec<Limit> {
         let asked = self.limits.iter().filter(|&&(_, severity)| severity >= least).map(|&(limit, _)| limit);
         asked.chain([Limit { max: room, unit: Unit::Bytes }]).collect()
     }
 }
 
-/// Whether git takes a directory of that name for a repository. No repair makes one of what was none: a
-/// name such as `.git` with an invisible character in it was made to deceive.
+/// Whether git treats a directory of that name as a repository. No other name is repaired to this one: a name such as
+/// `.git` with an invisible character was made to deceive.
 fn is_repository(name: &str) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
 impl EncodingHint {
-    /// What `name`, which is not UTF-8, stands for.
+    /// Decodes `name`, which is not UTF-8.
     ///
     /// ```
     /// use namegate_core::name::reading::Encoding;
@@ -315,8 +314,8 @@ impl EncodingHint {
         if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
             return DecodedName { text, confidence: Confidence::Certain, how: DecodingMethod::Structure };
         }
-        // What has the shape of an overlong form or a surrogate is text in some encodings, but in no Latin one that
-        // anybody would write; and without a reason to think of an encoding it is what it looks like.
+        // Bytes that look like an overlong form or a surrogate are text in some encodings, but not in plausible Latin text.
+        // Without evidence of an encoding they are what they look like.
         let has_strays = has_stray_octets(name);
         let read_in = |encoding: Encoding, confidence| {
             let text = (has_strays || !encoding.is_latin()).then(|| encoding.read_name(name)).flatten()?;

@@ -1,5 +1,4 @@
-//! What the lines of a policy ask of a name, sorted by how it is asked: nothing has to be searched for among the lines
-//! while a name is checked. Made once, when a policy is compiled.
+//! The rules of a policy, arranged for checking: no check searches the list of rules. Made once, when a policy is compiled.
 
 use super::Violation;
 use super::collision::Equivalence;
@@ -13,7 +12,7 @@ use crate::name::normalize::Form;
 /// The number of rules, for tables indexed by [`RuleId`].
 pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
 
-/// Who objects, and how strongly.
+/// The severity of a violation, and the profiles that report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RuleWeight {
     pub(super) severity: Severity,
@@ -22,7 +21,7 @@ pub(super) struct RuleWeight {
 }
 
 impl RuleWeight {
-    /// An error by all of `profiles`.
+    /// An error for all of `profiles`.
     pub(super) fn error(profiles: ProfileSet) -> Self {
         Self { severity: Severity::Error, profiles, refused_by: profiles }
     }
@@ -56,22 +55,22 @@ pub(super) struct Tables {
     /// Versions of Unicode other than the one compiled in, for `unassigned`.
     pub(super) ages: Vec<(AssignedSet, RuleWeight)>,
     pub(super) reserved: Vec<(Chars, RuleWeight)>,
-    /// Those of them that can hold a character beyond ASCII.
+    /// The sets of `reserved` that can contain a character beyond ASCII.
     pub(super) reserved_beyond_ascii: Vec<(Chars, RuleWeight)>,
     /// Words that are compared with the base of a name.
     pub(super) bases: Vec<ReservedWord>,
-    /// Words that are compared with other parts.
+    /// Words that are compared with other parts of a name.
     pub(super) words: Vec<ReservedWord>,
     pub(super) lengths: Vec<(Limit, RuleWeight)>,
     pub(super) path_lengths: Vec<(Limit, RuleWeight)>,
     pub(super) forms: Vec<(Form, RuleWeight)>,
-    /// Whether names are compared by equivalences that their fingerprints hold.
+    /// Whether names are compared by an equivalence that fingerprints reflect.
     pub(super) compares_spellings: bool,
-    /// The other equivalences, each with a number of its own.
+    /// The other equivalences, each with a seed.
     pub(super) other_equivalences: Vec<(Equivalence, u64)>,
-    /// Whether any rule looks at single code points.
+    /// Whether any rule checks single code points.
     pub(super) reads_scalars: bool,
-    /// Whether any rule asks for the class of a code point.
+    /// Whether any rule needs the class of a code point.
     pub(super) reads_classes: bool,
 }
 

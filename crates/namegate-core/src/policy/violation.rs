@@ -1,4 +1,4 @@
-//! What a check of a name gives: violations, a verdict, a check.
+//! The results of a check: violations, a verdict, an outcome.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use crate::name::Span;
 /// One rule that a name breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule is broken.
+    /// The broken rule.
     pub rule: RuleId,
-    /// Whether the policy rejects or only reports it.
+    /// Whether the name is rejected or only reported.
     pub severity: Severity,
     /// The bytes that break the rule.
     pub span: Span,
     /// The profiles that have the rule.
     pub profiles: ProfileSet,
-    /// The profiles for which it is an error; for the others it is a warning.
+    /// The profiles for which the violation is an error; for the others it is a warning.
     pub refused_by: ProfileSet,
 }
 
 impl fmt::Display for Violation {
-    /// The rule and the bytes: what can be said without the name. [`NameCheck::message`] says it for people.
+    /// Shows the rule and the position. [`NameCheck::message`] explains the violation and shows the bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rule, severity, span, .. } = self;
         write!(
@@ -45,13 +45,13 @@ impl std::error::Error for Violation {}
 pub enum Verdict<'n> {
     /// The name is valid as it is.
     Accept(&'n str),
-    /// The name is valid in another spelling, which the policy stores.
+    /// The name is valid in another spelling, which is to be stored instead.
     Rewrite(String),
     /// The name is invalid: its first violation that is an error.
     Reject(Violation),
 }
 
-/// What all violations of a name amount to.
+/// The result of a check: the gravest severity of all violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CheckOutcome {
     /// No violation.
@@ -72,7 +72,7 @@ impl CheckOutcome {
         }
     }
 
-    /// The weight of violations of these severities together.
+    /// The outcome of violations with these severities.
     pub fn from_severities(severities: impl IntoIterator<Item = Severity>) -> Self {
         match severities.into_iter().max() {
             None => Self::Accept,
@@ -92,12 +92,12 @@ pub struct NameCheck<'n> {
 }
 
 impl NameCheck<'_> {
-    /// What all violations amount to.
+    /// The gravest severity of all violations.
     pub fn outcome(&self) -> CheckOutcome {
         CheckOutcome::from_severities(self.violations.iter().map(|v| v.severity))
     }
 
-    /// A message for people: why this name breaks the rule of `violation`. Names in it are escaped for display.
+    /// Explains why the name breaks the rule of `violation`, in one line. Names in it are escaped for display.
     pub fn message(&self, policy: &Policy, violation: &Violation) -> String {
         super::message::message(policy, self.name, violation)
     }

@@ -1,8 +1,8 @@
-//! The violations of one name: the single place where they come from.
+//! Finds the violations of one name. All checks of names go through this module.
 //!
-//! [`Policy::visit`] walks over all violations of a name and stops when its visitor says so. [`Policy::verdict`] stops at
-//! the first error, [`Policy::check`] never stops; there is no third way to check a name. In front of it stands
-//! [`Prefilter::is_suspect`](super::prefilter::Quick::is_suspect), which lets ordinary names pass after one look at each byte; a test holds the two together.
+//! [`Policy::visit`] reports each violation to a visitor and stops when the visitor breaks. [`Policy::verdict`] stops at the
+//! first error, [`Policy::check`] never stops. [`Prefilter::is_suspect`](super::prefilter::Prefilter::is_suspect) runs first
+//! and accepts ordinary names after one lookup per byte; a test keeps the two consistent.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -19,7 +19,7 @@ use crate::name::{Span, context, mojibake, script, utf8};
 type Flow = ControlFlow<Violation>;
 
 impl Policy {
-    /// Decides about `name`, one path component. Nothing is allocated when it is accepted.
+    /// Decides whether `name`, one path component, is allowed. Accepting a name allocates nothing.
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, Verdict, profile};
@@ -47,7 +47,7 @@ impl Policy {
         }
     }
 
-    /// Diagnoses `name`: every violation, in the order of its bytes.
+    /// Finds all violations of `name`, one path component, in the order of its bytes.
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
@@ -59,7 +59,7 @@ impl Policy {
         self.check_as(name, std::str::from_utf8(name).ok())
     }
 
-    /// [`Policy::check`] for a name of which it is known whether it is text.
+    /// [`Policy::check`] for a name that was decoded already.
     fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
         let mut violations = Vec::new();
         if text.is_none() || self.prefilter.is_suspect(name) {
@@ -73,7 +73,7 @@ impl Policy {
         NameCheck { name, violations }
     }
 
-    /// Diagnoses all names of an arena in one pass: those with violations, each with the offset of its first byte.
+    /// Checks all names of an arena in one pass. Gives the names with violations, each with the offset of its first byte.
     ///
     /// ```
     /// # use namegate_core::{name::arena::Arena, policy::Policy};
@@ -86,7 +86,7 @@ impl Policy {
     /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
     /// ```
     pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
-        // Where only the encoding counts, one SIMD pass tells the few names that need a look.
+        // If only the encoding matters, one SIMD pass finds the few names to check.
         let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
         let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match arena.texts() {
             _ if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
@@ -100,15 +100,15 @@ impl Policy {
         checks.filter(|(_, check)| !check.violations.is_empty())
     }
 
-    /// The spelling that is stored instead of `name`, if the policy converts and it is another one.
+    /// The spelling that is stored instead of `name`; `None` if the name is stored as it is.
     fn rewritten(&self, name: &str) -> Option<String> {
         let normalization = self.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert)?;
         (!is_in_form(name, normalization.form))
             .then(|| normalize::to_form(name, normalization.form).into_owned())
     }
 
-    /// All violations of `name`, and those errors that only the spelling stored for it has: NFKC makes `/` of U+FF0F.
-    /// `text` is the name if it is UTF-8.
+    /// All violations of `name`, and the errors of the spelling that is stored instead: NFKC converts U+FF0F to `/`. `text` is
+    /// the name if it is UTF-8.
     fn each_violation(
         &self,
         name: &[u8],
@@ -124,7 +124,7 @@ impl Policy {
             objected[v.rule as usize] |= v.span == whole && v.severity == Severity::Error;
             emit(v)
         })?;
-        // Offsets into the stored spelling mean nothing in the given one: a rule objects to the whole name, once.
+        // Offsets into the stored spelling mean nothing in the given one, so the violation covers the whole name.
         self.visit(stored.as_bytes(), Some(&stored), &mut |v| {
             if v.severity < Severity::Error || std::mem::replace(&mut objected[v.rule as usize], true) {
                 return Continue(());
@@ -133,7 +133,7 @@ impl Policy {
         })
     }
 
-    /// The spelling that is stored instead of `name`, and its violation, if `violation` is one of the stored spelling alone.
+    /// The spelling that is stored instead of `name`, with its violation, if only that spelling has `violation`.
     pub(super) fn in_stored_spelling(
         &self,
         name: &[u8],
@@ -152,7 +152,7 @@ impl Policy {
         Some((stored, found))
     }
 
-    /// Every violation of `name` by itself: encoding, then code points, then shape. Allocates nothing.
+    /// Reports every violation of `name` alone: encoding, then code points, then shape. Allocates nothing.
     fn visit(&self, name: &[u8], text: Option<&str>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         self.visit_encoding(name, text.is_some(), emit)?;
         if self.tables.reads_scalars {
@@ -191,14 +191,14 @@ impl Policy {
 
     fn visit_scalars(&self, part: &str, offset: usize, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         for (at, c) in part.char_indices() {
-            // What no rule looks at costs one look; NUL and `/` were reported with the encoding already.
+            // Most ASCII costs one lookup. NUL and `/` were reported with the encoding.
             let is_ascii = c.is_ascii();
             if is_ascii && (!self.prefilter.is_suspect_anywhere(c as u8) || matches!(c, '\0' | '/')) {
                 continue;
             }
             let span = Span::new(offset + at, offset + at + c.len_utf8());
             let class = self.tables.reads_classes.then(|| class(c)).flatten();
-            // What a version of Unicode lacks is checked together with what other versions lack.
+            // Unassigned code points are checked together with those of other versions of Unicode.
             if let Some(class) = class.filter(|&class| class != Class::Unassigned) {
                 self.visit_class(part, at, class, span, emit)?;
             }
@@ -264,7 +264,7 @@ impl Policy {
             }
         }
         for (rule, byte) in [(RuleId::TrailingSpace, b' '), (RuleId::TrailingDot, b'.')] {
-            // The dot of `.` and `..` is no ending: those are checked as what they are.
+            // `.` and `..` have a rule of their own.
             let ends = name.last() == Some(&byte) && !matches!(name, b"." | b"..");
             if let Some(weight) = plain(rule).filter(|_| ends) {
                 report(rule, Span::new(len - 1, len), weight, emit)?;
@@ -280,7 +280,7 @@ impl Policy {
         Continue(())
     }
 
-    /// What can be asked of well-formed names alone.
+    /// The rules that apply only to well-formed names.
     fn visit_text(&self, text: &str, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         let forms = self.tables.forms.iter();
         let not_in_form = forms.filter_map(|&(form, weight)| Some((first_difference(text, form)?, weight)));
@@ -307,18 +307,18 @@ impl Policy {
         report_merged(RuleId::ReservedName, found, emit)
     }
 
-    /// Whether any rule of the policy looks at whole paths.
+    /// Whether any rule of the policy checks whole paths.
     pub fn checks_paths(&self) -> bool {
         !self.tables.path_lengths.is_empty()
     }
 
-    /// No path of up to this many bytes has a violation.
+    /// Paths of up to this many bytes have no violation.
     pub fn harmless_path_bytes(&self) -> usize {
         let limits = self.tables.path_lengths.iter().map(|(limit, _)| limit.harmless_bytes());
         limits.min().unwrap_or(usize::MAX)
     }
 
-    /// The violations of a whole path: spans are bytes of `path`.
+    /// Finds the violations of a whole path. Spans are bytes of `path`.
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
@@ -339,7 +339,7 @@ impl Policy {
     }
 }
 
-/// Where `name` passes each of `limits`, as far as it does.
+/// The limits that `name` exceeds, each with the excess.
 fn excesses(limits: &[(Limit, RuleWeight)], name: &[u8]) -> impl Iterator<Item = (Span, RuleWeight)> + Clone {
     limits.iter().filter_map(|&(limit, weight)| Some((length::excess(name, limit)?, weight)))
 }
@@ -348,8 +348,8 @@ fn report(rule: RuleId, span: Span, weight: RuleWeight, emit: &mut dyn FnMut(Vio
     emit(weight.violation(rule, span))
 }
 
-/// Reports each span once, with everyone who objects to it. The few findings there are, are found again instead of being
-/// kept, since an accepted name may have some (warnings) and must cost no allocation.
+/// Reports each span once, with all profiles that object. Searches the few violations again instead of storing them: an
+/// accepted name may have warnings and must cost no allocation.
 fn report_merged(
     rule: RuleId,
     found: impl Iterator<Item = (Span, RuleWeight)> + Clone,
@@ -366,7 +366,7 @@ fn report_merged(
     Continue(())
 }
 
-/// Where `name` is the reserved `word`, compared without regard to the case of ASCII letters.
+/// Where `name` matches the reserved `word`; ASCII letters match in either case.
 fn reserved_in(name: &[u8], part: NamePart, word: &[u8]) -> Option<Span> {
     let same = |start: usize, end: usize| {
         let span = Span::new(start, end);
@@ -385,13 +385,13 @@ fn reserved_in(name: &[u8], part: NamePart, word: &[u8]) -> Option<Span> {
     }
 }
 
-/// How Windows finds a device: what stands before the first dot or colon, without the spaces at its end.
+/// The length of the base by which Windows finds a device: up to the first dot or colon, without trailing spaces.
 fn base_len(name: &[u8]) -> usize {
     let end = memchr::memchr2(b'.', b':', name).unwrap_or(name.len());
     name[..end].iter().rposition(|&b| b != b' ').map_or(0, |at| at + 1)
 }
 
-/// The length of the escape sequence at the start of `bytes`, if it announces UTF-8 or returns from it: ESC 2/5 4/7,
+/// The length of the escape sequence at the start of `bytes`, if it switches to UTF-8 or back: ESC 2/5 4/7,
 /// ESC 2/5 4/0, ESC 2/5 2/15 4/7..4/9 (ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)).
 fn announcement_len(bytes: &[u8]) -> Option<usize> {
     match bytes {
@@ -401,7 +401,7 @@ fn announcement_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The rule that reports a class.
+/// The rule that reports code points of a class.
 fn rule_of(class: Class) -> RuleId {
     match class {
         Class::C0Control => RuleId::C0Control,

@@ -1,4 +1,4 @@
-//! Without the feature `encodings` there is no legacy encoding, so that none is guessed and none can be asked for.
+//! Without the feature `encodings` there are no legacy encodings, so none is guessed or parsed.
 
 use std::borrow::Cow;
 use std::str::FromStr;

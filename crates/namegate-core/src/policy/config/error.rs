@@ -1,20 +1,20 @@
-//! Mistakes in a configuration file: where they are, and how they are shown.
+//! Errors in a configuration file: their positions, and how they are shown.
 //!
-//! Knows nothing of what a configuration may hold. The text is an attacker's: whatever of it is shown is escaped, cut to
-//! one line of a terminal, and the number of mistakes that are kept is bounded.
+//! This module knows no keys. The text of a file is untrusted: excerpts are escaped and cut to one line of a terminal, and the
+//! number of errors that are kept is limited.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::name::display::{display, width};
 
-/// A place in a text, and the line that it is on.
+/// A position in a text, with an excerpt of its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPosition {
     line: usize,
     column: usize,
     excerpt: String,
-    /// Columns of the terminal before the marked part, and of that part.
+    /// The terminal columns of the marked part.
     mark: Range<usize>,
 }
 
@@ -30,16 +30,16 @@ impl TextPosition {
     }
 }
 
-/// One mistake in a configuration.
+/// One error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// What is wrong and what was expected, one line.
+    /// What is wrong and what was expected, in one line.
     pub message: String,
-    /// Where; `None` if the mistake is at no particular place.
+    /// The position; `None` if the error is at no particular position.
     pub position: Option<TextPosition>,
 }
 
-/// Why a configuration cannot be used: all its mistakes, or the first [`ConfigErrors::MOST`] of very many.
+/// All errors of a configuration, or the first [`ConfigErrors::MOST`] of more.
 ///
 /// ```
 /// use namegate_core::policy::config::Config;
@@ -58,23 +58,23 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// How many mistakes are kept.
+    /// How many errors are kept.
     pub const MOST: usize = 50;
 
-    /// At least one mistake, and the number of those that were found beyond [`ConfigErrors::MOST`].
+    /// At least one error, and the number of errors beyond [`ConfigErrors::MOST`].
     #[doc(hidden)]
     pub fn new(errors: Vec<ConfigError>, left_out: usize) -> Self {
         Self { errors, left_out }
     }
 
-    /// The mistakes, in the order of their places.
+    /// The errors, in the order of their positions.
     pub fn errors(&self) -> &[ConfigError] {
         &self.errors
     }
 
-    /// Each mistake as `FILE:LINE:COLUMN: message`, followed by its line of the file.
+    /// Shows each error as `FILE:LINE:COLUMN: message`, followed by its line of the file.
     ///
-    /// `file` is shown as given: make it fit for display first.
+    /// `file` is shown as it is: escape it for display first.
     pub fn in_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
         InFile { error: self, file: Some(file) }
     }
@@ -121,7 +121,7 @@ impl fmt::Display for InFile<'_> {
     }
 }
 
-/// Finds the places of byte offsets in a text.
+/// Finds the positions of byte offsets in a text.
 pub(crate) struct LineIndex<'t> {
     text: &'t str,
     /// Where each line begins.
@@ -136,13 +136,13 @@ impl<'t> LineIndex<'t> {
         Self { text, starts: starts.collect() }
     }
 
-    /// The number of the line, from 0, that holds the byte at `offset`.
+    /// The number of the line, from 0, that contains the byte at `offset`.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset).saturating_sub(1)
     }
 
-    /// The place of a range of bytes. What lies behind the text is at its end; what covers several lines is marked on
-    /// the first.
+    /// The position of a range of bytes. A range beyond the text is at its end; a range of several lines is marked on the
+    /// first.
     pub(crate) fn position(&self, bytes: Range<usize>) -> TextPosition {
         let is_boundary = |at: &usize| self.text.is_char_boundary(*at);
         let len = self.text.len();
@@ -191,7 +191,7 @@ fn excerpt(before: &str, marked: &str, after: &str) -> (String, Range<usize>) {
     (text, start..end.max(start + 1))
 }
 
-/// A character as it may be shown inside a line, and its columns. A backslash is one here, unlike in names: the reader
+/// A character as it is shown inside a line, and its columns. Unlike in names, a backslash stays one backslash: the reader
 /// compares the line with the file.
 fn shown(c: char) -> (String, usize) {
     match c {

@@ -1,10 +1,10 @@
-//! Reads TOML key by key, so that every mistake of a file is found and has its place.
+//! Reads TOML key by key and reports every error with its position.
 //!
-//! The reader knows no key. Whoever reads a table asks it for the keys that it may hold; what was not asked for is
-//! unknown, and reported with the nearest key that was. Tables that are missing are read as empty ones: thereby all keys
-//! are known in the end, and a key that stands in the wrong table can be sent to the right one.
+//! The reader knows no keys. Its caller requests the keys that a table may contain; any other key is reported as unknown,
+//! with the nearest requested key. Missing tables are read as empty tables, so that all keys are requested in the end and a
+//! key in the wrong table is reported with the right table.
 //!
-//! Shared with the other configuration files of namegate, and no part of the public API.
+//! The other configuration files of namegate use this module. It is not part of the public API.
 //!
 //! Source: TOML 1.1. The parser bounds nesting.
 
@@ -17,7 +17,7 @@ use super::error::{ConfigError, ConfigErrors, LineIndex, TextPosition};
 use crate::name::display::display;
 use crate::policy::UnknownWord;
 
-/// Reads `text` with `body`, which asks the top table for its keys.
+/// Reads `text` with `body`, which requests the keys of the top table.
 pub fn read<T>(text: &str, body: impl FnOnce(&mut TableReader<'_>) -> T) -> Result<T, ConfigErrors> {
     let (top, broken) = DeTable::parse_recoverable(text);
     let sink = Sink::new(text);
@@ -51,7 +51,7 @@ pub struct TableReader<'s> {
     sink: &'s Sink<'s>,
     /// The keys that lead here, joined by dots.
     path: String,
-    /// What its keys are, as in `unknown rule`.
+    /// What the keys are, as in `unknown rule`.
     what: &'static str,
     entries: Option<&'s DeTable<'s>>,
     asked: Vec<&'static str>,
@@ -64,12 +64,12 @@ impl<'s> TableReader<'s> {
         Some((value.get_ref(), value.span()))
     }
 
-    /// Reports a mistake.
+    /// Reports an error.
     pub fn error(&self, at: Range<usize>, message: impl FnOnce() -> String) {
         self.sink.add(Some(at), message);
     }
 
-    /// The place of some bytes, for mistakes that show later.
+    /// The position of some bytes, for errors that are found later.
     pub fn position(&self, at: Range<usize>) -> TextPosition {
         self.sink.positions.position(at)
     }
@@ -88,7 +88,7 @@ impl<'s> TableReader<'s> {
         Some((text?, at))
     }
 
-    /// An array of strings; what is none of them is reported and left out.
+    /// An array of strings. Other elements are reported and left out.
     pub fn strings(&mut self, key: &'static str) -> Option<Vec<Spanned<&'s str>>> {
         const EXPECTED: &str = "an array of strings";
         let (value, at) = self.get(key)?;
@@ -101,7 +101,7 @@ impl<'s> TableReader<'s> {
             match item.get_ref().as_str() {
                 Some(text) => strings.push((text, item.span())),
                 None => self.error(item.span(), || {
-                    format!("`{key}` must be {EXPECTED}, and this is {}", article(item.get_ref()))
+                    format!("`{key}` must be {EXPECTED}, but this element is {}", article(item.get_ref()))
                 }),
             }
         }
@@ -171,7 +171,7 @@ impl<'s> TableReader<'s> {
         Some((number?, at))
     }
 
-    /// A table, read by `body`; an empty one if there is none. `what` is what its keys are.
+    /// A table, which `body` reads; an empty one if it is missing. `what` is what its keys are.
     pub fn table<T>(
         &mut self,
         key: &'static str,
@@ -195,7 +195,7 @@ impl<'s> TableReader<'s> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Where a key stands that the table holds.
+    /// The position of a key that the table contains.
     pub fn key_at(&self, key: &str) -> Option<Range<usize>> {
         Some(self.entries?.get_key_value(key)?.0.span())
     }
@@ -228,7 +228,7 @@ fn article(value: &DeValue<'_>) -> String {
     }
 }
 
-/// A word of the file that will be shown in a message.
+/// Cuts a word of the file to a length that a message can show.
 pub fn shorten(word: &str) -> String {
     /// No word that is known is nearly as long.
     const MOST: usize = 64;
@@ -238,7 +238,7 @@ pub fn shorten(word: &str) -> String {
     }
 }
 
-/// A key that the table it stands in does not know.
+/// A key that its table does not know.
 struct Stray {
     key: String,
     message: String,
@@ -252,14 +252,14 @@ struct Found {
     stray: Option<Stray>,
 }
 
-/// Where mistakes go.
+/// Collects the errors.
 struct Sink<'s> {
     positions: LineIndex<'s>,
     found: RefCell<Vec<Found>>,
     left_out: Cell<usize>,
-    /// Lines, from 0, that are not TOML: what is read from them is a guess of the parser.
+    /// Lines, from 0, that are not TOML: the parser guesses their content.
     broken: RefCell<Vec<usize>>,
-    /// All keys that were asked for, with the table that they belong to.
+    /// All requested keys, with the table that they belong to.
     known: RefCell<Vec<(&'static str, String)>>,
 }
 
@@ -329,7 +329,7 @@ impl Stray {
     }
 }
 
-/// All keys that `body` asks for, with the tables that lead to them, joined by dots.
+/// All keys that `body` requests, each with the tables that lead to it, joined by dots.
 pub fn keys(body: impl FnOnce(&mut TableReader<'_>)) -> Vec<String> {
     let sink = Sink::new("");
     let mut table =

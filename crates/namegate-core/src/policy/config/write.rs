@@ -1,4 +1,4 @@
-//! Writes a policy as a configuration that reads back to the same policy.
+//! Writes a policy as a configuration that reads back as the same policy.
 
 use std::fmt::{self, Write as _};
 
@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::policy::profile::{Chars, Limit, NamePart, ProfileSet, Test, Unit};
 use crate::policy::rule::{RULES, RuleId, Severity};
 
-/// A policy holds lines that no configuration can ask for: a program made it with
+/// A policy has rules that a configuration file cannot express, because a program added them with
 /// [`PolicyBuilder::rule`](crate::policy::PolicyBuilder::rule).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inexpressible;
@@ -21,10 +21,10 @@ impl fmt::Display for Inexpressible {
 impl std::error::Error for Inexpressible {}
 
 impl Config {
-    /// The shortest configuration of a policy: its profiles, and what differs from them.
+    /// The shortest configuration of a policy: its profiles, and the differences from them.
     ///
     /// # Errors
-    /// [`Inexpressible`] if the policy was not made from profiles and a configuration alone.
+    /// [`Inexpressible`] if a program added rules to the policy.
     ///
     /// ```
     /// use namegate_core::policy::{Policy, config::Config, profile};
@@ -48,14 +48,14 @@ impl Config {
                 config.severities.insert(rule.id, wanted.first().map(|rule| rule.1));
             }
         }
-        // A line that was overlooked above shows here.
+        // A rule that was overlooked above is found here.
         let same = config.policy().is_ok_and(|made| {
             RULES.iter().all(|rule| rules_for(&made, rule.id) == rules_for(policy, rule.id))
         });
         if same { Ok(config) } else { Err(Inexpressible) }
     }
 
-    /// Takes over a line that is asked for beside the profiles.
+    /// Adds a rule that is in no profile.
     fn add_own(&mut self, test: &Test) {
         match test {
             Test::Reserved(Chars::OneOf(characters)) => self.reserved_characters.push_str(characters),
@@ -66,7 +66,7 @@ impl Config {
             Test::Length(Limit { max, unit: Unit::Utf16 }) => self.limits.name_utf16 = Some(*max),
             Test::PathLength(Limit { max, unit: Unit::Bytes }) => self.limits.path_bytes = Some(*max),
             Test::PathLength(Limit { max, unit: Unit::Utf16 }) => self.limits.path_utf16 = Some(*max),
-            // Switched on by a severity or asked for by the normalization, which are compared as a whole.
+            // Severities and the normalization switch these on; they are compared as a whole.
             _ => {}
         }
     }
@@ -85,7 +85,7 @@ impl Config {
         text
     }
 
-    /// The same, behind `text`; what stands in tables there stands in tables whose names begin with `within` here.
+    /// Appends the configuration to `text`. The names of its tables begin with `within`.
     #[doc(hidden)]
     pub fn write_to(&self, text: &mut String, within: &str) {
         if let Some(profiles) = &self.profiles {
@@ -103,7 +103,7 @@ impl Config {
         let normalization = normalization
             .flat_map(|n| [("form", n.form.as_str().into()), ("on-mismatch", n.on_mismatch.as_str().into())]);
         push_table(text, within, "normalization", normalization.collect());
-        // What was read fits; what a program set beyond that limits nothing, as the greatest number does.
+        // Every number that was read fits. A greater one, which a program set, limits nothing.
         let number = |max: usize| i64::try_from(max).unwrap_or(i64::MAX).into();
         push_table(
             text,
@@ -114,7 +114,7 @@ impl Config {
     }
 }
 
-/// What makes two lines equal.
+/// The parts of a rule that are compared.
 type Essence<'p> = (&'p Test, Severity, ProfileSet);
 
 fn rules_for(policy: &Policy, rule: RuleId) -> Vec<Essence<'_>> {

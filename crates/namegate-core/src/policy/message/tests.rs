@@ -39,7 +39,7 @@ fn each_message_says_what_stands_there_in_a_few_words() {
         (b"x\xC0\x8A", &["overlong: C0 8A: an overlong form of U+000A"]),
         (b"x\xC0\x80", &["nul-smuggling: C0 80: an overlong form of U+0000"]),
         (b"x\xC0\xAF", &["separator-smuggling: C0 AF: an overlong form of U+002F `/`"]),
-        (b"x\xED\xA0\x80", &["surrogate: ED A0 80: the surrogate U+D800, which is no character"]),
+        (b"x\xED\xA0\x80", &["surrogate: ED A0 80: the surrogate U+D800, which is not a character"]),
         (
             b"x\xED\xA1\x8C\xED\xBE\xB4",
             &["surrogate-pair: ED A1 8C ED BE B4: two surrogates that mean U+233B4 (CESU-8)"],
@@ -85,7 +85,7 @@ fn each_message_says_what_stands_there_in_a_few_words() {
         ("a\u{E0041}b".as_bytes(), &["tag-character: U+E0041, a tag character, which is invisible"]),
         (
             "a\u{E000}b".as_bytes(),
-            &["private-use: U+E000, a private-use code point: other machines may show something else"],
+            &["private-use: U+E000, a private-use code point, which other machines may show differently"],
         ),
         ("a\u{F022}b".as_bytes(), &["smb-private-use: U+F022, written by an SMB client instead of `:`"]),
         ("a\u{F00A}b".as_bytes(), &["smb-private-use: U+F00A, written by an SMB client instead of U+000A"]),

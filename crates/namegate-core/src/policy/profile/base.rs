@@ -1,13 +1,13 @@
-//! The profiles that stand for no target: the encoding alone, and what no sane name holds.
+//! The profiles that are not about a target: the encoding, sane names, and security.
 
 use super::{Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
 
-/// The encoding alone: its rules are on in every policy, so there is nothing to add.
+/// Only the encoding. Its rules are on in every policy, so the profile adds none.
 pub static UTF8: Profile =
     Profile { name: "utf8", title: "strict UTF-8 (RFC 3629) and nothing else", includes: &[], rules: &[] };
 
-/// What no sane name holds, whatever the target.
+/// What no sane name contains, whatever the target.
 pub static STRICT: Profile = Profile {
     name: "strict",
     title: "strict UTF-8 without controls, ISO 2022 escapes, noncharacters and line separators",
@@ -25,7 +25,7 @@ pub static STRICT: Profile = Profile {
     ],
 };
 
-/// What can deceive a reader, a shell or a terminal. All of it warns: names in honest use hold some of these.
+/// Names that can deceive a reader, a shell or a terminal. All rules are warnings: some such names are in honest use.
 pub static SECURITY: Profile = Profile {
     name: "security",
     title: "deceptive names: invisible, reordering and look-alike characters (warnings; a configuration can make them errors)",

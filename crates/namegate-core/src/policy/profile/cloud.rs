@@ -1,8 +1,8 @@
 //! Cloud stores.
 //!
-//! Object stores check whole keys, so their lengths are those of paths. Empty segments (`//`) do not come from trees, and
-//! what a store takes that a tree cannot hold (a `/` in a name, two entries of one name) is not checked here. The rules of
-//! a synchronizing client are warnings: the store itself takes such names.
+//! Object stores limit whole keys, so their limits are limits of paths. Trees have no empty segments (`//`). Keys that a tree
+//! cannot contain (a `/` in a name, two entries with one name) are not checked. The rules of a synchronizing client are
+//! warnings: the store itself allows such names.
 
 use super::base::UTF8;
 use super::windows::{CASE, CHARACTERS, CONSOLE, DEVICES, LENGTH, PATH, PORTS_ZERO};
@@ -43,7 +43,7 @@ pub static SHAREPOINT: Profile = Profile {
             Test::Plain(TrailingDot),
             "rclone's tests saw it refused, Microsoft does not say so",
         ),
-        ProfileRule::unverified(LENGTH, "255 characters a name, said without a source"),
+        ProfileRule::unverified(LENGTH, "255 characters per name, stated without a source"),
         ProfileRule::error(
             Test::PathLength(Limit { max: 400, unit: Unit::Utf16 }),
             "the whole decoded path with the name: Microsoft support article 64883a5d",
@@ -96,7 +96,7 @@ pub static GCS: Profile = Profile {
 
 const AZURE_BLOB: &str = "rclone backend/azureblob";
 
-/// Azure Blob Storage; what Azure Files refuses beyond that warns.
+/// Azure Blob Storage; further rules of Azure Files are warnings.
 pub static AZURE: Profile = Profile {
     name: "azure",
     title: "Azure Blob Storage (Azure Files as warnings)",
@@ -115,7 +115,7 @@ pub static AZURE: Profile = Profile {
 
 const DRIVE_DESKTOP: &str = "Google Drive for desktop puts files on Windows: see the profile windows";
 
-/// Google Drive. The store takes every UTF-8 name.
+/// Google Drive. The store allows every UTF-8 name.
 pub static GDRIVE: Profile = Profile {
     name: "gdrive",
     title: "Google Drive (Drive for desktop on Windows as warnings)",
@@ -180,7 +180,7 @@ pub static BOX: Profile = Profile {
 const NEXTCLOUD_ALWAYS: &str = "Nextcloud, Constants::FILENAME_INVALID_CHARS and the filename validator";
 const NEXTCLOUD_WINDOWS: &str = "Nextcloud SettingsService.php: refused in Windows-compatible mode";
 
-/// Nextcloud 30 and later; its Windows-compatible mode warns.
+/// Nextcloud 30 and later; the rules of its Windows-compatible mode are warnings.
 pub static NEXTCLOUD: Profile = Profile {
     name: "nextcloud",
     title: "Nextcloud 30 and later (its Windows-compatible mode as warnings)",

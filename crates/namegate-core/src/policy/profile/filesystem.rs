@@ -1,4 +1,4 @@
-//! POSIX systems, and Linux file systems with opinions about names.
+//! POSIX systems, and Linux file systems that restrict names.
 
 use super::base::UTF8;
 use super::{Chars, Fold, Form, Limit, Profile, ProfileRule, Test, Unit};
@@ -6,10 +6,10 @@ use crate::policy::rule::RuleId::*;
 
 /// The longest name that Linux stores.
 pub(super) const NAME_BYTES: Test = Test::Length(Limit { max: 255, unit: Unit::Bytes });
-/// The longest path that Linux takes: PATH_MAX is 4096 and counts the NUL at the end.
+/// The longest path that Linux allows: PATH_MAX is 4096 and includes the NUL at the end.
 pub(super) const PATH_BYTES: Test = Test::PathLength(Limit { max: 4095, unit: Unit::Bytes });
 
-/// Every POSIX system. The least lengths that a system must offer warn: Linux offers more.
+/// Every POSIX system. The minimum lengths that POSIX guarantees are warnings: Linux allows more.
 pub static POSIX: Profile = Profile {
     name: "posix",
     title: "POSIX: portable characters, with Linux lengths (the minimum lengths of POSIX as warnings)",

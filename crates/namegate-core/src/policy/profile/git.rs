@@ -1,13 +1,13 @@
 //! git repositories.
 //!
-//! What a checkout on Windows refuses is the profile `windows`; one scans for both with `git,windows`.
+//! The profile `windows` has what a checkout on Windows refuses; `git,windows` checks both.
 
 use super::base::UTF8;
 use super::windows::PATH;
 use super::{Fold, Form, Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
 
-/// git: what it refuses to take, and what a checkout elsewhere merges.
+/// git: names that it refuses, and names that collide in a checkout elsewhere.
 pub static GIT: Profile = Profile {
     name: "git",
     title: "git repositories (collisions in a checkout elsewhere as warnings; see also windows)",

@@ -1,7 +1,7 @@
 //! macOS: APFS and HFS+.
 //!
-//! Where the two differ, the stricter one counts: APFS refuses unassigned code points, HFS+ stores them. That HFS+ stores
-//! names in its own decomposed form loses nothing and is no finding.
+//! Where the two differ, the stricter one counts: APFS refuses unassigned code points, HFS+ stores them. HFS+ stores names in
+//! a decomposed form of its own; that loses nothing and is not a violation.
 
 use super::base::UTF8;
 use super::{Chars, Fold, Form, Limit, Profile, ProfileRule, Test, Unit};

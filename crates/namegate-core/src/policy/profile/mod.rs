@@ -1,8 +1,8 @@
 //! Profiles: what each target allows, as data.
 //!
-//! A profile is a list of [`ProfileRule`]s. A line names a test with its parameters, how much a violation weighs, and the source
-//! it rests on. No profile contains code; [`Policy::from_profiles`](super::Policy::from_profiles) turns the lines of all chosen profiles into
-//! one policy. A line whose source could not be checked is [`ProfileRule::unverified`]: it warns and never refuses.
+//! A profile is a list of [`ProfileRule`]s. Each rule has a test with parameters, a severity, and the source that it is based
+//! on. Profiles contain no code; [`Policy::from_profiles`](super::Policy::from_profiles) combines the rules of several profiles
+//! into one policy. A rule whose source could not be checked is [`ProfileRule::unverified`]: it warns and never rejects a name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,27 +24,27 @@ mod windows;
 
 pub use base::{STRICT, UTF8};
 
-/// A named set of lines.
+/// A named set of rules, mostly those of one target.
 #[derive(Debug)]
 pub struct Profile {
-    /// The name by which it is chosen, lower case with hyphens.
+    /// The name, lower case with hyphens.
     pub name: &'static str,
-    /// What it stands for, one line.
+    /// A description in one line.
     pub title: &'static str,
-    /// Profiles whose lines belong to this one too.
+    /// Profiles whose rules belong to this one too.
     pub includes: &'static [&'static Profile],
-    /// Its own lines.
+    /// The profile's own rules.
     pub rules: &'static [ProfileRule],
 }
 
 impl Profile {
-    /// Its own lines and those of all profiles that it includes.
+    /// The profile's own rules and those of all profiles that it includes.
     pub fn all_rules(&'static self) -> Vec<&'static ProfileRule> {
         let included = self.includes.iter().flat_map(|p| p.all_rules());
         included.chain(self.rules).collect()
     }
 
-    /// Whether the target takes names that break `rule`, and stores or shows others instead.
+    /// Whether the target accepts names that break `rule` but stores or shows other names.
     pub fn stores_otherwise(&'static self, rule: RuleId) -> bool {
         self.all_rules().iter().any(|own| own.stored_otherwise && own.test.rule() == rule)
     }
@@ -56,53 +56,53 @@ impl fmt::Display for Profile {
     }
 }
 
-/// One line of a profile.
+/// A rule of a profile: a test, a severity and a source.
 #[derive(Clone, Debug)]
 pub struct ProfileRule {
-    /// What is looked for.
+    /// The test that a name must pass.
     pub test: Test,
-    /// How much finding it weighs.
+    /// How serious a violation is.
     pub severity: Severity,
-    /// Where the line comes from.
+    /// The standard, manual or source code that the rule is based on.
     pub source: &'static str,
-    /// Whether the source was checked. An unverified line never weighs more than a warning.
+    /// Whether the source was checked. An unverified rule is never more than a warning.
     pub verified: bool,
-    /// Whether the target takes such a name and stores or shows another one instead.
+    /// Whether the target accepts such a name but stores or shows another one.
     pub stored_otherwise: bool,
 }
 
 impl ProfileRule {
-    /// A line whose violation rejects the name.
+    /// A rule whose violation rejects the name.
     pub const fn error(test: Test, source: &'static str) -> Self {
         Self { test, severity: Severity::Error, source, verified: true, stored_otherwise: false }
     }
 
-    /// A line whose violation is reported and lets the name pass.
+    /// A rule whose violation is reported while the name is allowed.
     pub const fn warn(test: Test, source: &'static str) -> Self {
         Self { test, severity: Severity::Warn, source, verified: true, stored_otherwise: false }
     }
 
-    /// A line that rests on a source which could not be checked: it warns.
+    /// A warning that is based on a source which could not be checked.
     pub const fn unverified(test: Test, source: &'static str) -> Self {
         Self { test, severity: Severity::Warn, source, verified: false, stored_otherwise: false }
     }
 
-    /// The same line, of a target that takes such a name and stores or shows another one instead.
+    /// The same rule, for a target that accepts such a name but stores or shows another one.
     pub const fn stored_otherwise(mut self) -> Self {
         self.stored_otherwise = true;
         self
     }
 }
 
-/// What a line looks for.
+/// What a rule looks for in a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Test {
     /// A rule that needs no parameter.
     Plain(RuleId),
-    /// `reserved-character`: characters that may not stand in a name.
+    /// `reserved-character`: characters that the target does not allow.
     Reserved(Chars),
-    /// `reserved-name`: names that the target keeps for itself.
+    /// `reserved-name`: names that the target reserves.
     Named(ReservedNames),
     /// `name-too-long`.
     Length(Limit),
@@ -110,16 +110,16 @@ pub enum Test {
     PathLength(Limit),
     /// `not-in-form`.
     Form(Form),
-    /// `unassigned`: not assigned in this version of Unicode; `None` for the one compiled in.
+    /// `unassigned`: code points that this version of Unicode does not assign; `None` for the built-in version.
     Unassigned(Option<(u8, u8)>),
-    /// `collision-normalization`: two names of a directory with the same normal form.
+    /// `collision-normalization`: two names in a directory with the same normal form.
     SameForm(Form),
-    /// `collision-case`: two names of a directory that are equal once folded (and normalized, if so said), and are not
-    /// already equal by normalization alone.
+    /// `collision-case`: two names in a directory that are equal after case folding (and normalization, if `form` is set),
+    /// but not after normalization alone.
     SameFold {
         /// How the target folds case.
         fold: Fold,
-        /// Whether it also normalizes.
+        /// The form in which the target also compares names, if any.
         form: Option<Form>,
     },
 }
@@ -159,7 +159,7 @@ impl Chars {
         Self::OneOf(Cow::Borrowed(chars))
     }
 
-    /// Whether `c` belongs to the set.
+    /// Whether the set contains `c`.
     pub fn contains(&self, c: char) -> bool {
         match self {
             Self::OneOf(chars) => chars.contains(c),
@@ -168,7 +168,7 @@ impl Chars {
         }
     }
 
-    /// Whether no character beyond ASCII belongs to the set.
+    /// Whether all characters of the set are ASCII.
     pub fn is_ascii(&self) -> bool {
         match self {
             Self::OneOf(chars) => chars.is_ascii(),
@@ -178,7 +178,7 @@ impl Chars {
     }
 }
 
-/// Names that a target keeps for itself. ASCII letters compare without case.
+/// Names that a target reserves. ASCII letters match in either case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedNames {
     /// Which part of a name is compared.
@@ -188,7 +188,7 @@ pub struct ReservedNames {
 }
 
 impl ReservedNames {
-    /// Names kept for itself by the target, `words` separated by `/`.
+    /// Reserved names; `words` are separated by `/`.
     pub const fn new(part: NamePart, words: &'static str) -> Self {
         Self { part, words: Cow::Borrowed(words) }
     }
@@ -205,22 +205,22 @@ impl ReservedNames {
 pub enum NamePart {
     /// The whole name.
     Whole,
-    /// What stands before the first `.` or `:`, without trailing spaces: how Windows finds devices.
+    /// The part before the first `.` or `:`, without trailing spaces, by which Windows finds devices.
     Base,
     /// The beginning.
     Prefix,
     /// The end.
     Suffix,
-    /// Any place.
+    /// Anywhere in the name.
     Anywhere,
-    /// The whole name, as the word once or over and over: a name of nothing but spaces.
+    /// The whole name, which repeats the word: a name of nothing but spaces.
     Repeated,
 }
 
-/// A greatest length.
+/// A maximum length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
-    /// The greatest length that passes.
+    /// The greatest length that is allowed.
     pub max: usize,
     /// What is counted.
     pub unit: Unit,
@@ -270,7 +270,7 @@ impl Unit {
     }
 }
 
-/// All profiles, in the order in which they are shown. The place of a profile here is its bit in a [`ProfileSet`].
+/// All profiles, in display order. The index of a profile is its bit in a [`ProfileSet`].
 pub static ALL: &[&Profile] = &[
     &UTF8,
     &STRICT,
@@ -316,7 +316,7 @@ impl FromStr for &'static Profile {
     }
 }
 
-/// A set of profiles: who objects to a name.
+/// A set of profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProfileSet(u32);
@@ -324,7 +324,7 @@ pub struct ProfileSet(u32);
 impl ProfileSet {
     /// No profile.
     pub const EMPTY: Self = Self(0);
-    /// What a configuration file or an option asks for beyond any profile; shown as `config`.
+    /// Stands for the rules of a configuration file or an option; shown as `config`.
     pub const CONFIG: Self = Self(1 << 31);
 
     /// The set of one profile.
@@ -336,12 +336,12 @@ impl ProfileSet {
         Self(1 << at)
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` is in the set.
+    /// Whether the set contains all of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

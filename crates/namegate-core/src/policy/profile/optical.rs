@@ -7,9 +7,9 @@ use crate::policy::rule::RuleId::*;
 const LEVELS: &str =
     "gnscd.com/iso.htm and the manual of the Epson PP-100II; ISO 9660 itself was not at hand for it";
 
-/// ISO 9660 without extensions. The characters are errors, by the text of the standard. The lengths are known from
-/// manufacturers alone, so they warn; level 1 (8.3 names) warns because levels 2 and 3 take more. Whether an entry is a
-/// directory, whose name takes no dot, is not known where names are checked.
+/// ISO 9660 without extensions. Characters are errors, by the text of the standard. Lengths are known only from manufacturers,
+/// so they are warnings; level 1 (8.3 names) is a warning because levels 2 and 3 allow more. Names of directories must not
+/// contain a dot, but a check of a name does not know the type of the entry.
 pub static ISO9660: Profile = Profile {
     name: "iso9660",
     title: "ISO 9660, levels 2 and 3 (lengths, and level 1, as warnings)",
@@ -58,8 +58,8 @@ pub static JOLIET: Profile = Profile {
     ],
 };
 
-/// UDF. A name takes 255 bytes on disk, the first of which says how the others are packed: 254 characters up to U+00FF,
-/// or 127 UTF-16 units.
+/// UDF. A name has 255 bytes on disk. The first byte says how the others are packed: 254 characters up to U+00FF, or 127
+/// UTF-16 units.
 pub static UDF: Profile = Profile {
     name: "udf",
     title: "UDF (the length of paths as a warning)",

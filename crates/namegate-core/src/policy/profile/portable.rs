@@ -1,11 +1,11 @@
-//! The union that travels everywhere.
+//! Names that work everywhere.
 
 use super::filesystem::{NAME_BYTES, PATH_BYTES};
 use super::macos::MACOS;
 use super::windows::WINDOWS;
 use super::{Profile, ProfileRule};
 
-/// Names that Windows, macOS and Linux all take, and tell apart. The least lengths of POSIX are not asked for.
+/// Names that Windows, macOS and Linux all allow and distinguish. The minimum lengths of POSIX are not required.
 pub static PORTABLE: Profile = Profile {
     name: "portable",
     title: "names that work everywhere: the rules of windows and macos, and the lengths of Linux",

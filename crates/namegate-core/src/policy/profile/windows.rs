@@ -1,13 +1,13 @@
 //! Windows and what follows its rules: NTFS, exFAT, SMB shares.
 //!
-//! `/` is always refused and stands in no list here. A directory's classic path limit is lower than a file's, and the
-//! kind of an entry is not known where paths are checked, so both limits warn.
+//! `/` is invalid in every policy and in no list here. The classic path limit of a directory is lower than that of a file, and
+//! a check of a path does not know the type of the entry, so both limits are warnings.
 
 use super::base::UTF8;
 use super::{Chars, Fold, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
-/// The characters that Windows takes in no name; `:` would name a stream of the file.
+/// The characters that Windows allows in no name; `:` would name a stream of the file.
 pub(super) const CHARACTERS: Test = Test::Reserved(Chars::one_of("<>:\"\\|?*"));
 /// The devices, with the superscript digits that Windows reads as digits.
 pub(super) const DEVICES: Test = Test::Named(ReservedNames::new(
@@ -17,7 +17,7 @@ pub(super) const DEVICES: Test = Test::Named(ReservedNames::new(
 ));
 /// The console's devices.
 pub(super) const CONSOLE: Test = Test::Named(ReservedNames::new(NamePart::Base, "CONIN$/CONOUT$"));
-/// Names that are devices by some lists alone.
+/// Names that only some lists count as devices.
 pub(super) const PORTS_ZERO: Test = Test::Named(ReservedNames::new(NamePart::Base, "COM0/LPT0"));
 /// The length of a name in NTFS, exFAT and the Windows interfaces.
 pub(super) const LENGTH: Test = Test::Length(Limit { max: 255, unit: Unit::Utf16 });
@@ -95,8 +95,8 @@ pub static EXFAT: Profile = Profile {
 const EIGHT_DOT_THREE: &str =
     "rclone backend/smb: such names turn into 8.3 names and cannot be converted back";
 
-/// Shares served by Samba or Windows. The rules for names of shares are not rules for names of files, and the maps of
-/// Samba's `vfs_catia` differ from server to server: neither is here.
+/// Shares of Samba or Windows. Names of shares, and the mappings of Samba's `vfs_catia`, which differ from server to server,
+/// are not covered.
 pub static SMB: Profile = Profile {
     name: "smb",
     title: "SMB shares: the rules of windows, and characters that SMB mappings write",

@@ -1,8 +1,7 @@
 //! Suggested names for all names of one directory.
 //!
-//! A suggested name is free if no name of the directory and no other suggested name is the same, byte for byte or under
-//! an equivalence of the policy. Names that will move away still count: a plan may be applied in part, and in
-//! any order.
+//! A suggested name is free if no name of the directory and no other suggested name equals it, byte for byte or under an
+//! equivalence of the policy. Names that are to be renamed still count: a plan may be applied in part and in any order.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -15,17 +14,17 @@ use crate::policy::collision::Equivalence;
 use crate::policy::rule::RuleId;
 use crate::policy::{Policy, Verdict};
 
-/// So many names that are not UTF-8 make the guess at their encoding likely.
+/// From this number of names that are not UTF-8 on, the guessed encoding counts as likely.
 const ENOUGH_NAMES: usize = 3;
 
-/// The names of one directory, as those see them that suggest others.
+/// The names in one directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occupants<'a, 'n> {
     /// Names that are compared with each other.
     pub(crate) names: &'a [&'n [u8]],
     /// How many of `names`, from the first, can be renamed.
     pub(crate) movable: usize,
-    /// Names that are compared with none, and are in use all the same.
+    /// Names that are in use but not compared.
     pub(crate) left_out: &'a [&'n [u8]],
 }
 
@@ -45,16 +44,15 @@ impl<'a, 'n> Occupants<'a, 'n> {
 }
 
 impl Policy {
-    /// Suggested names for `names`, the distinct names of one directory, each at the place of its name; `None` where
+    /// Suggests names for `names`, the distinct names in one directory, each at the index of its name; `None` where
     /// [`Policy::suggest_name`] has none.
     ///
-    /// No suggested name is the name of another entry or another suggested name, nor equal to one under an equivalence of
-    /// the policy.
-    /// Of names that become one by normalization or case, one keeps its name (one without violations, and in NFC,
-    /// if there is such) and the others get a number. `encoding` is what names that are not UTF-8 are read in; without
-    /// one it is guessed from all of them together.
+    /// No suggested name equals the name of another entry or another suggested name, byte for byte or under an equivalence
+    /// of the policy. Of names that collide by normalization or case, one keeps its name (preferably one without violations
+    /// and in NFC) and the others get a number. Names that are not UTF-8 are decoded in `encoding`; without one the encoding
+    /// is guessed from all of them together.
     ///
-    /// The same names get the same suggested names in any order. The time is that of sorting them.
+    /// The suggested names do not depend on the order of `names`. The time is that of sorting them.
     ///
     /// ```
     /// # use namegate_core::policy::{Policy, profile};
@@ -81,9 +79,9 @@ impl Policy {
         self.placed(&suggester, there, there.movable().iter().map(mend).collect())
     }
 
-    /// [`Policy::suggest_names`] for a caller that knows what some names stand for: `meant` has at the place of each such name a
-    /// text and how sure it is. A text that is the name itself says nothing. Names that are not UTF-8 and stand for nothing
-    /// keep their names.
+    /// [`Policy::suggest_names`] for a caller that decoded some names itself: `meant` has the text of each such name at its
+    /// index, with a confidence. A text that equals the name has no effect. Names that are not UTF-8 and have no text keep
+    /// their names.
     ///
     /// ```
     /// # use namegate_core::policy::{Confidence, Policy, profile};
@@ -118,8 +116,7 @@ impl Policy {
         self.placed(&suggester, there, suggested.collect())
     }
 
-    /// Finds a free place for each of `suggested`, which are proposed for the names that can be renamed, and for those of them
-    /// that have to make room.
+    /// Finds a free name for each of `suggested`, and for the names that must change because they collide.
     fn placed(
         &self,
         suggester: &Suggester<'_>,
@@ -132,13 +129,13 @@ impl Policy {
         }
         let mut directory = NamesInUse::new(self, there);
         let mut placed = vec![None; there.movable];
-        // By their bytes: which of two names gets a number must not depend on the order in which a directory is read.
+        // Sorted by their bytes: which name gets a number must not depend on the order of the directory.
         let mut entries: Vec<_> = (0..).zip(there.movable()).zip(suggested).zip(moving).collect();
         entries.sort_unstable_by_key(|(((_, name), _), _)| **name);
         for (((at, name), suggested), moves) in entries {
             placed[at] = match suggested {
                 Some(repair) => directory.place(suggester, name, repair),
-                // Only a valid name can move without being mended.
+                // Only a valid name can get a number without another repair.
                 None => std::str::from_utf8(name)
                     .ok()
                     .filter(|text| moves && suggester.is_accepted(text))
@@ -151,14 +148,14 @@ impl Policy {
         placed
     }
 
-    /// Whether there is nothing at all to say about `name`.
+    /// Whether `name` has no violation and is stored as it is.
     fn is_spotless(&self, name: &[u8]) -> bool {
-        // Only where names are converted can there be something to do about one without a violation.
+        // A name without a violation changes only if the policy converts.
         self.check(name).violations.is_empty()
             && (self.normalization.is_none() || matches!(self.verdict(name), Verdict::Accept(_)))
     }
 
-    /// Which names have to make room for another one that becomes the same.
+    /// The names that must change because they collide with a name that stays.
     fn moving(&self, there: Occupants<'_, '_>, suggested: &[Option<SuggestedName>]) -> Vec<bool> {
         let Occupants { names, movable, .. } = there;
         let mut moving = vec![false; movable];
@@ -166,7 +163,7 @@ impl Policy {
         groups.retain(|group| {
             matches!(group.violations[0].rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
         });
-        // What is one in every case is settled before what is one only without regard to case.
+        // Collisions by normalization are resolved before collisions by case.
         groups.sort_by_key(|group| group.violations[0].rule);
         for group in groups {
             let staying: Vec<usize> =
@@ -199,10 +196,10 @@ fn guessed(there: Occupants<'_, '_>) -> EncodingHint {
 /// The names in use.
 struct NamesInUse<'n> {
     exact: HashSet<Cow<'n, [u8]>>,
-    /// By equivalence: how many names have a key.
+    /// For each equivalence: how many names have a key.
     held: Vec<(Equivalence, HashMap<Cow<'n, str>, usize>)>,
-    /// The next number to try for names that differ in nothing that matters. Without it a directory of names that all
-    /// become the same would take time by the square of their number.
+    /// The next number to try for each group of equal names. Without it the time for a directory of equal names would grow
+    /// with the square of their number.
     next: HashMap<String, usize>,
     names: usize,
 }
@@ -226,7 +223,7 @@ impl<'n> NamesInUse<'n> {
     }
 
     /// Whether `candidate` is in use by another entry than `own`.
-    fn is_taken(&self, candidate: &str, own: &[u8]) -> bool {
+    fn is_in_use(&self, candidate: &str, own: &[u8]) -> bool {
         if self.exact.contains(candidate.as_bytes()) {
             return true;
         }
@@ -238,7 +235,7 @@ impl<'n> NamesInUse<'n> {
         })
     }
 
-    /// Finds a free place for `repair`, which is proposed for `own`, and takes it.
+    /// Finds a free name for `own`, starting from `repair`, and marks it as used.
     fn place(
         &mut self,
         suggester: &Suggester<'_>,
@@ -246,7 +243,7 @@ impl<'n> NamesInUse<'n> {
         repair: SuggestedName,
     ) -> Option<SuggestedName> {
         let placed =
-            if self.is_taken(&repair.name, own) { self.numbered(suggester, own, repair)? } else { repair };
+            if self.is_in_use(&repair.name, own) { self.numbered(suggester, own, repair)? } else { repair };
         for (same, keys) in &mut self.held {
             *keys.entry(Cow::Owned(same.key(&placed.name).into_owned())).or_default() += 1;
         }
@@ -264,10 +261,10 @@ impl<'n> NamesInUse<'n> {
         let first = suggester.with_number(&repair.name, room, 2)?;
         let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
         let from = self.next.get(&family).copied().unwrap_or(2);
-        // Every name and every proposal can hold one number of each equivalence, and one byte for byte.
+        // Every name and every suggested name can use one number of each equivalence, and one byte for byte.
         let attempts = (2 * self.names + 1).saturating_mul(self.held.len() + 1);
-        let mut taken = |candidate: &str| self.is_taken(candidate, own);
-        let (name, number) = suggester.numbered(&repair.name, room, from, attempts, &mut taken)?;
+        let mut in_use = |candidate: &str| self.is_in_use(candidate, own);
+        let (name, number) = suggester.numbered(&repair.name, room, from, attempts, &mut in_use)?;
         self.next.insert(family, number + 1);
         Some(SuggestedName { name, confidence: repair.confidence.max(Confidence::Likely) })
     }

@@ -1,13 +1,13 @@
-//! What is done about each rule: the smallest change at the place that a violation points at.
+//! The change for each rule: the smallest edit at the position of the violation.
 //!
 //! | rule | change |
 //! |---|---|
-//! | tab, line feed and other controls that part words, line separators | U+0020 between words, else removed |
-//! | an escape sequence | removed, as far as it is one of ISO 2022 or a control sequence |
+//! | tab, line feed and other controls that separate words, line separators | U+0020 between words, else removed |
+//! | an escape sequence | removed, if it is one of ISO 2022 or a control sequence |
 //! | other controls, noncharacters, byte order mark, bidi controls, ignorable and tag characters | removed |
 //! | `non-ascii-space` | U+0020 |
-//! | `smb-private-use` | the character that it stands for, if the policy takes that, else `_` |
-//! | `reserved-character` | the other case or the bare letter, if the policy takes that, else `_`; other letters and digits only where they are errors |
+//! | `smb-private-use` | the character that it replaces, if the policy allows that, else `_` |
+//! | `reserved-character` | the other case or the bare letter, if the policy allows that, else `_`; other letters and digits only where they are errors |
 //! | `private-use`, `replacement-character`, `unassigned`, `mixed-script` | `_` where they are errors, else nothing |
 //! | `leading-space`, `trailing-space`, `trailing-dot` | removed |
 //! | `leading-dash`, `leading-tilde`, `dot-git-lookalike` | `_` in front |
@@ -32,7 +32,7 @@ use crate::policy::{Policy, Violation};
 const CATEGORY: CodePointMapDataBorrowed<'static, GeneralCategory> =
     CodePointMapData::<GeneralCategory>::new();
 
-/// A part of a name that gives way to another text.
+/// A replacement of a part of a name.
 struct Edit {
     span: Span,
     with: String,
@@ -57,9 +57,9 @@ impl Edit {
     }
 }
 
-/// The character that stands for one that cannot: the first of a few that no line of the policy objects to.
+/// The replacement for characters that are not allowed: the first of a few that the policy allows.
 pub(super) fn stand_in(policy: &Policy) -> char {
-    // Where all are reserved, any will do: the result is then not accepted, and nothing is proposed.
+    // If all are reserved, any will do: the result is invalid, so no name is suggested.
     ['_', '-', 'x', 'X', '0'].into_iter().find(|&c| is_unreserved(policy, c)).unwrap_or('_')
 }
 
@@ -68,7 +68,7 @@ fn is_unreserved(policy: &Policy, c: char) -> bool {
 }
 
 impl Suggester<'_> {
-    /// `name` with everything done about `violations` that can be done at their places; `None` if that is nothing.
+    /// Applies all edits that the `violations` of `name` need; `None` if there are none.
     pub(super) fn edited(&self, name: &str, violations: &[Violation]) -> Option<Step> {
         let mut edits = Vec::new();
         for violation in violations {
@@ -122,7 +122,7 @@ impl Suggester<'_> {
                 edits.push(Edit::remove(Span::new(kept.len(), name.len())));
             }
             RuleId::ReservedName => self.edit_reserved_name(name, span, edits),
-            // Windows takes what stands behind a backslash for another name.
+            // For Windows another name begins after a backslash.
             RuleId::DotGitLookalike if name.contains('\\') => {
                 let backslashes = name.match_indices('\\');
                 edits.extend(backslashes.map(|(at, _)| Edit::replace(Span::new(at, at + 1), self.stand_in)));
@@ -133,19 +133,19 @@ impl Suggester<'_> {
         }
     }
 
-    /// What Windows was not to see when an SMB client wrote `c`.
+    /// Restores the character that an SMB client replaced by `c`.
     fn restored(&self, c: char, span: Span) -> Edit {
         match meant_by_smb(c) {
             Some(meant) if is_unreserved(self.policy, meant) && !meant.is_control() => {
                 Edit::replace(span, meant).with_confidence(Confidence::Certain)
             }
             Some(meant) if !meant.is_control() => Edit::replace(span, self.stand_in),
-            // Controls are what no name should get back.
+            // No name gets a control back.
             _ => Edit::remove(span),
         }
     }
 
-    /// A control or a separator that stands for a space between two words leaves one, unless there is one.
+    /// Replaces a control or a separator between two words by a space, unless there is one; removes any other.
     fn without_gap(&self, name: &str, span: Span) -> Edit {
         let (before, rest) = name.split_at_checked(span.start).unwrap_or((name, ""));
         let parts_words = rest.starts_with(is_gap)
@@ -158,7 +158,7 @@ impl Suggester<'_> {
         }
     }
 
-    /// What is done about `c`, which is reserved.
+    /// Replaces `c`, which is reserved.
     fn unreserved(&self, c: char, violation: &Violation) -> Option<Edit> {
         let span = violation.span;
         if GeneralCategoryGroup::Mark.contains(CATEGORY.get(c)) {
@@ -173,16 +173,16 @@ impl Suggester<'_> {
             .find(|&other| other.is_ascii_alphanumeric() && is_unreserved(self.policy, other));
         match nearest {
             Some(nearest) => Some(Edit::replace(span, nearest)),
-            // A stand-in that is reserved itself would be replaced for ever.
+            // A replacement that is reserved itself would be replaced forever.
             None if c == self.stand_in => None,
-            // A name without its letters says nothing any more: worse than what a warning is about.
+            // A name without its letters is useless, which is worse than a warning.
             None if c.is_alphanumeric() => (violation.severity == Severity::Error)
                 .then(|| Edit::replace(span, self.stand_in).with_confidence(Confidence::Guess)),
             None => Some(Edit::replace(span, self.stand_in)),
         }
     }
 
-    /// Makes another word of the reserved one at `span`.
+    /// Changes the reserved word at `span`.
     fn edit_reserved_name(&self, name: &str, span: Span, edits: &mut Vec<Edit>) {
         let found = span_of(name, span);
         let rules = self.policy.rules.iter().filter_map(|rule| match &rule.test {
@@ -206,7 +206,7 @@ impl Suggester<'_> {
         }
     }
 
-    /// Breaks `word` wherever it stands in `name`, not only where it was reported.
+    /// Changes `word` wherever it occurs in `name`, not only where it was reported.
     fn edit_every(&self, name: &str, word: &str, edits: &mut Vec<Edit>) {
         let middle = word.char_indices().nth(word.chars().count() / 2).map_or(0, |(at, _)| at);
         let bytes = name.as_bytes();
@@ -221,7 +221,7 @@ impl Suggester<'_> {
         }
     }
 
-    /// Leaves the ASCII of each word that mixes scripts, or nothing of a word that has none.
+    /// Keeps only the ASCII of each word that mixes scripts; replaces a word without ASCII letters.
     fn edit_mixed_words(&self, name: &str, edits: &mut Vec<Edit>) {
         let mut from = 0;
         while let Some(word) = script::mixed(&name[from..]) {
@@ -242,8 +242,8 @@ impl Suggester<'_> {
     }
 }
 
-/// The length of what belongs to an ESC in front of `rest`: a control sequence of ISO/IEC 6429, as those that colour text,
-/// says nothing once its ESC is gone.
+/// The length of the control sequence (ISO/IEC 6429) at the start of `rest`, which follows an ESC. Sequences that colour text
+/// mean nothing without their ESC.
 fn sequence_len(rest: &str) -> usize {
     let Some(parameters) = rest.strip_prefix('[') else { return 0 };
     let end = parameters.bytes().position(|b| !matches!(b, b' '..=b'?')).unwrap_or(parameters.len());
@@ -253,12 +253,12 @@ fn sequence_len(rest: &str) -> usize {
     }
 }
 
-/// What a reader takes for a space or a new line: tab to carriage return, next line, the separators.
+/// Whether a reader sees a space or a new line: tab to carriage return, next line, the separators.
 fn is_gap(c: char) -> bool {
     matches!(c, '\t'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What is removed without a trace.
+/// Whether `c` is removed without a replacement.
 fn vanishes(c: char) -> bool {
     c.is_control() && !is_gap(c)
 }
@@ -273,8 +273,8 @@ fn only(name: &str, span: Span) -> Option<char> {
     chars.next().filter(|_| chars.as_str().is_empty())
 }
 
-/// `name` with `edits`, which are in order. Of two that concern the same bytes or insert at the same place the first is
-/// made: whatever the other was for is still there for the next step, or gone.
+/// Applies `edits`, which are sorted, to `name`. Of two edits at the same position only the first is applied; the next step
+/// handles the other if it is still needed.
 fn applied(name: &str, edits: &[Edit]) -> String {
     let mut edited = String::with_capacity(name.len() + edits.len());
     let (mut at, mut inserted_at) = (0, None);

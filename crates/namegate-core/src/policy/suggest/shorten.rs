@@ -1,4 +1,4 @@
-//! Shortening a name to the limits of a policy, before its extension and between what a reader takes for characters.
+//! Shortens names to the limits of a policy, before the extension and between user-perceived characters.
 //!
 //! Sources: UAX #29, section 3.1 (Grapheme_Cluster_Break) for where a character ends. Flags and emoji joined by U+200D
 //! may be cut apart; what is left is well-formed.
