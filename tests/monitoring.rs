@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use namegate::policy::rule::RULES;
-use namegate::telemetry::metrics::{Dropped, Gauges, Metrics, Op};
+use namegate::telemetry::metrics::{DropReason, Gauges, Metrics, Op};
 use nix::errno::Errno;
 
 /// Everything that can be counted, at least once, under a name that has to be escaped.
@@ -24,7 +24,7 @@ fn everything() -> String {
     }
     metrics.fell_back();
     metrics.recorded();
-    [Dropped::Rate, Dropped::Queue, Dropped::File].iter().for_each(|&why| metrics.dropped(why, 2));
+    [DropReason::Rate, DropReason::Queue, DropReason::File].iter().for_each(|&why| metrics.dropped(why, 2));
     metrics.reloaded(true);
     metrics.read_gauges_by(|| Some(Gauges { inodes: 1, open_files: 2, ..Gauges::default() }));
     metrics.render()

@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 
 use super::Trouble;
 use crate::name::display::{display, shown};
-use crate::service::control::{self, Failure, Found, Request, Sockets, Status};
+use crate::service::control::{
+    self, ControlRequest, FoundSocket, FoundSockets, InstanceStatus, RequestError,
+};
 use crate::sys::mounts::{self, Mount};
 
 /// Once one of a user's instances has said that it is mounted somewhere, the others have so long to say that they are, too.
@@ -22,7 +24,7 @@ const SOON: Duration = Duration::from_millis(300);
 
 /// Which instance is meant.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Which {
+pub(super) struct InstanceSelector {
     /// Instance name or mount point; optional if only one instance is running. `namegate list` shows all
     #[arg(value_name = "NAME")]
     which: Option<OsString>,
@@ -31,16 +33,16 @@ pub(super) struct Which {
     user: Option<String>,
 }
 
-impl Which {
+impl InstanceSelector {
     /// Finds it.
     ///
     /// # Errors
     /// There is none, or more than one.
-    pub(super) fn find(&self) -> Result<Found, Trouble> {
+    pub(super) fn find(&self) -> Result<FoundSocket, Trouble> {
         let sockets = sockets();
         let asked = self.user.as_deref().map(uid_of).transpose()?;
         let me = geteuid().as_raw();
-        let candidates: Vec<&Found> = match asked {
+        let candidates: Vec<&FoundSocket> = match asked {
             None => sockets.own.iter().collect(),
             Some(uid) if uid == me => sockets.own.iter().collect(),
             Some(uid) => sockets.others.iter().filter(|found| found.uid() == uid).collect(),
@@ -48,7 +50,7 @@ impl Which {
         let whose =
             asked.filter(|&uid| uid != me).map(|uid| format!(" of {}", user(uid))).unwrap_or_default();
         let Some(which) = &self.which else {
-            let there: Vec<&Found> = candidates.into_iter().filter(|found| found.is_there()).collect();
+            let there: Vec<&FoundSocket> = candidates.into_iter().filter(|found| found.is_there()).collect();
             return only(&there).ok_or_else(|| match there.as_slice() {
                 [] => {
                     Trouble::new(format!("no instance{whose} is running{}", hint(&sockets, asked, |_| true)))
@@ -61,8 +63,8 @@ impl Which {
         };
         let what = display(which.as_bytes()).to_string();
         if !which.as_bytes().contains(&b'/') {
-            let is_named = |found: &Found| found.name().as_str().as_bytes() == which.as_bytes();
-            let named: Vec<&Found> = candidates.into_iter().filter(|found| is_named(found)).collect();
+            let is_named = |found: &FoundSocket| found.name().as_str().as_bytes() == which.as_bytes();
+            let named: Vec<&FoundSocket> = candidates.into_iter().filter(|found| is_named(found)).collect();
             return only(&named).ok_or_else(|| {
                 let hint = hint(&sockets, asked, is_named);
                 Trouble::new(format!("no instance{whose} is called {what}; `namegate list` shows all{hint}"))
@@ -73,7 +75,7 @@ impl Which {
         let place: PathBuf = place.components().collect();
         // A mount that is not in this namespace can be one of our own, who are believed.
         let owner = mounts::mounts().ok().and_then(|table| owner_at(&table, &place)).unwrap_or(me);
-        let asked_there: Vec<&Found> = match asked {
+        let asked_there: Vec<&FoundSocket> = match asked {
             Some(uid) if uid != owner => Vec::new(),
             _ => sockets.own.iter().chain(&sockets.others).filter(|found| whose_is(found, owner)).collect(),
         };
@@ -96,7 +98,7 @@ impl Which {
     ///
     /// # Errors
     /// There is none, more than one, or no answer.
-    pub(super) fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Trouble> {
+    pub(super) fn ask<T: DeserializeOwned>(&self, request: ControlRequest) -> Result<T, Trouble> {
         ask(&self.find()?, request)
     }
 }
@@ -105,12 +107,12 @@ impl Which {
 ///
 /// # Errors
 /// There is no answer.
-pub(super) fn ask<T: DeserializeOwned>(found: &Found, request: Request) -> Result<T, Trouble> {
+pub(super) fn ask<T: DeserializeOwned>(found: &FoundSocket, request: ControlRequest) -> Result<T, Trouble> {
     found.ask(request).map_err(|failure| Trouble::new(format!("{}: {failure}", found.name())))
 }
 
 /// All sockets that are there; what is not looked at is said.
-pub(super) fn sockets() -> Sockets {
+pub(super) fn sockets() -> FoundSockets {
     let sockets = control::sockets();
     sockets.ignored.iter().for_each(|line| log::warn!("{line}"));
     sockets
@@ -133,11 +135,11 @@ fn uid_of(user: &str) -> Result<u32, Trouble> {
     found.map(|user| user.uid.as_raw()).ok_or_else(unknown)
 }
 
-fn whose_is(found: &Found, uid: u32) -> bool {
+fn whose_is(found: &FoundSocket, uid: u32) -> bool {
     found.uid() == uid
 }
 
-fn only(found: &[&Found]) -> Option<Found> {
+fn only(found: &[&FoundSocket]) -> Option<FoundSocket> {
     match found {
         [found] => Some((*found).clone()),
         _ => None,
@@ -145,7 +147,7 @@ fn only(found: &[&Found]) -> Option<Found> {
 }
 
 /// What root can do to reach the instance of another user that may have been meant.
-fn hint(sockets: &Sockets, asked: Option<u32>, is_meant: impl Fn(&Found) -> bool) -> String {
+fn hint(sockets: &FoundSockets, asked: Option<u32>, is_meant: impl Fn(&FoundSocket) -> bool) -> String {
     let others = sockets.others.iter().filter(|found| asked.is_none() && is_meant(found));
     let mut others: Vec<String> =
         others.map(|found| format!("--user {} {}", found.uid(), found.name())).collect();
@@ -160,8 +162,7 @@ fn hint(sockets: &Sockets, asked: Option<u32>, is_meant: impl Fn(&Found) -> bool
 
 /// Whose mount of namegate is seen at `place`, by the word of the kernel; `None` if there is none.
 pub(super) fn owner_at(table: &[Mount], place: &Path) -> Option<u32> {
-    // Of mounts on one place the last covers the others.
-    let mount = table.iter().rfind(|mount| mount.point == place)?;
+    let mount = mounts::covering(table, place)?;
     if mount.kind != "fuse.namegate" { None } else { owner_of(mount) }
 }
 
@@ -173,12 +174,12 @@ pub(super) fn owner_of(mount: &Mount) -> Option<u32> {
 }
 
 /// Those of `sockets` whose instances say that they are mounted on `place`.
-fn mounted_at<'f>(sockets: &[&'f Found], place: &Path) -> Vec<&'f Found> {
-    let is_it = |answer: &Result<Status, Failure>| {
+fn mounted_at<'f>(sockets: &[&'f FoundSocket], place: &Path) -> Vec<&'f FoundSocket> {
+    let is_it = |answer: &Result<InstanceStatus, RequestError>| {
         let mountpoint = answer.as_ref().ok().and_then(|status| status.mountpoint.bytes());
         mountpoint.is_some_and(|bytes| bytes == place.as_os_str().as_bytes())
     };
-    let answers = control::ask_all(sockets, Request::Status, control::PATIENCE, |_, answer| {
+    let answers = control::ask_all(sockets, ControlRequest::Status, control::PATIENCE, |_, answer| {
         is_it(answer).then_some(SOON)
     });
     sockets.iter().zip(&answers).filter(|(_, answer)| is_it(answer)).map(|(found, _)| *found).collect()

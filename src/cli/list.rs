@@ -22,25 +22,35 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, geteuid
 use serde::Serialize;
 
 use super::instances::{owner_at, owner_of, sockets, user};
-use super::{Status as Exit, Trouble};
+use super::{Status, Trouble};
 use crate::name::display::width;
 use crate::report::{JsonBytes, json};
-use crate::service::control::{self, Failure, Found, Request, Status, harmless};
+use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError, harmless};
 use crate::sys::mounts::{self, Mount};
 use crate::sys::process::{close_all_but, fork};
+
+const EXAMPLES: &str = "\
+States:
+  running      the instance answers
+  silent       the instance does not answer in time
+  foreign      the instance belongs to another user, and you may not ask it
+  impostor     another user listens at the socket of the instance; namegate asks them nothing
+  unverified   another user's instance names a mount point where that user has mounted nothing
+  unreachable  the mount exists, but you cannot see its control socket
+  dead         the mount exists, but its server has ended: unmount it, or mount it again
+
+Examples:
+  namegate list
+  namegate list --json | jq -r 'select(.state == \"dead\").mountpoint.shown'
+
+Exit status: 0 all of your instances run; 1 one of them is dead or silent, or has an impostor; 2 the list could not be made.";
 
 /// List running instances, and mounts of namegate that have lost their server
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "States: running; silent: it does not answer in time; foreign: it belongs to another user; impostor: another \
-                        user listens at its socket, and is not believed; unverified: another user's instance names a mount \
-                        point where that user has mounted nothing; unreachable: it is mounted, but no control socket of it is \
-                        visible to this user; dead: it is mounted, but its server has ended: unmount it, or mount it \
-                        again.\n\n\
-                        Exit status: 0 all of this user's instances run; 1 one of them is dead or silent, or an impostor has \
-                        its socket; 2 the list could not be made."
+    after_help = EXAMPLES
 )]
-pub(super) struct Args {
+pub(super) struct ListArgs {
     /// Write one JSON object on each line
     #[arg(long)]
     json: bool,
@@ -48,7 +58,7 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum State {
+enum MountState {
     Running,
     Silent,
     Foreign,
@@ -58,7 +68,7 @@ enum State {
     Dead,
 }
 
-impl State {
+impl MountState {
     fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -73,26 +83,26 @@ impl State {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct ListRow {
     name: Option<String>,
     /// Whose it is: the owner of the socket's directory, or of the mount.
     uid: Option<u32>,
-    state: State,
+    state: MountState,
     mode: Option<String>,
     pid: Option<u32>,
     source: Option<JsonBytes>,
     mountpoint: Option<JsonBytes>,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
+pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
     let mounts = mounts::mounts()
         .map_err(|error| Trouble::new(format!("cannot read the table of mounts: {error}")))?;
     let sockets = sockets();
-    let found: Vec<&Found> = sockets.own.iter().chain(&sockets.others).collect();
-    let answers = control::ask_all(&found, Request::Status, control::PATIENCE, |_, _| None);
-    let mut rows: Vec<Row> =
+    let found: Vec<&FoundSocket> = sockets.own.iter().chain(&sockets.others).collect();
+    let answers = control::ask_all(&found, ControlRequest::Status, control::PATIENCE, |_, _| None);
+    let mut rows: Vec<ListRow> =
         found.iter().zip(answers).filter_map(|(found, answer)| row(found, answer, &mounts)).collect();
-    let is_believed = |row: &&Row| row.state == State::Running;
+    let is_believed = |row: &&ListRow| row.state == MountState::Running;
     let known: BTreeSet<_> =
         rows.iter().filter(is_believed).filter_map(|row| row.mountpoint.as_ref()?.bytes()).collect();
     // Of mounts on one place the last covers the others.
@@ -103,7 +113,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
         .filter(|mount| !known.contains(mount.point.as_os_str().as_encoded_bytes()))
         .collect();
     let states = states_of(others.iter().map(|mount| mount.point.clone()).collect());
-    rows.extend(others.iter().zip(states).map(|(mount, state)| Row {
+    rows.extend(others.iter().zip(states).map(|(mount, state)| ListRow {
         name: None,
         uid: owner_of(mount),
         state,
@@ -117,40 +127,51 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
         false => text(&rows, out)?,
     }
     // What other users do with theirs is shown, and is no reason for an alarm.
-    let is_bad = |row: &Row| {
-        matches!(row.state, State::Dead | State::Silent | State::Impostor)
+    let is_bad = |row: &ListRow| {
+        matches!(row.state, MountState::Dead | MountState::Silent | MountState::Impostor)
             && row.uid.is_none_or(|uid| uid == geteuid().as_raw())
     };
-    Ok(if rows.iter().any(is_bad) { Exit::Findings } else { Exit::Clean })
+    Ok(if rows.iter().any(is_bad) { Status::Findings } else { Status::Clean })
 }
 
 /// Nothing for a socket that a killed server has left.
-fn row(found: &Found, answer: Result<Status, Failure>, mounts: &[Mount]) -> Option<Row> {
+fn row(
+    found: &FoundSocket,
+    answer: Result<InstanceStatus, RequestError>,
+    mounts: &[Mount],
+) -> Option<ListRow> {
     let (name, uid) = (Some(found.name().to_string()), Some(found.uid()));
-    let without =
-        |state| Row { name: name.clone(), uid, state, mode: None, pid: None, source: None, mountpoint: None };
+    let without = |state| ListRow {
+        name: name.clone(),
+        uid,
+        state,
+        mode: None,
+        pid: None,
+        source: None,
+        mountpoint: None,
+    };
     match answer {
         Ok(status) => {
             // Another user's server can say what it likes; the kernel says what that user has mounted.
             let place = status.mountpoint.bytes().map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
             let is_theirs = || place.and_then(|place| owner_at(mounts, &place)) == uid;
             let is_believed = uid == Some(geteuid().as_raw()) || is_theirs();
-            Some(Row {
-                state: if is_believed { State::Running } else { State::Unverified },
+            Some(ListRow {
+                state: if is_believed { MountState::Running } else { MountState::Unverified },
                 mode: Some(harmless(&status.mode)),
                 pid: Some(status.pid),
                 source: Some(status.source),
                 mountpoint: Some(status.mountpoint),
-                ..without(State::Running)
+                ..without(MountState::Running)
             })
         }
-        Err(Failure::Gone) => None,
-        Err(Failure::Forbidden) => Some(without(State::Foreign)),
-        Err(failure @ Failure::Impostor(_)) => {
+        Err(RequestError::Gone) => None,
+        Err(RequestError::Forbidden) => Some(without(MountState::Foreign)),
+        Err(failure @ RequestError::Impostor(_)) => {
             log::warn!("{}: {failure}", found.name());
-            Some(without(State::Impostor))
+            Some(without(MountState::Impostor))
         }
-        Err(Failure::Unreachable(_) | Failure::Refused(_)) => Some(without(State::Silent)),
+        Err(RequestError::Unreachable(_) | RequestError::Refused(_)) => Some(without(MountState::Silent)),
     }
 }
 
@@ -159,7 +180,7 @@ const MOST_TRIED: usize = 64;
 
 /// How mounts are that no instance speaks for. All are tried at once, each by a process of its own: whoever waits for an answer
 /// that a server has begun to give cannot be killed, and the list must come to its end all the same.
-fn states_of(places: Vec<PathBuf>) -> Vec<State> {
+fn states_of(places: Vec<PathBuf>) -> Vec<MountState> {
     const PATIENCE: Duration = Duration::from_secs(2);
     let deadline = Instant::now() + PATIENCE;
     let mut tried: Vec<Option<(UnixStream, Pid)>> = places
@@ -169,7 +190,7 @@ fn states_of(places: Vec<PathBuf>) -> Vec<State> {
         .collect();
     tried
         .iter_mut()
-        .map(|tried| tried.as_mut().map_or(State::Unreachable, |tried| state_of(tried, deadline)))
+        .map(|tried| tried.as_mut().map_or(MountState::Unreachable, |tried| state_of(tried, deadline)))
         .collect()
 }
 
@@ -196,7 +217,7 @@ fn look(line: OwnedFd, place: &Path) -> io::Result<()> {
     UnixStream::from(line).write_all(&errno.to_ne_bytes())
 }
 
-fn state_of((line, process): &mut (UnixStream, Pid), deadline: Instant) -> State {
+fn state_of((line, process): &mut (UnixStream, Pid), deadline: Instant) -> MountState {
     let left = deadline.saturating_duration_since(Instant::now());
     let mut polled = [PollFd::new(line.as_fd(), PollFlags::POLLIN)];
     let answered = poll(&mut polled, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)) == Ok(1);
@@ -204,16 +225,16 @@ fn state_of((line, process): &mut (UnixStream, Pid), deadline: Instant) -> State
     if !answered || line.read_exact(&mut bytes).is_err() {
         // It goes as soon as it can.
         let _ = kill(*process, Signal::SIGKILL);
-        return State::Silent;
+        return MountState::Silent;
     }
     match Errno::from_raw(i32::from_ne_bytes(bytes)) {
-        Errno::ENOTCONN | Errno::ECONNABORTED => State::Dead,
-        Errno::EACCES | Errno::EPERM => State::Foreign,
-        _ => State::Unreachable,
+        Errno::ENOTCONN | Errno::ECONNABORTED => MountState::Dead,
+        Errno::EACCES | Errno::EPERM => MountState::Foreign,
+        _ => MountState::Unreachable,
     }
 }
 
-fn text(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+fn text(rows: &[ListRow], out: &mut dyn Write) -> io::Result<()> {
     let shown = |bytes: &Option<JsonBytes>| bytes.as_ref().map_or("?".into(), |bytes| harmless(&bytes.shown));
     let cells: Vec<[String; 6]> = rows
         .iter()

@@ -2,20 +2,27 @@
 
 use std::io::Write;
 
-use super::instances::Which;
+use super::instances::InstanceSelector;
 use super::{Status, Trouble};
-use crate::service::control::{Request, harmless};
+use crate::service::control::{ControlRequest, harmless};
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate metrics share
+  namegate metrics share | grep refused
+
+Exit status: 0 the metrics are printed; 2 there is no such instance, or it does not answer.";
 
 /// Print metrics in the Prometheus text format
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0 printed, 2 there is no such instance, or it does not answer.")]
-pub(super) struct Args {
+#[command(after_help = EXAMPLES)]
+pub(super) struct MetricsCommand {
     #[command(flatten)]
-    which: Which,
+    which: InstanceSelector,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
-    let text: String = args.which.ask(Request::Metrics)?;
+pub(super) fn run(args: &MetricsCommand, out: &mut dyn Write) -> Result<Status, Trouble> {
+    let text: String = args.which.ask(ControlRequest::Metrics)?;
     // Of another process: lines of printable text, whatever else it may have sent.
     for line in text.lines() {
         writeln!(out, "{}", harmless(line))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Trouble;
-use crate::telemetry::metrics::{Metrics, Outlets, Wanted};
+use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 
 /// All of it can be left unsaid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -33,14 +33,14 @@ impl MetricsArgs {
     }
 
     /// Opens what is asked for.
-    pub fn outlets(&self, metrics: Arc<Metrics>) -> Result<Outlets, Trouble> {
+    pub fn outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, Trouble> {
         let file = self.metrics_textfile.as_deref().map(path::absolute).transpose();
-        let wanted = Wanted {
+        let wanted = OutletSettings {
             file: file.map_err(|error| Trouble::new(format!("--metrics-textfile: {error}")))?,
-            interval: self.metrics_interval.unwrap_or(Wanted::default().interval),
+            interval: self.metrics_interval.unwrap_or(OutletSettings::default().interval),
             listen: self.metrics_listen,
         };
-        Outlets::open(wanted, metrics).map_err(Trouble::new)
+        MetricsOutlets::open(wanted, metrics).map_err(Trouble::new)
     }
 }
 

@@ -40,7 +40,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::name::scalar::UNICODE_VERSION;
 use crate::report::{FailOn, Summary};
-use crate::telemetry;
+use crate::telemetry::log::{LogFormat, install};
 
 /// What a run ended with; its number is the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,26 +132,6 @@ enum Color {
     Never,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// For people.
-    Text,
-    /// An object of JSON a line.
-    Json,
-    /// To systemd's journal, with priority and fields.
-    Journal,
-}
-
-impl From<LogFormat> for telemetry::log::Format {
-    fn from(word: LogFormat) -> Self {
-        match word {
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-            LogFormat::Journal => Self::Journal,
-        }
-    }
-}
-
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Args),
@@ -159,13 +139,13 @@ enum Command {
     Scan(Box<scan::Args>),
     Fix(fix::Args),
     Mount(Box<mount::Args>),
-    Watch(Box<watch::Args>),
-    Status(status::Args),
-    List(list::Args),
-    Top(top::Args),
-    Reload(reload::Args),
-    Mode(mode::Args),
-    Metrics(metrics::Args),
+    Watch(Box<watch::WatchArgs>),
+    Status(status::StatusArgs),
+    List(list::ListArgs),
+    Top(top::TopArgs),
+    Reload(reload::ReloadArgs),
+    Mode(mode::ModeArgs),
+    Metrics(metrics::MetricsCommand),
     Config(config::Args),
     Rules(rules::Args),
     Profiles(profiles::Args),
@@ -227,7 +207,7 @@ fn start_log(is_verbose: bool, format: Option<LogFormat>) {
     let of_fuser = if is_verbose { level } else { log::LevelFilter::Off };
     let mut logger = env_logger::Builder::new();
     logger.filter_level(level).filter_module("fuser", of_fuser).parse_default_env();
-    telemetry::log::install(logger.build(), format.map(Into::into));
+    install(logger.build(), format);
 }
 
 fn go(cli: Cli) -> Result<Status, Trouble> {

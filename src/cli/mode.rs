@@ -1,28 +1,36 @@
-//! `namegate mode`: an instance refuses, or lets through, from now on.
+//! `namegate mode`: makes an instance refuse names, or let them through.
 
 use std::io::Write;
 
-use super::instances::Which;
+use super::instances::InstanceSelector;
 use super::mount::mode_parser;
 use super::reload::tell;
 use super::{Status, Trouble};
 use crate::gate::Mode;
-use crate::service::control::{Reloaded, Request};
+use crate::service::control::{ControlRequest, ReloadOutcome};
 
-/// Set what an instance does with names that break the policy, at once and until the mount ends: reading the configuration
-/// again does not change it back.
+const EXAMPLES: &str = "\
+The mode changes at once and lasts until the mount ends. A reload does not change it back.
+
+Examples:
+  namegate mode permissive share    # let every name through, and record it
+  namegate mode enforcing share     # refuse names that break the policy
+
+Exit status: 0 the mode is set; 2 it is not.";
+
+/// Make an instance refuse names that break the policy, or let them through
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0 done, 2 not done.")]
-pub(super) struct Args {
-    /// What happens when a name that breaks the policy is to be created.
+#[command(after_help = EXAMPLES)]
+pub(super) struct ModeArgs {
+    /// Refuse names that break the policy, or let them through and record them
     #[arg(value_parser = mode_parser())]
     mode: Mode,
     #[command(flatten)]
-    which: Which,
+    which: InstanceSelector,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
-    let reloaded: Reloaded = args.which.ask(Request::Mode(args.mode))?;
+pub(super) fn run(args: &ModeArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+    let reloaded: ReloadOutcome = args.which.ask(ControlRequest::Mode(args.mode))?;
     tell(&reloaded, out)?;
     Ok(Status::Clean)
 }

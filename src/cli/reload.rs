@@ -2,31 +2,37 @@
 
 use std::io::Write;
 
-use super::instances::Which;
+use super::instances::InstanceSelector;
 use super::{Status, Trouble};
-use crate::service::control::{Reloaded, Request, harmless};
+use crate::service::control::{ControlRequest, ReloadOutcome, harmless};
 
-/// Have an instance read its configuration again. What is mounted stays mounted, and no request fails: those that come from
-/// then on are judged by the new policy. A file with mistakes changes nothing.
+const EXAMPLES: &str = "\
+The mount stays, and no request fails: requests that arrive later are checked by the new policy. A file with errors changes \
+nothing. The audit log is opened again, so that log rotation can move its file away first. SIGHUP does the same.
+
+Examples:
+  namegate reload share
+  systemctl reload namegate@share
+
+Exit status: 0 the new configuration is in effect; 1 it is, except for settings that need a new mount; 2 reload failed and the \
+previous configuration is still in effect, or there is no such instance.";
+
+/// Make an instance read its configuration files again
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "SIGHUP does the same. The audit trail is opened anew, so that its file can be moved away before.\n\n\
-                        Exit status: 0 the new configuration holds, 1 it does, except for what needs a new mount; 2 the old \
-                        one holds, or there is no such instance."
-)]
-pub(super) struct Args {
+#[command(after_help = EXAMPLES)]
+pub(super) struct ReloadArgs {
     #[command(flatten)]
-    which: Which,
+    which: InstanceSelector,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
-    let reloaded: Reloaded = args.which.ask(Request::Reload)?;
+pub(super) fn run(args: &ReloadArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+    let reloaded: ReloadOutcome = args.which.ask(ControlRequest::Reload)?;
     tell(&reloaded, out)?;
     Ok(if reloaded.needs_mount.is_empty() { Status::Clean } else { Status::Findings })
 }
 
 /// Says what came of a change.
-pub(super) fn tell(reloaded: &Reloaded, out: &mut dyn Write) -> Result<(), Trouble> {
+pub(super) fn tell(reloaded: &ReloadOutcome, out: &mut dyn Write) -> Result<(), Trouble> {
     for line in &reloaded.changed {
         writeln!(out, "{}", harmless(line))?;
     }

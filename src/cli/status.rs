@@ -7,30 +7,38 @@ use std::time::Duration;
 use anstyle::Style;
 use indicatif::HumanDuration;
 
-use super::instances::{Which, ask};
-use super::{Status as Exit, Trouble};
+use super::instances::{InstanceSelector, ask};
+use super::{Status, Trouble};
 use crate::report::json;
 use crate::report::layout::{BOLD, write_wrapped};
-use crate::service::control::{Request, Status, harmless};
-use crate::telemetry::metrics::Snapshot;
+use crate::service::control::{ControlRequest, InstanceStatus, harmless};
+use crate::telemetry::metrics::MetricsSnapshot;
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate status
+  namegate status share
+  namegate status /mnt/share --json | jq .mode
+
+Exit status: 0 the instance is serving; 1 it is serving, but the last reload failed and the previous configuration is still in \
+effect; 2 there is no such instance, or it does not answer.";
 
 /// Show status: uptime, policy, last reload, counters
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 it is serving; 1 it is serving, but the last reload failed and the previous configuration is \
-                        still in effect; 2 there is no such instance, or it does not answer."
+    after_help = EXAMPLES
 )]
-pub(super) struct Args {
+pub(super) struct StatusArgs {
     #[command(flatten)]
-    which: Which,
+    which: InstanceSelector,
     /// Write one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
+pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
     let found = args.which.find()?;
-    let mut status: Status = ask(&found, Request::Status)?;
+    let mut status: InstanceStatus = ask(&found, ControlRequest::Status)?;
     // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
     (status.name, status.uid) = (found.name().to_string(), found.uid());
     match args.json {
@@ -38,10 +46,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, Trouble> {
         false => text(&status, out)?,
     }
     let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());
-    Ok(if has_failed { Exit::Findings } else { Exit::Clean })
+    Ok(if has_failed { Status::Findings } else { Status::Clean })
 }
 
-fn text(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+fn text(status: &InstanceStatus, out: &mut dyn Write) -> io::Result<()> {
     const NAME: usize = 14;
     let mut field = |name: &str, value: &str| {
         write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
@@ -74,8 +82,9 @@ fn text(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         },
     }
     field("requests", &requests(counters))?;
-    let count =
-        |judged: &[crate::telemetry::metrics::Judged]| judged.iter().map(|judged| judged.count).sum::<u64>();
+    let count = |judged: &[crate::telemetry::metrics::RuleCount]| {
+        judged.iter().map(|judged| judged.count).sum::<u64>()
+    };
     field(
         "names",
         &format!("{} refused, {} let through", count(&counters.refused), count(&counters.let_through)),
@@ -91,7 +100,7 @@ fn text(status: &Status, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// How many there were, and of which operations most.
-fn requests(counters: &Snapshot) -> String {
+fn requests(counters: &MetricsSnapshot) -> String {
     const MOST: usize = 4;
     let mut by_op: Vec<_> =
         counters.requests.iter().map(|requests| (requests.total(), &requests.op)).collect();

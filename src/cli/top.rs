@@ -9,27 +9,34 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
-use super::instances::{Which, ask};
+use super::instances::{InstanceSelector, ask};
 use super::{Status, Trouble};
 use crate::name::display::display;
 use crate::report::layout::BOLD;
-use crate::service::control::{Counters, Found, Request, harmless};
+use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters, harmless};
 use crate::telemetry::audit::RecentRefusal;
-use crate::telemetry::metrics::Requests;
+use crate::telemetry::metrics::OperationCounts;
 
-/// Show what an instance does at the moment: operations per second, refusals, who was refused and where. Ends with Ctrl-C, or
-/// with the instance.
+const EXAMPLES: &str = "\
+The view ends with Ctrl-C, or when the instance ends. WHO and WHERE count the last 64 recorded refusals.
+
+Examples:
+  namegate top
+  namegate top share --interval 5
+  namegate top share --once >load.txt
+
+Exit status: 0 the instance has ended, or --once is done; 2 there is no such instance, or it does not answer.";
+
+/// Show live activity: operations per second, refusals, users and directories
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit status: 0 the instance has ended, or was shown once; 2 there is none, or it does not answer."
-)]
-pub(super) struct Args {
+#[command(after_help = EXAMPLES)]
+pub(super) struct TopArgs {
     #[command(flatten)]
-    which: Which,
-    /// Print one view and end; so also where the output is no terminal.
+    which: InstanceSelector,
+    /// Print one view and exit, as when the output is not a terminal
     #[arg(long)]
     once: bool,
-    /// Seconds between two views.
+    /// Seconds between two views
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 }
@@ -42,16 +49,16 @@ fn interval(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// What was counted, and when.
-struct Reading {
+struct TopReading {
     at: Instant,
-    counters: Counters,
+    counters: InstanceCounters,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
     let found = args.which.find()?;
-    let ask = |found: &Found| {
-        let counters: Counters = ask(found, Request::Counters)?;
-        Ok(Reading { at: Instant::now(), counters })
+    let ask = |found: &FoundSocket| {
+        let counters: InstanceCounters = ask(found, ControlRequest::Counters)?;
+        Ok(TopReading { at: Instant::now(), counters })
     };
     let is_once = args.once || !io::stdout().is_terminal();
     let mut before = ask(&found)?;
@@ -82,7 +89,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
 }
 
 /// One operation between two readings.
-struct Rate<'c> {
+struct OperationRate<'c> {
     op: &'c str,
     per_second: f64,
     failed: f64,
@@ -91,12 +98,12 @@ struct Rate<'c> {
     total: u64,
 }
 
-fn failures(requests: &Requests) -> u64 {
+fn failures(requests: &OperationCounts) -> u64 {
     requests.outcomes.iter().filter(|(outcome, _)| *outcome != "ok").map(|(_, count)| count).sum()
 }
 
-fn rates<'c>(before: &Counters, now: &'c Counters, seconds: f64) -> Vec<Rate<'c>> {
-    let none = Requests { op: String::new(), outcomes: BTreeMap::new(), duration: Default::default() };
+fn rates<'c>(before: &InstanceCounters, now: &'c InstanceCounters, seconds: f64) -> Vec<OperationRate<'c>> {
+    let none = OperationCounts { op: String::new(), outcomes: BTreeMap::new(), duration: Default::default() };
     let mut rates: Vec<_> = now
         .counters
         .requests
@@ -107,7 +114,7 @@ fn rates<'c>(before: &Counters, now: &'c Counters, seconds: f64) -> Vec<Rate<'c>
                 before.counters.requests.iter().find(|earlier| earlier.op == requests.op).unwrap_or(&none);
             let count = requests.total().saturating_sub(earlier.total());
             let took = (requests.duration.sum_seconds - earlier.duration.sum_seconds).max(0.0);
-            Rate {
+            OperationRate {
                 op: &requests.op,
                 per_second: count as f64 / seconds,
                 failed: failures(requests).saturating_sub(failures(earlier)) as f64 / seconds,
@@ -122,17 +129,17 @@ fn rates<'c>(before: &Counters, now: &'c Counters, seconds: f64) -> Vec<Rate<'c>
 
 /// One view, in so many columns and rows.
 fn frame(
-    before: &Reading,
-    now: &Reading,
+    before: &TopReading,
+    now: &TopReading,
     (columns, rows): (usize, usize),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let counters = &now.counters;
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
     let rates = rates(&before.counters, counters, seconds);
-    let sum = |of: fn(&Rate<'_>) -> f64| rates.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&OperationRate<'_>) -> f64| rates.iter().map(of).sum::<f64>();
     let judged =
-        |now: &[crate::telemetry::metrics::Judged]| now.iter().map(|judged| judged.count).sum::<u64>();
+        |now: &[crate::telemetry::metrics::RuleCount]| now.iter().map(|judged| judged.count).sum::<u64>();
     let snapshot = &counters.counters;
     let mut lines = vec![format!(
         "{} on {}: {}, {:.0} requests/s, {:.0} failed/s",
@@ -142,10 +149,11 @@ fn frame(
         sum(|rate| rate.per_second),
         sum(|rate| rate.failed)
     )];
-    let new = |of: fn(&crate::telemetry::metrics::Snapshot) -> &[crate::telemetry::metrics::Judged]| {
-        let (now, before) = (judged(of(snapshot)), judged(of(&before.counters.counters)));
-        (now, now.saturating_sub(before) as f64 / seconds)
-    };
+    let new =
+        |of: fn(&crate::telemetry::metrics::MetricsSnapshot) -> &[crate::telemetry::metrics::RuleCount]| {
+            let (now, before) = (judged(of(snapshot)), judged(of(&before.counters.counters)));
+            (now, now.saturating_sub(before) as f64 / seconds)
+        };
     let (refused, let_through) = (new(|s| &s.refused), new(|s| &s.let_through));
     lines.push(format!(
         "names: {} refused ({:.1}/s), {} let through ({:.1}/s)",
@@ -273,20 +281,21 @@ mod tests {
             uid: Some(u32::MAX),
             command: Some(bytes()),
         };
-        let mut counters = Counters {
+        let mut counters = InstanceCounters {
             name: hostile.clone(),
             mountpoint: bytes(),
             counters: Default::default(),
             refusals: vec![refused; 64],
         };
         counters.counters.requests = (0..40)
-            .map(|i| Requests {
+            .map(|i| OperationCounts {
                 op: format!("{hostile}{i}"),
                 outcomes: BTreeMap::from([("ok".into(), u64::MAX / 64)]),
                 duration: Default::default(),
             })
             .collect();
-        let reading = |counters: &Counters| Reading { at: Instant::now(), counters: counters.clone() };
+        let reading =
+            |counters: &InstanceCounters| TopReading { at: Instant::now(), counters: counters.clone() };
         for (columns, rows) in [(80, 23), (20, 5), (1, 1), (usize::MAX, usize::MAX)] {
             let mut out = Vec::new();
             frame(&reading(&counters), &reading(&counters), (columns, rows), &mut out).unwrap();

@@ -15,12 +15,13 @@ use crate::name::display::shown;
 use crate::output::append;
 use crate::policy::{Policy, profile};
 use crate::report::json;
-use crate::service::notify::Manager;
+use crate::report::layout::counted;
+use crate::service::notify::ServiceManager;
 use crate::service::signals::{Signals, has_terminal};
 use crate::source::scope::Exclude;
-use crate::telemetry::audit::{Trail, Uncovered, log_record};
-use crate::watch::command::{Commands, Ran};
-use crate::watch::{Counts, Engine, Finding, Settings, Watch, Watched};
+use crate::telemetry::audit::{AuditLog, UncoveredNote, log_record};
+use crate::watch::command::{CommandResults, Commands};
+use crate::watch::{Finding, Watch, WatchCounts, WatchEngine, WatchSettings, Watched};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,64 +30,67 @@ Examples:
   namegate watch /srv/share --audit /var/log/namegate-watch.jsonl
   namegate watch /srv/share --for 1h --initial --quiet; echo $?
   namegate watch /srv/share --exec logger -t badname -- {}
-  namegate watch inbox --once && echo none came      (until one does: then the status is 1)
+  namegate watch inbox --once || echo 'a bad name appeared'
 
---exec takes all words up to a `;` or the end of the line. The program is started directly, without a shell. A word that is \
-{} becomes the path of the name; NAMEGATE_PATH, _PARENT, _NAME, _NAME_HEX, _NAME_SHOWN, _RULE, _START, _END, _OPERATION, _PID, _UID \
-and _GID stand in its environment. A name can hold anything but / and NUL: in a shell script write \"$NAMEGATE_PATH\".
+--exec takes all words up to a `;` or the end of the line, and starts the program directly, without a shell. The word {} \
+becomes the path of the name. The environment has NAMEGATE_PATH, NAMEGATE_PARENT, NAMEGATE_NAME, NAMEGATE_NAME_HEX, \
+NAMEGATE_NAME_SHOWN, NAMEGATE_RULE, NAMEGATE_START, NAMEGATE_END, NAMEGATE_OPERATION, NAMEGATE_PID, NAMEGATE_UID and \
+NAMEGATE_GID. A name can hold any byte but / and NUL: quote \"$NAMEGATE_PATH\" in shell scripts.
 
-SIGINT (Ctrl-C) and SIGTERM end it with a summary, SIGUSR1 asks how far it has come, SIGHUP has the policy read and the \
-files opened again.
-Exit status: 0 nothing was reported, 1 something was, 2 something could not be watched, read or run.";
+SIGINT (Ctrl-C) and SIGTERM end the watch with a summary. SIGUSR1 prints the progress. SIGHUP reads the policy again and \
+reopens the output files.
 
-/// Report names that break the policy the moment they appear, behind a mount or beside it.
+Exit status: 0 nothing was reported; 1 something was reported; 2 something could not be watched, read or run.";
+
+/// Report names that break the policy the moment they appear
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
-    /// The directories to watch, with all that is below them.
+pub struct WatchArgs {
+    /// Directories to watch, with everything below them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// How the findings are written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Append the findings to FILE instead of writing them to standard output.
+    /// Output format
+    #[arg(long, value_enum, default_value_t = WatchFormat::Text)]
+    format: WatchFormat,
+    /// Append findings to FILE instead of writing them to standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write no finding: the exit status, --audit and --exec tell.
+    /// Print no findings; the exit status, --audit and --exec still report them
     #[arg(short, long, conflicts_with_all = ["format", "output"])]
     quiet: bool,
-    /// Append a line of JSON for each finding, as the audit trail of a mount.
+    /// Append one line of JSON per finding to FILE, in the format of a mount's audit log
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
-    /// Run a program for each finding.
+    /// Run a program for each finding
     #[arg(long, value_name = "PROGRAM ARG... [;]", num_args = 1.., allow_hyphen_values = true, value_terminator = ";")]
     exec: Vec<OsString>,
-    /// How many of them run at a time.
+    /// Run at most N programs of --exec at a time
     #[arg(long, value_name = "N", default_value = "4", requires = "exec")]
     exec_jobs: NonZeroUsize,
-    /// Report names that are there already, too.
+    /// Report existing names first
     #[arg(long)]
     initial: bool,
-    /// End with the first finding.
+    /// Exit after the first finding
     #[arg(long)]
     once: bool,
-    /// End after this time: a number of seconds, or one with s, m or h behind it.
+    /// Exit after this time: seconds, or a number with s, m or h (90, 0.5s, 10m, 2h)
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     duration: Option<Duration>,
-    /// Report names that the policy only warns of, too.
+    /// Also report names that the policy only warns about
     #[arg(long)]
     warnings: bool,
-    /// Leave out what matches, and what lies below it; the syntax is that of gitignore(5), counted from each PATH.
+    /// Skip matching names and everything below them (gitignore syntax, relative to each PATH; repeatable)
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Leave out other file systems that are mounted below a PATH.
+    /// Skip other file systems mounted below a PATH
     #[arg(short = 'x', long)]
     one_file_system: bool,
-    /// What watches.
-    #[arg(long, value_enum, default_value_t = EngineWord::Auto)]
-    engine: EngineWord,
-    /// Have the kernel keep any number of events, in its own memory. Without it, more than it keeps cost a reading of the
-    /// trees. For root alone; not with inotify.
+    /// Kernel interface to watch with
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    engine: EngineChoice,
+    /// Let the kernel queue any number of events in its memory (root only, not with inotify)
+    ///
+    /// Without it, a full queue loses events, and the trees are read again.
     #[arg(long)]
     unlimited_queue: bool,
     #[command(flatten)]
@@ -94,34 +98,34 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people, a line each.
+enum WatchFormat {
+    /// One line of text per finding
     Text,
-    /// JSON Lines, as an audit trail.
+    /// JSON Lines, in the format of an audit log
     Json,
-    /// Records of the log, at the level of warnings.
+    /// Log records of level warning
     Log,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum EngineWord {
-    /// The first of the others that the file system and our rights allow.
+enum EngineChoice {
+    /// First of the others that the file system and your privileges allow
     Auto,
-    /// The whole file system, by fanotify; for root.
+    /// fanotify, one mark for the whole file system (root only)
     Fanotify,
-    /// Each directory, by fanotify.
+    /// fanotify, one mark per directory
     FanotifyDirs,
-    /// Each directory, by inotify.
+    /// inotify, one watch per directory
     Inotify,
 }
 
-impl From<EngineWord> for Engine {
-    fn from(word: EngineWord) -> Self {
+impl From<EngineChoice> for WatchEngine {
+    fn from(word: EngineChoice) -> Self {
         match word {
-            EngineWord::Auto => Self::Auto,
-            EngineWord::Fanotify => Self::Fanotify,
-            EngineWord::FanotifyDirs => Self::FanotifyDirs,
-            EngineWord::Inotify => Self::Inotify,
+            EngineChoice::Auto => Self::Auto,
+            EngineChoice::Fanotify => Self::Fanotify,
+            EngineChoice::FanotifyDirs => Self::FanotifyDirs,
+            EngineChoice::Inotify => Self::Inotify,
         }
     }
 }
@@ -141,10 +145,10 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
 
 /// Where findings go.
 struct Sinks<'o> {
-    format: Format,
+    format: WatchFormat,
     /// `None`: nowhere.
     out: Option<Box<dyn Write + Send + 'o>>,
-    trail: Option<Trail>,
+    audit_log: Option<AuditLog>,
     commands: Option<Commands>,
     is_once: bool,
     has_one: bool,
@@ -162,17 +166,17 @@ impl Sinks<'_> {
             && self.failed.is_none()
         {
             let written = match self.format {
-                Format::Text => writeln!(out, "{} {}", finding.record.timestamp(), finding.record),
-                Format::Json => finding.record.write_json(out),
-                Format::Log => {
+                WatchFormat::Text => writeln!(out, "{} {}", finding.record.timestamp(), finding.record),
+                WatchFormat::Json => finding.record.write_json(out),
+                WatchFormat::Log => {
                     log_record(&finding.record);
                     Ok(())
                 }
             };
             self.failed = written.err();
         }
-        if let Some(trail) = &mut self.trail {
-            trail.keep(&finding.record);
+        if let Some(audit_log) = &mut self.audit_log {
+            audit_log.keep(&finding.record);
         }
         if let Some(commands) = &mut self.commands {
             commands.run(finding);
@@ -181,14 +185,16 @@ impl Sinks<'_> {
 
     /// Says in the output that what appeared in some directories is missing there.
     fn note_uncovered(&mut self, directories: u64) {
-        let note = Uncovered::now(directories);
+        let note = UncoveredNote::now(directories);
         match (self.format, &mut self.out) {
-            (Format::Json, Some(out)) if self.failed.is_none() => self.failed = json::line(out, &note).err(),
-            (Format::Log, _) => log::warn!("{directories} directories or more were not read to the end"),
+            (WatchFormat::Json, Some(out)) if self.failed.is_none() => {
+                self.failed = json::line(out, &note).err()
+            }
+            (WatchFormat::Log, _) => log::warn!("{directories} directories or more were not read to the end"),
             _ => {}
         }
-        if let Some(trail) = &mut self.trail {
-            trail.note(&note);
+        if let Some(audit_log) = &mut self.audit_log {
+            audit_log.note(&note);
         }
     }
 
@@ -207,11 +213,11 @@ impl Sinks<'_> {
 ///
 /// # Errors
 /// The policy cannot be read, a path cannot be watched, or the output cannot be written.
-pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
     let policy = policy(args)?;
     // Before there are threads, which would take the signals.
     let signals = Signals::take(Signals::WATCH);
-    let (manager, had_terminal) = (Manager::of_environment(), has_terminal());
+    let (manager, had_terminal) = (ServiceManager::from_environment(), has_terminal());
     let exclude = Exclude::new(args.exclude.iter().map(String::as_str));
     let exclude = exclude.map_err(|error| Trouble::new(format_args!("--exclude: {error}")))?;
     let impossible = |error| Trouble::new(format_args!("--exec: {error}"));
@@ -225,13 +231,13 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
             Some(file) => Some(appended(file)?),
             None => Some(Box::new(out)),
         },
-        trail: trail(args)?,
+        audit_log: audit_log(args)?,
         commands,
         is_once: args.once,
         has_one: false,
         failed: None,
     };
-    let settings = Settings {
+    let settings = WatchSettings {
         policy,
         warnings: args.warnings,
         exclude,
@@ -310,12 +316,13 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
     sinks.flush()?;
     tell(&line(counts, begin.elapsed()));
     let uncovered = if sinks.is_once { 0 } else { counts.uncovered };
-    Ok(status(Counts { uncovered, ..counts }, ran, sinks.has_one))
+    Ok(status(WatchCounts { uncovered, ..counts }, ran, sinks.has_one))
 }
 
-fn status(counts: Counts, ran: Ran, has_one: bool) -> Status {
+fn status(counts: WatchCounts, ran: CommandResults, has_one: bool) -> Status {
     if ran.left > 0 {
-        tell(&format!("--exec was not run, or not to its end, for {} findings", ran.left));
+        let findings = counted(ran.left, "finding", "findings");
+        tell(&format!("--exec was not run, or did not finish, for {findings}"));
     }
     match counts.faults + counts.unwatched + counts.uncovered + ran.failed + ran.left {
         0 if has_one => Status::Findings,
@@ -324,12 +331,12 @@ fn status(counts: Counts, ran: Ran, has_one: bool) -> Status {
     }
 }
 
-fn policy(args: &Args) -> Result<Policy, Trouble> {
+fn policy(args: &WatchArgs) -> Result<Policy, Trouble> {
     args.policy.policy(&[&profile::STRICT])
 }
 
-fn trail(args: &Args) -> Result<Option<Trail>, Trouble> {
-    let open = |file: &PathBuf| Trail::append(file).map_err(|error| cannot_write(file, &error));
+fn audit_log(args: &WatchArgs) -> Result<Option<AuditLog>, Trouble> {
+    let open = |file: &PathBuf| AuditLog::append(file).map_err(|error| cannot_write(file, &error));
     args.audit.as_ref().map(open).transpose()
 }
 
@@ -344,18 +351,18 @@ fn appended(file: &Path) -> Result<Box<dyn Write + Send>, Trouble> {
 }
 
 /// Reads the policy again, and opens the files again, which may have been moved away. What cannot be done changes nothing.
-fn reload(args: &Args, watch: &mut Watch, sinks: &mut Sinks<'_>) {
+fn reload(args: &WatchArgs, watch: &mut Watch, sinks: &mut Sinks<'_>) {
     let reloaded = || -> Result<_, Trouble> {
         let out = args.output.as_deref().filter(|_| !args.quiet).map(appended).transpose()?;
-        Ok((policy(args)?, out, trail(args)?))
+        Ok((policy(args)?, out, audit_log(args)?))
     };
     match reloaded() {
-        Ok((policy, out, trail)) => {
+        Ok((policy, out, audit_log)) => {
             watch.set_policy(policy);
             if out.is_some() {
                 sinks.out = out.map(|out| out as Box<dyn Write + Send>);
             }
-            sinks.trail = trail;
+            sinks.audit_log = audit_log;
             log::info!("the policy was read again, and the files opened again");
         }
         Err(Trouble::Message(message)) => log::error!("nothing is changed: {message}"),
@@ -367,33 +374,49 @@ fn reload(args: &Args, watch: &mut Watch, sinks: &mut Sinks<'_>) {
 fn tell_ready(watched: &[Watched], directories: usize) {
     for Watched { path, kind, engine, instead } in watched {
         let how = match engine {
-            Engine::Auto | Engine::Fanotify => "the whole file system".to_owned(),
-            Engine::FanotifyDirs | Engine::Inotify => "directory by directory".to_owned(),
+            WatchEngine::Auto | WatchEngine::Fanotify => "the whole file system".to_owned(),
+            WatchEngine::FanotifyDirs | WatchEngine::Inotify => "directory by directory".to_owned(),
         };
         let because = instead.as_ref().map(|reasons| format!("; {reasons}")).unwrap_or_default();
         tell(&format!("watching {} ({kind}) by {}, {how}{because}", shown(path), engine.as_str()));
     }
     if directories > 0 {
-        tell(&format!("{directories} directories are watched one by one"));
+        let directories = counted(directories as u64, "directory is", "directories are");
+        tell(&format!("{directories} watched one by one"));
     }
 }
 
 /// How far it has come.
-fn line(counts: Counts, elapsed: Duration) -> String {
-    let Counts { events, findings, directories, lost, faults, unwatched, unplaced, uncovered } = counts;
-    let mut line = format!("{findings} findings in {events} events in {} s", elapsed.as_secs());
+fn line(counts: WatchCounts, elapsed: Duration) -> String {
+    let WatchCounts { events, findings, directories, lost, faults, unwatched, unplaced, uncovered } = counts;
+    let (found, read) = (counted(findings, "finding", "findings"), counted(events, "event", "events"));
+    let mut line = format!("{found} in {read} in {} s", elapsed.as_secs());
     let more = [
-        (lost, "times events were lost and the trees read again"),
-        (faults, "things could not be watched or read"),
-        (unwatched, "directories are not watched: there are too many"),
-        (unplaced, "bad names in directories that were gone before it could be told where"),
-        (uncovered, "directories or more were not read to the end: what appeared in them is not reported"),
+        (directories, "directory read", "directories read"),
+        (
+            lost,
+            "time events were lost and the trees read again",
+            "times events were lost and the trees read again",
+        ),
+        (faults, "path could not be watched or read", "paths could not be watched or read"),
+        (
+            unwatched,
+            "directory is not watched: there are too many",
+            "directories are not watched: there are too many",
+        ),
+        (
+            unplaced,
+            "bad name in a directory that vanished before it was located",
+            "bad names in directories that vanished before they were located",
+        ),
+        (
+            uncovered,
+            "directory or more was not read to the end: new names in it are not reported",
+            "directories or more were not read to the end: new names in them are not reported",
+        ),
     ];
-    if directories > 0 {
-        line += &format!("; {directories} directories read");
-    }
-    for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
-        line += &format!("; {count} {what}");
+    for (count, one, many) in more.into_iter().filter(|(count, ..)| *count > 0) {
+        line += &format!("; {}", counted(count, one, many));
     }
     line
 }

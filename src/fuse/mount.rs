@@ -40,7 +40,7 @@ pub fn mount(
     source: &Path,
     mountpoint: &Path,
     terms: Terms,
-    audit: audit::Settings,
+    audit: audit::AuditSettings,
     options: &Options,
 ) -> Result<Mounted, Error> {
     let source_error = |error: io::Error| Error::Source(source.into(), error);
@@ -145,7 +145,8 @@ mod tests {
         fs::create_dir_all(&inside).unwrap();
         fs::write(&file, "").unwrap();
         let refused = |source: &Path, mountpoint: &Path| {
-            mount(source, mountpoint, terms(), audit::Settings::default(), &Options::default()).unwrap_err()
+            mount(source, mountpoint, terms(), audit::AuditSettings::default(), &Options::default())
+                .unwrap_err()
         };
         assert!(matches!(refused(dir.path(), &inside), Error::Inside { .. }));
         assert!(matches!(refused(&file, &inside), Error::Source(..)));

@@ -176,7 +176,7 @@ impl Handle {
         Some(before)
     }
 
-    /// Goes on in a new audit trail where the old one was moved away.
+    /// Goes on in a new audit log where the old one was moved away.
     pub fn reopen_audit(&self) {
         if let Some(server) = self.server.upgrade() {
             server.reopen_audit();

@@ -20,7 +20,7 @@ use super::terms::{InForce, Terms, outdated};
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Reach, Room};
-use crate::telemetry::audit::{Asker, Audit, Outcome, Record};
+use crate::telemetry::audit::{Audit, AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::{Metrics, Op};
 
 /// What an operation gives, or why not.
@@ -178,8 +178,8 @@ impl Server {
     ) -> Result<Admitted<'n>> {
         let admitted = now.terms.gate.admit(Intent::Create, part);
         let (outcome, rule, span) = match (&admitted, admitted.as_ref().ok().and_then(Admitted::noted)) {
-            (Err(refusal), _) => (Outcome::Refused, refusal.rule(), refusal.span()),
-            (Ok(_), Some(violation)) => (Outcome::LetThrough, Some(violation.rule), violation.span),
+            (Err(refusal), _) => (AuditOutcome::Refused, refusal.rule(), refusal.span()),
+            (Ok(_), Some(violation)) => (AuditOutcome::LetThrough, Some(violation.rule), violation.span),
             (Ok(_), None) => return Ok(admitted?),
         };
         let Attempt { operation, caller, parent, name, target } = *attempt;
@@ -190,7 +190,7 @@ impl Server {
             }
         }
         if let Some(audit) = &self.audit {
-            audit.record(Some(caller.uid), || Record {
+            audit.record(Some(caller.uid), || AuditRecord {
                 time: SystemTime::now(),
                 outcome,
                 operation: operation.name(),
@@ -199,7 +199,7 @@ impl Server {
                 parent: self.tree.path(parent).ok(),
                 rule,
                 span: Span::new(at + span.start, at + span.end),
-                asker: Asker::new(caller.uid, caller.gid, caller.pid),
+                requester: Requester::new(caller.uid, caller.gid, caller.pid),
             });
         }
         Ok(admitted?)

@@ -15,37 +15,37 @@ use crate::telemetry::log;
 
 /// Which of the two a process is.
 #[derive(Debug)]
-pub enum Division {
+pub enum DaemonRole {
     /// The one that was started.
-    Starter(Waiting),
+    Starter(ReadyReceiver),
     /// The one that stays.
-    Server(Ready),
+    Server(ReadySender),
 }
 
 /// Waits for the server.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct ReadyReceiver {
     server: Pid,
     pipe: PipeReader,
 }
 
 /// Tells the starter.
 #[derive(Debug)]
-pub struct Ready(PipeWriter);
+pub struct ReadySender(PipeWriter);
 
 /// Divides the process in two.
 ///
 /// # Errors
 /// It has more than one thread, or there can be no second process.
-pub fn divide() -> io::Result<Division> {
+pub fn divide() -> io::Result<DaemonRole> {
     let (reader, writer) = io::pipe()?;
     Ok(match fork()? {
-        ForkResult::Parent { child } => Division::Starter(Waiting { server: child, pipe: reader }),
-        ForkResult::Child => Division::Server(Ready(writer)),
+        ForkResult::Parent { child } => DaemonRole::Starter(ReadyReceiver { server: child, pipe: reader }),
+        ForkResult::Child => DaemonRole::Server(ReadySender(writer)),
     })
 }
 
-impl Waiting {
+impl ReadyReceiver {
     /// Whether the server has become ready; if not, it has ended and has said why.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Waiting {
     }
 }
 
-impl Ready {
+impl ReadySender {
     /// Leaves terminal, session and working directory, logs to the system's log from now on, and tells the starter.
     ///
     /// # Errors

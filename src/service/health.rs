@@ -29,7 +29,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::confinement;
-use super::notify::Manager;
+use super::notify::ServiceManager;
 use crate::sys::process::{close_all_but, fork};
 
 /// What the mount says.
@@ -174,7 +174,7 @@ impl Pulse {
     /// # Errors
     /// There can be no thread.
     pub fn start(
-        manager: Manager,
+        manager: ServiceManager,
         mut prober: Prober,
         status: impl Fn() -> String + Send + 'static,
     ) -> io::Result<Self> {
@@ -206,7 +206,7 @@ impl Pulse {
 
 /// What the manager has been told of the mount.
 struct Patient<S> {
-    manager: Manager,
+    manager: ServiceManager,
     status: S,
     is_ready: bool,
     said: String,
@@ -214,7 +214,7 @@ struct Patient<S> {
 }
 
 impl<S: Fn() -> String> Patient<S> {
-    fn new(manager: Manager, status: S) -> Self {
+    fn new(manager: ServiceManager, status: S) -> Self {
         Self { manager, status, is_ready: false, said: String::new(), silent_for: Duration::ZERO }
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let manager = Manager::at(path.as_os_str(), Some(Duration::from_secs(3))).unwrap();
+        let manager = ServiceManager::at(path.as_os_str(), Some(Duration::from_secs(3))).unwrap();
         let mut patient = Patient::new(manager, || "serving".into());
         let mut told = |answer| {
             patient.take(answer, Duration::from_secs(2));

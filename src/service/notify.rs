@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The service manager that started this process, or nobody.
 #[derive(Clone, Debug, Default)]
-pub struct Manager {
-    line: Option<Arc<Line>>,
+pub struct ServiceManager {
+    line: Option<Arc<NotifySocket>>,
     watchdog: Option<Duration>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct NotifySocket {
     socket: UnixDatagram,
     address: SocketAddr,
 }
@@ -57,14 +57,14 @@ fn period(microseconds: Option<&str>, addressee: Option<&str>, pid: u32) -> Opti
     is_meant.then(|| Duration::from_micros(microseconds))
 }
 
-impl Manager {
+impl ServiceManager {
     /// Nobody.
     pub fn none() -> Self {
         Self::default()
     }
 
     /// The one that the environment names.
-    pub fn of_environment() -> Self {
+    pub fn from_environment() -> Self {
         let Some(value) = env::var_os(SOCKET).filter(|value| !value.is_empty()) else { return Self::none() };
         let [microseconds, addressee] = [WATCHDOG.0, WATCHDOG.1].map(|name| env::var(name).ok());
         let watchdog = period(microseconds.as_deref(), addressee.as_deref(), process::id());
@@ -82,7 +82,7 @@ impl Manager {
         let address = self::address(address)?;
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { line: Some(Arc::new(Line { socket, address })), watchdog })
+        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog })
     }
 
     /// Whether there is one.
@@ -90,7 +90,7 @@ impl Manager {
         self.line.is_some()
     }
 
-    /// Within which time it wants to hear [`Manager::alive`], again and again; if it does not, it ends the service.
+    /// Within which time it wants to hear [`ServiceManager::alive`], again and again; if it does not, it ends the service.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
@@ -100,7 +100,7 @@ impl Manager {
         self.tell(format_args!("READY=1\nMAINPID={}", process::id()));
     }
 
-    /// A configuration is being read anew; [`Manager::reloaded`] has to follow, also when nothing comes of it.
+    /// A configuration is being read anew; [`ServiceManager::reloaded`] has to follow, also when nothing comes of it.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
@@ -159,18 +159,18 @@ mod tests {
             (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
             (UnixDatagram::bind_addr(&address).unwrap(), format!("@{abstract_name}")),
         ] {
-            let manager = Manager::at(OsStr::new(&address), None).unwrap();
+            let manager = ServiceManager::at(OsStr::new(&address), None).unwrap();
             manager.ready();
             assert_eq!(received(&socket), format!("READY=1\nMAINPID={}", process::id()));
             manager.reloading();
             let reloading = received(&socket);
             let moment = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("both at once");
             assert!(moment.parse::<u64>().unwrap() > 0);
-            type Telling = fn(&Manager);
+            type Telling = fn(&ServiceManager);
             let all: [(Telling, &str); 3] = [
-                (Manager::reloaded, "READY=1"),
-                (Manager::stopping, "STOPPING=1"),
-                (Manager::alive, "WATCHDOG=1"),
+                (ServiceManager::reloaded, "READY=1"),
+                (ServiceManager::stopping, "STOPPING=1"),
+                (ServiceManager::alive, "WATCHDOG=1"),
             ];
             for (tell, expected) in all {
                 tell(&manager);
@@ -197,7 +197,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        let manager = Manager::at(path.as_os_str(), None).unwrap();
+        let manager = ServiceManager::at(path.as_os_str(), None).unwrap();
         let begin = std::time::Instant::now();
         socket.set_nonblocking(true).unwrap();
         // Until its queue is full, which takes a few messages, and one more.
@@ -207,7 +207,7 @@ mod tests {
         drop(socket);
         manager.alive();
         assert!(begin.elapsed() < 4 * PATIENCE);
-        assert!(Manager::at(OsStr::new("relative"), None).is_err());
-        Manager::none().ready();
+        assert!(ServiceManager::at(OsStr::new("relative"), None).is_err());
+        ServiceManager::none().ready();
     }
 }

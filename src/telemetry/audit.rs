@@ -1,6 +1,6 @@
 //! Who was refused which name: one record for each, and for each that was let through against the policy.
 //!
-//! A record goes to the log, at the level `warn` with its parts as fields, and as a line of JSON to a [`Trail`] if there is one.
+//! A record goes to the log, at the level `warn` with its parts as fields, and as a line of JSON to a [`AuditLog`] if there is one.
 //! A thread of its own writes, behind a queue of bounded length, so that whoever serves requests never waits for a disk or a
 //! terminal. More than a number of records, and of bytes, a second of one user are not written but counted, and the count is
 //! written. No record is longer than [`MAX_BYTES`], whatever its parts are.
@@ -8,12 +8,12 @@
 //! Every byte of a name, of a path, of a command's name and of a control group is an attacker's; none of them acts on a
 //! terminal or can be taken for what stands around it. The fields of the JSON are part of the interface: `docs/JSON.md`.
 
+mod audit_log;
 mod bounded;
 mod cgroup;
 mod queue;
 mod recent;
 mod record;
-mod trail;
 
 use std::io;
 use std::num::NonZeroU32;
@@ -27,16 +27,16 @@ use ::log::{Level, Metadata};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-use self::bounded::Bounded;
-use self::queue::{Drops, Queue, Task};
-use self::trail::DroppedLine;
+use self::audit_log::DroppedLine;
+use self::bounded::BoundedRecord;
+use self::queue::{AuditQueue, DropCounts, QueueItem};
 use super::log;
-use super::metrics::{Dropped, Metrics};
+use super::metrics::{DropReason, Metrics};
 
+pub use audit_log::{AuditLog, UncoveredNote};
 pub use bounded::MAX_BYTES;
-pub use recent::{Recent, RecentRefusal};
-pub use record::{Asker, Outcome, Record};
-pub use trail::{Trail, Uncovered};
+pub use recent::{RecentRefusal, RecentRefusals};
+pub use record::{AuditOutcome, AuditRecord, Requester};
 
 /// What the journal calls the message of a record (sd_journal_print(3), `MESSAGE_ID`), so that all of them can be asked for.
 const MESSAGE_ID: &str = "5621c673fbcc43e99974ff2ff00a4d0a";
@@ -48,30 +48,30 @@ pub const MIN_BYTES_PER_SECOND: u32 = 2 * MAX_BYTES as u32;
 
 /// How an audit is done.
 #[derive(Debug)]
-pub struct Settings {
+pub struct AuditSettings {
     /// At most this many records per user and second; the rest are only counted.
     pub per_second: NonZeroU32,
-    /// At most this many bytes of records per user and second, in the log and the trail together; the rest are only counted.
+    /// At most this many bytes of records per user and second, in the log and the audit log together; the rest are only counted.
     /// At least [`MIN_BYTES_PER_SECOND`], or no record of some size would ever be written.
     pub bytes_per_second: NonZeroU32,
     /// Whether they go to the log.
     pub is_logged: bool,
     /// Where they are kept besides.
-    pub trail: Option<Trail>,
+    pub audit_log: Option<AuditLog>,
     /// What counts them. A mount counts its requests there too.
     pub metrics: Arc<Metrics>,
     /// Where the last ones can be asked for.
-    pub recent: Arc<Recent>,
+    pub recent: Arc<RecentRefusals>,
 }
 
-impl Default for Settings {
+impl Default for AuditSettings {
     /// A hundred and 16 KiB a second, in the log alone.
     fn default() -> Self {
         Self {
             per_second: NonZeroU32::new(100).expect("100 is not 0"),
             bytes_per_second: NonZeroU32::new(BYTES_PER_SECOND).expect("it is not 0"),
             is_logged: true,
-            trail: None,
+            audit_log: None,
             metrics: Arc::default(),
             recent: Arc::default(),
         }
@@ -81,7 +81,7 @@ impl Default for Settings {
 /// Takes records and has them written.
 #[derive(Debug)]
 pub struct Audit {
-    queue: Arc<Queue>,
+    queue: Arc<AuditQueue>,
     ended: Mutex<Receiver<()>>,
 }
 
@@ -90,9 +90,9 @@ impl Audit {
     ///
     /// # Errors
     /// There can be no thread.
-    pub fn new(settings: Settings) -> io::Result<Self> {
-        let Settings { per_second, bytes_per_second, .. } = settings;
-        let queue = Arc::new(Queue::new(per_second, bytes_per_second, settings.metrics.clone()));
+    pub fn new(settings: AuditSettings) -> io::Result<Self> {
+        let AuditSettings { per_second, bytes_per_second, .. } = settings;
+        let queue = Arc::new(AuditQueue::new(per_second, bytes_per_second, settings.metrics.clone()));
         let (end, ended) = sync_channel(1);
         let tasks = queue.clone();
         thread::Builder::new().name("audit".into()).spawn(move || {
@@ -105,11 +105,11 @@ impl Audit {
 
     /// Takes the record that `gather` puts together, unless there are too many of the user `uid` at the moment; it is not
     /// asked then. Never waits for what is written.
-    pub fn record(&self, uid: Option<u32>, gather: impl FnOnce() -> Record) {
+    pub fn record(&self, uid: Option<u32>, gather: impl FnOnce() -> AuditRecord) {
         self.queue.offer(uid, gather);
     }
 
-    /// Goes on in the file that is now at the path of the trail, because the old one may have been moved away. Does not wait
+    /// Goes on in the file that is now at the path of the audit log, because the old one may have been moved away. Does not wait
     /// for that; if the file cannot be opened, the log says so and the old one is gone on with.
     pub fn reopen(&self) {
         self.queue.reopen();
@@ -132,18 +132,18 @@ impl Drop for Audit {
     }
 }
 
-fn write_all(tasks: &Queue, settings: Settings) {
-    let Settings { per_second, bytes_per_second, is_logged, mut trail, metrics, recent } = settings;
+fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
+    let AuditSettings { per_second, bytes_per_second, is_logged, mut audit_log, metrics, recent } = settings;
     loop {
         match tasks.next() {
-            Task::Write(who, record) => {
+            QueueItem::Write(who, record) => {
                 // A flood must cost no more than it has to: what cannot be written is not put into words.
                 if !tasks.may_take(who) {
                     continue;
                 }
-                let bounded = Bounded::new(&record);
+                let bounded = BoundedRecord::new(&record);
                 let in_log = if is_logged && is_heard() { bounded.log_bytes(log::has_fields()) } else { 0 };
-                let in_trail = trail.as_ref().map_or(0, |_| bounded.line_bytes());
+                let in_trail = audit_log.as_ref().map_or(0, |_| bounded.line_bytes());
                 if !tasks.takes(who, in_log + in_trail) {
                     continue;
                 }
@@ -151,13 +151,13 @@ fn write_all(tasks: &Queue, settings: Settings) {
                 if is_logged {
                     log_with_fields(&bounded);
                 }
-                match trail.as_mut().is_none_or(|trail| trail.put(&bounded.line, 1)) {
+                match audit_log.as_mut().is_none_or(|audit_log| audit_log.put(&bounded.line, 1)) {
                     true => metrics.recorded(),
-                    false => metrics.dropped(Dropped::File, 1),
+                    false => metrics.dropped(DropReason::File, 1),
                 }
             }
-            Task::Tell(dropped) => {
-                for (uid, Drops { rate, bytes, queue }) in dropped {
+            QueueItem::Tell(dropped) => {
+                for (uid, DropCounts { rate, bytes, queue }) in dropped {
                     let why_rate = format!("more than {per_second} a second");
                     let why_bytes = format!("more than {bytes_per_second} bytes a second");
                     for (count, reason, why) in [
@@ -167,14 +167,14 @@ fn write_all(tasks: &Queue, settings: Settings) {
                     ] {
                         if count > 0 {
                             // Those lines are bytes that the user has caused, too.
-                            tasks.spend(uid, tell(count, reason, why, uid, trail.as_mut()));
+                            tasks.spend(uid, tell(count, reason, why, uid, audit_log.as_mut()));
                         }
                     }
                 }
             }
-            Task::Reopen => trail.iter_mut().for_each(Trail::reopen),
-            Task::End => {
-                trail.iter().for_each(Trail::finish);
+            QueueItem::Reopen => audit_log.iter_mut().for_each(AuditLog::reopen),
+            QueueItem::End => {
+                audit_log.iter().for_each(AuditLog::finish);
                 return;
             }
         }
@@ -182,23 +182,29 @@ fn write_all(tasks: &Queue, settings: Settings) {
 }
 
 /// Says what was dropped; returns how many bytes that took, about.
-fn tell(count: u64, reason: &'static str, why: &str, uid: Option<u32>, trail: Option<&mut Trail>) -> usize {
-    /// What stands around the sentence in the log, and a line of the trail.
+fn tell(
+    count: u64,
+    reason: &'static str,
+    why: &str,
+    uid: Option<u32>,
+    audit_log: Option<&mut AuditLog>,
+) -> usize {
+    /// What stands around the sentence in the log, and a line of the audit log.
     const AROUND: usize = 256;
     let whose = uid.map_or("others".into(), |uid| format!("uid {uid}"));
     let message = format!("{count} more were refused or let through, and not recorded, of {whose}: {why}");
     ::log::warn!(dropped = count, reason = reason, whose = whose.as_str(); "{message}");
-    if let Some(trail) = trail {
+    if let Some(audit_log) = audit_log {
         // What does not get there counts as missing there.
-        trail.put(&DroppedLine::new(count, reason, uid), count);
+        audit_log.put(&DroppedLine::new(count, reason, uid), count);
     }
     message.len() + AROUND
 }
 
 /// Logs one record as an audit does, at once.
-pub fn log_record(record: &Record) {
+pub fn log_record(record: &AuditRecord) {
     if is_heard() {
-        log_with_fields(&Bounded::new(record));
+        log_with_fields(&BoundedRecord::new(record));
     }
 }
 
@@ -212,7 +218,7 @@ fn is_heard() -> bool {
 }
 
 /// The sentence about it, with what it says as fields: those of the line of JSON.
-fn log_with_fields(Bounded { line, message, .. }: &Bounded<'_>) {
+fn log_with_fields(BoundedRecord { line, message, .. }: &BoundedRecord<'_>) {
     let json = serde_json::to_value(line).unwrap_or_default();
     let mut fields = vec![("message_id", Value::from(MESSAGE_ID))];
     for (key, value) in json.as_object().into_iter().flatten() {

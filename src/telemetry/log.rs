@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use clap::ValueEnum;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Log, Metadata, Record};
 use nix::sys::stat::fstat;
@@ -23,18 +24,19 @@ use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use self::journal::{Journal, Sent};
+use self::journal::{JournalSocket, SendResult};
 use crate::report::json;
 use crate::time::timestamp;
 
-/// In what form messages are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// For people.
+/// How log messages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Text for people
     Text,
-    /// One object of JSON a line.
+    /// One JSON object per line
     Json,
-    /// Entries of systemd's journal with their fields; where it does not listen, lines with their priority for it to read.
+    /// Entries of systemd's journal, with priority and fields
+    // Where the journal does not listen: lines with their priority for it to read.
     Journal,
 }
 
@@ -43,8 +45,8 @@ pub enum Format {
 struct Logger {
     /// Says what is written at all, and writes text.
     terminal: env_logger::Logger,
-    format: Format,
-    journal: Journal,
+    format: LogFormat,
+    journal: JournalSocket,
     is_detached: AtomicBool,
 }
 
@@ -52,14 +54,14 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 /// Logs what `terminal` lets pass, until there is no standard error ([`Ready::detach`](super::detach::Ready::detach)). Without
 /// a format it is that of the journal if standard error leads there, else text. Only the first call does anything.
-pub fn install(terminal: env_logger::Logger, format: Option<Format>) {
+pub fn install(terminal: env_logger::Logger, format: Option<LogFormat>) {
     let level = terminal.filter();
     let usual = || match leads_to_journal() {
-        true => Format::Journal,
-        false => Format::Text,
+        true => LogFormat::Journal,
+        false => LogFormat::Text,
     };
     let format = format.unwrap_or_else(usual);
-    let journal = Journal::new(Path::new(journal::SOCKET));
+    let journal = JournalSocket::new(Path::new(journal::SOCKET));
     let logger =
         LOGGER.get_or_init(|| Logger { terminal, format, journal, is_detached: AtomicBool::new(false) });
     if log::set_logger(logger).is_ok() {
@@ -81,13 +83,13 @@ fn is_stream(stream: &str, dev: u64, ino: u64) -> bool {
 
 /// Whether messages are written with their fields, and not as sentences alone.
 pub(super) fn has_fields() -> bool {
-    LOGGER.get().is_none_or(|logger| logger.format != Format::Text)
+    LOGGER.get().is_none_or(|logger| logger.format != LogFormat::Text)
 }
 
 /// Logs to the system's log from now on.
 pub fn to_system() {
     let Some(logger) = LOGGER.get() else { return };
-    if logger.format != Format::Journal && !Path::new("/dev/log").exists() {
+    if logger.format != LogFormat::Journal && !Path::new("/dev/log").exists() {
         log::warn!("no system log listens at /dev/log: until one does, what this mount has to say is lost");
     }
     // It fails for a name with a NUL alone.
@@ -110,9 +112,9 @@ impl Logger {
     fn to_standard_error(&self, record: &Record<'_>) {
         let mut lines = Vec::new();
         match self.format {
-            Format::Text => return self.terminal.log(record),
-            Format::Json => json_line(record, SystemTime::now(), &mut lines),
-            Format::Journal => numbered_lines(record, &mut lines),
+            LogFormat::Text => return self.terminal.log(record),
+            LogFormat::Json => json_line(record, SystemTime::now(), &mut lines),
+            LogFormat::Journal => numbered_lines(record, &mut lines),
         }
         // There is nowhere to say that it cannot be said.
         let _ = io::stderr().lock().write_all(&lines);
@@ -121,11 +123,11 @@ impl Logger {
     fn to_syslog(&self, record: &Record<'_>) {
         let mut line = Vec::new();
         let message = match self.format {
-            Format::Json => {
+            LogFormat::Json => {
                 json_line(record, SystemTime::now(), &mut line);
                 String::from_utf8_lossy(&line).trim_end().to_owned()
             }
-            Format::Text | Format::Journal => record.args().to_string(),
+            LogFormat::Text | LogFormat::Journal => record.args().to_string(),
         };
         let _ = syslog(severity(record.level()), &message);
     }
@@ -140,7 +142,7 @@ impl Log for Logger {
         if !self.terminal.matches(record) {
             return;
         }
-        if self.format == Format::Journal && self.journal.send(record) != Sent::NobodyListens {
+        if self.format == LogFormat::Journal && self.journal.send(record) != SendResult::NobodyListens {
             return;
         }
         match self.is_detached.load(Ordering::Relaxed) {
@@ -164,7 +166,7 @@ fn numbered_lines(record: &Record<'_>, out: &mut Vec<u8>) {
 
 /// A message as an object.
 #[derive(Serialize)]
-struct Line<'r> {
+struct LogLine<'r> {
     time: String,
     level: &'static str,
     module: &'r str,
@@ -188,7 +190,7 @@ fn json_line(record: &Record<'_>, time: SystemTime, out: &mut Vec<u8>) {
     let mut fields = Fields(Map::new());
     // It fails only if the visitor does.
     let _ = record.key_values().visit(&mut fields);
-    let line = Line {
+    let line = LogLine {
         time: timestamp(time),
         level: match record.level() {
             Level::Error => "error",

@@ -2,7 +2,7 @@
 //! and what was lost.
 //!
 //! Counting is on the way of every request, so it takes no lock, allocates nothing, and threads that count at once mostly
-//! write to different memory. Reading adds that up: a [`Snapshot`] is not of one instant, and no counter in it ever goes
+//! write to different memory. Reading adds that up: a [`MetricsSnapshot`] is not of one instant, and no counter in it ever goes
 //! back. What each number means: `docs/METRICS.md`.
 
 mod http;
@@ -20,8 +20,10 @@ use nix::errno::Errno;
 
 use crate::policy::rule::{RULES, RuleId};
 
-pub use outlets::{Outlets, Running, Unavailable, Wanted};
-pub use snapshot::{AuditCounts, Gauges, Histogram, Judged, Reloads, Requests, Snapshot};
+pub use outlets::{MetricsOutlets, OutletError, OutletSettings, RunningOutlets};
+pub use snapshot::{
+    AuditCounts, Gauges, Histogram, MetricsSnapshot, OperationCounts, ReloadCounts, RuleCount,
+};
 pub use text::CONTENT_TYPE;
 
 macro_rules! operations {
@@ -144,7 +146,7 @@ const SHARDS: usize = 8;
 
 /// One kind of request, as the threads of one shard saw it.
 #[derive(Debug)]
-struct Counts {
+struct OperationCounters {
     outcomes: [AtomicU64; OUTCOMES],
     /// The last is for what is above all bounds.
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -154,7 +156,7 @@ struct Counts {
 /// On cache lines of its own: two processors that write to one wait for each other.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard([Counts; Op::ALL.len()]);
+struct Shard([OperationCounters; Op::ALL.len()]);
 
 fn zeros<const N: usize>() -> [AtomicU64; N] {
     std::array::from_fn(|_| AtomicU64::new(0))
@@ -162,7 +164,7 @@ fn zeros<const N: usize>() -> [AtomicU64; N] {
 
 impl Default for Shard {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Counts {
+        Self(std::array::from_fn(|_| OperationCounters {
             outcomes: zeros(),
             buckets: zeros(),
             nanoseconds: AtomicU64::new(0),
@@ -180,11 +182,11 @@ fn shard() -> usize {
 }
 
 /// Names that were judged, by operation and rule; behind the rules is a place for what breaks none of them.
-type ByRule = Box<[AtomicU64]>;
+type RuleCounters = Box<[AtomicU64]>;
 
 /// Why a record of the audit was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
+pub enum DropReason {
     /// One user had too many.
     Rate,
     /// One user had too many bytes of them.
@@ -196,7 +198,7 @@ pub enum Dropped {
 }
 
 /// Reads what changes in both directions from where it is kept; `None` when that has gone.
-type Gauge = dyn Fn() -> Option<Gauges> + Send + Sync;
+type GaugeReader = dyn Fn() -> Option<Gauges> + Send + Sync;
 
 /// What one instance counts.
 pub struct Metrics {
@@ -205,15 +207,15 @@ pub struct Metrics {
     /// What tells this instance's series from those of others.
     labels: Vec<(String, String)>,
     shards: Box<[Shard]>,
-    refused: ByRule,
-    let_through: ByRule,
+    refused: RuleCounters,
+    let_through: RuleCounters,
     fallbacks: AtomicU64,
     recorded: AtomicU64,
     dropped: [AtomicU64; 4],
     reloads: AtomicU64,
     failed_reloads: AtomicU64,
     is_permissive: AtomicBool,
-    gauges: OnceLock<Box<Gauge>>,
+    gauges: OnceLock<Box<GaugeReader>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -294,7 +296,7 @@ impl Metrics {
     }
 
     /// Records of the audit were not written.
-    pub fn dropped(&self, why: Dropped, records: u64) {
+    pub fn dropped(&self, why: DropReason, records: u64) {
         self.dropped[why as usize].fetch_add(records, Ordering::Relaxed);
     }
 
@@ -315,10 +317,10 @@ impl Metrics {
     }
 
     /// All of it as it is now.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> MetricsSnapshot {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let since_epoch = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Snapshot {
+        MetricsSnapshot {
             version: env!("CARGO_PKG_VERSION").into(),
             labels: self.labels.iter().cloned().collect(),
             start_seconds: since_epoch.as_secs_f64(),
@@ -331,12 +333,12 @@ impl Metrics {
             fallbacks: of(&self.fallbacks),
             audit: AuditCounts {
                 recorded: of(&self.recorded),
-                dropped_rate: of(&self.dropped[Dropped::Rate as usize]),
-                dropped_bytes: of(&self.dropped[Dropped::Bytes as usize]),
-                dropped_queue: of(&self.dropped[Dropped::Queue as usize]),
-                dropped_file: of(&self.dropped[Dropped::File as usize]),
+                dropped_rate: of(&self.dropped[DropReason::Rate as usize]),
+                dropped_bytes: of(&self.dropped[DropReason::Bytes as usize]),
+                dropped_queue: of(&self.dropped[DropReason::Queue as usize]),
+                dropped_file: of(&self.dropped[DropReason::File as usize]),
             },
-            reloads: Reloads { succeeded: of(&self.reloads), failed: of(&self.failed_reloads) },
+            reloads: ReloadCounts { succeeded: of(&self.reloads), failed: of(&self.failed_reloads) },
         }
     }
 
@@ -345,8 +347,8 @@ impl Metrics {
         self.snapshot().render()
     }
 
-    fn requests(&self, op: Op) -> Requests {
-        let sum = |of: &dyn Fn(&Counts) -> u64| -> u64 {
+    fn requests(&self, op: Op) -> OperationCounts {
+        let sum = |of: &dyn Fn(&OperationCounters) -> u64| -> u64 {
             self.shards.iter().map(|shard| of(&shard.0[op as usize])).sum()
         };
         let outcomes = (0..OUTCOMES).filter_map(|i| {
@@ -358,7 +360,7 @@ impl Metrics {
             let count = sum(&|counts| counts.buckets[i].load(Ordering::Relaxed));
             (bound, count)
         });
-        Requests {
+        OperationCounts {
             op: op.name().into(),
             outcomes: outcomes.collect(),
             duration: Histogram {
@@ -386,12 +388,12 @@ fn place(op: Op, rule: Option<RuleId>) -> usize {
     op as usize * (RULES.len() + 1) + rule.map_or(RULES.len(), |rule| rule as usize)
 }
 
-fn judged(counters: &[AtomicU64]) -> Vec<Judged> {
+fn judged(counters: &[AtomicU64]) -> Vec<RuleCount> {
     let by_op = Op::ALL.iter().zip(counters.chunks_exact(RULES.len() + 1));
     let all = by_op.flat_map(|(op, counters)| {
         counters.iter().enumerate().map(|(rule, counter)| {
             let rule = RULES.get(rule).map(|rule| rule.name.to_owned());
-            Judged { op: op.name().into(), rule, count: counter.load(Ordering::Relaxed) }
+            RuleCount { op: op.name().into(), rule, count: counter.load(Ordering::Relaxed) }
         })
     });
     all.filter(|judged| judged.count > 0).collect()

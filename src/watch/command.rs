@@ -28,13 +28,13 @@ const MOST_WAITING: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Commands {
     queue: Option<SyncSender<Finding>>,
-    shared: Arc<Shared>,
+    shared: Arc<CommandCounts>,
     threads: Vec<JoinHandle<()>>,
     is_told: bool,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CommandCounts {
     is_ended: AtomicBool,
     asked: AtomicU64,
     ran: AtomicU64,
@@ -43,7 +43,7 @@ struct Shared {
 
 /// What became of the commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct CommandResults {
     /// That could not be started, or did not end with status 0.
     pub failed: u64,
     /// That were not started any more, or still run.
@@ -58,7 +58,7 @@ impl Commands {
     pub fn new(program: Vec<OsString>, at_once: NonZeroUsize) -> io::Result<Self> {
         let (queue, findings) = sync_channel(MOST_WAITING);
         let (findings, program) = (Arc::new(Mutex::new(findings)), Arc::new(program));
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(CommandCounts::default());
         let mut threads = Vec::new();
         for _ in 0..at_once.get() {
             let (findings, program, shared) =
@@ -80,7 +80,7 @@ impl Commands {
     }
 
     /// Waits for what was asked for, not longer than `patience`.
-    pub fn finish(mut self, patience: Duration) -> Ran {
+    pub fn finish(mut self, patience: Duration) -> CommandResults {
         self.queue = None;
         let begin = Instant::now();
         while begin.elapsed() < patience && !self.threads.iter().all(JoinHandle::is_finished) {
@@ -89,11 +89,11 @@ impl Commands {
         self.shared.is_ended.store(true, Ordering::Relaxed);
         let [asked, ran, failed] = [&self.shared.asked, &self.shared.ran, &self.shared.failed]
             .map(|count| count.load(Ordering::Relaxed));
-        Ran { failed, left: asked - ran }
+        CommandResults { failed, left: asked - ran }
     }
 }
 
-fn run_all(findings: &Mutex<Receiver<Finding>>, program: &[OsString], shared: &Shared) {
+fn run_all(findings: &Mutex<Receiver<Finding>>, program: &[OsString], shared: &CommandCounts) {
     loop {
         let next = findings.lock().recv();
         let Ok(finding) = next else { return };
@@ -140,9 +140,9 @@ fn command(program: &[OsString], finding: &Finding) -> Option<Command> {
         .env("NAMEGATE_START", record.span.start.to_string())
         .env("NAMEGATE_END", record.span.end.to_string())
         .env("NAMEGATE_OPERATION", record.operation)
-        .env("NAMEGATE_PID", record.asker.pid.to_string())
-        .env("NAMEGATE_UID", record.asker.uid.map(|uid| uid.to_string()).unwrap_or_default())
-        .env("NAMEGATE_GID", record.asker.gid.map(|gid| gid.to_string()).unwrap_or_default())
+        .env("NAMEGATE_PID", record.requester.pid.to_string())
+        .env("NAMEGATE_UID", record.requester.uid.map(|uid| uid.to_string()).unwrap_or_default())
+        .env("NAMEGATE_GID", record.requester.gid.map(|gid| gid.to_string()).unwrap_or_default())
         // Our own output is for findings alone.
         .stdin(Stdio::null())
         .stdout(io::stderr())

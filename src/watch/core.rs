@@ -10,25 +10,25 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::errno::Errno;
 
-use super::root::{Id, Root, id};
-use super::seen::Seen;
-use super::{Counts, Finding, Settings};
+use super::reported_cache::ReportedCache;
+use super::root::{DirectoryId, WatchRoot, id};
+use super::{Finding, WatchCounts, WatchSettings};
 use crate::name::display::display;
 use crate::policy::{Verdict, Violation};
 use crate::source::Fault;
 use crate::sys::directory;
 use crate::sys::stat::{self, Stat, Time};
-use crate::telemetry::audit::{Asker, Outcome, Record};
+use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 /// Time stamps of files are taken from a clock that ticks more slowly than ours; FAT's ticks every two seconds.
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Where findings go.
-pub(super) type Tell<'t> = &'t mut dyn FnMut(Finding);
+pub(super) type ReportFn<'t> = &'t mut dyn FnMut(Finding);
 
 /// How a name came to be there, as far as it can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum Origin {
     /// It was made; a directory, if so.
     Made { is_dir: bool },
     /// Something got it as its new name, or came with a directory that was moved here.
@@ -41,26 +41,26 @@ pub(super) enum How {
 
 /// Which names of a directory that is read are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Filter {
+pub(super) enum RescanFilter {
     /// None: it is read for the directories in it.
     Nothing,
     /// All.
-    All(How),
+    All(Origin),
     /// Those that may have come since then, while events were lost.
     Since { when: SystemTime, above_changed: bool },
 }
 
 /// A directory that waits to be read.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
-    pub(super) target: Target,
-    pub(super) filter: Filter,
+pub(super) struct ReadTask {
+    pub(super) target: ReadTarget,
+    pub(super) filter: RescanFilter,
     /// How often it was not where it was expected.
     pub(super) tries: u8,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum ReadTarget {
     /// By its path from a root.
     Path { root: usize, below: PathBuf },
     /// By its number in the tree of the engine of that number.
@@ -69,12 +69,12 @@ pub(super) enum Target {
 
 /// A moment at which every event had been read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drained {
+pub(super) struct DrainTime {
     clock: SystemTime,
     instant: Instant,
 }
 
-impl Drained {
+impl DrainTime {
     pub(super) fn now() -> Self {
         Self { clock: SystemTime::now(), instant: Instant::now() }
     }
@@ -93,45 +93,45 @@ pub(super) struct Sighting<'s> {
     /// The directory: the root's number, and the path from there.
     pub(super) place: Option<(usize, &'s Path)>,
     /// Which directory that is, if it is known, even if it cannot be opened where it should be.
-    pub(super) id: Option<Id>,
+    pub(super) id: Option<DirectoryId>,
     /// The same, open.
     pub(super) dir: Option<BorrowedFd<'s>>,
     pub(super) name: &'s OsStr,
-    pub(super) how: How,
+    pub(super) how: Origin,
     /// Who made it, or 0.
     pub(super) pid: i32,
     pub(super) violation: Violation,
 }
 
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) settings: Settings,
-    pub(super) roots: Vec<Root>,
-    pub(super) seen: Seen,
-    pub(super) works: VecDeque<Work>,
+pub(super) struct WatchCore {
+    pub(super) settings: WatchSettings,
+    pub(super) roots: Vec<WatchRoot>,
+    pub(super) reported_cache: ReportedCache,
+    pub(super) works: VecDeque<ReadTask>,
     /// Those that were not where they were expected: they wait until what is on its way has been read.
-    pub(super) deferred: Vec<Work>,
-    pub(super) counts: Counts,
-    pub(super) drained: Drained,
+    pub(super) deferred: Vec<ReadTask>,
+    pub(super) counts: WatchCounts,
+    pub(super) drained: DrainTime,
     /// When the log was last told that events were lost.
     said_lost: Option<Instant>,
     /// Who the processes of the events at hand are.
-    askers: HashMap<i32, Asker>,
+    requesters: HashMap<i32, Requester>,
     buffer: Vec<u8>,
 }
 
-impl Core {
-    pub(super) fn new(settings: Settings, roots: Vec<Root>) -> Self {
+impl WatchCore {
+    pub(super) fn new(settings: WatchSettings, roots: Vec<WatchRoot>) -> Self {
         Self {
             settings,
             roots,
-            seen: Seen::default(),
+            reported_cache: ReportedCache::default(),
             works: VecDeque::new(),
             deferred: Vec::new(),
-            counts: Counts::default(),
-            drained: Drained::now(),
+            counts: WatchCounts::default(),
+            drained: DrainTime::now(),
             said_lost: None,
-            askers: HashMap::new(),
+            requesters: HashMap::new(),
             buffer: vec![0; 64 * 1024],
         }
     }
@@ -149,8 +149,8 @@ impl Core {
     }
 
     /// The events at hand have been dealt with.
-    pub(super) fn forget_askers(&mut self) {
-        self.askers.clear();
+    pub(super) fn forget_requesters(&mut self) {
+        self.requesters.clear();
     }
 
     /// The path of a directory, from the top.
@@ -168,13 +168,14 @@ impl Core {
     }
 
     /// Reports a name that an event tells of.
-    pub(super) fn report_event(&mut self, sighting: &Sighting<'_>, tell: Tell<'_>) {
+    pub(super) fn report_event(&mut self, sighting: &Sighting<'_>, tell: ReportFn<'_>) {
         let there = sighting.dir.and_then(|dir| look(dir, sighting.name));
         if self.is_excluded(sighting, there.as_ref().is_some_and(is_directory)) {
             return;
         }
         let identity = there.as_ref().map(identity);
-        let is_new = sighting.id.is_none_or(|id| self.seen.is_new_by_event(id, sighting.name, identity));
+        let is_new =
+            sighting.id.is_none_or(|id| self.reported_cache.is_new_by_event(id, sighting.name, identity));
         if is_new {
             self.tell(sighting, there.as_ref(), tell);
         }
@@ -188,17 +189,17 @@ impl Core {
         above.any(|dir| exclude.matches(dir, true)) || exclude.matches(&below.join(sighting.name), is_dir)
     }
 
-    fn tell(&mut self, sighting: &Sighting<'_>, there: Option<&Stat>, tell: Tell<'_>) {
+    fn tell(&mut self, sighting: &Sighting<'_>, there: Option<&Stat>, tell: ReportFn<'_>) {
         let operation = match sighting.how {
-            How::Renamed => "rename",
-            How::Initial => "initial",
-            How::Rescanned => "rescan",
-            How::Made { is_dir } => there.map_or(if is_dir { "mkdir" } else { "create" }, made_by),
+            Origin::Renamed => "rename",
+            Origin::Initial => "initial",
+            Origin::Rescanned => "rescan",
+            Origin::Made { is_dir } => there.map_or(if is_dir { "mkdir" } else { "create" }, made_by),
         };
-        let asker = self
-            .askers
+        let requester = self
+            .requesters
             .entry(sighting.pid)
-            .or_insert_with_key(|&pid| Asker::of_process(u32::try_from(pid).unwrap_or_default()));
+            .or_insert_with_key(|&pid| Requester::from_process(u32::try_from(pid).unwrap_or_default()));
         let parent = sighting.place.map(|(root, below)| match below.as_os_str().is_empty() {
             true => self.roots[root].path.clone(),
             false => self.roots[root].path.join(below),
@@ -206,16 +207,16 @@ impl Core {
         self.counts.findings += 1;
         tell(Finding {
             path: parent.as_ref().map(|parent| parent.join(sighting.name)),
-            record: Record {
+            record: AuditRecord {
                 time: SystemTime::now(),
-                outcome: Outcome::Seen,
+                outcome: AuditOutcome::Seen,
                 operation,
                 name: sighting.name.to_owned(),
                 target: None,
                 parent,
                 rule: Some(sighting.violation.rule),
                 span: sighting.violation.span,
-                asker: asker.clone(),
+                requester: requester.clone(),
             },
         });
     }
@@ -231,10 +232,10 @@ impl Core {
     }
 
     /// Events were lost: what an engine watches has to be read again, all of these roots.
-    pub(super) fn since_lost(&self, mut roots: impl Iterator<Item = usize>) -> Filter {
+    pub(super) fn since_lost(&self, mut roots: impl Iterator<Item = usize>) -> RescanFilter {
         let is_far = roots.any(|root| self.roots[root].is_far());
         let when = if is_far { SystemTime::UNIX_EPOCH } else { self.drained.since() };
-        Filter::Since { when, above_changed: false }
+        RescanFilter::Since { when, above_changed: false }
     }
 
     /// Reads the directory `dir`, reports what the filter lets pass, and hands the directories in it to `below`, each with
@@ -243,10 +244,10 @@ impl Core {
         &mut self,
         dir: BorrowedFd<'_>,
         (root, path): (usize, &Path),
-        filter: Filter,
+        filter: RescanFilter,
         is_known: bool,
-        below: &mut dyn FnMut(&mut Self, &OsStr, Filter),
-        tell: Tell<'_>,
+        below: &mut dyn FnMut(&mut Self, &OsStr, RescanFilter),
+        tell: ReportFn<'_>,
     ) {
         self.counts.directories += 1;
         let stat = match stat::at(dir, OsStr::new("")) {
@@ -276,7 +277,7 @@ impl Core {
                 if matches!(entry.name.as_bytes(), b"." | b"..") {
                     continue;
                 }
-                if filter != Filter::Nothing
+                if filter != RescanFilter::Nothing
                     && let Some(violation) = self.judge(entry.name)
                 {
                     let place = Some((root, path));
@@ -299,11 +300,11 @@ impl Core {
     }
 
     /// Reports a name that was found by reading.
-    fn report_read(&mut self, sighting: &Sighting<'_>, filter: Filter, tell: Tell<'_>) {
+    fn report_read(&mut self, sighting: &Sighting<'_>, filter: RescanFilter, tell: ReportFn<'_>) {
         // What is gone already was there for its event alone.
         let Some((dir, id)) = sighting.dir.zip(sighting.id) else { return };
         let Some(there) = look(dir, sighting.name) else { return };
-        if let (Filter::Since { when, .. }, Some((root, _))) = (filter, sighting.place) {
+        if let (RescanFilter::Since { when, .. }, Some((root, _))) = (filter, sighting.place) {
             let changed = time(there.ctime);
             if changed < when && self.roots[root].stamps_renames() {
                 return;
@@ -312,7 +313,7 @@ impl Core {
         if self.is_excluded(sighting, is_directory(&there)) {
             return;
         }
-        if self.seen.is_new_by_reading(id, sighting.name, Some(identity(&there))) {
+        if self.reported_cache.is_new_by_reading(id, sighting.name, Some(identity(&there))) {
             self.tell(sighting, Some(&there), tell);
         }
     }
@@ -328,7 +329,7 @@ impl Core {
     }
 }
 
-impl Filter {
+impl RescanFilter {
     /// What lets pass what either of them does. A reading that begins before another one has ended goes on for that one, too:
     /// what has been moved meanwhile may have escaped it.
     pub(super) fn and(self, other: Option<Self>) -> Self {
@@ -341,25 +342,25 @@ impl Filter {
         }
     }
 
-    fn how(self) -> How {
+    fn how(self) -> Origin {
         match self {
             Self::All(how) => how,
-            Self::Nothing | Self::Since { .. } => How::Rescanned,
+            Self::Nothing | Self::Since { .. } => Origin::Rescanned,
         }
     }
 }
 
 /// What the filter comes to for the names of one directory, and for those below it.
-fn narrowed(filter: Filter, stat: &Stat, is_known: bool) -> (Filter, Filter) {
-    let Filter::Since { when, above_changed } = filter else { return (filter, filter) };
+fn narrowed(filter: RescanFilter, stat: &Stat, is_known: bool) -> (RescanFilter, RescanFilter) {
+    let RescanFilter::Since { when, above_changed } = filter else { return (filter, filter) };
     let changed = time(stat.ctime) >= when;
     let entries_changed = time(stat.mtime) >= when;
     // A directory that was moved has changed itself, and so has what holds it. What it brought along is older than that.
     if above_changed && changed && !is_known {
-        return (Filter::All(How::Rescanned), Filter::All(How::Rescanned));
+        return (RescanFilter::All(Origin::Rescanned), RescanFilter::All(Origin::Rescanned));
     }
-    let for_below = Filter::Since { when, above_changed: changed || entries_changed };
-    (if changed || entries_changed { filter } else { Filter::Nothing }, for_below)
+    let for_below = RescanFilter::Since { when, above_changed: changed || entries_changed };
+    (if changed || entries_changed { filter } else { RescanFilter::Nothing }, for_below)
 }
 
 fn time(time: Time) -> SystemTime {

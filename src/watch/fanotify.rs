@@ -20,33 +20,33 @@ const OBJECT_HEAD: usize = PART_HEAD + 16;
 
 /// One event. What its parts do not tell is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Event<'b> {
+pub struct FanotifyEvent<'b> {
     /// What happened: `FAN_` bits.
     pub mask: u64,
     /// Who did it; 0 if that is not to be seen from here.
     pub pid: i32,
     /// The entry that it happened to. `.` stands for the directory itself.
-    pub entry: Option<Entry<'b>>,
+    pub entry: Option<EventEntry<'b>>,
     /// Where something was renamed from.
-    pub from: Option<Entry<'b>>,
+    pub from: Option<EventEntry<'b>>,
     /// Where something was renamed to.
-    pub to: Option<Entry<'b>>,
+    pub to: Option<EventEntry<'b>>,
     /// What stands, or stood, under the entry's name.
-    pub target: Option<Object<'b>>,
+    pub target: Option<EventObject<'b>>,
 }
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'b> {
+pub struct EventEntry<'b> {
     /// The directory.
-    pub dir: Object<'b>,
+    pub dir: EventObject<'b>,
     /// The name, as it stands there.
     pub name: &'b OsStr,
 }
 
 /// A file or a directory, by its kernel file handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Object<'b> {
+pub struct EventObject<'b> {
     /// The file system.
     pub fsid: [u8; 8],
     /// The handle's type.
@@ -57,20 +57,20 @@ pub struct Object<'b> {
 
 /// Bytes that are no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedEvent {
     /// Where the event begins.
     pub at: usize,
     /// What is wrong with it.
     pub what: &'static str,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the event at byte {}: {}", self.at, self.what)
     }
 }
 
-impl Error for Malformed {}
+impl Error for MalformedEvent {}
 
 /// The events in `bytes`, what one read filled; it ends with the first that is malformed, because where the next would begin
 /// is not known then.
@@ -84,19 +84,19 @@ impl Error for Malformed {}
 /// assert!(matches!(found[..], [Ok(event)] if event.mask == 0x4000 && event.entry.is_none()));
 /// assert!(events(&record[..20]).next().is_some_and(|event| event.is_err()));
 /// ```
-pub fn events(bytes: &[u8]) -> Events<'_> {
-    Events { bytes, at: 0 }
+pub fn events(bytes: &[u8]) -> FanotifyEvents<'_> {
+    FanotifyEvents { bytes, at: 0 }
 }
 
 /// See [`events`].
 #[derive(Clone, Debug)]
-pub struct Events<'b> {
+pub struct FanotifyEvents<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
-impl<'b> Iterator for Events<'b> {
-    type Item = Result<Event<'b>, Malformed>;
+impl<'b> Iterator for FanotifyEvents<'b> {
+    type Item = Result<FanotifyEvent<'b>, MalformedEvent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
@@ -107,7 +107,7 @@ impl<'b> Iterator for Events<'b> {
             }
             Err(what) => {
                 let at = std::mem::replace(&mut self.at, self.bytes.len());
-                Some(Err(Malformed { at, what }))
+                Some(Err(MalformedEvent { at, what }))
             }
         }
     }
@@ -119,7 +119,7 @@ fn take<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], &'static str
 }
 
 /// The first event of `bytes`, and how many it takes.
-fn event(bytes: &[u8]) -> Result<(Event<'_>, usize), &'static str> {
+fn event(bytes: &[u8]) -> Result<(FanotifyEvent<'_>, usize), &'static str> {
     let len = u32::from_ne_bytes(take(bytes, 0)?) as usize;
     let [version, _] = take(bytes, 4)?;
     let head = usize::from(u16::from_ne_bytes(take(bytes, 6)?));
@@ -130,10 +130,10 @@ fn event(bytes: &[u8]) -> Result<(Event<'_>, usize), &'static str> {
         return Err("its lengths contradict each other");
     }
     let record = bytes.get(..len).ok_or("it is cut short")?;
-    let mut event = Event {
+    let mut event = FanotifyEvent {
         mask: u64::from_ne_bytes(take(record, 8)?),
         pid: i32::from_ne_bytes(take(record, 20)?),
-        ..Event::default()
+        ..FanotifyEvent::default()
     };
     let mut parts = &record[head..];
     while !parts.is_empty() {
@@ -147,7 +147,7 @@ fn event(bytes: &[u8]) -> Result<(Event<'_>, usize), &'static str> {
             libc::FAN_EVENT_INFO_TYPE_FID => event.target = Some(object(part)?.0),
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME => event.entry = Some(entry(part)?),
             libc::FAN_EVENT_INFO_TYPE_DFID => {
-                event.entry = Some(Entry { dir: object(part)?.0, name: OsStr::new(".") });
+                event.entry = Some(EventEntry { dir: object(part)?.0, name: OsStr::new(".") });
             }
             libc::FAN_EVENT_INFO_TYPE_OLD_DFID_NAME => event.from = Some(entry(part)?),
             libc::FAN_EVENT_INFO_TYPE_NEW_DFID_NAME => event.to = Some(entry(part)?),
@@ -159,22 +159,22 @@ fn event(bytes: &[u8]) -> Result<(Event<'_>, usize), &'static str> {
 }
 
 /// The object that a part names, and what stands behind it.
-fn object(part: &[u8]) -> Result<(Object<'_>, &[u8]), &'static str> {
+fn object(part: &[u8]) -> Result<(EventObject<'_>, &[u8]), &'static str> {
     let fsid = take(part, PART_HEAD)?;
     let len = u32::from_ne_bytes(take(part, PART_HEAD + 8)?) as usize;
     let kind = i32::from_ne_bytes(take(part, PART_HEAD + 12)?);
     let behind = part.get(OBJECT_HEAD..).ok_or("a file handle in it is cut short")?;
     let (handle, rest) = behind.split_at_checked(len).ok_or("a file handle in it is cut short")?;
-    Ok((Object { fsid, kind, handle }, rest))
+    Ok((EventObject { fsid, kind, handle }, rest))
 }
 
-fn entry(part: &[u8]) -> Result<Entry<'_>, &'static str> {
+fn entry(part: &[u8]) -> Result<EventEntry<'_>, &'static str> {
     let (dir, rest) = object(part)?;
     let end = memchr::memchr(0, rest).ok_or("a name in it has no end")?;
     if end == 0 || rest[..end].contains(&b'/') {
         return Err("a name in it is none");
     }
-    Ok(Entry { dir, name: OsStr::from_bytes(&rest[..end]) })
+    Ok(EventEntry { dir, name: OsStr::from_bytes(&rest[..end]) })
 }
 
 #[cfg(test)]

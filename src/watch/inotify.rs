@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::fanotify::Malformed;
+use super::fanotify::MalformedEvent;
 
 /// `struct inotify_event` without its name.
 const HEAD: usize = 16;
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'b> {
+pub struct InotifyEvent<'b> {
     /// Which watch it belongs to; -1 for none.
     pub watch: i32,
     /// What happened: `IN_` bits.
@@ -31,12 +31,12 @@ pub struct Event<'b> {
 /// assert!(matches!(found[..], [Ok(event)] if event.watch == 1 && event.name == Some("ab".as_ref())));
 /// assert!(events(&record[..18]).next().is_some_and(|event| event.is_err()));
 /// ```
-pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<Event<'_>, Malformed>> {
+pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<InotifyEvent<'_>, MalformedEvent>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
         let Some((event, len)) = event(rest) else {
-            return Some(Err(Malformed {
+            return Some(Err(MalformedEvent {
                 at: std::mem::replace(&mut at, bytes.len()),
                 what: "it is cut short",
             }));
@@ -46,12 +46,12 @@ pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<Event<'_>, Malformed>
     })
 }
 
-fn event(bytes: &[u8]) -> Option<(Event<'_>, usize)> {
+fn event(bytes: &[u8]) -> Option<(InotifyEvent<'_>, usize)> {
     let word = |at: usize| bytes.get(at..)?.first_chunk().copied();
     let len = HEAD.checked_add(u32::from_ne_bytes(word(12)?) as usize)?;
     let padded = bytes.get(HEAD..len)?;
     let name = &padded[..memchr::memchr(0, padded).unwrap_or(padded.len())];
-    let event = Event {
+    let event = InotifyEvent {
         watch: i32::from_ne_bytes(word(0)?),
         mask: u32::from_ne_bytes(word(4)?),
         cookie: u32::from_ne_bytes(word(8)?),

@@ -1,7 +1,7 @@
 //! Names that break the policy, reported when they appear: behind a mount, beside it, or where there is none.
 //!
-//! A [`Watch`] is a few trees and one to three engines: whole file systems by fanotify (`wide`), directory by directory by
-//! fanotify or inotify (`narrow`). A name is judged when the event that tells of it is read, and only for one that breaks the
+//! A [`Watch`] is a few trees and one to three engines: whole file systems by fanotify (`filesystem_mark`), directory by directory by
+//! fanotify or inotify (`directory_marks`). A name is judged when the event that tells of it is read, and only for one that breaks the
 //! policy it is looked up where it stands. When the kernel has lost events, because its queue was full, the trees are read
 //! again, and what may have come meanwhile is reported as if its event had been there.
 //!
@@ -9,13 +9,13 @@
 
 pub mod command;
 mod core;
+mod directory_marks;
 pub mod fanotify;
+mod filesystem_mark;
 pub mod inotify;
-mod narrow;
+mod reported_cache;
 mod rescan;
 mod root;
-mod seen;
-mod wide;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -24,19 +24,19 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use self::core::{Core, Drained, Filter, How, Target, Tell};
-use self::narrow::Narrow;
-use self::root::Root;
-use self::wide::Wide;
+use self::core::{DrainTime, Origin, ReadTarget, ReportFn, RescanFilter, WatchCore};
+use self::directory_marks::DirectoryMarks;
+use self::filesystem_mark::FilesystemMark;
+use self::root::WatchRoot;
 use crate::policy::Policy;
 use crate::source::Fault;
 use crate::source::scope::Exclude;
 use crate::sys::mounts::{self, Mount};
-use crate::telemetry::audit::Record;
+use crate::telemetry::audit::AuditRecord;
 
 /// How a tree is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
+pub enum WatchEngine {
     /// The first of the others that the file system and our rights allow.
     #[default]
     Auto,
@@ -48,7 +48,7 @@ pub enum Engine {
     Inotify,
 }
 
-impl Engine {
+impl WatchEngine {
     /// Its name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Engine {
 
 /// What is watched for, and how.
 #[derive(Debug)]
-pub struct Settings {
+pub struct WatchSettings {
     /// What names are judged by.
     pub policy: Policy,
     /// Whether names that the policy only warns of are reported too.
@@ -72,7 +72,7 @@ pub struct Settings {
     /// Whether other file systems that are mounted in a tree are left out.
     pub one_file_system: bool,
     /// How.
-    pub engine: Engine,
+    pub engine: WatchEngine,
     /// Whether names that are there already are reported first.
     pub initial: bool,
     /// Whether the kernel keeps any number of events, in its own memory, for whoever may ask for that.
@@ -83,14 +83,14 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What is known of it; its `parent` is a path from the top.
-    pub record: Record,
+    pub record: AuditRecord,
     /// The path from the top, if the directory is known.
     pub path: Option<PathBuf>,
 }
 
 /// What a watch has come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WatchCounts {
     /// Events that were read.
     pub events: u64,
     /// Names that were reported.
@@ -118,7 +118,7 @@ pub struct Watched {
     /// The type of its file system.
     pub kind: String,
     /// How.
-    pub engine: Engine,
+    pub engine: WatchEngine,
     /// Why not by an engine that comes first, if so.
     pub instead: Option<String>,
 }
@@ -126,9 +126,9 @@ pub struct Watched {
 /// Trees that are watched.
 #[derive(Debug)]
 pub struct Watch {
-    core: Core,
-    wide: Option<Wide>,
-    narrow: Vec<Narrow>,
+    core: WatchCore,
+    filesystem_mark: Option<FilesystemMark>,
+    directory_marks: Vec<DirectoryMarks>,
     watched: Vec<Watched>,
 }
 
@@ -138,9 +138,9 @@ impl Watch {
     ///
     /// # Errors
     /// A path that is no directory, or cannot be watched in the way that is asked for.
-    pub fn new(paths: &[PathBuf], settings: Settings) -> Result<Self, Fault> {
+    pub fn new(paths: &[PathBuf], settings: WatchSettings) -> Result<Self, Fault> {
         let mounts = mounts::mounts().unwrap_or_default();
-        let mut roots = Vec::<Root>::new();
+        let mut roots = Vec::<WatchRoot>::new();
         for path in paths {
             add_root(&mut roots, path, &mounts)?;
         }
@@ -158,14 +158,14 @@ impl Watch {
         }
         drop_nested(&mut roots);
         let all = std::mem::take(&mut roots);
-        let (given, below): (Vec<Root>, Vec<Root>) = all
+        let (given, below): (Vec<WatchRoot>, Vec<WatchRoot>) = all
             .into_iter()
             .partition(|root| paths.iter().any(|path| path.canonicalize().is_ok_and(|p| p == root.path)));
         let first_below = given.len();
         let mut watch = Self {
-            core: Core::new(settings, given.into_iter().chain(below).collect()),
-            wide: None,
-            narrow: Vec::new(),
+            core: WatchCore::new(settings, given.into_iter().chain(below).collect()),
+            filesystem_mark: None,
+            directory_marks: Vec::new(),
             watched: Vec::new(),
         };
         for index in 0..watch.core.roots.len() {
@@ -179,9 +179,9 @@ impl Watch {
             }
         }
         if watch.core.settings.initial
-            && let Some(wide) = &mut watch.wide
+            && let Some(filesystem_mark) = &mut watch.filesystem_mark
         {
-            wide.begin(&mut watch.core, Filter::All(How::Initial));
+            filesystem_mark.begin(&mut watch.core, RescanFilter::All(Origin::Initial));
         }
         Ok(watch)
     }
@@ -192,12 +192,12 @@ impl Watch {
     }
 
     /// What it has come to.
-    pub fn counts(&self) -> Counts {
-        let is_covered =
-            self.wide.as_ref().is_none_or(Wide::is_covered) && self.narrow.iter().all(Narrow::is_covered);
+    pub fn counts(&self) -> WatchCounts {
+        let is_covered = self.filesystem_mark.as_ref().is_none_or(FilesystemMark::is_covered)
+            && self.directory_marks.iter().all(DirectoryMarks::is_covered);
         let works = self.core.works.iter().chain(&self.core.deferred);
-        let waiting = works.filter(|work| work.filter != Filter::Nothing).count() as u64;
-        Counts { uncovered: waiting.max(u64::from(!is_covered)), ..self.core.counts }
+        let waiting = works.filter(|work| work.filter != RescanFilter::Nothing).count() as u64;
+        WatchCounts { uncovered: waiting.max(u64::from(!is_covered)), ..self.core.counts }
     }
 
     /// Whether directories wait to be read.
@@ -207,7 +207,7 @@ impl Watch {
 
     /// How many directories are watched one by one.
     pub fn directories(&self) -> usize {
-        self.narrow.iter().map(Narrow::len).sum()
+        self.directory_marks.iter().map(DirectoryMarks::len).sum()
     }
 
     /// Judges by another policy from now on.
@@ -217,32 +217,36 @@ impl Watch {
 
     /// The watch ends as soon as nothing more is to be done: what is to be read again is read at once.
     pub fn hurry(&mut self) {
-        self.wide.iter_mut().for_each(Wide::hurry);
-        self.narrow.iter_mut().for_each(Narrow::hurry);
+        self.filesystem_mark.iter_mut().for_each(FilesystemMark::hurry);
+        self.directory_marks.iter_mut().for_each(DirectoryMarks::hurry);
     }
 
     /// Reads what has happened, and some directories of those that wait; whether there may be more to do at once.
-    pub fn turn(&mut self, tell: Tell<'_>) -> bool {
+    pub fn turn(&mut self, tell: ReportFn<'_>) -> bool {
         /// Events must not wait for long while directories are read.
         const SLICE: Duration = Duration::from_millis(5);
-        let now = Drained::now();
+        let now = DrainTime::now();
         let mut has_read = false;
-        if let Some(wide) = &mut self.wide {
-            has_read |= wide.turn(&mut self.core, tell);
+        if let Some(filesystem_mark) = &mut self.filesystem_mark {
+            has_read |= filesystem_mark.turn(&mut self.core, tell);
         }
-        for narrow in &mut self.narrow {
-            has_read |= narrow.turn(&mut self.core, tell);
+        for directory_marks in &mut self.directory_marks {
+            has_read |= directory_marks.turn(&mut self.core, tell);
         }
-        self.core.forget_askers();
+        self.core.forget_requesters();
         if !has_read {
             self.core.drained = now;
-            self.core.seen.is_drained();
-            self.narrow.iter_mut().for_each(Narrow::is_drained);
+            self.core.reported_cache.is_drained();
+            self.directory_marks.iter_mut().for_each(DirectoryMarks::is_drained);
             let deferred = std::mem::take(&mut self.core.deferred);
             self.core.works.extend(deferred);
             if !self.is_reading() {
-                self.wide.iter_mut().for_each(|wide| wide.has_read_all(&mut self.core));
-                self.narrow.iter_mut().for_each(|narrow| narrow.has_read_all(&mut self.core));
+                self.filesystem_mark
+                    .iter_mut()
+                    .for_each(|filesystem_mark| filesystem_mark.has_read_all(&mut self.core));
+                self.directory_marks
+                    .iter_mut()
+                    .for_each(|directory_marks| directory_marks.has_read_all(&mut self.core));
             }
         }
         let begin = Instant::now();
@@ -250,14 +254,14 @@ impl Watch {
             && let Some(work) = self.core.works.pop_front()
         {
             match &work.target {
-                Target::Path { root, below } => {
-                    if let Some(wide) = &mut self.wide {
-                        wide.read(&mut self.core, (*root, below), &work, tell);
+                ReadTarget::Path { root, below } => {
+                    if let Some(filesystem_mark) = &mut self.filesystem_mark {
+                        filesystem_mark.read(&mut self.core, (*root, below), &work, tell);
                     }
                 }
-                Target::Node { engine, node } => {
-                    if let Some(narrow) = self.narrow.get_mut(*engine) {
-                        narrow.read(&mut self.core, *node, &work, tell);
+                ReadTarget::Node { engine, node } => {
+                    if let Some(directory_marks) = self.directory_marks.get_mut(*engine) {
+                        directory_marks.read(&mut self.core, *node, &work, tell);
                     }
                 }
             }
@@ -266,7 +270,8 @@ impl Watch {
     }
 
     fn is_rescanning(&self) -> bool {
-        self.wide.as_ref().is_some_and(Wide::is_rescanning) || self.narrow.iter().any(Narrow::is_rescanning)
+        self.filesystem_mark.as_ref().is_some_and(FilesystemMark::is_rescanning)
+            || self.directory_marks.iter().any(DirectoryMarks::is_rescanning)
     }
 
     /// Waits until something happens, `also` can be read, or the time is over.
@@ -276,10 +281,11 @@ impl Watch {
     pub fn wait(&self, also: Option<BorrowedFd<'_>>, most: Duration) -> Result<(), Errno> {
         /// A directory that was moved out of a tree is let go of some time later.
         const MOVE: Duration = Duration::from_millis(600);
-        let is_waiting =
-            self.narrow.iter().any(Narrow::is_waiting) || self.wide.as_ref().is_some_and(Wide::is_waiting);
+        let is_waiting = self.directory_marks.iter().any(DirectoryMarks::is_waiting)
+            || self.filesystem_mark.as_ref().is_some_and(FilesystemMark::is_waiting);
         let most = if is_waiting { most.min(MOVE) } else { most };
-        let engines = self.wide.iter().map(AsFd::as_fd).chain(self.narrow.iter().map(AsFd::as_fd));
+        let engines =
+            self.filesystem_mark.iter().map(AsFd::as_fd).chain(self.directory_marks.iter().map(AsFd::as_fd));
         let mut fds: Vec<PollFd<'_>> =
             engines.chain(also).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up, or the last millisecond would be spent in turns that find nothing.
@@ -293,17 +299,17 @@ impl Watch {
     /// Watches one root by the first engine that can.
     fn begin(&mut self, index: usize) -> Result<Watched, Fault> {
         let asked = self.core.settings.engine;
-        let order: &[Engine] = match asked {
-            Engine::Auto => &[Engine::Fanotify, Engine::FanotifyDirs, Engine::Inotify],
-            Engine::Fanotify => &[Engine::Fanotify],
-            Engine::FanotifyDirs => &[Engine::FanotifyDirs],
-            Engine::Inotify => &[Engine::Inotify],
+        let order: &[WatchEngine] = match asked {
+            WatchEngine::Auto => &[WatchEngine::Fanotify, WatchEngine::FanotifyDirs, WatchEngine::Inotify],
+            WatchEngine::Fanotify => &[WatchEngine::Fanotify],
+            WatchEngine::FanotifyDirs => &[WatchEngine::FanotifyDirs],
+            WatchEngine::Inotify => &[WatchEngine::Inotify],
         };
         let mut reasons = Vec::new();
         for &engine in order {
             let errno = match self.try_engine(engine, index) {
                 Ok(()) => {
-                    let Root { path, kind, .. } = &self.core.roots[index];
+                    let WatchRoot { path, kind, .. } = &self.core.roots[index];
                     let instead = (!reasons.is_empty()).then(|| reasons.join("; "));
                     return Ok(Watched { path: path.clone(), kind: kind.clone(), engine, instead });
                 }
@@ -315,36 +321,45 @@ impl Watch {
         Err(Fault { path, attempt: "watch", error: std::io::Error::other(reasons.join("; ")) })
     }
 
-    fn try_engine(&mut self, engine: Engine, index: usize) -> Result<(), Errno> {
+    fn try_engine(&mut self, engine: WatchEngine, index: usize) -> Result<(), Errno> {
         let is_unlimited = self.core.settings.is_unlimited;
-        if matches!(engine, Engine::Fanotify | Engine::Auto) {
-            let mut wide = match self.wide.take() {
-                Some(wide) => wide,
-                None => Wide::new(is_unlimited)?,
+        if matches!(engine, WatchEngine::Fanotify | WatchEngine::Auto) {
+            let mut filesystem_mark = match self.filesystem_mark.take() {
+                Some(filesystem_mark) => filesystem_mark,
+                None => FilesystemMark::new(is_unlimited)?,
             };
-            let result = wide.add(index, &self.core.roots[index]);
-            self.wide = Some(wide).filter(|wide| wide.roots().next().is_some());
+            let result = filesystem_mark.add(index, &self.core.roots[index]);
+            self.filesystem_mark =
+                Some(filesystem_mark).filter(|filesystem_mark| filesystem_mark.roots().next().is_some());
             return result;
         }
-        let is_fanotify = engine == Engine::FanotifyDirs;
-        let filter = if self.core.settings.initial { Filter::All(How::Initial) } else { Filter::Nothing };
-        if let Some(narrow) = self.narrow.iter_mut().find(|narrow| narrow.is_fanotify() == is_fanotify) {
-            return narrow.add(&mut self.core, index, filter);
-        }
-        let number = self.narrow.len();
-        let mut narrow = match is_fanotify {
-            true => Narrow::by_fanotify(number, is_unlimited)?,
-            false => Narrow::by_inotify(number)?,
+        let is_fanotify = engine == WatchEngine::FanotifyDirs;
+        let filter = if self.core.settings.initial {
+            RescanFilter::All(Origin::Initial)
+        } else {
+            RescanFilter::Nothing
         };
-        narrow.add(&mut self.core, index, filter)?;
-        self.narrow.push(narrow);
+        if let Some(directory_marks) = self
+            .directory_marks
+            .iter_mut()
+            .find(|directory_marks| directory_marks.is_fanotify() == is_fanotify)
+        {
+            return directory_marks.add(&mut self.core, index, filter);
+        }
+        let number = self.directory_marks.len();
+        let mut directory_marks = match is_fanotify {
+            true => DirectoryMarks::by_fanotify(number, is_unlimited)?,
+            false => DirectoryMarks::by_inotify(number)?,
+        };
+        directory_marks.add(&mut self.core, index, filter)?;
+        self.directory_marks.push(directory_marks);
         Ok(())
     }
 }
 
 /// Opens a root, unless it is one already.
-fn add_root(roots: &mut Vec<Root>, path: &Path, mounts: &[Mount]) -> Result<(), Fault> {
-    let root = Root::open(path, mounts)?;
+fn add_root(roots: &mut Vec<WatchRoot>, path: &Path, mounts: &[Mount]) -> Result<(), Fault> {
+    let root = WatchRoot::open(path, mounts)?;
     if roots.iter().all(|known| known.id != root.id) {
         roots.push(root);
     }
@@ -352,9 +367,9 @@ fn add_root(roots: &mut Vec<Root>, path: &Path, mounts: &[Mount]) -> Result<(), 
 }
 
 /// Drops the roots that another one reaches.
-fn drop_nested(roots: &mut Vec<Root>) {
+fn drop_nested(roots: &mut Vec<WatchRoot>) {
     let tops: Vec<(PathBuf, u64)> = roots.iter().map(|root| (root.path.clone(), root.id.0)).collect();
-    let reaches = |top: &Root, (path, device): &(PathBuf, u64)| {
+    let reaches = |top: &WatchRoot, (path, device): &(PathBuf, u64)| {
         top.path != *path && path.starts_with(&top.path) && top.id.0 == *device
     };
     let is_nested =
@@ -365,7 +380,7 @@ fn drop_nested(roots: &mut Vec<Root>) {
 }
 
 /// Whether no other mount lies on the way.
-fn can_reach(top: &Root, path: &Path) -> bool {
+fn can_reach(top: &WatchRoot, path: &Path) -> bool {
     path.strip_prefix(&top.path).is_ok_and(|below| top.open_dir(below).is_ok())
 }
 
@@ -397,22 +412,22 @@ fn is_of_kernel(mount: &Mount) -> bool {
 }
 
 /// Why an engine cannot watch, for people.
-fn why(engine: Engine, errno: Errno) -> String {
+fn why(engine: WatchEngine, errno: Errno) -> String {
     match (engine, errno) {
-        (Engine::Fanotify | Engine::Auto, Errno::EPERM) => {
+        (WatchEngine::Fanotify | WatchEngine::Auto, Errno::EPERM) => {
             "it needs CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH".into()
         }
-        (Engine::Fanotify, Errno::EOPNOTSUPP | Errno::ENODEV | Errno::EXDEV | Errno::ESTALE) => {
+        (WatchEngine::Fanotify, Errno::EOPNOTSUPP | Errno::ENODEV | Errno::EXDEV | Errno::ESTALE) => {
             format!("the file system cannot be watched as a whole ({})", errno.desc())
         }
-        (Engine::FanotifyDirs, Errno::EPERM) => "for other users than root it needs Linux 5.13".into(),
-        (Engine::Inotify, Errno::EMFILE) => {
+        (WatchEngine::FanotifyDirs, Errno::EPERM) => "for other users than root it needs Linux 5.13".into(),
+        (WatchEngine::Inotify, Errno::EMFILE) => {
             "too many instances of inotify: fs.inotify.max_user_instances, or open files".into()
         }
-        (Engine::FanotifyDirs | Engine::Fanotify, Errno::EMFILE) => {
+        (WatchEngine::FanotifyDirs | WatchEngine::Fanotify, Errno::EMFILE) => {
             "too many groups of fanotify: fs.fanotify.max_user_groups, or open files".into()
         }
-        (Engine::Inotify, Errno::ENOSPC) => "no watch is left: fs.inotify.max_user_watches".into(),
+        (WatchEngine::Inotify, Errno::ENOSPC) => "no watch is left: fs.inotify.max_user_watches".into(),
         (_, Errno::ENOSPC) => "no mark is left: fs.fanotify.max_user_marks".into(),
         (_, errno) => errno.desc().into(),
     }

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::core::Filter;
+use super::core::RescanFilter;
 
 /// The pause after the first reading in doubt. It doubles each time.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -23,9 +23,9 @@ pub(super) struct Rescan {
     /// Grows with each reading.
     number: u32,
     /// The filter of the reading that goes on.
-    current: Option<(Filter, Instant)>,
+    current: Option<(RescanFilter, Instant)>,
     /// The filter of the next one, if one is due.
-    due: Option<Filter>,
+    due: Option<RescanFilter>,
     /// When that may begin; at once where events were lost.
     not_before: Option<Instant>,
     /// Readings in doubt, one after the other.
@@ -34,13 +34,13 @@ pub(super) struct Rescan {
 
 /// What follows when everything that waited has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum RescanStep {
     /// Nothing.
     Nothing,
     /// What the last reading has not met is gone: nothing disturbed it.
     Covered,
     /// All is to be read with this filter.
-    Read(Filter),
+    Read(RescanFilter),
 }
 
 impl Rescan {
@@ -50,7 +50,7 @@ impl Rescan {
     }
 
     /// The filter of the reading that goes on, for what is met out of its turn.
-    pub(super) fn filter(&self) -> Option<Filter> {
+    pub(super) fn filter(&self) -> Option<RescanFilter> {
         self.current.map(|(filter, _)| filter)
     }
 
@@ -70,13 +70,13 @@ impl Rescan {
     }
 
     /// Events were lost: all is to be read again from the beginning, as soon as what is being read has been.
-    pub(super) fn lost(&mut self, filter: Filter) {
+    pub(super) fn lost(&mut self, filter: RescanFilter) {
         self.add(filter);
         self.not_before = None;
     }
 
     /// Something does not fit what the events have told.
-    pub(super) fn doubt(&mut self, filter: Filter, now: Instant) {
+    pub(super) fn doubt(&mut self, filter: RescanFilter, now: Instant) {
         if self.due.is_none() {
             let pause = SHORTEST.saturating_mul(1 << self.doubts.min(16)).min(LONGEST);
             self.doubts += 1;
@@ -85,7 +85,7 @@ impl Rescan {
         self.add(filter);
     }
 
-    fn add(&mut self, filter: Filter) {
+    fn add(&mut self, filter: RescanFilter) {
         self.due = Some(filter.and(self.due).and(self.filter()));
     }
 
@@ -95,25 +95,25 @@ impl Rescan {
     }
 
     /// Nothing waits to be read, and no event.
-    pub(super) fn has_read_all(&mut self, now: Instant) -> Next {
+    pub(super) fn has_read_all(&mut self, now: Instant) -> RescanStep {
         let ended = self.current.take();
         if let (Some((_, begun)), Some(not_before)) = (ended, &mut self.not_before) {
             // No more than half of the time is spent on doubts.
             *not_before = (*not_before).max(now + (now - begun));
         }
         match self.due {
-            Some(_) if self.not_before.is_some_and(|moment| now < moment) => Next::Nothing,
+            Some(_) if self.not_before.is_some_and(|moment| now < moment) => RescanStep::Nothing,
             Some(filter) => {
                 self.number += 1;
                 (self.due, self.not_before) = (None, None);
                 self.current = Some((filter, now));
-                Next::Read(filter)
+                RescanStep::Read(filter)
             }
             None if ended.is_some() => {
                 self.doubts = 0;
-                Next::Covered
+                RescanStep::Covered
             }
-            None => Next::Nothing,
+            None => RescanStep::Nothing,
         }
     }
 }
@@ -124,25 +124,25 @@ mod tests {
 
     use super::*;
 
-    fn since(seconds: u64) -> Filter {
+    fn since(seconds: u64) -> RescanFilter {
         let when = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        Filter::Since { when, above_changed: false }
+        RescanFilter::Since { when, above_changed: false }
     }
 
     #[test]
     fn readings_follow_each_other_until_one_is_not_disturbed() {
         let (mut rescan, now) = (Rescan::default(), Instant::now());
-        assert_eq!(rescan.has_read_all(now), Next::Nothing);
+        assert_eq!(rescan.has_read_all(now), RescanStep::Nothing);
         assert!(rescan.is_covered());
         rescan.lost(since(50));
-        assert_eq!((rescan.has_read_all(now), rescan.number()), (Next::Read(since(50)), 1));
+        assert_eq!((rescan.has_read_all(now), rescan.number()), (RescanStep::Read(since(50)), 1));
         // Lost again: the next one goes back as far as this one.
         rescan.lost(since(70));
         assert!(!rescan.is_covered() && rescan.filter() == Some(since(50)));
-        assert_eq!((rescan.has_read_all(now), rescan.number()), (Next::Read(since(50)), 2));
-        assert_eq!(rescan.has_read_all(now), Next::Covered);
+        assert_eq!((rescan.has_read_all(now), rescan.number()), (RescanStep::Read(since(50)), 2));
+        assert_eq!(rescan.has_read_all(now), RescanStep::Covered);
         assert!(rescan.is_covered());
-        assert_eq!(rescan.has_read_all(now), Next::Nothing);
+        assert_eq!(rescan.has_read_all(now), RescanStep::Nothing);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             rescan.doubt(since(9), now);
             rescan.doubt(since(8), now);
             let begun = now;
-            while rescan.has_read_all(now) == Next::Nothing {
+            while rescan.has_read_all(now) == RescanStep::Nothing {
                 assert!(rescan.is_waiting());
                 now += Duration::from_millis(10);
             }
@@ -166,10 +166,10 @@ mod tests {
         );
         rescan.doubt(since(7), now);
         rescan.lost(since(9));
-        assert_eq!(rescan.has_read_all(now), Next::Read(since(7)));
+        assert_eq!(rescan.has_read_all(now), RescanStep::Read(since(7)));
         // What comes late makes the pauses short again.
-        assert_eq!(rescan.has_read_all(now), Next::Covered);
+        assert_eq!(rescan.has_read_all(now), RescanStep::Covered);
         rescan.doubt(since(7), now);
-        assert_eq!(rescan.has_read_all(now + SHORTEST), Next::Read(since(7)));
+        assert_eq!(rescan.has_read_all(now + SHORTEST), RescanStep::Read(since(7)));
     }
 }

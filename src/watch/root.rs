@@ -15,7 +15,7 @@ use crate::sys::handle::{self, MountId};
 use crate::sys::mounts::{self, Mount};
 
 /// Device and inode number: which directory it is, as long as it is held or watched.
-pub(super) type Id = (u64, u64);
+pub(super) type DirectoryId = (u64, u64);
 
 /// Only directories are ever opened: anything else in the place of one fails with ENOTDIR.
 const DIRECTORY: OFlag =
@@ -23,11 +23,11 @@ const DIRECTORY: OFlag =
 
 /// The top of a tree.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct WatchRoot {
     /// Where it was when the watch began, from the top and without links.
     pub(super) path: PathBuf,
     pub(super) dir: OwnedFd,
-    pub(super) id: Id,
+    pub(super) id: DirectoryId,
     /// The type of its file system, as in `ext4`.
     pub(super) kind: String,
     /// By which mount it is reached, if that can be told.
@@ -37,11 +37,11 @@ pub(super) struct Root {
 }
 
 /// Which directory `fd` is.
-pub(super) fn id(fd: impl AsFd) -> Result<Id, Errno> {
+pub(super) fn id(fd: impl AsFd) -> Result<DirectoryId, Errno> {
     fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-impl Root {
+impl WatchRoot {
     pub(super) fn open(path: &Path, mounts: &[Mount]) -> Result<Self, Fault> {
         let fault = |error: io::Error| Fault { path: path.to_path_buf(), attempt: "watch", error };
         let canonical = path.canonicalize().map_err(fault)?;
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn directories_are_reached_however_deep_and_nothing_else_is() {
         let dir = tempfile::tempdir().unwrap();
-        let root = Root::open(dir.path(), &[]).unwrap();
+        let root = WatchRoot::open(dir.path(), &[]).unwrap();
         let (name, mut held, mut below) =
             ("n".repeat(200), root.open_dir(Path::new("")).unwrap(), PathBuf::new());
         for _ in 0..100 {

@@ -195,7 +195,7 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
     mounted.signal(Signal::SIGTERM);
     let (status, said) = mounted.ended();
     assert_eq!(status.code(), Some(0), "{said}");
-    assert!(said.contains("cannot write the audit trail: "), "{said}");
+    assert!(said.contains("cannot write the audit log: "), "{said}");
     assert!(said.contains("records are missing in it"), "{said}");
     // If the disk has become full once more meanwhile.
     let at_the_end = said.lines().find_map(|line| {

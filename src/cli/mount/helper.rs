@@ -16,7 +16,7 @@ use super::remount::remount;
 use super::settings::Settings;
 use super::{in_background, is_named};
 use crate::cli::{LogFormat, Status, Trouble};
-use crate::service::notify::Manager;
+use crate::service::notify::ServiceManager;
 
 /// Mount a tree so that no name that breaks the policy can be created in it, for mount(8).
 ///
@@ -102,7 +102,7 @@ impl Helper {
             return given.plan().map(|_| Status::Clean).map_err(failed);
         }
         // Not whoever has started mount(8): there it is mount(8) that is waited for.
-        in_background(given, Manager::none()).map_err(failed)
+        in_background(given, ServiceManager::none()).map_err(failed)
     }
 
     /// Changes the flags of the mount that is there.

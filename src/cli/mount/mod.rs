@@ -24,12 +24,12 @@ use self::settings::Settings;
 use super::{LogFormat, Status, Trouble};
 use crate::fuse;
 use crate::name::display::shown;
-use crate::service::control::{self, Instance, Name, Reserved, Taken};
-use crate::service::detach::{Division, Ready, divide};
-use crate::service::notify::Manager;
+use crate::service::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
+use crate::service::detach::{DaemonRole, ReadySender, divide};
+use crate::service::notify::ServiceManager;
 use crate::service::signals::{ServerSignals, SignalRequest};
-use crate::telemetry::audit::{self, Recent};
-use crate::telemetry::metrics::{Judged, Metrics, Requests};
+use crate::telemetry::audit::{self, RecentRefusals};
+use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 
 pub(super) use helper::{Helper, is_called as is_helper};
 pub(super) use settings::mode_parser;
@@ -101,7 +101,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(super) fn run(args: Args) -> Result<Status, Trouble> {
     let places = (args.source, args.mountpoint);
     let given = Given::new(places, &args.options, args.settings, Strictness::Strict).map_err(Trouble::new)?;
-    let manager = Manager::of_environment();
+    let manager = ServiceManager::from_environment();
     if args.daemon { in_background(given, manager) } else { serve(given, manager, None) }
 }
 
@@ -112,7 +112,7 @@ fn metrics_of(mountpoint: &Path) -> Metrics {
 }
 
 /// Mounts and serves; when the mount is live, `ready` is told.
-fn serve(given: Given, manager: Manager, ready: Option<Ready>) -> Result<Status, Trouble> {
+fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> Result<Status, Trouble> {
     let given = given.absolute()?;
     let plan = given.plan()?;
     let service = Service::begin(manager.clone(), &plan.mountpoint, plan.is_confined)?;
@@ -123,8 +123,8 @@ fn serve(given: Given, manager: Manager, ready: Option<Ready>) -> Result<Status,
     let metrics = Arc::new(metrics_of(&plan.mountpoint));
     let outlets = plan.metrics.outlets(metrics.clone())?;
     let status = status(&plan, metrics.clone());
-    let recent = Arc::new(Recent::default());
-    let audit = audit::Settings { recent: recent.clone(), ..plan.audit.open(metrics.clone())? };
+    let recent = Arc::new(RecentRefusals::default());
+    let audit = audit::AuditSettings { recent: recent.clone(), ..plan.audit.open(metrics.clone())? };
     let source = path::absolute(&plan.source).unwrap_or(plan.source.clone());
     let mounted = fuse::mount(&plan.source, &plan.mountpoint, plan.terms.clone(), audit, &plan.options)
         .map_err(Trouble::new)?;
@@ -176,29 +176,32 @@ fn status(plan: &Plan, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 's
     let what = format!("{} on {}", shown(&plan.source), shown(&plan.mountpoint));
     move || {
         let counted = metrics.snapshot();
-        let requests: u64 = counted.requests.iter().map(Requests::total).sum();
-        let names = |judged: &[Judged]| judged.iter().map(|judged| judged.count).sum::<u64>();
+        let requests: u64 = counted.requests.iter().map(OperationCounts::total).sum();
+        let names = |judged: &[RuleCount]| judged.iter().map(|judged| judged.count).sum::<u64>();
         let (refused, let_through) = (names(&counted.refused), names(&counted.let_through));
         format!("{what}: {requests} requests, {refused} names refused, {let_through} let through")
     }
 }
 
 /// What the instance is called, unless others are called so.
-fn name_of(plan: &Plan) -> Name {
-    let of_place =
-        || Name::of_mountpoint(&path::absolute(&plan.mountpoint).unwrap_or(plan.mountpoint.clone()));
+fn name_of(plan: &Plan) -> InstanceName {
+    let of_place = || {
+        InstanceName::from_mountpoint(&path::absolute(&plan.mountpoint).unwrap_or(plan.mountpoint.clone()))
+    };
     plan.name.clone().unwrap_or_else(of_place)
 }
 
 /// The control socket. A mount without one is better than none, but of one instance file there is one mount.
-fn reserve(plan: &Plan) -> Result<Option<Reserved>, Trouble> {
+fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, Trouble> {
     let Some(directory) = control::directory() else {
         log::info!("no control socket: XDG_RUNTIME_DIR is not set");
         return Ok(None);
     };
     match control::reserve(&directory, &name_of(plan), plan.name.is_none()) {
         Ok(reserved) => Ok(Some(reserved)),
-        Err(error) if error.get_ref().is_some_and(|inner| inner.is::<Taken>()) => Err(Trouble::new(error)),
+        Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NameTaken>()) => {
+            Err(Trouble::new(error))
+        }
         Err(error) => {
             log::warn!("no control socket in {}: {error}", shown(&directory));
             Ok(None)
@@ -207,7 +210,7 @@ fn reserve(plan: &Plan) -> Result<Option<Reserved>, Trouble> {
 }
 
 /// The same in a process of its own; this one waits until the mount is live.
-fn in_background(given: Given, manager: Manager) -> Result<Status, Trouble> {
+fn in_background(given: Given, manager: ServiceManager) -> Result<Status, Trouble> {
     if given.writes_to_output() {
         return Err(Trouble::new(
             "--audit - writes to standard output, which a mount in the background has not",
@@ -215,8 +218,8 @@ fn in_background(given: Given, manager: Manager) -> Result<Status, Trouble> {
     }
     let impossible = |error| Trouble::new(format!("cannot go into the background: {error}"));
     match divide().map_err(impossible)? {
-        Division::Server(ready) => serve(given, manager, Some(ready)),
-        Division::Starter(waiting) => match waiting.wait().map_err(impossible)? {
+        DaemonRole::Server(ready) => serve(given, manager, Some(ready)),
+        DaemonRole::Starter(waiting) => match waiting.wait().map_err(impossible)? {
             true => Ok(Status::Clean),
             // It has said why.
             false => Err(Trouble::Told),

@@ -18,9 +18,9 @@ use crate::fuse::{Options, Terms};
 use crate::gate::{Gate, Mode};
 use crate::name::display::{display, shown};
 use crate::policy::profile;
-use crate::service::control::Name;
+use crate::service::control::InstanceName;
 use crate::settings::config::{self, Instance};
-use crate::telemetry::audit::{self, Trail};
+use crate::telemetry::audit::{self, AuditLog};
 use crate::telemetry::metrics::Metrics;
 
 /// What was asked for, as it was asked for. It can be made into a [`Plan`] again and again, as its files change.
@@ -46,7 +46,7 @@ pub(super) struct Plan {
     /// The file that says what the instance is, or by which policy it judges.
     pub(super) file: Option<PathBuf>,
     /// What the instance is called, if its file says what it is.
-    pub(super) name: Option<Name>,
+    pub(super) name: Option<InstanceName>,
 }
 
 /// How refusals are recorded.
@@ -118,7 +118,7 @@ impl Given {
                 (Some(*instance), policy)
             }
         };
-        let name = instance.is_some().then(|| file.as_deref().map(Name::of_file)).flatten();
+        let name = instance.is_some().then(|| file.as_deref().map(InstanceName::from_file)).flatten();
         let instance = instance.unwrap_or_default();
         let settings = self.settings.clone().or(Settings::of(&instance));
         let shown_file = file.as_deref().map(shown);
@@ -209,26 +209,26 @@ fn flags(mount: &config::Mount) -> MsFlags {
 
 impl AuditPlan {
     /// Opens what it names.
-    pub(super) fn open(&self, metrics: Arc<Metrics>) -> Result<audit::Settings, Trouble> {
-        let trail = match self.file.as_deref() {
+    pub(super) fn open(&self, metrics: Arc<Metrics>) -> Result<audit::AuditSettings, Trouble> {
+        let audit_log = match self.file.as_deref() {
             None => None,
-            Some(file) if file == Path::new("-") => Some(Trail::to(io::stdout())),
+            Some(file) if file == Path::new("-") => Some(AuditLog::to(io::stdout())),
             Some(file) => {
                 let unusable =
-                    |error| Trouble::new(format!("cannot write the audit trail {}: {error}", shown(file)));
+                    |error| Trouble::new(format!("cannot write the audit log {}: {error}", shown(file)));
                 let group = self.group.as_deref().map(group).transpose()?;
                 let open = |file: PathBuf| match group {
-                    Some(group) => Trail::append_for(&file, group),
-                    None => Trail::append(&file),
+                    Some(group) => AuditLog::append_for(&file, group),
+                    None => AuditLog::append(&file),
                 };
                 Some(path::absolute(file).and_then(open).map_err(unusable)?)
             }
         };
-        let default = audit::Settings::default();
+        let default = audit::AuditSettings::default();
         let per_second = self.rate.unwrap_or(default.per_second);
         let bytes_per_second = self.bytes.unwrap_or(default.bytes_per_second);
         let is_logged = self.is_logged;
-        Ok(audit::Settings { trail, is_logged, per_second, bytes_per_second, metrics, ..default })
+        Ok(audit::AuditSettings { audit_log, is_logged, per_second, bytes_per_second, metrics, ..default })
     }
 }
 
@@ -240,7 +240,7 @@ fn group(name: &str) -> Result<Gid, Trouble> {
         .and_then(|group| group.map(|group| group.gid).or_else(by_number).ok_or("there is no such group"))
         .map_err(|why| {
             Trouble::new(format!(
-                "cannot give the audit trail to the group {}: {why}",
+                "cannot give the audit log to the group {}: {why}",
                 display(name.as_bytes())
             ))
         })

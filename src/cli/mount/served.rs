@@ -12,22 +12,24 @@ use crate::cli::Trouble;
 use crate::fuse::{Handle, Terms};
 use crate::gate::Mode;
 use crate::report::JsonBytes;
-use crate::service::control::{Counters, Instance, LastReload, Name, PolicyInForce, Reloaded, Status};
+use crate::service::control::{
+    ActivePolicy, ControlHandler, InstanceCounters, InstanceName, InstanceStatus, LastReload, ReloadOutcome,
+};
 use crate::settings::config::{ERRNOS, EXISTING, MODES, word_of};
-use crate::telemetry::audit::Recent;
+use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::Metrics;
 use crate::time::timestamp;
 
 /// A mount that is served.
 #[derive(Debug)]
 pub(super) struct Served {
-    name: Name,
+    name: InstanceName,
     /// Where the tree is, whatever directory the process stands in now.
     source: PathBuf,
     given: Given,
     handle: Handle,
     metrics: Arc<Metrics>,
-    recent: Arc<Recent>,
+    recent: Arc<RecentRefusals>,
     since: SystemTime,
     /// Whoever changes terms holds this from the first look to the end, which can take as long as reading files and making the
     /// kernel forget names does.
@@ -49,11 +51,11 @@ struct State {
 
 impl Served {
     pub(super) fn new(
-        (name, source): (Name, PathBuf),
+        (name, source): (InstanceName, PathBuf),
         given: Given,
         mounted: Plan,
         handle: Handle,
-        (metrics, recent): (Arc<Metrics>, Arc<Recent>),
+        (metrics, recent): (Arc<Metrics>, Arc<RecentRefusals>),
     ) -> Self {
         let state = State { configured: mounted.mode(), mounted, by_hand: None, last_reload: None };
         Self {
@@ -79,7 +81,7 @@ impl Served {
         Ok(differences(&before, terms))
     }
 
-    fn try_reload(&self) -> Result<Reloaded, String> {
+    fn try_reload(&self) -> Result<ReloadOutcome, String> {
         let plan = self.given.plan().map_err(|trouble| match trouble {
             Trouble::Message(why) => why,
             Trouble::OutputClosed | Trouble::Told => "the configuration cannot be read".into(),
@@ -99,17 +101,17 @@ impl Served {
             let (by_hand, configured) = (word_of(MODES, &mode), word_of(MODES, &plan.mode()));
             needs_mount.push(format!("mode: {configured}; it was set to {by_hand} by hand, and stays so"));
         }
-        Ok(Reloaded { changed, needs_mount })
+        Ok(ReloadOutcome { changed, needs_mount })
     }
 }
 
-impl Instance for Served {
-    fn status(&self) -> Status {
+impl ControlHandler for Served {
+    fn status(&self) -> InstanceStatus {
         let terms = self.handle.terms();
         let state = self.state.lock();
         let terms = terms.as_ref().unwrap_or(&state.mounted.terms);
         let gate = &terms.gate;
-        Status {
+        InstanceStatus {
             name: self.name.to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: getpid().as_raw().unsigned_abs(),
@@ -126,13 +128,13 @@ impl Instance for Served {
             mode_is_set: state.by_hand.is_some(),
             existing: word_of(EXISTING, &gate.existing()).into(),
             errno: word_of(ERRNOS, &terms.for_violations).into(),
-            policy: PolicyInForce::of(gate.policy()),
+            policy: ActivePolicy::from_policy(gate.policy()),
             last_reload: state.last_reload.clone(),
             counters: self.metrics.snapshot(),
         }
     }
 
-    fn reload(&self) -> Result<Reloaded, String> {
+    fn reload(&self) -> Result<ReloadOutcome, String> {
         let begin = Instant::now();
         // A file that was moved away for rotation is to be left whatever becomes of the policy.
         self.handle.reopen_audit();
@@ -140,7 +142,7 @@ impl Instance for Served {
         let outcome = self.try_reload();
         self.metrics.reloaded(outcome.is_ok());
         match &outcome {
-            Ok(Reloaded { changed, needs_mount }) => {
+            Ok(ReloadOutcome { changed, needs_mount }) => {
                 log::info!("the configuration was read again, in {:?}", begin.elapsed());
                 changed.iter().for_each(|line| log::info!("from now on: {line}"));
                 needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
@@ -151,7 +153,7 @@ impl Instance for Served {
         outcome
     }
 
-    fn set_mode(&self, mode: Mode) -> Result<Reloaded, String> {
+    fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String> {
         let _changing = self.changing.lock();
         let mut terms = self.handle.terms().ok_or("the mount has ended")?;
         terms.gate = terms.gate.with_mode(mode);
@@ -160,15 +162,15 @@ impl Instance for Served {
         state.by_hand = (mode != state.configured).then_some(mode);
         drop(state);
         log::warn!("set by hand: {} from now on", word_of(MODES, &mode));
-        Ok(Reloaded { changed, needs_mount: Vec::new() })
+        Ok(ReloadOutcome { changed, needs_mount: Vec::new() })
     }
 
     fn metrics(&self) -> String {
         self.metrics.render()
     }
 
-    fn counters(&self) -> Counters {
-        Counters {
+    fn counters(&self) -> InstanceCounters {
+        InstanceCounters {
             name: self.name.to_string(),
             mountpoint: JsonBytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
             counters: self.metrics.snapshot(),
@@ -188,7 +190,7 @@ fn differences(before: &Terms, after: &Terms) -> Vec<String> {
     let seconds = |timeout: std::time::Duration| format!("{} s", timeout.as_secs_f64());
     let mode = |terms: &Terms| word_of(MODES, &terms.gate.mode()).to_owned();
     differs("mode", mode(before), mode(after));
-    let policy = |terms: &Terms| PolicyInForce::of(terms.gate.policy()).to_string();
+    let policy = |terms: &Terms| ActivePolicy::from_policy(terms.gate.policy()).to_string();
     differs("policy", policy(before), policy(after));
     let existing = |terms: &Terms| word_of(EXISTING, &terms.gate.existing()).to_owned();
     differs("existing", existing(before), existing(after));

@@ -5,19 +5,23 @@ use std::path::Path;
 use super::super::Trouble;
 use crate::service::confinement::{Confinement, confine, give_up, raise_open_files};
 use crate::service::health::{Prober, Pulse};
-use crate::service::notify::Manager;
+use crate::service::notify::ServiceManager;
 
 /// A service that is about to mount.
 #[derive(Debug)]
 pub(super) struct Service {
-    manager: Manager,
+    manager: ServiceManager,
     prober: Option<Prober>,
     is_confined: bool,
 }
 
 impl Service {
     /// For what is going to be mounted on `mountpoint`. To be called before there is a second thread.
-    pub(super) fn begin(manager: Manager, mountpoint: &Path, is_confined: bool) -> Result<Self, Trouble> {
+    pub(super) fn begin(
+        manager: ServiceManager,
+        mountpoint: &Path,
+        is_confined: bool,
+    ) -> Result<Self, Trouble> {
         raise_open_files();
         let no_prober = |error| {
             Trouble::new(format!("cannot start the process that asks the mount whether it answers: {error}"))

@@ -18,32 +18,32 @@ use seccompiler::{
 use crate::sys::seccomp::Instruction;
 
 /// The number of a system call.
-type Call = i64;
+type SyscallNumber = i64;
 
 /// Calls that this C library has no name for yet; calls of that age have one number on all architectures.
 mod young {
-    use super::Call;
-    pub(super) const FUTEX_WAITV: Call = 449;
-    pub(super) const CACHESTAT: Call = 451;
-    pub(super) const FCHMODAT2: Call = 452;
-    pub(super) const MAP_SHADOW_STACK: Call = 453;
-    pub(super) const FUTEX_WAKE: Call = 454;
-    pub(super) const FUTEX_WAIT: Call = 455;
-    pub(super) const FUTEX_REQUEUE: Call = 456;
-    pub(super) const STATMOUNT: Call = 457;
-    pub(super) const LISTMOUNT: Call = 458;
-    pub(super) const MSEAL: Call = 462;
-    pub(super) const SETXATTRAT: Call = 463;
-    pub(super) const GETXATTRAT: Call = 464;
-    pub(super) const LISTXATTRAT: Call = 465;
-    pub(super) const REMOVEXATTRAT: Call = 466;
-    pub(super) const FILE_GETATTR: Call = 468;
-    pub(super) const FILE_SETATTR: Call = 469;
+    use super::SyscallNumber;
+    pub(super) const FUTEX_WAITV: SyscallNumber = 449;
+    pub(super) const CACHESTAT: SyscallNumber = 451;
+    pub(super) const FCHMODAT2: SyscallNumber = 452;
+    pub(super) const MAP_SHADOW_STACK: SyscallNumber = 453;
+    pub(super) const FUTEX_WAKE: SyscallNumber = 454;
+    pub(super) const FUTEX_WAIT: SyscallNumber = 455;
+    pub(super) const FUTEX_REQUEUE: SyscallNumber = 456;
+    pub(super) const STATMOUNT: SyscallNumber = 457;
+    pub(super) const LISTMOUNT: SyscallNumber = 458;
+    pub(super) const MSEAL: SyscallNumber = 462;
+    pub(super) const SETXATTRAT: SyscallNumber = 463;
+    pub(super) const GETXATTRAT: SyscallNumber = 464;
+    pub(super) const LISTXATTRAT: SyscallNumber = 465;
+    pub(super) const REMOVEXATTRAT: SyscallNumber = 466;
+    pub(super) const FILE_GETATTR: SyscallNumber = 468;
+    pub(super) const FILE_SETATTR: SyscallNumber = 469;
 }
 
 /// What passes whatever its arguments are.
 #[rustfmt::skip]
-const ALLOWED: &[Call] = &[
+const ALLOWED: &[SyscallNumber] = &[
     // Files, by descriptor and below one.
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
     libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_lseek, libc::SYS_openat,
@@ -102,7 +102,7 @@ const ALLOWED: &[Call] = &[
 /// The older forms of some, which younger architectures do not have.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-const ALLOWED_OLD: &[Call] = &[
+const ALLOWED_OLD: &[SyscallNumber] = &[
     libc::SYS_open, libc::SYS_creat, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink,
     libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_rename, libc::SYS_unlink, libc::SYS_link,
     libc::SYS_symlink, libc::SYS_mknod, libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime,
@@ -111,12 +111,12 @@ const ALLOWED_OLD: &[Call] = &[
     libc::SYS_select, libc::SYS_pause, libc::SYS_alarm, libc::SYS_time, libc::SYS_getpgrp, libc::SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const ALLOWED_OLD: &[Call] = &[];
+const ALLOWED_OLD: &[SyscallNumber] = &[];
 
 /// What no server calls once it serves, and who has taken one over may want to. Not all of that kind: `kexec_file_load` has no
 /// name in every C library, and is unknown, which is refused too.
 #[rustfmt::skip]
-const FOREIGN: &[Call] = &[
+const FOREIGN: &[SyscallNumber] = &[
     libc::SYS_mount, libc::SYS_move_mount, libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount,
     libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_setns,
     libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp,
@@ -127,7 +127,7 @@ const FOREIGN: &[Call] = &[
 ];
 
 /// What C libraries try first and do without, each time: unknown, and no word about it in the kernel's log.
-const QUIETLY_UNKNOWN: &[Call] = &[libc::SYS_clone3];
+const QUIETLY_UNKNOWN: &[SyscallNumber] = &[libc::SYS_clone3];
 
 /// Kinds of sockets: of this machine, for the control socket and the logs, and of the network, for metrics.
 const SOCKET_FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
@@ -158,7 +158,7 @@ fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCond
 }
 
 /// What passes by its arguments.
-fn allowed_partly() -> Result<Vec<(Call, Vec<SeccompRule>)>, BackendError> {
+fn allowed_partly() -> Result<Vec<(SyscallNumber, Vec<SeccompRule>)>, BackendError> {
     let is = |index, value: i64| {
         SeccompRule::new(vec![argument(index, SeccompCmpOp::Eq, value as u64 & u64::from(u32::MAX))?])
     };
@@ -186,7 +186,7 @@ fn allowed_partly() -> Result<Vec<(Call, Vec<SeccompRule>)>, BackendError> {
 }
 
 /// A filter, and whether the kernel's audit log says what it refuses.
-pub(super) struct Filter {
+pub(super) struct SyscallFilter {
     pub(super) program: Vec<Instruction>,
     pub(super) is_logged: bool,
 }
@@ -195,12 +195,12 @@ pub(super) struct Filter {
 ///
 /// # Errors
 /// None that depends on anything but the lists here.
-pub(super) fn filters() -> Result<[Filter; 3], BackendError> {
+pub(super) fn filters() -> Result<[SyscallFilter; 3], BackendError> {
     build(TargetArch::try_from(std::env::consts::ARCH)?)
 }
 
-fn build(architecture: TargetArch) -> Result<[Filter; 3], BackendError> {
-    let whole = |calls: &[Call]| calls.iter().map(|&call| (call, Vec::new())).collect::<Vec<_>>();
+fn build(architecture: TargetArch) -> Result<[SyscallFilter; 3], BackendError> {
+    let whole = |calls: &[SyscallNumber]| calls.iter().map(|&call| (call, Vec::new())).collect::<Vec<_>>();
     let mut allowed: BTreeMap<_, _> =
         [whole(ALLOWED), whole(ALLOWED_OLD), allowed_partly()?].into_iter().flatten().collect();
     // These are left to the other filters: of several answers the kernel takes the strictest.
@@ -209,13 +209,13 @@ fn build(architecture: TargetArch) -> Result<[Filter; 3], BackendError> {
     let (foreign, quietly) =
         (whole(FOREIGN).into_iter().collect(), whole(QUIETLY_UNKNOWN).into_iter().collect());
     let unknown = || SeccompAction::Errno(libc::ENOSYS as u32);
-    let compile = |rules, otherwise, listed, is_logged| -> Result<Filter, BackendError> {
+    let compile = |rules, otherwise, listed, is_logged| -> Result<SyscallFilter, BackendError> {
         let program: BpfProgram = SeccompFilter::new(rules, otherwise, listed, architecture)?.try_into()?;
         let program = program
             .iter()
             .map(|i| Instruction { code: i.code, jump_true: i.jt, jump_false: i.jf, operand: i.k })
             .collect();
-        Ok(Filter { program, is_logged })
+        Ok(SyscallFilter { program, is_logged })
     };
     Ok([
         compile(foreign, SeccompAction::Allow, SeccompAction::KillProcess, true)?,
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn no_call_is_both_allowed_and_foreign_or_listed_twice() {
-        let all: Vec<Call> = [ALLOWED, ALLOWED_OLD, FOREIGN, QUIETLY_UNKNOWN].concat();
+        let all: Vec<SyscallNumber> = [ALLOWED, ALLOWED_OLD, FOREIGN, QUIETLY_UNKNOWN].concat();
         let mut seen = BTreeSet::new();
         for call in all.iter().copied().chain(allowed_partly().unwrap().into_iter().map(|(call, _)| call)) {
             assert!(seen.insert(call), "{call} is listed twice");

@@ -16,9 +16,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 use serde::de::DeserializeOwned;
 
-use super::directory::{Found, Sockets, in_directory, of_users};
+use super::directory::{FoundSocket, FoundSockets, in_directory, of_users};
 use super::place::directory;
-use super::protocol::{MAX_REPLY, Reply, Request, VERSION, harmless};
+use super::protocol::{ControlReply, ControlRequest, MAX_REPLY, VERSION, harmless};
 use crate::name::display::shown;
 
 /// Connections that are open at once. More sockets than that are asked as the first ones answer.
@@ -30,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum Failure {
+pub enum RequestError {
     /// Nobody listens there.
     Gone,
     /// This user may not ask there.
@@ -43,7 +43,7 @@ pub enum Failure {
     Refused(String),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("it is not running"),
@@ -60,9 +60,9 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for RequestError {}
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for RequestError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
@@ -73,13 +73,13 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn late() -> Failure {
-    Failure::Unreachable(io::ErrorKind::WouldBlock.into())
+fn late() -> RequestError {
+    RequestError::Unreachable(io::ErrorKind::WouldBlock.into())
 }
 
 /// The sockets that are there: those of this user, and for root also those of other users below `/run/user`.
-pub fn sockets() -> Sockets {
-    let mut sockets = Sockets::default();
+pub fn sockets() -> FoundSockets {
+    let mut sockets = FoundSockets::default();
     if let Some(directory) = directory() {
         match in_directory(&directory) {
             Ok(own) => sockets.own = own,
@@ -94,7 +94,7 @@ pub fn sockets() -> Sockets {
     sockets
 }
 
-impl Found {
+impl FoundSocket {
     /// Whether the server that this should be listens there; no question is asked, and nothing waited for.
     pub fn is_there(&self) -> bool {
         match self.connect() {
@@ -106,8 +106,8 @@ impl Found {
     /// Asks the instance.
     ///
     /// # Errors
-    /// [`Failure`].
-    pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
+    /// [`RequestError`].
+    pub fn ask<T: DeserializeOwned>(&self, request: ControlRequest) -> Result<T, RequestError> {
         let mut answers = ask_all(&[self], request, request.patience(), |_, _| None);
         answers.pop().unwrap_or_else(|| Err(late()))
     }
@@ -116,16 +116,16 @@ impl Found {
 /// Asks all these instances at once, and returns their answers in the order of the sockets: whatever some of them do, it takes
 /// no longer than `patience`. `on_answer` is called with each answer when it comes, and may shorten the time for the others.
 pub fn ask_all<T: DeserializeOwned>(
-    sockets: &[&Found],
-    request: Request,
+    sockets: &[&FoundSocket],
+    request: ControlRequest,
     patience: Duration,
-    mut on_answer: impl FnMut(usize, &Result<T, Failure>) -> Option<Duration>,
-) -> Vec<Result<T, Failure>> {
+    mut on_answer: impl FnMut(usize, &Result<T, RequestError>) -> Option<Duration>,
+) -> Vec<Result<T, RequestError>> {
     let mut deadline = Instant::now() + patience;
-    let mut answers: Vec<Option<Result<T, Failure>>> = sockets.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<Result<T, RequestError>>> = sockets.iter().map(|_| None).collect();
     let (mut waiting, mut open): (VecDeque<usize>, Vec<Exchange>) =
         ((0..sockets.len()).collect(), Vec::new());
-    let mut settle = |index: usize, answer: Result<T, Failure>, deadline: &mut Instant| {
+    let mut settle = |index: usize, answer: Result<T, RequestError>, deadline: &mut Instant| {
         if let Some(sooner) = on_answer(index, &answer) {
             *deadline = (*deadline).min(Instant::now() + sooner);
         }
@@ -170,19 +170,23 @@ struct Exchange {
     line: Vec<u8>,
     longest: usize,
     /// How it ended, when it has.
-    end: Option<Result<(), Failure>>,
+    end: Option<Result<(), RequestError>>,
 }
 
 impl Exchange {
     /// `None` if too many others wait there at the moment.
-    fn begin(index: usize, socket: &Found, request: Request) -> Result<Option<Self>, Failure> {
+    fn begin(
+        index: usize,
+        socket: &FoundSocket,
+        request: ControlRequest,
+    ) -> Result<Option<Self>, RequestError> {
         let (stream, uid) = match socket.connect() {
             Err(Errno::EAGAIN) => return Ok(None),
-            Err(Errno::ENOTSOCK) => return Err(Failure::Gone),
+            Err(Errno::ENOTSOCK) => return Err(RequestError::Gone),
             connected => connected.map_err(io::Error::from)?,
         };
         if uid != socket.uid() {
-            return Err(Failure::Impostor(uid));
+            return Err(RequestError::Impostor(uid));
         }
         let longest = if uid == geteuid().as_raw() || uid == 0 { MAX_REPLY } else { MAX_FOREIGN_REPLY };
         let (unsent, line) = (request.to_line(), Vec::new());
@@ -247,12 +251,12 @@ fn wait(open: &mut [Exchange], left: Duration) -> bool {
 }
 
 /// What a reply says.
-fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
-    let unreadable = |error: serde_json::Error| Failure::Unreachable(error.into());
-    let reply: Reply = serde_json::from_slice(line).map_err(unreadable)?;
+fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, RequestError> {
+    let unreadable = |error: serde_json::Error| RequestError::Unreachable(error.into());
+    let reply: ControlReply = serde_json::from_slice(line).map_err(unreadable)?;
     if reply.v != VERSION {
         let why = format!("it speaks version {} of the protocol, this program {VERSION}", reply.v);
-        return Err(Failure::Refused(why));
+        return Err(RequestError::Refused(why));
     }
     match (reply.ok, reply.error) {
         (true, _) => serde_json::from_value(reply.result).map_err(unreadable),
@@ -260,7 +264,7 @@ fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
             let why = why.unwrap_or_else(|| "it does not say why".into());
             // The lines are its own; what is in them is not to act on a terminal.
             let lines = why.lines().map(harmless);
-            Err(Failure::Refused(lines.collect::<Vec<_>>().join("\n")))
+            Err(RequestError::Refused(lines.collect::<Vec<_>>().join("\n")))
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A name in such a directory can be anything: a symbolic link, a file, the socket of a killed server, or of somebody who
 //! waits for root to ask. So no path is followed twice. The directory is opened once, without following a link as its last
 //! part, and its owner is checked; a socket is opened in it with `O_PATH`, checked to be one, and connected to through that
-//! descriptor. Whoever listens behind it is asked for by the kernel ([`Found::connect`]).
+//! descriptor. Whoever listens behind it is asked for by the kernel ([`FoundSocket::connect`]).
 //!
 //! Sources: unix(7), `SO_PEERCRED`; open(2), `O_PATH`; openat2(2).
 
@@ -22,7 +22,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, get
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::name::Name;
+use super::name::InstanceName;
 use crate::sys::mounts::{Mount, holding, mounts};
 use crate::sys::open::{beneath, path_of};
 use crate::sys::trust::{is_trusted, others_can_write};
@@ -35,7 +35,7 @@ const MOST_SOCKETS: usize = 64;
 const MOST_ENTRIES: usize = 4096;
 
 /// Device and inode number of a file.
-pub(super) type FileId = (u64, u64);
+pub(super) type SocketId = (u64, u64);
 
 /// A directory of sockets that nobody but its owner and root can change.
 #[derive(Debug)]
@@ -48,18 +48,18 @@ pub(super) struct SocketDirectory {
 
 /// A socket that is there. Whether somebody listens, and who, is not known yet.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundSocket {
     directory: Arc<SocketDirectory>,
-    name: Name,
+    name: InstanceName,
 }
 
 /// The sockets that a client can ask.
 #[derive(Debug, Default)]
-pub struct Sockets {
+pub struct FoundSockets {
     /// Those of this user, in order of their names.
-    pub own: Vec<Found>,
+    pub own: Vec<FoundSocket>,
     /// Those of other users, for root alone.
-    pub others: Vec<Found>,
+    pub others: Vec<FoundSocket>,
     /// What was not looked at and why: lines for people.
     pub ignored: Vec<String>,
 }
@@ -99,14 +99,14 @@ impl SocketDirectory {
 
     /// The names of the files in it that are called like sockets, in order; and whether there are more of them than are looked
     /// at.
-    fn names(&self) -> io::Result<(Vec<Name>, bool)> {
+    fn names(&self) -> io::Result<(Vec<InstanceName>, bool)> {
         let (mut names, mut read) = (Vec::new(), 0);
         for entry in fs::read_dir(path_of(&self.fd))? {
             read += 1;
             if read > MOST_ENTRIES {
                 return Ok((names, true));
             }
-            names.extend(Name::of_socket(&entry?.file_name()));
+            names.extend(InstanceName::from_socket(&entry?.file_name()));
         }
         names.sort();
         let has_more = names.len() > MOST_SOCKETS && self.owner != geteuid().as_raw();
@@ -116,16 +116,16 @@ impl SocketDirectory {
         Ok((names, has_more))
     }
 
-    fn stat(&self, name: &Name) -> Result<FileStat, Errno> {
+    fn stat(&self, name: &InstanceName) -> Result<FileStat, Errno> {
         fstatat(&self.fd, name.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
     /// Which file the name stands for.
-    pub(super) fn id(&self, name: &Name) -> Result<FileId, Errno> {
+    pub(super) fn id(&self, name: &InstanceName) -> Result<SocketId, Errno> {
         self.stat(name).map(|stat| (stat.st_dev, stat.st_ino))
     }
 
-    pub(super) fn remove(&self, name: &Name) -> Result<(), Errno> {
+    pub(super) fn remove(&self, name: &InstanceName) -> Result<(), Errno> {
         unlinkat(&self.fd, name.file().as_str(), UnlinkatFlags::NoRemoveDir)
     }
 
@@ -139,7 +139,7 @@ impl SocketDirectory {
     /// # Errors
     /// ENOENT if nothing is called so; ENOTSOCK for what is no socket; ECONNREFUSED if nobody listens; EAGAIN if too many
     /// others wait; otherwise as connect(2) says.
-    pub(super) fn connect(&self, name: &Name) -> Result<UnixStream, Errno> {
+    pub(super) fn connect(&self, name: &InstanceName) -> Result<UnixStream, Errno> {
         let held = self.open_file(&name.file(), OFlag::O_PATH, Mode::empty())?;
         if SFlag::from_bits_truncate(fstat(&held)?.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFSOCK {
             return Err(Errno::ENOTSOCK);
@@ -154,7 +154,7 @@ impl SocketDirectory {
     ///
     /// # Errors
     /// It is no socket, or cannot be connected to for another reason.
-    pub(super) fn is_alive(&self, name: &Name) -> Result<bool, Errno> {
+    pub(super) fn is_alive(&self, name: &InstanceName) -> Result<bool, Errno> {
         match self.connect(name) {
             // So many wait that there is no room for one more.
             Ok(_) | Err(Errno::EAGAIN) => Ok(true),
@@ -165,7 +165,7 @@ impl SocketDirectory {
 
     /// Removes the sockets that killed servers of this user have left, but for that of `kept`. To be called while no server
     /// can make one in this directory.
-    pub(super) fn sweep(&self, kept: &Name) {
+    pub(super) fn sweep(&self, kept: &InstanceName) {
         let Ok((names, _)) = self.names() else { return };
         for name in names.iter().filter(|name| *name != kept) {
             let is_ours = self.stat(name).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
@@ -194,9 +194,9 @@ fn owner_of(fd: &OwnedFd) -> io::Result<u32> {
     }
 }
 
-impl Found {
+impl FoundSocket {
     /// What the instance is called.
-    pub fn name(&self) -> &Name {
+    pub fn name(&self) -> &InstanceName {
         &self.name
     }
 
@@ -226,17 +226,17 @@ impl Found {
 ///
 /// # Errors
 /// It cannot be read, or is not to be trusted.
-pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<Found>> {
+pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<FoundSocket>> {
     let directory = match SocketDirectory::open(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         directory => Arc::new(directory?),
     };
     let (names, _) = directory.names()?;
-    Ok(names.into_iter().map(|name| Found { directory: directory.clone(), name }).collect())
+    Ok(names.into_iter().map(|name| FoundSocket { directory: directory.clone(), name }).collect())
 }
 
 /// Adds the sockets of the users that have directories below `users` (/run/user), each called like its user's number.
-pub(super) fn of_users(users: &Path, sockets: &mut Sockets) {
+pub(super) fn of_users(users: &Path, sockets: &mut FoundSockets) {
     let table = mounts().unwrap_or_default();
     let mut uids: Vec<u32> = fs::read_dir(users)
         .into_iter()
@@ -265,7 +265,7 @@ pub(super) fn of_users(users: &Path, sockets: &mut Sockets) {
     }
 }
 
-fn of_user(path: &Path, uid: u32, table: &[Mount]) -> io::Result<(Vec<Found>, bool)> {
+fn of_user(path: &Path, uid: u32, table: &[Mount]) -> io::Result<(Vec<FoundSocket>, bool)> {
     // Looking at a file system that the user serves would make us wait for the user.
     if holding(table, path).is_some_and(|mount| mount.kind.starts_with("fuse")) {
         return Err(io::Error::other("their runtime directory is a FUSE mount"));
@@ -274,5 +274,5 @@ fn of_user(path: &Path, uid: u32, table: &[Mount]) -> io::Result<(Vec<Found>, bo
     let directory = SocketDirectory::of_user(&above, path.join("namegate"), uid)?;
     let directory = Arc::new(directory);
     let (names, has_more) = directory.names()?;
-    Ok((names.into_iter().map(|name| Found { directory: directory.clone(), name }).collect(), has_more))
+    Ok((names.into_iter().map(|name| FoundSocket { directory: directory.clone(), name }).collect(), has_more))
 }

@@ -9,12 +9,12 @@ use crate::name::escape::stable_hash;
 
 /// The name of an instance: ASCII letters and digits and `:_.\-@~`, not empty, no dot at the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(String);
+pub struct InstanceName(String);
 
 /// The longest one: a socket's path has 107 bytes at most (unix(7)), and a directory stands before it.
 const MOST: usize = 64;
 
-impl Name {
+impl InstanceName {
     /// Of a word, such as the name of an instance file without `.toml`; `None` if it cannot be one.
     pub fn new(word: &str) -> Option<Self> {
         let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\-@~".contains(&byte);
@@ -24,7 +24,7 @@ impl Name {
     }
 
     /// Of an instance file: the last part of its path without `.toml`, escaped where it is no name by itself.
-    pub fn of_file(path: &Path) -> Self {
+    pub fn from_file(path: &Path) -> Self {
         let stem = path.file_stem().unwrap_or_default();
         stem.to_str().and_then(Self::new).unwrap_or_else(|| Self::escaped(stem.as_bytes()))
     }
@@ -34,11 +34,11 @@ impl Name {
     ///
     /// ```
     /// use std::path::Path;
-    /// use namegate::service::control::Name;
-    /// assert_eq!(Name::of_mountpoint(Path::new("/mnt/a-b/ä/")).as_str(), r"mnt-a\x2db-\xc3\xa4");
-    /// assert_eq!(Name::of_mountpoint(Path::new("/")).as_str(), "-");
+    /// use namegate::service::control::InstanceName;
+    /// assert_eq!(InstanceName::from_mountpoint(Path::new("/mnt/a-b/ä/")).as_str(), r"mnt-a\x2db-\xc3\xa4");
+    /// assert_eq!(InstanceName::from_mountpoint(Path::new("/")).as_str(), "-");
     /// ```
-    pub fn of_mountpoint(path: &Path) -> Self {
+    pub fn from_mountpoint(path: &Path) -> Self {
         let parts = path.as_os_str().as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
         let joined = parts.collect::<Vec<_>>().join(&b'/');
         if joined.is_empty() { Self("-".into()) } else { Self::escaped(&joined) }
@@ -81,14 +81,14 @@ impl Name {
     }
 
     /// Whose socket is called so, if it is one.
-    pub(super) fn of_socket(file: &OsStr) -> Option<Self> {
+    pub(super) fn from_socket(file: &OsStr) -> Option<Self> {
         Self::new(file.to_str()?.strip_suffix(SUFFIX)?)
     }
 }
 
 const SUFFIX: &str = ".sock";
 
-impl fmt::Display for Name {
+impl fmt::Display for InstanceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -105,23 +105,26 @@ mod tests {
         let paths =
             ["/", "/a/b", "/a-b", "/a.b", "/.a", "/a\n\x1b[2J", "/ä", "/a~2", "/a\\b", &long, &longer];
         let names: std::collections::BTreeSet<_> =
-            paths.iter().map(|path| Name::of_mountpoint(Path::new(path))).collect();
+            paths.iter().map(|path| InstanceName::from_mountpoint(Path::new(path))).collect();
         assert_eq!(names.len(), paths.len(), "{names:?}");
         for name in &names {
-            assert_eq!(Name::new(name.as_str()).as_ref(), Some(name), "{name}");
-            assert!(Name::new(name.numbered(2).as_str()).is_some());
+            assert_eq!(InstanceName::new(name.as_str()).as_ref(), Some(name), "{name}");
+            assert!(InstanceName::new(name.numbered(2).as_str()).is_some());
         }
-        assert_eq!(Name::of_mountpoint(Path::new("//a//b/")), Name::of_mountpoint(Path::new("/a/b")));
+        assert_eq!(
+            InstanceName::from_mountpoint(Path::new("//a//b/")),
+            InstanceName::from_mountpoint(Path::new("/a/b"))
+        );
     }
 
     #[test]
     fn a_file_is_called_like_itself_where_that_is_a_name() {
-        let of = |path: &str| Name::of_file(Path::new(path)).as_str().to_owned();
+        let of = |path: &str| InstanceName::from_file(Path::new(path)).as_str().to_owned();
         assert_eq!(of("/etc/namegate/my-share.toml"), "my-share");
         assert_eq!(of("/etc/namegate/a b.toml"), r"a\x20b");
         assert_eq!(of("/etc/namegate/.toml"), r"\x2etoml");
         for word in ["", ".a", "a/b", "a b", "ä", &"x".repeat(65)] {
-            assert_eq!(Name::new(word), None, "{word}");
+            assert_eq!(InstanceName::new(word), None, "{word}");
         }
     }
 }

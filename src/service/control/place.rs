@@ -19,8 +19,8 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::geteuid;
 
 use super::directory::SocketDirectory;
-use super::name::Name;
-use super::server::Reserved;
+use super::name::InstanceName;
+use super::server::ReservedSocket;
 use crate::name::display::shown;
 
 /// The directory of the sockets of this user: `$NAMEGATE_RUNTIME_DIR` if that is set, else `/run/namegate` for root and
@@ -35,23 +35,23 @@ pub fn directory() -> Option<PathBuf> {
 
 /// An instance of that name is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken(pub Name);
+pub struct NameTaken(pub InstanceName);
 
-impl fmt::Display for Taken {
+impl fmt::Display for NameTaken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an instance called {} is running already: `namegate status {0}` shows it", self.0)
     }
 }
 
-impl std::error::Error for Taken {}
+impl std::error::Error for NameTaken {}
 
 /// Makes the socket of the instance `name` in `directory`, which is made too. A socket of that name is replaced if nobody listens
 /// behind it, and those of other servers that were killed are removed. If somebody does listen, the name gets a number where
 /// `is_any` other name does as well.
 ///
 /// # Errors
-/// [`Taken`], as the inner error, if `is_any` is false; otherwise what could not be done.
-pub fn reserve(directory: &Path, name: &Name, is_any: bool) -> io::Result<Reserved> {
+/// [`NameTaken`], as the inner error, if `is_any` is false; otherwise what could not be done.
+pub fn reserve(directory: &Path, name: &InstanceName, is_any: bool) -> io::Result<ReservedSocket> {
     make(directory)?;
     let directory = SocketDirectory::open(directory)?;
     // A socket is made and listened at, or found dead and removed, under the lock alone: none that is about to be listened at
@@ -74,14 +74,14 @@ pub fn reserve(directory: &Path, name: &Name, is_any: bool) -> io::Result<Reserv
                 number += 1;
                 candidate = name.numbered(number);
             }
-            Ok(true) => return Err(io::Error::other(Taken(candidate))),
+            Ok(true) => return Err(io::Error::other(NameTaken(candidate))),
         }
     }
     directory.sweep(&candidate);
     let listener = listen_at(&directory.path().join(candidate.file()))?;
     // The path may lead elsewhere by now: what was made has to be in the directory that was looked at.
     let id = directory.id(&candidate)?;
-    Ok(Reserved::new(candidate, directory, listener, id))
+    Ok(ReservedSocket::new(candidate, directory, listener, id))
 }
 
 /// More instances of one mount point than that are a mistake.

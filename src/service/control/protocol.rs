@@ -19,7 +19,7 @@ use crate::policy::config::Config;
 use crate::report::JsonBytes;
 use crate::settings::config::{MODES, word_of};
 use crate::telemetry::audit::RecentRefusal;
-use crate::telemetry::metrics::Snapshot;
+use crate::telemetry::metrics::MetricsSnapshot;
 use crate::time::timestamp;
 
 /// The version of the protocol. It changes when a field goes or means something else, not when one comes.
@@ -32,16 +32,16 @@ pub(super) const MAX_REPLY: usize = 16 << 20;
 
 /// What an instance is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// How it is: [`Status`].
+pub enum ControlRequest {
+    /// How it is: [`InstanceStatus`].
     Status,
-    /// To read its files again: [`Reloaded`].
+    /// To read its files again: [`ReloadOutcome`].
     Reload,
-    /// To refuse from now on, or to let through: [`Reloaded`].
+    /// To refuse from now on, or to let through: [`ReloadOutcome`].
     Mode(Mode),
     /// What it counts, as text for Prometheus.
     Metrics,
-    /// What it counts, and who was refused last: [`Counters`].
+    /// What it counts, and who was refused last: [`InstanceCounters`].
     Counters,
 }
 
@@ -58,23 +58,23 @@ struct Versioned {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct RequestLine {
     v: u32,
     r#do: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
 }
 
-impl Request {
+impl ControlRequest {
     /// Reads one line.
     ///
     /// # Errors
     /// A sentence about what is wrong with it, fit for display.
     ///
     /// ```
-    /// use namegate::service::control::Request;
-    /// assert_eq!(Request::parse(br#"{"v":1,"do":"status"}"#), Ok(Request::Status));
-    /// assert!(Request::parse(br#"{"v":2,"do":"status"}"#).unwrap_err().contains("version 1"));
+    /// use namegate::service::control::ControlRequest;
+    /// assert_eq!(ControlRequest::parse(br#"{"v":1,"do":"status"}"#), Ok(ControlRequest::Status));
+    /// assert!(ControlRequest::parse(br#"{"v":2,"do":"status"}"#).unwrap_err().contains("version 1"));
     /// ```
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         let unreadable = |error: serde_json::Error| {
@@ -85,7 +85,7 @@ impl Request {
         if v != VERSION {
             return Err(format!("this instance speaks version {VERSION} of the protocol, not {v}"));
         }
-        let Line { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
+        let RequestLine { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
         let request = match (r#do.as_str(), mode.as_deref()) {
             (MODE, Some(word)) => {
                 let known = || UnknownWord::new("mode", word, MODES.iter().map(|mode| mode.word));
@@ -125,7 +125,7 @@ impl Request {
             Self::Metrics => (METRICS, None),
             Self::Counters => (COUNTERS, None),
         };
-        let mut line = serde_json::to_vec(&Line { v: VERSION, r#do: word.into(), mode })
+        let mut line = serde_json::to_vec(&RequestLine { v: VERSION, r#do: word.into(), mode })
             .expect("strings and numbers have a form in JSON");
         line.push(b'\n');
         line
@@ -134,7 +134,7 @@ impl Request {
 
 /// What an instance answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct ControlReply {
     /// The version of the protocol.
     pub v: u32,
     /// Whether it was done.
@@ -147,7 +147,7 @@ pub struct Reply {
     pub error: Option<String>,
 }
 
-impl Reply {
+impl ControlReply {
     /// It was done.
     pub fn done(result: impl Serialize) -> Self {
         match serde_json::to_value(result) {
@@ -164,7 +164,7 @@ impl Reply {
 
 /// How an instance is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct InstanceStatus {
     /// What it is called.
     pub name: String,
     /// The version of the program that serves.
@@ -190,16 +190,16 @@ pub struct Status {
     /// What a refused name fails with.
     pub errno: String,
     /// By what names are judged.
-    pub policy: PolicyInForce,
+    pub policy: ActivePolicy,
     /// How the configuration was read last, if it was since the mount.
     pub last_reload: Option<LastReload>,
     /// What was counted.
-    pub counters: Snapshot,
+    pub counters: MetricsSnapshot,
 }
 
 /// A policy in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyInForce {
+pub struct ActivePolicy {
     /// The profiles that it is based on.
     pub profiles: Vec<String>,
     /// The normalization form and what happens to other names, such as `nfc match`.
@@ -210,9 +210,9 @@ pub struct PolicyInForce {
     pub fingerprint: String,
 }
 
-impl PolicyInForce {
+impl ActivePolicy {
     /// Of a policy.
-    pub fn of(policy: &Policy) -> Self {
+    pub fn from_policy(policy: &Policy) -> Self {
         // Equal policies have one shortest file, whichever file or options they come from.
         let text = Config::from_policy(policy)
             .map_or_else(|_| format!("{:?}", policy.rules()), |config| config.to_toml());
@@ -226,7 +226,7 @@ impl PolicyInForce {
     }
 }
 
-impl fmt::Display for PolicyInForce {
+impl fmt::Display for ActivePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.profiles.as_slice() {
             [] => f.write_str("no profile")?,
@@ -245,12 +245,12 @@ pub struct LastReload {
     /// When, by RFC 3339.
     pub time: String,
     /// What came of it, or why nothing did: then the old policy holds.
-    pub outcome: Result<Reloaded, String>,
+    pub outcome: Result<ReloadOutcome, String>,
 }
 
 /// What came of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// What holds now and did not before, one line each.
     pub changed: Vec<String>,
     /// What the file says now and cannot hold before the next mount, one line each.
@@ -259,13 +259,13 @@ pub struct Reloaded {
 
 /// What was counted, and examples of whom it hit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Counters {
+pub struct InstanceCounters {
     /// What the instance is called.
     pub name: String,
     /// Where it is mounted.
     pub mountpoint: JsonBytes,
     /// What was counted.
-    pub counters: Snapshot,
+    pub counters: MetricsSnapshot,
     /// The last refusals, the oldest first.
     pub refusals: Vec<RecentRefusal>,
 }
@@ -289,7 +289,7 @@ pub fn harmless(text: &str) -> String {
 
 impl LastReload {
     /// One that has ended now.
-    pub fn now(outcome: Result<Reloaded, String>) -> Self {
+    pub fn now(outcome: Result<ReloadOutcome, String>) -> Self {
         Self { time: timestamp(SystemTime::now()), outcome }
     }
 }

@@ -11,14 +11,14 @@ use super::directory::{in_directory, of_users};
 use super::*;
 use crate::gate::Mode;
 use crate::report::JsonBytes;
-use crate::telemetry::metrics::Snapshot;
+use crate::telemetry::metrics::MetricsSnapshot;
 
 /// Says of each request what it was.
 struct Echo;
 
-impl Instance for Echo {
-    fn status(&self) -> Status {
-        Status {
+impl ControlHandler for Echo {
+    fn status(&self) -> InstanceStatus {
+        InstanceStatus {
             name: "echo".into(),
             version: "1".into(),
             pid: 1,
@@ -31,37 +31,37 @@ impl Instance for Echo {
             mode_is_set: false,
             existing: "show".into(),
             errno: "EPERM".into(),
-            policy: PolicyInForce::of(&crate::policy::Policy::from_profiles(&[])),
+            policy: ActivePolicy::from_policy(&crate::policy::Policy::from_profiles(&[])),
             last_reload: None,
-            counters: Snapshot::default(),
+            counters: MetricsSnapshot::default(),
         }
     }
 
-    fn reload(&self) -> Result<Reloaded, String> {
+    fn reload(&self) -> Result<ReloadOutcome, String> {
         Err("site.toml:1:1: no\n  | \x1b[2J".into())
     }
 
-    fn set_mode(&self, mode: Mode) -> Result<Reloaded, String> {
-        Ok(Reloaded { changed: vec![format!("{mode:?}")], needs_mount: vec![] })
+    fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String> {
+        Ok(ReloadOutcome { changed: vec![format!("{mode:?}")], needs_mount: vec![] })
     }
 
     fn metrics(&self) -> String {
         "x".repeat(3 << 20)
     }
 
-    fn counters(&self) -> Counters {
-        let counters = Snapshot::default();
-        Counters { name: "echo".into(), mountpoint: JsonBytes::new("/b"), counters, refusals: vec![] }
+    fn counters(&self) -> InstanceCounters {
+        let counters = MetricsSnapshot::default();
+        InstanceCounters { name: "echo".into(), mountpoint: JsonBytes::new("/b"), counters, refusals: vec![] }
     }
 }
 
 struct Running {
     dir: tempfile::TempDir,
-    serving: Option<Serving>,
+    serving: Option<ControlServer>,
 }
 
-fn name(word: &str) -> Name {
-    Name::new(word).unwrap()
+fn name(word: &str) -> InstanceName {
+    InstanceName::new(word).unwrap()
 }
 
 fn running() -> Running {
@@ -71,10 +71,10 @@ fn running() -> Running {
 }
 
 /// Asks the instance whose socket is at `path`.
-fn ask<T: serde::de::DeserializeOwned>(path: &Path, request: Request) -> Result<T, Failure> {
+fn ask<T: serde::de::DeserializeOwned>(path: &Path, request: ControlRequest) -> Result<T, RequestError> {
     let wanted = name(path.file_stem().unwrap().to_str().unwrap());
     let found = in_directory(path.parent().unwrap()).unwrap().into_iter().find(|one| *one.name() == wanted);
-    found.ok_or(Failure::Gone)?.ask(request)
+    found.ok_or(RequestError::Gone)?.ask(request)
 }
 
 impl Running {
@@ -97,14 +97,17 @@ impl Running {
 fn what_is_asked_is_answered() {
     let running = running();
     let socket = running.socket();
-    assert_eq!(ask::<Status>(&socket, Request::Status).unwrap(), Echo.status());
-    assert_eq!(ask::<Counters>(&socket, Request::Counters).unwrap(), Echo.counters());
-    let changed: Reloaded = ask(&socket, Request::Mode(Mode::Permissive)).unwrap();
+    assert_eq!(ask::<InstanceStatus>(&socket, ControlRequest::Status).unwrap(), Echo.status());
+    assert_eq!(ask::<InstanceCounters>(&socket, ControlRequest::Counters).unwrap(), Echo.counters());
+    let changed: ReloadOutcome = ask(&socket, ControlRequest::Mode(Mode::Permissive)).unwrap();
     assert_eq!(changed.changed, ["Permissive"]);
-    assert_eq!(ask::<String>(&socket, Request::Metrics).unwrap().len(), 3 << 20);
-    let Failure::Refused(why) = ask::<Reloaded>(&socket, Request::Reload).unwrap_err() else { panic!() };
+    assert_eq!(ask::<String>(&socket, ControlRequest::Metrics).unwrap().len(), 3 << 20);
+    let RequestError::Refused(why) = ask::<ReloadOutcome>(&socket, ControlRequest::Reload).unwrap_err()
+    else {
+        panic!()
+    };
     assert_eq!(why, "site.toml:1:1: no\n  | \\u{1B}[2J");
-    let mountpoint = ask::<Status>(&socket, Request::Status).unwrap().mountpoint;
+    let mountpoint = ask::<InstanceStatus>(&socket, ControlRequest::Status).unwrap().mountpoint;
     assert_eq!(mountpoint.bytes().as_deref(), Some(&b"/b\xFF\x1b"[..]));
 }
 
@@ -117,7 +120,10 @@ fn the_socket_is_for_its_owner_alone_and_goes_with_the_server() {
     assert_eq!(mode(&running.dir.path().join("run")), expected);
     drop(running.serving.take());
     assert!(!running.socket().exists());
-    assert!(matches!(ask::<Status>(&running.socket(), Request::Status), Err(Failure::Gone)));
+    assert!(matches!(
+        ask::<InstanceStatus>(&running.socket(), ControlRequest::Status),
+        Err(RequestError::Gone)
+    ));
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn connections_that_say_nothing_delay_nobody_however_many_there_are() {
         idle.push(stream);
         if number % 10 == 0 {
             let begin = Instant::now();
-            assert!(ask::<Status>(&running.socket(), Request::Status).is_ok(), "{number}");
+            assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok(), "{number}");
             longest = longest.max(begin.elapsed());
         }
     }
@@ -145,21 +151,21 @@ fn connections_that_say_nothing_delay_nobody_however_many_there_are() {
 #[test]
 fn a_change_that_hangs_delays_no_status() {
     struct Stuck(parking_lot::Mutex<std::sync::mpsc::Receiver<()>>);
-    impl Instance for Stuck {
-        fn status(&self) -> Status {
+    impl ControlHandler for Stuck {
+        fn status(&self) -> InstanceStatus {
             Echo.status()
         }
-        fn reload(&self) -> Result<Reloaded, String> {
+        fn reload(&self) -> Result<ReloadOutcome, String> {
             let _ = self.0.lock().recv();
             Err("over".into())
         }
-        fn set_mode(&self, _: Mode) -> Result<Reloaded, String> {
+        fn set_mode(&self, _: Mode) -> Result<ReloadOutcome, String> {
             self.reload()
         }
         fn metrics(&self) -> String {
             Echo.metrics()
         }
-        fn counters(&self) -> Counters {
+        fn counters(&self) -> InstanceCounters {
             Echo.counters()
         }
     }
@@ -170,18 +176,18 @@ fn a_change_that_hangs_delays_no_status() {
     let socket = dir.path().join("run/stuck.sock");
     thread::scope(|scope| {
         let changes: Vec<_> =
-            (0..10).map(|_| scope.spawn(|| ask::<Reloaded>(&socket, Request::Reload))).collect();
+            (0..10).map(|_| scope.spawn(|| ask::<ReloadOutcome>(&socket, ControlRequest::Reload))).collect();
         let begin = Instant::now();
         while !changes.iter().any(|change| change.is_finished()) {
             assert!(begin.elapsed() < Duration::from_secs(20), "some find no place");
             thread::sleep(Duration::from_millis(5));
         }
-        assert!(ask::<Status>(&socket, Request::Status).is_ok());
-        assert!(ask::<String>(&socket, Request::Metrics).is_ok());
+        assert!(ask::<InstanceStatus>(&socket, ControlRequest::Status).is_ok());
+        assert!(ask::<String>(&socket, ControlRequest::Metrics).is_ok());
         assert!(begin.elapsed() < Duration::from_secs(10));
         drop(ends);
         for change in changes {
-            let Err(Failure::Refused(why)) = change.join().unwrap() else { panic!() };
+            let Err(RequestError::Refused(why)) = change.join().unwrap() else { panic!() };
             assert!(why == "over" || why.contains("too many requests"), "{why}");
         }
     });
@@ -199,28 +205,30 @@ fn all_are_asked_at_once_and_silent_ones_cost_one_deadline_together() {
     let _waiting = UnixStream::connect(directory.join("full.sock")).unwrap();
     let found = in_directory(&directory).unwrap();
     assert_eq!(found.len(), silent.len() + 2);
-    let all: Vec<&Found> = found.iter().collect();
+    let all: Vec<&FoundSocket> = found.iter().collect();
     let begin = Instant::now();
     let patience = Duration::from_secs(1);
-    let answers = ask_all::<Status>(&all, Request::Status, patience, |_, _| None);
+    let answers = ask_all::<InstanceStatus>(&all, ControlRequest::Status, patience, |_, _| None);
     assert!((patience..patience * 5).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     for (found, answer) in found.iter().zip(&answers) {
         match (found.name().as_str(), answer) {
             ("echo", Ok(status)) => assert_eq!(*status, Echo.status()),
-            (_, Err(Failure::Unreachable(error))) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            (_, Err(RequestError::Unreachable(error))) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             (name, answer) => panic!("{name}: {answer:?}"),
         }
     }
     // Nothing more is waited for once the one that was looked for has answered.
     let begin = Instant::now();
-    let soon = |_, answer: &Result<Status, Failure>| answer.is_ok().then_some(Duration::ZERO);
-    ask_all(&all, Request::Status, Duration::from_secs(20), soon);
+    let soon = |_, answer: &Result<InstanceStatus, RequestError>| answer.is_ok().then_some(Duration::ZERO);
+    ask_all(&all, ControlRequest::Status, Duration::from_secs(20), soon);
     // Nor for what is not there at all.
     let gone = in_directory(&directory).unwrap();
     drop(silent);
-    let gone: Vec<&Found> = gone.iter().filter(|found| found.name().as_str().starts_with("silent")).collect();
-    let answers = ask_all::<Status>(&gone, Request::Status, Duration::from_secs(20), |_, _| None);
-    assert!(answers.iter().all(|answer| matches!(answer, Err(Failure::Gone))));
+    let gone: Vec<&FoundSocket> =
+        gone.iter().filter(|found| found.name().as_str().starts_with("silent")).collect();
+    let answers =
+        ask_all::<InstanceStatus>(&gone, ControlRequest::Status, Duration::from_secs(20), |_, _| None);
+    assert!(answers.iter().all(|answer| matches!(answer, Err(RequestError::Gone))));
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
@@ -255,16 +263,20 @@ fn only_sockets_are_asked_and_only_in_directories_of_their_user() {
     chown(users.join("12348"), Some(12348), None).unwrap();
     symlink(running.dir.path().join("run"), users.join("12348/namegate")).unwrap();
     symlink(users.join("12345"), users.join("12349")).unwrap();
-    let mut sockets = Sockets::default();
+    let mut sockets = FoundSockets::default();
     of_users(users, &mut sockets);
     let names: Vec<_> = sockets.others.iter().map(|one| (one.uid(), one.name().as_str())).collect();
     assert_eq!(names, [(12345, "a"), (12345, "b"), (12345, "c")], "{sockets:?}");
     assert_eq!(sockets.ignored.len(), 4, "{:?}", sockets.ignored);
-    let all: Vec<&Found> = sockets.others.iter().collect();
-    let answers = ask_all::<Status>(&all, Request::Status, Duration::from_secs(1), |_, _| None);
+    let all: Vec<&FoundSocket> = sockets.others.iter().collect();
+    let answers =
+        ask_all::<InstanceStatus>(&all, ControlRequest::Status, Duration::from_secs(1), |_, _| None);
     // The listener is root's, and the socket is not: whoever it is, it is not user 12345.
     assert!(
-        matches!(answers[..], [Err(Failure::Impostor(0)), Err(Failure::Gone), Err(Failure::Gone)]),
+        matches!(
+            answers[..],
+            [Err(RequestError::Impostor(0)), Err(RequestError::Gone), Err(RequestError::Gone)]
+        ),
         "{answers:?}"
     );
     listener.set_nonblocking(true).unwrap();
@@ -287,7 +299,7 @@ fn a_flood_of_sockets_of_one_user_is_bounded() {
     for path in [directory.parent().unwrap(), &directory] {
         chown(path, Some(12345), None).unwrap();
     }
-    let mut sockets = Sockets::default();
+    let mut sockets = FoundSockets::default();
     of_users(dir.path(), &mut sockets);
     assert!(sockets.others.len() == 64 && sockets.ignored.len() == 1, "{:?}", sockets.ignored);
 }
@@ -309,7 +321,7 @@ fn what_other_killed_servers_have_left_is_removed_by_the_next_one() {
         .collect();
     left.sort();
     assert_eq!(left, [".lock", "alive.sock", "echo.sock", "file.sock", "link.sock", "next.sock"]);
-    assert!(ask::<Status>(&running.socket(), Request::Status).is_ok());
+    assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok());
     drop(other);
 }
 
@@ -338,7 +350,7 @@ fn whatever_is_sent_gets_an_answer_and_the_next_one_is_served() {
     ];
     for bytes in hostile {
         let answer = running.raw(bytes);
-        let Ok(reply) = serde_json::from_str::<Reply>(&answer) else {
+        let Ok(reply) = serde_json::from_str::<ControlReply>(&answer) else {
             // The rest of a request that nobody reads any more takes the answer with it.
             assert!(answer.is_empty() && bytes.len() > 4096, "{answer:?} to {} bytes", bytes.len());
             continue;
@@ -346,7 +358,7 @@ fn whatever_is_sent_gets_an_answer_and_the_next_one_is_served() {
         assert!(!reply.ok && reply.error.is_some_and(|why| !why.contains('\x1b')), "{answer}");
     }
     assert!(running.raw(b"{\"v\":1,\"do\":\"stauts\"}\n").contains("did you mean `status`?"));
-    assert!(ask::<Status>(&running.socket(), Request::Status).is_ok());
+    assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok());
 }
 
 #[test]
@@ -354,7 +366,7 @@ fn who_says_nothing_or_too_slowly_holds_nobody_up_and_is_let_go() {
     let running = running();
     let mut silent: Vec<_> = (0..3).map(|_| UnixStream::connect(running.socket()).unwrap()).collect();
     let begin = Instant::now();
-    assert!(ask::<Status>(&running.socket(), Request::Status).is_ok());
+    assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok());
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
     // One byte again and again does not make the time longer.
     let mut slow = silent.pop().unwrap();
@@ -378,7 +390,7 @@ fn of_two_servers_of_one_name_the_second_is_told_or_gets_another() {
     let running = running();
     let directory = running.dir.path().join("run");
     let error = reserve(&directory, &name("echo"), false).unwrap_err();
-    assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&Taken(name("echo"))));
+    assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&NameTaken(name("echo"))));
     let second = reserve(&directory, &name("echo"), true).unwrap();
     let third = reserve(&directory, &name("echo"), true).unwrap();
     assert_eq!((second.name().as_str(), third.name().as_str()), ("echo~2", "echo~3"));
@@ -453,7 +465,7 @@ fn a_server_that_answers_nonsense_is_an_error_and_nothing_else() {
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(answer.as_bytes());
         });
-        assert!(ask::<Status>(&path, Request::Status).is_err(), "{answer:?}");
+        assert!(ask::<InstanceStatus>(&path, ControlRequest::Status).is_err(), "{answer:?}");
         answers.join().unwrap();
         fs::remove_file(&path).unwrap();
     }

@@ -5,7 +5,7 @@
 //! Instead of the exact bytes of a path there is a hash of all of it, so that records of one directory can still be told from
 //! those of another. The exact bytes of the name, which are 255 at most, are always there.
 
-use super::record::{Line, Record, Sentence};
+use super::record::{AuditLine, AuditRecord, Sentence};
 use crate::name::display::display;
 use crate::report::json;
 
@@ -22,8 +22,8 @@ const BEFORE: usize = 64;
 const LEVELS: [usize; 8] = [usize::MAX, 512, 256, 160, 96, 48, 24, 12];
 
 /// A record as it is written.
-pub(super) struct Bounded<'r> {
-    pub(super) line: Line<'r>,
+pub(super) struct BoundedRecord<'r> {
+    pub(super) line: AuditLine<'r>,
     /// The sentence for people.
     pub(super) message: String,
     /// Bytes of the line, with its end.
@@ -32,8 +32,8 @@ pub(super) struct Bounded<'r> {
     message_bytes: usize,
 }
 
-impl<'r> Bounded<'r> {
-    pub(super) fn new(record: &'r Record) -> Self {
+impl<'r> BoundedRecord<'r> {
+    pub(super) fn new(record: &'r AuditRecord) -> Self {
         // Each byte is written at least twice: what is longer than this cannot fit, and need not be tried.
         let long = record.parent.as_ref().map_or(0, |parent| parent.as_os_str().len())
             + record.target.as_ref().map_or(0, |target| target.len());
@@ -44,8 +44,8 @@ impl<'r> Bounded<'r> {
         tries.find(fits).unwrap_or_else(|| Self::within(record, LEVELS[LEVELS.len() - 1]))
     }
 
-    fn within(record: &'r Record, most: usize) -> Self {
-        let (line, message) = (Line::within(record, most), Sentence(record, most).to_string());
+    fn within(record: &'r AuditRecord, most: usize) -> Self {
+        let (line, message) = (AuditLine::within(record, most), Sentence(record, most).to_string());
         let mut bytes = Vec::with_capacity(1024);
         // A vector takes everything.
         let _ = json::line(&mut bytes, &line);
@@ -119,24 +119,24 @@ mod tests {
     use super::*;
     use crate::name::Span;
     use crate::policy::rule::RULES;
-    use crate::telemetry::audit::{Asker, Outcome};
+    use crate::telemetry::audit::{AuditOutcome, Requester};
 
-    fn record(unit: &[u8]) -> Record {
+    fn record(unit: &[u8]) -> AuditRecord {
         let long = |len: usize| unit.iter().copied().cycle().take(len).collect::<Vec<u8>>();
         let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
         let longest = RULES.iter().max_by_key(|rule| rule.name.len()).unwrap();
         let cgroup =
             [b"/user.slice/user@4294967295.service/", &long(255)[..], b".service/", &long(3000)].concat();
-        Record {
+        AuditRecord {
             time: SystemTime::now(),
-            outcome: Outcome::LetThrough,
+            outcome: AuditOutcome::LetThrough,
             operation: "copy_file_range",
             name: of(&long(255)),
             target: Some(of(&long(4095))),
             parent: Some(of(&long(4095)).into()),
             rule: Some(longest.id),
             span: Span::new(4094, 4095),
-            asker: Asker {
+            requester: Requester {
                 uid: Some(u32::MAX),
                 gid: Some(u32::MAX),
                 pid: 4_194_304,
@@ -162,7 +162,7 @@ mod tests {
         ];
         for unit in units {
             let record = record(unit);
-            let bounded = Bounded::new(&record);
+            let bounded = BoundedRecord::new(&record);
             let (line, log) = (bounded.line_bytes(), bounded.log_bytes(true));
             assert!(line < MAX_BYTES && log <= MAX_BYTES, "{}: {line} {log}", unit.escape_ascii());
             assert!(bounded.log_bytes(false) < log);
@@ -178,15 +178,15 @@ mod tests {
 
     #[test]
     fn what_fits_is_written_whole_and_long_paths_are_told_apart_by_their_hash() {
-        let with = |parent: &str| Record {
+        let with = |parent: &str| AuditRecord {
             name: "x\u{1b}".into(),
             target: None,
             parent: Some(parent.into()),
-            asker: Asker { cgroup: None, command: None, uid: Some(1), gid: None, pid: 1 },
+            requester: Requester { cgroup: None, command: None, uid: Some(1), gid: None, pid: 1 },
             ..record(b"a")
         };
         let short = with("a/b");
-        let bounded = Bounded::new(&short);
+        let bounded = BoundedRecord::new(&short);
         assert_eq!(bounded.message, short.to_string());
         let json = serde_json::to_value(&bounded.line).unwrap();
         assert!(
@@ -195,7 +195,7 @@ mod tests {
         let paths = ["/one", "/two"].map(|middle| format!("{0}{middle}{0}", "/deep".repeat(300)));
         let [one, two, again] = [&paths[0], &paths[1], &paths[0]].map(|path| {
             let record = with(path);
-            serde_json::to_value(&Bounded::new(&record).line).unwrap()
+            serde_json::to_value(&BoundedRecord::new(&record).line).unwrap()
         });
         assert_eq!(one["parent"], two["parent"]);
         assert_ne!(one["parent_hash"], two["parent_hash"]);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::record::Record;
-use crate::telemetry::metrics::{Dropped, Metrics};
+use super::record::AuditRecord;
+use crate::telemetry::metrics::{DropReason, Metrics};
 
 /// Enough for what a slow disk holds up, and a few MiB at most.
 const QUEUED: usize = 1024;
@@ -58,7 +58,7 @@ impl Bucket {
 
 /// Records of one user that were not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Drops {
+pub(super) struct DropCounts {
     /// Too many in a second.
     pub(super) rate: u64,
     /// Too many bytes in a second.
@@ -67,7 +67,7 @@ pub(super) struct Drops {
     pub(super) queue: u64,
 }
 
-impl Drops {
+impl DropCounts {
     fn total(self) -> u64 {
         self.rate + self.bytes + self.queue
     }
@@ -80,30 +80,30 @@ impl Drops {
 }
 
 #[derive(Debug)]
-struct User {
+struct UserQuota {
     records: Bucket,
     bytes: Bucket,
     /// Bytes that the last record needed for which there was no room.
     needed: u32,
     waiting: usize,
-    drops: Drops,
+    drops: DropCounts,
 }
 
-impl User {
+impl UserQuota {
     /// Whether a new one would be the same.
     fn is_idle(&self, now: Instant) -> bool {
         let is_full = self.records.full_at <= now && self.bytes.full_at <= now;
-        self.waiting == 0 && self.drops == Drops::default() && is_full
+        self.waiting == 0 && self.drops == DropCounts::default() && is_full
     }
 }
 
 /// Who has a place: a user, or all who have none.
-pub(super) type Who = Option<u32>;
+pub(super) type QuotaKey = Option<u32>;
 
 #[derive(Debug, Default)]
-struct State {
-    records: VecDeque<(Who, Record)>,
-    users: HashMap<Who, User>,
+struct QueueState {
+    records: VecDeque<(QuotaKey, AuditRecord)>,
+    users: HashMap<QuotaKey, UserQuota>,
     /// Records that have a place, and those that are still being put together.
     waiting: usize,
     /// Since when there is something to tell of.
@@ -114,11 +114,11 @@ struct State {
 
 /// What the writer is to do.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(super) enum QueueItem {
     /// Write this, if there is room among the bytes of whose it is.
-    Write(Who, Box<Record>),
+    Write(QuotaKey, Box<AuditRecord>),
     /// Tell what was dropped, and of whom.
-    Tell(Vec<(Who, Drops)>),
+    Tell(Vec<(QuotaKey, DropCounts)>),
     /// Open the file anew.
     Reopen,
     /// Nothing more will come.
@@ -126,21 +126,21 @@ pub(super) enum Task {
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct AuditQueue {
     per_second: NonZeroU32,
     bytes_per_second: NonZeroU32,
     metrics: Arc<Metrics>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
-impl Queue {
+impl AuditQueue {
     pub(super) fn new(per_second: NonZeroU32, bytes_per_second: NonZeroU32, metrics: Arc<Metrics>) -> Self {
         Self { per_second, bytes_per_second, metrics, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Takes the record that `gather` puts together, unless there are too many of `uid` at the moment; it is not asked then.
-    pub(super) fn offer(&self, uid: Who, gather: impl FnOnce() -> Record) {
+    pub(super) fn offer(&self, uid: QuotaKey, gather: impl FnOnce() -> AuditRecord) {
         let Some(who) = self.reserve(uid, Instant::now()) else { return };
         // Not under the lock: it reads files.
         let record = gather();
@@ -148,18 +148,18 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    fn reserve(&self, uid: Who, now: Instant) -> Option<Who> {
+    fn reserve(&self, uid: QuotaKey, now: Instant) -> Option<QuotaKey> {
         let mut state = self.state.lock();
         let (who, is_full) = (self.place(&mut state, uid, now), state.waiting >= QUEUED);
         let user = state.users.get_mut(&who)?;
         let dropped = match user.records.take(1, now) {
             false => {
                 user.drops.rate += 1;
-                Dropped::Rate
+                DropReason::Rate
             }
             true if is_full || user.waiting >= SHARE => {
                 user.drops.queue += 1;
-                Dropped::Queue
+                DropReason::Queue
             }
             true => {
                 user.waiting += 1;
@@ -172,7 +172,7 @@ impl Queue {
         None
     }
 
-    fn note_drop(&self, state: &mut State, now: Instant) {
+    fn note_drop(&self, state: &mut QueueState, now: Instant) {
         if state.dropped_since.is_none() {
             state.dropped_since = Some(now);
             self.changed.notify_one();
@@ -181,12 +181,12 @@ impl Queue {
 
     /// Whether there is room for a record of `who` like the last one that there was no room for, so that it is worth being put
     /// into words; if not, it is counted as dropped.
-    pub(super) fn may_take(&self, who: Who) -> bool {
+    pub(super) fn may_take(&self, who: QuotaKey) -> bool {
         self.take_if(who, |bytes, needed, now| bytes.has(*needed, now))
     }
 
     /// Whether so many bytes of `who` may be written now; if not, one more record is counted as dropped.
-    pub(super) fn takes(&self, who: Who, bytes: usize) -> bool {
+    pub(super) fn takes(&self, who: QuotaKey, bytes: usize) -> bool {
         let many = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.take_if(who, |bytes, needed, now| {
             let takes = bytes.take(many, now);
@@ -195,21 +195,21 @@ impl Queue {
         })
     }
 
-    fn take_if(&self, who: Who, take: impl FnOnce(&mut Bucket, &mut u32, Instant) -> bool) -> bool {
+    fn take_if(&self, who: QuotaKey, take: impl FnOnce(&mut Bucket, &mut u32, Instant) -> bool) -> bool {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let who = self.place(&mut state, who, now);
         let Some(user) = state.users.get_mut(&who) else { return true };
         let takes = take(&mut user.bytes, &mut user.needed, now);
         if !takes {
             user.drops.bytes += 1;
-            self.metrics.dropped(Dropped::Bytes, 1);
+            self.metrics.dropped(DropReason::Bytes, 1);
             self.note_drop(&mut state, now);
         }
         takes
     }
 
     /// So many bytes of `who` are written in any case.
-    pub(super) fn spend(&self, who: Who, bytes: usize) {
+    pub(super) fn spend(&self, who: QuotaKey, bytes: usize) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         if let Some(user) = state.users.get_mut(&who) {
             user.bytes.spend(u32::try_from(bytes).unwrap_or(u32::MAX), now);
@@ -217,44 +217,44 @@ impl Queue {
     }
 
     /// The place of a user, which is there from now on.
-    fn place(&self, state: &mut State, uid: Who, now: Instant) -> Who {
+    fn place(&self, state: &mut QueueState, uid: QuotaKey, now: Instant) -> QuotaKey {
         if !state.users.contains_key(&uid) && state.users.len() >= USERS {
             state.users.retain(|_, user| !user.is_idle(now));
         }
         let who = if state.users.len() < USERS || state.users.contains_key(&uid) { uid } else { None };
-        let new = || User {
+        let new = || UserQuota {
             records: Bucket::new(self.per_second, now),
             bytes: Bucket::new(self.bytes_per_second, now),
             needed: 0,
             waiting: 0,
-            drops: Drops::default(),
+            drops: DropCounts::default(),
         };
         state.users.entry(who).or_insert_with(new);
         who
     }
 
     /// What is to be done next; waits for it.
-    pub(super) fn next(&self) -> Task {
+    pub(super) fn next(&self) -> QueueItem {
         let mut state = self.state.lock();
         loop {
             if std::mem::take(&mut state.is_to_reopen) {
-                return Task::Reopen;
+                return QueueItem::Reopen;
             }
             let told_in = state.dropped_since.map(|since| INTERVAL.saturating_sub(since.elapsed()));
             if told_in == Some(Duration::ZERO) {
-                return Task::Tell(state.take_drops());
+                return QueueItem::Tell(state.take_drops());
             }
             if let Some((who, record)) = state.records.pop_front() {
                 state.waiting -= 1;
                 if let Some(user) = state.users.get_mut(&who) {
                     user.waiting -= 1;
                 }
-                return Task::Write(who, Box::new(record));
+                return QueueItem::Write(who, Box::new(record));
             }
             if state.is_closed && state.waiting == 0 {
                 return match state.dropped_since {
-                    Some(_) => Task::Tell(state.take_drops()),
-                    None => Task::End,
+                    Some(_) => QueueItem::Tell(state.take_drops()),
+                    None => QueueItem::End,
                 };
             }
             match told_in {
@@ -275,15 +275,15 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// What was dropped since the last time: of those who had most dropped by themselves, and of the others together.
-    fn take_drops(&mut self) -> Vec<(Who, Drops)> {
+    fn take_drops(&mut self) -> Vec<(QuotaKey, DropCounts)> {
         self.dropped_since = None;
         let dropped = self.users.iter_mut().filter(|(_, user)| user.drops.total() > 0);
-        let mut all: Vec<(Who, Drops)> =
+        let mut all: Vec<(QuotaKey, DropCounts)> =
             dropped.map(|(who, user)| (*who, std::mem::take(&mut user.drops))).collect();
         all.sort_by_key(|(who, drops)| (std::cmp::Reverse(drops.total()), *who));
-        let mut others = Drops::default();
+        let mut others = DropCounts::default();
         let named = all.iter().enumerate().filter_map(|(i, (who, drops))| {
             if i < NAMED && who.is_some() {
                 return Some((*who, *drops));
@@ -291,7 +291,7 @@ impl State {
             others.add(*drops);
             None
         });
-        let mut told: Vec<(Who, Drops)> = named.collect();
+        let mut told: Vec<(QuotaKey, DropCounts)> = named.collect();
         if others.total() > 0 {
             told.push((None, others));
         }

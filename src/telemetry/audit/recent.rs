@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::bounded::shortened;
-use super::{Outcome, Record};
+use super::{AuditOutcome, AuditRecord};
 use crate::policy::rule::RuleId;
 use crate::report::JsonBytes;
 
@@ -35,19 +35,19 @@ pub struct RecentRefusal {
 
 /// The last records; the oldest goes when there are too many.
 #[derive(Debug, Default)]
-pub struct Recent(Mutex<VecDeque<RecentRefusal>>);
+pub struct RecentRefusals(Mutex<VecDeque<RecentRefusal>>);
 
-impl Recent {
+impl RecentRefusals {
     /// A screen of them, and half a MiB at most: a name has 255 bytes, a path 4096.
     const MOST: usize = 64;
     /// So much of a path is shown.
     const SHOWN: usize = 512;
 
     /// One more.
-    pub(super) fn add(&self, record: &Record) {
+    pub(super) fn add(&self, record: &AuditRecord) {
         let refused = RecentRefusal {
             time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            let_through: record.outcome == Outcome::LetThrough,
+            let_through: record.outcome == AuditOutcome::LetThrough,
             op: record.operation.into(),
             rule: record.rule.map(RuleId::name).map(str::to_owned),
             name: JsonBytes::new(record.name.as_bytes()),
@@ -55,8 +55,8 @@ impl Recent {
                 let bytes = parent.as_os_str().as_bytes();
                 JsonBytes { shown: shortened(bytes, Self::SHOWN).0, ..JsonBytes::new(bytes) }
             }),
-            uid: record.asker.uid,
-            command: record.asker.command.as_deref().map(JsonBytes::new),
+            uid: record.requester.uid,
+            command: record.requester.command.as_deref().map(JsonBytes::new),
         };
         let mut last = self.0.lock();
         if last.len() == Self::MOST {

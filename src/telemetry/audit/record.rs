@@ -22,7 +22,7 @@ use crate::time::timestamp;
 
 /// What became of a name that breaks the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AuditOutcome {
     /// It was refused.
     Refused,
     /// It was let through by a permissive gate.
@@ -33,7 +33,7 @@ pub enum Outcome {
 
 /// Who asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// User id, if it could be told.
     pub uid: Option<u32>,
     /// Group id, likewise.
@@ -46,7 +46,7 @@ pub struct Asker {
     pub cgroup: Option<Vec<u8>>,
 }
 
-impl Asker {
+impl Requester {
     /// With the command's name and the control group as they are now, if they can be told.
     pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
         Self { uid: Some(uid), gid: Some(gid), ..Self::nobody(pid) }
@@ -54,7 +54,7 @@ impl Asker {
 
     /// The process `pid`, as far as it can be told while it runs: the ids by which it uses files (proc_pid_status(5)). 0
     /// stands for nobody who is known.
-    pub fn of_process(pid: u32) -> Self {
+    pub fn from_process(pid: u32) -> Self {
         let status = read_proc(pid, "status").unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
         let last_of = |field: &str| {
@@ -87,11 +87,11 @@ fn read_proc(pid: u32, file: &str) -> Option<Vec<u8>> {
 
 /// One name that was refused or let through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct AuditRecord {
     /// When.
     pub time: SystemTime,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// The system call, about.
     pub operation: &'static str,
     /// The new name.
@@ -105,10 +105,10 @@ pub struct Record {
     /// Where the name, or the target if there is one, breaks it.
     pub span: Span,
     /// Who asked for it.
-    pub asker: Asker,
+    pub requester: Requester,
 }
 
-impl Outcome {
+impl AuditOutcome {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -126,7 +126,7 @@ fn quoted(bytes: &[u8], most: usize) -> String {
 }
 
 /// The sentence about a record; of its long parts about so many bytes are shown.
-pub(super) struct Sentence<'r>(pub(super) &'r Record, pub(super) usize);
+pub(super) struct Sentence<'r>(pub(super) &'r AuditRecord, pub(super) usize);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ impl fmt::Display for Sentence<'_> {
             None => f.write_str(": the escape of another name")?,
         }
         write!(f, " at bytes {}..{}", record.span.start, record.span.end)?;
-        let Asker { uid, gid, pid, command, cgroup: _ } = &record.asker;
+        let Requester { uid, gid, pid, command, cgroup: _ } = &record.requester;
         let is_known = *pid != 0 || uid.is_some();
         let mut separator = "; ";
         for (what, number) in [("uid", uid), ("gid", gid), ("pid", &Some(*pid).filter(|_| is_known))] {
@@ -159,20 +159,20 @@ impl fmt::Display for Sentence<'_> {
             f.write_char(' ')?;
             f.write_str(&quoted(command))?;
         }
-        if let Some(unit) = record.asker.units().nearest() {
+        if let Some(unit) = record.requester.units().nearest() {
             write!(f, " of {}", quoted(unit))?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for AuditRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Sentence(self, usize::MAX).fmt(f)
     }
 }
 
-impl Record {
+impl AuditRecord {
     /// When it was, by RFC 3339.
     pub fn timestamp(&self) -> String {
         timestamp(self.time)
@@ -183,12 +183,12 @@ impl Record {
     /// # Errors
     /// Those of `out`.
     pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        json::line(out, &Line::from(self))
+        json::line(out, &AuditLine::from(self))
     }
 }
 
 #[derive(Serialize)]
-pub(super) struct Line<'r> {
+pub(super) struct AuditLine<'r> {
     r#type: &'static str,
     time: String,
     outcome: &'static str,
@@ -230,17 +230,17 @@ pub(super) struct Line<'r> {
     user_unit: Option<String>,
 }
 
-impl<'r> From<&'r Record> for Line<'r> {
-    fn from(record: &'r Record) -> Self {
+impl<'r> From<&'r AuditRecord> for AuditLine<'r> {
+    fn from(record: &'r AuditRecord) -> Self {
         Self::within(record, usize::MAX)
     }
 }
 
-impl<'r> Line<'r> {
+impl<'r> AuditLine<'r> {
     /// With about `most` bytes of each of the long parts. The exact bytes of the name are there in any case.
-    pub(super) fn within(record: &'r Record, most: usize) -> Self {
+    pub(super) fn within(record: &'r AuditRecord, most: usize) -> Self {
         let parent = record.parent.as_deref().map(Path::as_os_str);
-        let units = record.asker.units();
+        let units = record.requester.units();
         let shown = |bytes: &[u8]| shortened(bytes, most).0;
         let is_long = |bytes: &[u8]| bytes.len() > most;
         let hash = |bytes: &[u8]| format!("{:016x}", stable_hash(bytes));
@@ -248,14 +248,14 @@ impl<'r> Line<'r> {
         let (exact_parent, long_parent) = divided(parent, is_long);
         Self {
             r#type: match record.outcome {
-                Outcome::Refused | Outcome::LetThrough => "refusal",
-                Outcome::Seen => "appearance",
+                AuditOutcome::Refused | AuditOutcome::LetThrough => "refusal",
+                AuditOutcome::Seen => "appearance",
             },
             time: timestamp(record.time),
             outcome: match record.outcome {
-                Outcome::Refused => "refused",
-                Outcome::LetThrough => "let-through",
-                Outcome::Seen => "seen",
+                AuditOutcome::Refused => "refused",
+                AuditOutcome::LetThrough => "let-through",
+                AuditOutcome::Seen => "seen",
             },
             operation: record.operation,
             name: shown(record.name.as_bytes()),
@@ -274,11 +274,11 @@ impl<'r> Line<'r> {
             rule: record.rule.map(RuleId::name),
             start: record.span.start,
             end: record.span.end,
-            uid: record.asker.uid,
-            gid: record.asker.gid,
-            pid: record.asker.pid,
-            command: record.asker.command.as_deref().map(shown),
-            cgroup: record.asker.cgroup.as_deref().map(shown),
+            uid: record.requester.uid,
+            gid: record.requester.gid,
+            pid: record.requester.pid,
+            command: record.requester.command.as_deref().map(shown),
+            cgroup: record.requester.cgroup.as_deref().map(shown),
             unit: units.system.map(shown),
             user_unit: units.user.map(shown),
         }

@@ -8,23 +8,23 @@ use std::time::{Duration, Instant, SystemTime};
 use data_encoding::{BASE64, HEXLOWER};
 use serde_json::{Value, json};
 
-use super::record::Line;
+use super::record::AuditLine;
 use super::*;
 use crate::name::Span;
 use crate::policy::rule::RuleId;
 use crate::report::json as report;
 
-fn record(name: &[u8]) -> Record {
-    Record {
+fn record(name: &[u8]) -> AuditRecord {
+    AuditRecord {
         time: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
-        outcome: Outcome::Refused,
+        outcome: AuditOutcome::Refused,
         operation: "mkdir",
         name: OsStr::from_bytes(name).into(),
         target: None,
         parent: Some("2019/März".into()),
         rule: Some(RuleId::Truncated),
         span: Span::new(3, 4),
-        asker: Asker {
+        requester: Requester {
             uid: Some(1000),
             gid: Some(100),
             pid: 4711,
@@ -77,18 +77,18 @@ fn a_record_says_who_was_refused_what_where_and_why() {
     );
     let mut other = record(b"link");
     other.target = Some(OsStr::from_bytes(b"a/\xFF").into());
-    (other.outcome, other.operation, other.rule) = (Outcome::LetThrough, "symlink", None);
-    (other.parent, other.asker.command) = (Some(PathBuf::new()), None);
+    (other.outcome, other.operation, other.rule) = (AuditOutcome::LetThrough, "symlink", None);
+    (other.parent, other.requester.command) = (Some(PathBuf::new()), None);
     assert_eq!(
         other.to_string(),
         r#"let through: symlink of "link" to "a/\xFF" in ".": the escape of another name at bytes 3..4; uid 1000, gid 100, pid 4711"#
     );
     let mut of_a_service = record(b"caf\xE9");
-    of_a_service.asker.cgroup =
+    of_a_service.requester.cgroup =
         Some(b"/user.slice/user-7.slice/user@7.service/app.slice/a\".service".to_vec());
     let text = of_a_service.to_string();
     assert!(text.ends_with(r#" pid 4711 "touch" of "a\".service""#), "{text}");
-    let line = serde_json::to_value(Line::from(&of_a_service)).unwrap();
+    let line = serde_json::to_value(AuditLine::from(&of_a_service)).unwrap();
     let expected = json!({
         "type": "refusal", "time": "1970-01-01T00:00:01.5Z", "outcome": "refused", "operation": "mkdir",
         "name": r"caf\xE9", "name_hex": "636166e9", "parent": "2019/März", "parent_base64": "MjAxOS9Nw6Ryeg==",
@@ -105,8 +105,8 @@ fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
     let mut record = record(hostile);
     record.parent = Some(OsStr::from_bytes(hostile).into());
     record.target = Some(OsStr::from_bytes(hostile).into());
-    record.asker.command = Some(hostile.to_vec());
-    record.asker.cgroup = Some([&b"/user@1.service/"[..], hostile, b".scope"].concat());
+    record.requester.command = Some(hostile.to_vec());
+    record.requester.cgroup = Some([&b"/user@1.service/"[..], hostile, b".scope"].concat());
     let text = record.to_string();
     let shown = r#""a\"; uid 0\n\u{1B}[2J\\\"\u{202E}\xFF\u{0}""#;
     assert_eq!(
@@ -117,7 +117,7 @@ fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
         )
     );
     let mut line = Vec::new();
-    report::line(&mut line, &Line::from(&record)).unwrap();
+    report::line(&mut line, &AuditLine::from(&record)).unwrap();
     let (last, inside) = line.split_last().unwrap();
     assert!(*last == b'\n' && inside.iter().all(|byte| !byte.is_ascii_control()), "{}", line.escape_ascii());
     let read: Value = serde_json::from_slice(&line).unwrap();
@@ -131,10 +131,10 @@ fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
 fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
     const MANY: usize = 5000;
     let sink = Sink::default();
-    let settings = Settings {
+    let settings = AuditSettings {
         per_second: NonZeroU32::new(20).unwrap(),
-        trail: Some(Trail::to(sink.clone())),
-        ..Settings::default()
+        audit_log: Some(AuditLog::to(sink.clone())),
+        ..AuditSettings::default()
     };
     let audit = Audit::new(settings).unwrap();
     thread::scope(|scope| {
@@ -153,8 +153,11 @@ fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
 #[test]
 fn a_count_is_told_soon_also_when_nothing_more_happens() {
     let sink = Sink::default();
-    let settings =
-        Settings { per_second: NonZeroU32::MIN, trail: Some(Trail::to(sink.clone())), ..Settings::default() };
+    let settings = AuditSettings {
+        per_second: NonZeroU32::MIN,
+        audit_log: Some(AuditLog::to(sink.clone())),
+        ..AuditSettings::default()
+    };
     let audit = Audit::new(settings).unwrap();
     (0..3).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
     let begin = Instant::now();
@@ -170,8 +173,8 @@ fn a_count_is_told_soon_also_when_nothing_more_happens() {
 #[test]
 fn a_full_disk_costs_records_and_their_number_is_told_when_there_is_room_again() {
     let sink = Sink::default();
-    let mut trail = Trail::to(sink.clone());
-    let mut put = |name: &[u8]| trail.keep(&record(name));
+    let mut audit_log = AuditLog::to(sink.clone());
+    let mut put = |name: &[u8]| audit_log.keep(&record(name));
     put(b"first");
     *sink.room.lock() = Some(40);
     (0..3).for_each(|_| put(b"lost"));
@@ -192,13 +195,13 @@ fn a_trail_is_for_its_owner_and_group_and_is_added_to() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trail");
     for _ in 0..2 {
-        Trail::append(&path).unwrap().keep(&record(b"\xFF"));
+        AuditLog::append(&path).unwrap().keep(&record(b"\xFF"));
     }
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
     let fifo = dir.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert!(Trail::append(&fifo).is_err(), "nobody reads it");
+    assert!(AuditLog::append(&fifo).is_err(), "nobody reads it");
 }
 
 #[test]
@@ -214,8 +217,11 @@ fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
             Ok(())
         }
     }
-    let settings =
-        Settings { per_second: NonZeroU32::MAX, trail: Some(Trail::to(Stuck)), ..Settings::default() };
+    let settings = AuditSettings {
+        per_second: NonZeroU32::MAX,
+        audit_log: Some(AuditLog::to(Stuck)),
+        ..AuditSettings::default()
+    };
     let audit = Audit::new(settings).unwrap();
     let begin = Instant::now();
     (0..10_000).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
@@ -227,8 +233,8 @@ fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
 fn a_trail_that_was_moved_away_is_made_anew_when_that_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let (path, old) = (dir.path().join("trail"), dir.path().join("trail.1"));
-    let trail = Some(Trail::append(&path).unwrap());
-    let audit = Audit::new(Settings { trail, ..Settings::default() }).unwrap();
+    let audit_log = Some(AuditLog::append(&path).unwrap());
+    let audit = Audit::new(AuditSettings { audit_log, ..AuditSettings::default() }).unwrap();
     let names = |path: &PathBuf| -> Vec<String> {
         let lines = fs::read_to_string(path).unwrap_or_default();
         lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].to_string()).collect()
@@ -260,11 +266,11 @@ fn a_trail_that_was_moved_away_is_made_anew_when_that_is_said() {
 fn what_is_recorded_and_dropped_is_counted() {
     let sink = Sink::default();
     let metrics = Arc::<Metrics>::default();
-    let settings = Settings {
+    let settings = AuditSettings {
         per_second: NonZeroU32::new(5).unwrap(),
-        trail: Some(Trail::to(sink.clone())),
+        audit_log: Some(AuditLog::to(sink.clone())),
         metrics: metrics.clone(),
-        ..Settings::default()
+        ..AuditSettings::default()
     };
     *sink.room.lock() = Some(0);
     let audit = Audit::new(settings).unwrap();

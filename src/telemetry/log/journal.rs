@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum SendResult {
     /// The journal has it.
     Done,
     /// It is lost: the journal took nothing in time.
@@ -40,7 +40,7 @@ pub(super) enum Sent {
 
 /// The journal that listens at one place.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct JournalSocket {
     /// `None` where there can be no sockets.
     socket: Option<UnixDatagram>,
     place: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct Journal {
     lost: AtomicU64,
 }
 
-impl Journal {
+impl JournalSocket {
     pub(super) fn new(place: &Path) -> Self {
         let socket = UnixDatagram::unbound()
             .and_then(|socket| socket.set_write_timeout(Some(PATIENCE)).map(|()| socket))
@@ -56,11 +56,11 @@ impl Journal {
         Self { socket, place: place.into(), is_behind: AtomicBool::new(false), lost: AtomicU64::new(0) }
     }
 
-    pub(super) fn send(&self, record: &Record<'_>) -> Sent {
+    pub(super) fn send(&self, record: &Record<'_>) -> SendResult {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let message = format!("{lost} messages are lost: the journal took nothing");
-            if self.send_entry(&entry_of(Level::Warn, module_path!(), &message)) != Sent::Done {
+            if self.send_entry(&entry_of(Level::Warn, module_path!(), &message)) != SendResult::Done {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
         }
@@ -68,14 +68,14 @@ impl Journal {
         // It fails only if the visitor does.
         let _ = record.key_values().visit(&mut entry);
         let sent = self.send_entry(&entry);
-        if sent == Sent::Lost {
+        if sent == SendResult::Lost {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         sent
     }
 
     /// To the place by its name each time: the journal may have been started again.
-    fn send_entry(&self, Entry(bytes): &Entry) -> Sent {
+    fn send_entry(&self, JournalEntry(bytes): &JournalEntry) -> SendResult {
         let sent = match self.send_datagram(bytes, &[]) {
             Err(Errno::EMSGSIZE | Errno::ENOBUFS) => sealed(bytes)
                 .and_then(|file| self.send_datagram(&[], &[ControlMessage::ScmRights(&[file.as_raw_fd()])])),
@@ -83,9 +83,9 @@ impl Journal {
         };
         self.is_behind.store(sent == Err(Errno::EAGAIN), Ordering::Relaxed);
         match sent {
-            Ok(()) => Sent::Done,
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM) => Sent::Lost,
-            Err(_) => Sent::NobodyListens,
+            Ok(()) => SendResult::Done,
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM) => SendResult::Lost,
+            Err(_) => SendResult::NobodyListens,
         }
     }
 
@@ -113,10 +113,10 @@ fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
 }
 
 /// The fields of an entry, as they are sent.
-struct Entry(Vec<u8>);
+struct JournalEntry(Vec<u8>);
 
-fn entry_of(level: Level, module: &str, message: &str) -> Entry {
-    let mut entry = Entry(Vec::with_capacity(1024));
+fn entry_of(level: Level, module: &str, message: &str) -> JournalEntry {
+    let mut entry = JournalEntry(Vec::with_capacity(1024));
     entry.add("MESSAGE", message);
     entry.add("PRIORITY", &(severity(level) as u8).to_string());
     entry.add("SYSLOG_IDENTIFIER", "namegate");
@@ -124,7 +124,7 @@ fn entry_of(level: Level, module: &str, message: &str) -> Entry {
     entry
 }
 
-impl Entry {
+impl JournalEntry {
     /// A field; `name` is a name of the journal's. A value with a line feed in it is preceded by its length, so that what
     /// follows the line feed is no field.
     fn add(&mut self, name: &str, value: &str) {
@@ -140,7 +140,7 @@ impl Entry {
     }
 }
 
-impl<'kvs> VisitSource<'kvs> for Entry {
+impl<'kvs> VisitSource<'kvs> for JournalEntry {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
         self.add(&field_name(key.as_str()), &value.to_string());
         Ok(())

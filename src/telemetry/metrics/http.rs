@@ -29,17 +29,17 @@ const FIELDS: usize = 64;
 
 /// A server that ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct HttpServer {
     _ends: PipeWriter,
 }
 
-struct Connection {
+struct HttpConnection {
     stream: TcpStream,
-    state: State,
+    state: HttpStage,
     deadline: Instant,
 }
 
-enum State {
+enum HttpStage {
     /// So much of the request has come.
     Asked(Vec<u8>),
     /// So much of the reply is sent.
@@ -50,22 +50,22 @@ enum State {
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Going {
+enum HttpProgress {
     On,
     Ended,
 }
 
 /// Serves `metrics` to whoever comes.
-pub(super) fn start(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<Running> {
+pub(super) fn start(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<HttpServer> {
     listener.set_nonblocking(true)?;
     log::info!("metrics at http://{}/metrics", listener.local_addr()?);
     let (ends, writer) = io::pipe()?;
     thread::Builder::new().name("metrics-http".into()).spawn(move || serve(&listener, &ends, &metrics))?;
-    Ok(Running { _ends: writer })
+    Ok(HttpServer { _ends: writer })
 }
 
 fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
-    let mut connections: Vec<Connection> = Vec::new();
+    let mut connections: Vec<HttpConnection> = Vec::new();
     // Without a descriptor left nobody can be let in; asking at once again would only cost time.
     let mut pause: Option<Instant> = None;
     loop {
@@ -76,8 +76,8 @@ fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
         let mut fds = vec![PollFd::new(ends.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), door)];
         fds.extend(connections.iter().map(|connection| {
             let waits_for = match connection.state {
-                State::Answered(..) => PollFlags::POLLOUT,
-                State::Asked(_) | State::Done => PollFlags::POLLIN,
+                HttpStage::Answered(..) => PollFlags::POLLOUT,
+                HttpStage::Asked(_) | HttpStage::Done => PollFlags::POLLIN,
             };
             PollFd::new(connection.stream.as_fd(), waits_for)
         }));
@@ -94,7 +94,7 @@ fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
         let mut place = 2;
         connections.retain_mut(|connection| {
             place += 1;
-            !ready[place - 1] || connection.go_on(metrics) == Going::On
+            !ready[place - 1] || connection.go_on(metrics) == HttpProgress::On
         });
         if ready[1] {
             match accept(listener) {
@@ -120,12 +120,12 @@ fn time_until(next: Option<Instant>, now: Instant) -> PollTimeout {
 }
 
 /// The next who has come, if he has not gone again.
-fn accept(listener: &TcpListener) -> io::Result<Option<Connection>> {
+fn accept(listener: &TcpListener) -> io::Result<Option<HttpConnection>> {
     match listener.accept() {
         Ok((stream, _)) => {
             stream.set_nonblocking(true)?;
             let deadline = Instant::now() + PATIENCE;
-            Ok(Some(Connection { stream, state: State::Asked(Vec::new()), deadline }))
+            Ok(Some(HttpConnection { stream, state: HttpStage::Asked(Vec::new()), deadline }))
         }
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {
             Ok(None)
@@ -134,38 +134,40 @@ fn accept(listener: &TcpListener) -> io::Result<Option<Connection>> {
     }
 }
 
-impl Connection {
-    fn go_on(&mut self, metrics: &Metrics) -> Going {
+impl HttpConnection {
+    fn go_on(&mut self, metrics: &Metrics) -> HttpProgress {
         match self.try_to_go_on(metrics) {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Going::On,
-            Err(_) => Going::Ended,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                HttpProgress::On
+            }
+            Err(_) => HttpProgress::Ended,
             Ok(going) => going,
         }
     }
 
-    fn try_to_go_on(&mut self, metrics: &Metrics) -> io::Result<Going> {
+    fn try_to_go_on(&mut self, metrics: &Metrics) -> io::Result<HttpProgress> {
         let mut part = [0; 1024];
         match &mut self.state {
-            State::Asked(request) => {
+            HttpStage::Asked(request) => {
                 match self.stream.read(&mut part)? {
-                    0 => return Ok(Going::Ended),
+                    0 => return Ok(HttpProgress::Ended),
                     length => request.extend(&part[..length]),
                 }
                 if let Some(reply) = answer(request, metrics) {
-                    self.state = State::Answered(reply, 0);
+                    self.state = HttpStage::Answered(reply, 0);
                 }
             }
-            State::Answered(reply, sent) => {
+            HttpStage::Answered(reply, sent) => {
                 *sent += self.stream.write(&reply[*sent..])?;
                 if *sent == reply.len() {
                     self.stream.shutdown(Shutdown::Write)?;
-                    self.state = State::Done;
+                    self.state = HttpStage::Done;
                 }
             }
-            State::Done if self.stream.read(&mut part)? == 0 => return Ok(Going::Ended),
-            State::Done => {}
+            HttpStage::Done if self.stream.read(&mut part)? == 0 => return Ok(HttpProgress::Ended),
+            HttpStage::Done => {}
         }
-        Ok(Going::On)
+        Ok(HttpProgress::On)
     }
 }
 

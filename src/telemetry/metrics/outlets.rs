@@ -15,7 +15,7 @@ use crate::output::{Output, remove};
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct OutletSettings {
     /// A file for node_exporter's textfile collector.
     pub file: Option<PathBuf>,
     /// How often that is written.
@@ -24,7 +24,7 @@ pub struct Wanted {
     pub listen: Option<SocketAddr>,
 }
 
-impl Default for Wanted {
+impl Default for OutletSettings {
     /// Nothing; a file would be written every 15 seconds.
     fn default() -> Self {
         Self { file: None, interval: Duration::from_secs(15), listen: None }
@@ -33,8 +33,8 @@ impl Default for Wanted {
 
 /// What can be had, and is not served yet.
 #[derive(Debug)]
-pub struct Outlets {
-    file: Option<Placed>,
+pub struct MetricsOutlets {
+    file: Option<MetricsFile>,
     interval: Duration,
     metrics: Arc<Metrics>,
     listener: Option<TcpListener>,
@@ -42,9 +42,9 @@ pub struct Outlets {
 
 /// A file that goes with this: numbers that nobody keeps up would be taken for new.
 #[derive(Debug)]
-struct Placed(PathBuf);
+struct MetricsFile(PathBuf);
 
-impl Drop for Placed {
+impl Drop for MetricsFile {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.0) {
             log::warn!("cannot remove the metrics in {}: {error}", shown(&self.0));
@@ -54,41 +54,41 @@ impl Drop for Placed {
 
 /// Outlets that are served until this is dropped. The file goes with it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningOutlets {
     file: Option<(SyncSender<()>, JoinHandle<()>)>,
-    _port: Option<http::Running>,
+    _port: Option<http::HttpServer>,
 }
 
 /// Why the numbers cannot be had there: what was attempted, and the error.
 #[derive(Debug)]
-pub struct Unavailable(String, io::Error);
+pub struct OutletError(String, io::Error);
 
-impl std::fmt::Display for Unavailable {
+impl std::fmt::Display for OutletError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.0, self.1)
     }
 }
 
-impl std::error::Error for Unavailable {}
+impl std::error::Error for OutletError {}
 
-impl Outlets {
+impl MetricsOutlets {
     /// Opens the port, and writes the file for the first time. There is no thread yet.
     ///
     /// # Errors
     /// What cannot be had, and why.
-    pub fn open(wanted: Wanted, metrics: Arc<Metrics>) -> Result<Self, Unavailable> {
-        let Wanted { file, interval, listen } = wanted;
+    pub fn open(wanted: OutletSettings, metrics: Arc<Metrics>) -> Result<Self, OutletError> {
+        let OutletSettings { file, interval, listen } = wanted;
         if let Some(file) = &file {
             if file.extension().is_none_or(|extension| extension != "prom") {
                 log::warn!("node_exporter reads files that end in .prom; {} does not", shown(file));
             }
             write(file, &metrics).map_err(|error| {
-                Unavailable(format!("cannot write the metrics to {}", shown(file)), error)
+                OutletError(format!("cannot write the metrics to {}", shown(file)), error)
             })?;
         }
-        let file = file.map(Placed);
+        let file = file.map(MetricsFile);
         let bind = |address: SocketAddr| {
-            let unavailable = |error| Unavailable(format!("cannot serve the metrics on {address}"), error);
+            let unavailable = |error| OutletError(format!("cannot serve the metrics on {address}"), error);
             let listener = TcpListener::bind(address).map_err(unavailable)?;
             if !address.ip().is_loopback() {
                 log::warn!(
@@ -105,17 +105,17 @@ impl Outlets {
     ///
     /// # Errors
     /// There can be no thread.
-    pub fn start(self) -> Result<Running, Unavailable> {
+    pub fn start(self) -> Result<RunningOutlets, OutletError> {
         let Self { file, interval, metrics, listener } = self;
-        let failed = |error| Unavailable("cannot serve the metrics".into(), error);
+        let failed = |error| OutletError("cannot serve the metrics".into(), error);
         let port =
             listener.map(|listener| http::start(listener, metrics.clone())).transpose().map_err(failed)?;
         let file = file.map(|file| keep_up(file, interval, metrics)).transpose().map_err(failed)?;
-        Ok(Running { file, _port: port })
+        Ok(RunningOutlets { file, _port: port })
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningOutlets {
     fn drop(&mut self) {
         if let Some((ends, thread)) = self.file.take() {
             drop(ends);
@@ -127,7 +127,7 @@ impl Drop for Running {
 
 /// Writes the file every so often, until the other end of the channel has gone.
 fn keep_up(
-    file: Placed,
+    file: MetricsFile,
     interval: Duration,
     metrics: Arc<Metrics>,
 ) -> io::Result<(SyncSender<()>, JoinHandle<()>)> {
@@ -176,8 +176,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("namegate.prom");
         let metrics = Arc::<Metrics>::default();
-        let wanted = Wanted { file: Some(file.clone()), interval: Duration::from_millis(1), listen: None };
-        let outlets = Outlets::open(wanted, metrics.clone()).unwrap();
+        let wanted =
+            OutletSettings { file: Some(file.clone()), interval: Duration::from_millis(1), listen: None };
+        let outlets = MetricsOutlets::open(wanted, metrics.clone()).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
         let running = outlets.start().unwrap();
         let reloads = |text: &str| text.contains("namegate_reloads_total{outcome=\"ok\"} 1");
@@ -199,13 +200,14 @@ mod tests {
     fn what_cannot_be_had_is_said_before_anything_is_served() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("none").join("x.prom");
-        let wanted = Wanted { file: Some(file), ..Wanted::default() };
-        let said = Outlets::open(wanted, Arc::default()).unwrap_err().to_string();
+        let wanted = OutletSettings { file: Some(file), ..OutletSettings::default() };
+        let said = MetricsOutlets::open(wanted, Arc::default()).unwrap_err().to_string();
         assert!(said.contains("cannot write the metrics to ") && said.contains("none/x.prom"), "{said}");
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let file = Some(dir.path().join("x.prom"));
-        let wanted = Wanted { file, listen: Some(taken.local_addr().unwrap()), ..Wanted::default() };
-        let said = Outlets::open(wanted, Arc::default()).unwrap_err().to_string();
+        let wanted =
+            OutletSettings { file, listen: Some(taken.local_addr().unwrap()), ..OutletSettings::default() };
+        let said = MetricsOutlets::open(wanted, Arc::default()).unwrap_err().to_string();
         assert!(said.contains("cannot serve the metrics on 127.0.0.1:") && said.contains("in use"), "{said}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "what is not served is not there");
     }

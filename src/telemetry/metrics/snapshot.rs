@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was counted until one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct MetricsSnapshot {
     /// The version of the program.
     pub version: String,
     /// What tells the instance from others.
@@ -18,11 +18,11 @@ pub struct Snapshot {
     /// Whether names that break the policy are let through.
     pub is_permissive: bool,
     /// For every operation, in the order of [`Op::ALL`](super::Op::ALL).
-    pub requests: Vec<Requests>,
+    pub requests: Vec<OperationCounts>,
     /// Names that were refused.
-    pub refused: Vec<Judged>,
+    pub refused: Vec<RuleCount>,
     /// Names that break the policy and were let through.
-    pub let_through: Vec<Judged>,
+    pub let_through: Vec<RuleCount>,
     /// What is held at the moment, if that is known.
     pub gauges: Option<Gauges>,
     /// Files opened whose content goes through the process.
@@ -30,12 +30,12 @@ pub struct Snapshot {
     /// Records of the audit.
     pub audit: AuditCounts,
     /// How often the configuration was read again.
-    pub reloads: Reloads,
+    pub reloads: ReloadCounts,
 }
 
 /// Requests of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Requests {
+pub struct OperationCounts {
     /// The operation.
     pub op: String,
     /// How many ended so: `ok`, an errno, or `other`; only what there was.
@@ -44,7 +44,7 @@ pub struct Requests {
     pub duration: Histogram,
 }
 
-impl Requests {
+impl OperationCounts {
     /// How many there were.
     pub fn total(&self) -> u64 {
         self.outcomes.values().sum()
@@ -69,7 +69,7 @@ impl Histogram {
 
 /// Names that broke one rule in one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct RuleCount {
     /// The operation.
     pub op: String,
     /// The rule's id; `None` for names that read like the escape of another.
@@ -120,7 +120,7 @@ pub struct AuditCounts {
 
 /// How often the configuration was read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reloads {
+pub struct ReloadCounts {
     /// And holds.
     pub succeeded: u64,
     /// And was no good.

@@ -93,13 +93,13 @@ fn a_snapshot_goes_to_another_process_and_reads_the_same_there() {
     let metrics = Metrics::default().with_label("mountpoint", "/mnt");
     drop(metrics.begin(Op::Open));
     metrics.refused(Op::Link, None);
-    metrics.dropped(Dropped::File, 3);
+    metrics.dropped(DropReason::File, 3);
     metrics.reloaded(false);
     metrics.set_permissive(true);
     let gauges = Gauges { inodes: 7, has_passthrough: true, ..Gauges::default() };
     metrics.read_gauges_by(move || Some(gauges));
     let snapshot = metrics.snapshot();
-    let read: Snapshot = serde_json::from_str(&serde_json::to_string(&snapshot).unwrap()).unwrap();
+    let read: MetricsSnapshot = serde_json::from_str(&serde_json::to_string(&snapshot).unwrap()).unwrap();
     assert_eq!(read, snapshot);
     let text = read.render();
     for (series, expected) in [

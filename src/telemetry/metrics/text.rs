@@ -5,21 +5,21 @@
 
 use std::fmt::Write as _;
 
-use super::snapshot::{Judged, Requests, Snapshot};
+use super::snapshot::{MetricsSnapshot, OperationCounts, RuleCount};
 
-/// The media type of what [`Snapshot::render`] gives.
+/// The media type of what [`MetricsSnapshot::render`] gives.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Text that is being put together.
-struct Page<'s> {
+struct ExpositionPage<'s> {
     text: String,
-    snapshot: &'s Snapshot,
+    snapshot: &'s MetricsSnapshot,
 }
 
-impl Snapshot {
+impl MetricsSnapshot {
     /// As text for Prometheus, of the type [`CONTENT_TYPE`].
     pub fn render(&self) -> String {
-        let mut page = Page { text: String::with_capacity(1 << 15), snapshot: self };
+        let mut page = ExpositionPage { text: String::with_capacity(1 << 15), snapshot: self };
         page.instance();
         page.requests();
         page.names();
@@ -29,7 +29,7 @@ impl Snapshot {
     }
 }
 
-impl Page<'_> {
+impl ExpositionPage<'_> {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -87,7 +87,7 @@ impl Page<'_> {
         let snapshot = self.snapshot;
         let name = "namegate_fuse_requests_total";
         self.family(name, "counter", "Requests of the kernel, by operation and by what they were answered.");
-        for Requests { op, outcomes, .. } in &snapshot.requests {
+        for OperationCounts { op, outcomes, .. } in &snapshot.requests {
             // What grows from nothing to one is seen to grow only if there was a nothing.
             if !outcomes.contains_key("ok") {
                 self.sample(name, &[("op", op), ("outcome", "ok")], 0);
@@ -98,7 +98,7 @@ impl Page<'_> {
         }
         let name = "namegate_fuse_request_duration_seconds";
         self.family(name, "histogram", "How long requests took in this process, the reply included.");
-        for Requests { op, duration, .. } in &snapshot.requests {
+        for OperationCounts { op, duration, .. } in &snapshot.requests {
             if duration.count() == 0 {
                 continue;
             }
@@ -128,7 +128,7 @@ impl Page<'_> {
             ),
         ] {
             self.family(name, "counter", help);
-            for Judged { op, rule, count } in names {
+            for RuleCount { op, rule, count } in names {
                 let rule = rule.as_deref().unwrap_or("reads-as-escape");
                 self.sample(name, &[("op", op), ("rule", rule)], count);
             }

@@ -2,20 +2,20 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::name::Span;
-use crate::telemetry::audit::{Asker, Outcome, Record};
+use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 fn finding(name: &[u8]) -> Finding {
     let name = OsStr::from_bytes(name).to_owned();
-    let record = Record {
+    let record = AuditRecord {
         time: SystemTime::UNIX_EPOCH,
-        outcome: Outcome::Seen,
+        outcome: AuditOutcome::Seen,
         operation: "create",
         name: name.clone(),
         target: None,
         parent: Some("/dir".into()),
         rule: None,
         span: Span::new(0, 1),
-        asker: Asker::of_process(0),
+        requester: Requester::from_process(0),
     };
     Finding { path: Some(std::path::Path::new("/dir").join(name)), record }
 }
@@ -37,5 +37,5 @@ fn too_many_that_wait_are_counted() {
     // Nothing is run for these: the one thread is busy with the first.
     (0..MOST_WAITING + 10).for_each(|_| commands.run(finding(b"x")));
     let ran = commands.finish(Duration::from_millis(10));
-    assert_eq!(ran, Ran { failed: 0, left: MOST_WAITING as u64 + 10 });
+    assert_eq!(ran, CommandResults { failed: 0, left: MOST_WAITING as u64 + 10 });
 }

@@ -37,7 +37,7 @@ fn record(mask: u64, pid: i32, parts: &[Vec<u8>]) -> Vec<u8> {
     record
 }
 
-fn all(bytes: &[u8]) -> Vec<Result<Event<'_>, Malformed>> {
+fn all(bytes: &[u8]) -> Vec<Result<FanotifyEvent<'_>, MalformedEvent>> {
     events(bytes).collect()
 }
 
@@ -76,7 +76,7 @@ fn whatever_is_cut_short_or_contradicts_itself_is_an_error_and_the_end() {
     let whole = record(libc::FAN_CREATE, 1, std::slice::from_ref(&entry));
     for cut in 1..whole.len() {
         let found = all(&whole[..cut]);
-        assert!(matches!(found[..], [Err(Malformed { at: 0, .. })]), "{cut}: {found:?}");
+        assert!(matches!(found[..], [Err(MalformedEvent { at: 0, .. })]), "{cut}: {found:?}");
     }
     let broken = |at: usize, byte: u8| {
         let mut bytes = whole.clone();

@@ -24,9 +24,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
-use super::Instance;
+use super::ControlHandler;
 use crate::service::control::PATIENCE;
-use crate::service::control::protocol::{MAX_REQUEST, Reloaded, Reply, Request};
+use crate::service::control::protocol::{ControlReply, ControlRequest, MAX_REQUEST, ReloadOutcome};
 
 /// Connections that are open at once.
 const MOST: usize = 64;
@@ -46,12 +46,12 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Attends to the connections of one socket.
 pub(super) struct Attendant {
     listener: UnixListener,
-    instance: Arc<dyn Instance>,
+    instance: Arc<dyn ControlHandler>,
     is_ending: Arc<AtomicBool>,
-    connections: Vec<Connection>,
+    connections: Vec<ControlConnection>,
     next: u64,
     /// What has been carried out, by the number of its connection.
-    replies: (Sender<(u64, Reply)>, Receiver<(u64, Reply)>),
+    replies: (Sender<(u64, ControlReply)>, Receiver<(u64, ControlReply)>),
     /// Wakes this thread when there is a reply.
     wakes: (Arc<UnixStream>, UnixStream),
     /// Given up for a connection when there is no other descriptor.
@@ -67,32 +67,32 @@ struct Strangers {
     said: Option<Instant>,
 }
 
-struct Connection {
+struct ControlConnection {
     number: u64,
     stream: UnixStream,
-    client: Client,
+    client: ClientProcess,
     deadline: Instant,
-    stage: Stage,
+    stage: ConnectionStage,
 }
 
 /// A process, by its user and its number.
-type Client = (u32, i32);
+type ClientProcess = (u32, i32);
 
-enum Stage {
+enum ConnectionStage {
     /// It has sent so much of a request.
     Asking(Vec<u8>),
     /// Its request waits to be carried out.
-    Ready(Request),
+    Ready(ControlRequest),
     /// Its request is carried out.
-    Waiting(Request),
+    Waiting(ControlRequest),
     /// It is sent the rest of a reply, so much of which is sent.
     Answered(Vec<u8>, usize),
 }
 
 /// What a connection comes to.
-enum Step {
+enum ConnectionStep {
     Waits,
-    Asks(Request),
+    Asks(ControlRequest),
     Refused(String),
     Ends,
 }
@@ -100,7 +100,7 @@ enum Step {
 impl Attendant {
     pub(super) fn new(
         listener: UnixListener,
-        instance: Arc<dyn Instance>,
+        instance: Arc<dyn ControlHandler>,
         is_ending: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -126,7 +126,7 @@ impl Attendant {
         loop {
             let is_ending = self.is_ending.load(Ordering::Acquire);
             if is_ending {
-                self.connections.retain(|connection| !matches!(connection.stage, Stage::Asking(_)));
+                self.connections.retain(|connection| !matches!(connection.stage, ConnectionStage::Asking(_)));
                 if self.connections.is_empty() {
                     return;
                 }
@@ -150,15 +150,17 @@ impl Attendant {
 
     /// Waits until something can go on: whether connections can be accepted, and which ones can go on.
     fn wait(&mut self, now: Instant, is_ending: bool) -> (bool, Vec<u64>) {
-        let polled: Vec<&Connection> = self
+        let polled: Vec<&ControlConnection> = self
             .connections
             .iter()
-            .filter(|connection| !matches!(connection.stage, Stage::Waiting(_) | Stage::Ready(_)))
+            .filter(|connection| {
+                !matches!(connection.stage, ConnectionStage::Waiting(_) | ConnectionStage::Ready(_))
+            })
             .collect();
         let mut fds = vec![PollFd::new(self.wakes.1.as_fd(), PollFlags::POLLIN)];
         fds.extend(polled.iter().map(|connection| {
             let events = match connection.stage {
-                Stage::Answered(..) => PollFlags::POLLOUT,
+                ConnectionStage::Answered(..) => PollFlags::POLLOUT,
                 _ => PollFlags::POLLIN,
             };
             PollFd::new(connection.stream.as_fd(), events)
@@ -230,12 +232,12 @@ impl Attendant {
         }
         self.next += 1;
         let deadline = Instant::now() + PATIENCE;
-        let stage = Stage::Asking(Vec::new());
-        self.connections.push(Connection { number: self.next, stream, client, deadline, stage });
+        let stage = ConnectionStage::Asking(Vec::new());
+        self.connections.push(ControlConnection { number: self.next, stream, client, deadline, stage });
     }
 
     /// How many connections each client has.
-    fn counts(&self) -> HashMap<Client, usize> {
+    fn counts(&self) -> HashMap<ClientProcess, usize> {
         let mut counts = HashMap::new();
         for connection in &self.connections {
             *counts.entry(connection.client).or_default() += 1;
@@ -246,11 +248,11 @@ impl Attendant {
     /// Closes a connection of the client that has most of them: the oldest that has not sent its request, or that does not take
     /// its reply, or whose request waits. Whether there was one that another client may take the place of.
     fn make_room(&mut self) -> bool {
-        let rank = |connection: &Connection| match connection.stage {
-            Stage::Asking(_) => Some(3),
-            Stage::Answered(..) => Some(2),
-            Stage::Ready(_) => Some(1),
-            Stage::Waiting(_) => None,
+        let rank = |connection: &ControlConnection| match connection.stage {
+            ConnectionStage::Asking(_) => Some(3),
+            ConnectionStage::Answered(..) => Some(2),
+            ConnectionStage::Ready(_) => Some(1),
+            ConnectionStage::Waiting(_) => None,
         };
         let counts = self.counts();
         let all = self.connections.iter().enumerate();
@@ -266,11 +268,11 @@ impl Attendant {
     fn begin_all(&mut self) {
         loop {
             let (changing, is_full) = (self.running(true), self.running(false) >= MOST_READING);
-            let is_free = |request: Request| is_change(request) || !is_full;
+            let is_free = |request: ControlRequest| is_change(request) || !is_full;
             let counts = self.counts();
             let ready =
                 self.connections.iter().enumerate().filter_map(|(at, connection)| match connection.stage {
-                    Stage::Ready(request) if is_free(request) => {
+                    ConnectionStage::Ready(request) if is_free(request) => {
                         Some((at, request, counts.get(&connection.client).copied()?))
                     }
                     _ => None,
@@ -279,7 +281,7 @@ impl Attendant {
             match is_change(request) && changing >= MOST_CHANGING {
                 true => {
                     let number = self.connections[at].number;
-                    self.reply(number, &Reply::failed(BUSY));
+                    self.reply(number, &ControlReply::failed(BUSY));
                 }
                 false => self.begin(at, request),
             }
@@ -287,7 +289,7 @@ impl Attendant {
     }
 
     fn running(&self, changes: bool) -> usize {
-        let is_it = |connection: &&Connection| matches!(connection.stage, Stage::Waiting(request) if is_change(request) == changes);
+        let is_it = |connection: &&ControlConnection| matches!(connection.stage, ConnectionStage::Waiting(request) if is_change(request) == changes);
         self.connections.iter().filter(is_it).count()
     }
 
@@ -296,14 +298,14 @@ impl Attendant {
             return;
         };
         match self.connections[at].advance() {
-            Step::Waits => {}
-            Step::Asks(request) => {
+            ConnectionStep::Waits => {}
+            ConnectionStep::Asks(request) => {
                 let (uid, pid) = self.connections[at].client;
                 log::debug!("uid {uid}, pid {pid}: {request:?}");
-                self.connections[at].stage = Stage::Ready(request);
+                self.connections[at].stage = ConnectionStage::Ready(request);
             }
-            Step::Refused(why) => self.reply(number, &Reply::failed(why)),
-            Step::Ends => drop(self.connections.remove(at)),
+            ConnectionStep::Refused(why) => self.reply(number, &ControlReply::failed(why)),
+            ConnectionStep::Ends => drop(self.connections.remove(at)),
         }
         if self.spare.is_none() {
             self.spare = spare();
@@ -311,9 +313,9 @@ impl Attendant {
     }
 
     /// Has a request carried out.
-    fn begin(&mut self, at: usize, request: Request) {
+    fn begin(&mut self, at: usize, request: ControlRequest) {
         let connection = &mut self.connections[at];
-        connection.stage = Stage::Waiting(request);
+        connection.stage = ConnectionStage::Waiting(request);
         // Its client waits for as long as it likes: what it asked for is done in any case.
         connection.deadline = Instant::now() + Duration::from_secs(3600);
         let number = connection.number;
@@ -330,32 +332,34 @@ impl Attendant {
             log::warn!("cannot carry out a request at the control socket: {error}");
             // What only reads takes a moment: it can be done here.
             let reply = match request {
-                Request::Status | Request::Metrics | Request::Counters => carry_out(request, &*self.instance),
-                Request::Reload | Request::Mode(_) => {
-                    Reply::failed(format!("there can be no thread for it: {error}"))
+                ControlRequest::Status | ControlRequest::Metrics | ControlRequest::Counters => {
+                    carry_out(request, &*self.instance)
+                }
+                ControlRequest::Reload | ControlRequest::Mode(_) => {
+                    ControlReply::failed(format!("there can be no thread for it: {error}"))
                 }
             };
             self.reply(number, &reply);
         }
     }
 
-    fn reply(&mut self, number: u64, reply: &Reply) {
+    fn reply(&mut self, number: u64, reply: &ControlReply) {
         let Some(connection) = self.connections.iter_mut().find(|connection| connection.number == number)
         else {
             return;
         };
         let mut line = serde_json::to_vec(reply).unwrap_or_default();
         line.push(b'\n');
-        connection.stage = Stage::Answered(line, 0);
+        connection.stage = ConnectionStage::Answered(line, 0);
         connection.deadline = Instant::now() + PATIENCE;
         self.advance(number);
     }
 }
 
-fn is_change(request: Request) -> bool {
+fn is_change(request: ControlRequest) -> bool {
     match request {
-        Request::Status | Request::Metrics | Request::Counters => false,
-        Request::Reload | Request::Mode(_) => true,
+        ControlRequest::Status | ControlRequest::Metrics | ControlRequest::Counters => false,
+        ControlRequest::Reload | ControlRequest::Mode(_) => true,
     }
 }
 
@@ -376,7 +380,7 @@ impl Strangers {
 
 /// Says why and no more: a moment is all that this takes.
 fn refuse(mut stream: &UnixStream, why: &str) {
-    let mut line = serde_json::to_vec(&Reply::failed(why)).unwrap_or_default();
+    let mut line = serde_json::to_vec(&ControlReply::failed(why)).unwrap_or_default();
     line.push(b'\n');
     // What is left unread when a connection ends can take the answer with it (unix(7)).
     let _ = stream.read(&mut [0; MAX_REQUEST]);
@@ -387,17 +391,17 @@ fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-impl Connection {
+impl ControlConnection {
     /// Goes on as far as it can without waiting.
-    fn advance(&mut self) -> Step {
+    fn advance(&mut self) -> ConnectionStep {
         let result = match &mut self.stage {
-            Stage::Asking(line) => read_request(&self.stream, line),
-            Stage::Ready(_) | Stage::Waiting(_) => return Step::Waits,
-            Stage::Answered(line, sent) => send(&self.stream, line, sent),
+            ConnectionStage::Asking(line) => read_request(&self.stream, line),
+            ConnectionStage::Ready(_) | ConnectionStage::Waiting(_) => return ConnectionStep::Waits,
+            ConnectionStage::Answered(line, sent) => send(&self.stream, line, sent),
         };
         result.unwrap_or_else(|error| match error.kind() {
-            ErrorKind::WouldBlock => Step::Waits,
-            _ => Step::Ends,
+            ErrorKind::WouldBlock => ConnectionStep::Waits,
+            _ => ConnectionStep::Ends,
         })
     }
 }
@@ -406,7 +410,7 @@ impl Connection {
 ///
 /// # Errors
 /// WouldBlock if that is not all; otherwise as read(2) says.
-fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<Step> {
+fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<ConnectionStep> {
     let mut buffer = [0; 1024];
     loop {
         let len = match stream.read(&mut buffer) {
@@ -416,18 +420,20 @@ fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<Step>
         let part = &buffer[..len];
         if let Some(end) = memchr::memchr(b'\n', part) {
             line.extend(&part[..end]);
-            return Ok(Request::parse(line).map_or_else(Step::Refused, Step::Asks));
+            return Ok(ControlRequest::parse(line).map_or_else(ConnectionStep::Refused, ConnectionStep::Asks));
         }
         line.extend(part);
         if len == 0 && line.is_empty() {
-            return Ok(Step::Ends);
+            return Ok(ConnectionStep::Ends);
         }
         if len == 0 || line.len() > MAX_REQUEST {
-            return Ok(Step::Refused(format!("a request is one line of at most {MAX_REQUEST} bytes")));
+            return Ok(ConnectionStep::Refused(format!(
+                "a request is one line of at most {MAX_REQUEST} bytes"
+            )));
         }
         // Nothing else can become a request.
         if line.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
-            return Ok(Step::Refused("this is no request: it must be one JSON object".into()));
+            return Ok(ConnectionStep::Refused("this is no request: it must be one JSON object".into()));
         }
     }
 }
@@ -436,7 +442,7 @@ fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<Step>
 ///
 /// # Errors
 /// WouldBlock if that is not all; otherwise as write(2) says.
-fn send(mut stream: &UnixStream, line: &[u8], sent: &mut usize) -> io::Result<Step> {
+fn send(mut stream: &UnixStream, line: &[u8], sent: &mut usize) -> io::Result<ConnectionStep> {
     while *sent < line.len() {
         match stream.write(&line[*sent..]) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -445,19 +451,19 @@ fn send(mut stream: &UnixStream, line: &[u8], sent: &mut usize) -> io::Result<St
     }
     // As above: what was sent behind the request.
     let _ = stream.read(&mut [0; MAX_REQUEST]);
-    Ok(Step::Ends)
+    Ok(ConnectionStep::Ends)
 }
 
-fn carry_out(request: Request, instance: &dyn Instance) -> Reply {
-    let done = |result: Result<Reloaded, String>| match result {
-        Ok(reloaded) => Reply::done(reloaded),
-        Err(why) => Reply::failed(why),
+fn carry_out(request: ControlRequest, instance: &dyn ControlHandler) -> ControlReply {
+    let done = |result: Result<ReloadOutcome, String>| match result {
+        Ok(reloaded) => ControlReply::done(reloaded),
+        Err(why) => ControlReply::failed(why),
     };
     match request {
-        Request::Status => Reply::done(instance.status()),
-        Request::Reload => done(instance.reload()),
-        Request::Mode(mode) => done(instance.set_mode(mode)),
-        Request::Metrics => Reply::done(instance.metrics()),
-        Request::Counters => Reply::done(instance.counters()),
+        ControlRequest::Status => ControlReply::done(instance.status()),
+        ControlRequest::Reload => done(instance.reload()),
+        ControlRequest::Mode(mode) => done(instance.set_mode(mode)),
+        ControlRequest::Metrics => ControlReply::done(instance.metrics()),
+        ControlRequest::Counters => ControlReply::done(instance.counters()),
     }
 }

@@ -2,36 +2,36 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::name::Span;
-use crate::telemetry::audit::{Asker, Outcome};
+use crate::telemetry::audit::{AuditOutcome, Requester};
 
-fn record() -> Record {
-    Record {
+fn record() -> AuditRecord {
+    AuditRecord {
         time: SystemTime::UNIX_EPOCH,
-        outcome: Outcome::Refused,
+        outcome: AuditOutcome::Refused,
         operation: "mkdir",
         name: "x".into(),
         target: None,
         parent: None,
         rule: None,
         span: Span::new(0, 1),
-        asker: Asker { uid: None, gid: None, pid: 0, command: None, cgroup: None },
+        requester: Requester { uid: None, gid: None, pid: 0, command: None, cgroup: None },
     }
 }
 
-fn queue(per_second: u32) -> Queue {
-    Queue::new(NonZeroU32::new(per_second).unwrap(), NonZeroU32::new(16384).unwrap(), Arc::default())
+fn queue(per_second: u32) -> AuditQueue {
+    AuditQueue::new(NonZeroU32::new(per_second).unwrap(), NonZeroU32::new(16384).unwrap(), Arc::default())
 }
 
 /// All that the writer would be told after the end.
-fn rest(queue: &Queue) -> (usize, Vec<(Who, Drops)>) {
+fn rest(queue: &AuditQueue) -> (usize, Vec<(QuotaKey, DropCounts)>) {
     queue.close();
     let (mut written, mut told) = (0, Vec::new());
     loop {
         match queue.next() {
-            Task::Write(..) => written += 1,
-            Task::Tell(drops) => told.extend(drops),
-            Task::Reopen => {}
-            Task::End => return (written, told),
+            QueueItem::Write(..) => written += 1,
+            QueueItem::Tell(drops) => told.extend(drops),
+            QueueItem::Reopen => {}
+            QueueItem::End => return (written, told),
         }
     }
 }
@@ -74,7 +74,7 @@ fn a_user_whose_rate_is_high_fills_his_share_of_the_queue_and_no_more() {
     let (written, told) = rest(&queue);
     assert_eq!(
         (written, told),
-        (2 * SHARE, vec![(Some(1000), Drops { rate: 0, bytes: 0, queue: 5000 - SHARE as u64 })])
+        (2 * SHARE, vec![(Some(1000), DropCounts { rate: 0, bytes: 0, queue: 5000 - SHARE as u64 })])
     );
 }
 
@@ -121,10 +121,12 @@ fn bytes_of_one_user_are_bounded_and_cost_nobody_elses() {
     queue.close();
     loop {
         match queue.next() {
-            Task::Write(who, _) => taken[(who == Some(1001)) as usize] += u64::from(queue.takes(who, 1600)),
-            Task::Tell(drops) => told.extend(drops),
-            Task::Reopen => {}
-            Task::End => break,
+            QueueItem::Write(who, _) => {
+                taken[(who == Some(1001)) as usize] += u64::from(queue.takes(who, 1600))
+            }
+            QueueItem::Tell(drops) => told.extend(drops),
+            QueueItem::Reopen => {}
+            QueueItem::End => break,
         }
     }
     let dropped: u64 = told.iter().map(|(_, drops)| drops.bytes).sum();

@@ -40,7 +40,7 @@ fn fields(mut bytes: &[u8]) -> BTreeMap<String, Vec<u8>> {
 struct Listening {
     _dir: tempfile::TempDir,
     socket: UnixDatagram,
-    journal: Journal,
+    journal: JournalSocket,
 }
 
 impl Listening {
@@ -49,10 +49,10 @@ impl Listening {
         let place = dir.path().join("socket");
         let socket = UnixDatagram::bind(&place).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { _dir: dir, socket, journal: Journal::new(&place) }
+        Self { _dir: dir, socket, journal: JournalSocket::new(&place) }
     }
 
-    fn send(&self, level: Level, message: &str, keys: &[(&str, Value<'_>)]) -> Sent {
+    fn send(&self, level: Level, message: &str, keys: &[(&str, Value<'_>)]) -> SendResult {
         let mut builder = Record::builder();
         builder.level(level).target("a::b").key_values(&keys);
         self.journal.send(&builder.args(format_args!("{message}")).build())
@@ -93,7 +93,7 @@ fn an_entry_has_its_message_its_priority_and_its_fields() {
     let listening = Listening::new();
     let keys =
         [("rule", Value::from("truncated")), ("uid", Value::from(1000)), ("message_id", Value::from("5"))];
-    assert_eq!(listening.send(Level::Warn, "refused: mkdir", &keys), Sent::Done);
+    assert_eq!(listening.send(Level::Warn, "refused: mkdir", &keys), SendResult::Done);
     let (fields, _) = listening.next();
     let expected = [
         ("MESSAGE", "refused: mkdir"),
@@ -119,7 +119,7 @@ fn no_value_is_taken_for_another_field() {
     let listening = Listening::new();
     let hostile = "x\nPRIORITY=0\n_UID=0\nMESSAGE\n\u{1}\0\0\0\0\0\0\0y\n";
     let keys = [("name", Value::from(hostile)), ("a=b\nc", Value::from("=")), ("", Value::from("\n"))];
-    assert_eq!(listening.send(Level::Warn, hostile, &keys), Sent::Done);
+    assert_eq!(listening.send(Level::Warn, hostile, &keys), SendResult::Done);
     let (fields, _) = listening.next();
     assert_eq!((text(&fields, "MESSAGE"), text(&fields, "NAMEGATE_NAME")), (hostile, hostile));
     assert_eq!((text(&fields, "PRIORITY"), text(&fields, "NAMEGATE_A_B_C")), ("4", "="));
@@ -130,7 +130,7 @@ fn no_value_is_taken_for_another_field() {
 fn what_is_too_long_for_a_datagram_comes_as_a_sealed_file() {
     let listening = Listening::new();
     let long = "long ".repeat(200_000);
-    assert_eq!(listening.send(Level::Info, &long, &[("rule", Value::from("overlong"))]), Sent::Done);
+    assert_eq!(listening.send(Level::Info, &long, &[("rule", Value::from("overlong"))]), SendResult::Done);
     let (fields, is_file) = listening.next();
     assert!(is_file);
     assert_eq!((text(&fields, "MESSAGE"), text(&fields, "NAMEGATE_RULE")), (long.as_str(), "overlong"));
@@ -140,13 +140,13 @@ fn what_is_too_long_for_a_datagram_comes_as_a_sealed_file() {
 fn a_journal_that_takes_nothing_holds_nobody_up_for_long_and_hears_later_what_it_missed() {
     let listening = Listening::new();
     let begun = Instant::now();
-    let sent: Vec<Sent> = (0..5000).map(|_| listening.send(Level::Info, "hello", &[])).collect();
+    let sent: Vec<SendResult> = (0..5000).map(|_| listening.send(Level::Info, "hello", &[])).collect();
     assert!(begun.elapsed() < Duration::from_secs(10), "only the first of those that are lost waits");
-    let lost = sent.iter().filter(|&&sent| sent == Sent::Lost).count();
-    assert_eq!(lost + sent.iter().filter(|&&sent| sent == Sent::Done).count(), 5000);
+    let lost = sent.iter().filter(|&&sent| sent == SendResult::Lost).count();
+    assert_eq!(lost + sent.iter().filter(|&&sent| sent == SendResult::Done).count(), 5000);
     assert!(lost > 0);
     (0..5000 - lost).for_each(|_| drop(listening.next()));
-    assert_eq!(listening.send(Level::Info, "again", &[]), Sent::Done);
+    assert_eq!(listening.send(Level::Info, "again", &[]), SendResult::Done);
     let said = text(&listening.next().0, "MESSAGE").to_owned();
     assert_eq!(said, format!("{lost} messages are lost: the journal took nothing"));
     assert_eq!(text(&listening.next().0, "MESSAGE"), "again");
@@ -156,11 +156,11 @@ fn a_journal_that_takes_nothing_holds_nobody_up_for_long_and_hears_later_what_it
 fn a_journal_that_is_not_there_is_told_and_found_when_it_comes() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("socket");
-    let journal = Journal::new(&place);
+    let journal = JournalSocket::new(&place);
     let send = || journal.send(&Record::builder().args(format_args!("x")).build());
-    assert_eq!(send(), Sent::NobodyListens);
+    assert_eq!(send(), SendResult::NobodyListens);
     let socket = UnixDatagram::bind(&place).unwrap();
-    assert_eq!(send(), Sent::Done);
+    assert_eq!(send(), SendResult::Done);
     drop(socket);
-    assert_eq!(send(), Sent::NobodyListens);
+    assert_eq!(send(), SendResult::NobodyListens);
 }

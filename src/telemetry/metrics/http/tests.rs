@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use super::*;
 
-fn server() -> (SocketAddr, Running) {
+fn server() -> (SocketAddr, HttpServer) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let metrics = Metrics::default().with_label("mountpoint", "/mnt");

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::inotify::{InitFlags, Inotify};
 
-use self::marks::{Happened, Key, Marks, mark, of_fanotify, of_inotify};
-use super::core::{Core, Filter, How, Sighting, Target, Tell, Work};
-use super::rescan::{Next, Rescan};
-use super::root::{Id, id};
+use self::marks::{DirectoryEvent, MarkKey, MarkSet, mark, of_fanotify, of_inotify};
+use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore};
+use super::rescan::{Rescan, RescanStep};
+use super::root::{DirectoryId, id};
 use super::{fanotify, inotify};
 use crate::sys::fanotify::group;
 
@@ -34,14 +34,14 @@ const MOVE: Duration = Duration::from_millis(500);
 
 /// A directory of the tree.
 #[derive(Debug)]
-struct Node {
+struct WatchedDirectory {
     /// `None` for a root.
     above: Option<u64>,
     root: usize,
     name: OsString,
     /// `None` until it is marked.
-    key: Option<Key>,
-    id: Option<Id>,
+    key: Option<MarkKey>,
+    id: Option<DirectoryId>,
     below: HashMap<OsString, u64>,
     /// In which reading of all it was met last.
     reading: u32,
@@ -51,40 +51,40 @@ struct Node {
 
 /// A directory that was moved away, and not yet to somewhere.
 #[derive(Debug)]
-struct Moving {
+struct PendingMove {
     node: u64,
     cookie: u32,
     since: Instant,
 }
 
 #[derive(Debug)]
-pub(super) struct Narrow {
+pub(super) struct DirectoryMarks {
     /// Its number among the engines.
     index: usize,
-    marks: Marks,
+    marks: MarkSet,
     buffer: Vec<u8>,
-    nodes: HashMap<u64, Node>,
-    by_key: HashMap<Key, u64>,
+    nodes: HashMap<u64, WatchedDirectory>,
+    by_key: HashMap<MarkKey, u64>,
     tops: Vec<u64>,
     next: u64,
-    moving: Vec<Moving>,
+    moving: Vec<PendingMove>,
     rescan: Rescan,
     is_full: bool,
     /// The directory of the last event, open.
-    held: Option<(u64, OwnedFd, Id)>,
+    held: Option<(u64, OwnedFd, DirectoryId)>,
 }
 
-impl Narrow {
+impl DirectoryMarks {
     pub(super) fn by_fanotify(index: usize, is_unlimited: bool) -> Result<Self, Errno> {
-        group(is_unlimited).map(|group| Self::new(index, Marks::Fanotify(group)))
+        group(is_unlimited).map(|group| Self::new(index, MarkSet::Fanotify(group)))
     }
 
     pub(super) fn by_inotify(index: usize) -> Result<Self, Errno> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        Inotify::init(flags).map(|inotify| Self::new(index, Marks::Inotify(inotify, HashMap::new())))
+        Inotify::init(flags).map(|inotify| Self::new(index, MarkSet::Inotify(inotify, HashMap::new())))
     }
 
-    fn new(index: usize, marks: Marks) -> Self {
+    fn new(index: usize, marks: MarkSet) -> Self {
         Self {
             index,
             marks,
@@ -101,7 +101,7 @@ impl Narrow {
     }
 
     pub(super) fn is_fanotify(&self) -> bool {
-        matches!(self.marks, Marks::Fanotify(_))
+        matches!(self.marks, MarkSet::Fanotify(_))
     }
 
     /// How many directories are watched.
@@ -130,10 +130,15 @@ impl Narrow {
     }
 
     /// Watches the tree of the root `index`; the directories in it wait to be read.
-    pub(super) fn add(&mut self, core: &mut Core, index: usize, filter: Filter) -> Result<(), Errno> {
+    pub(super) fn add(
+        &mut self,
+        core: &mut WatchCore,
+        index: usize,
+        filter: RescanFilter,
+    ) -> Result<(), Errno> {
         let root = &core.roots[index];
         let key = mark(&mut self.marks, &root.dir)?;
-        let node = self.put(Node {
+        let node = self.put(WatchedDirectory {
             above: None,
             root: index,
             name: OsString::new(),
@@ -153,14 +158,18 @@ impl Narrow {
         Ok(())
     }
 
-    fn put(&mut self, node: Node) -> u64 {
+    fn put(&mut self, node: WatchedDirectory) -> u64 {
         self.next += 1;
         self.nodes.insert(self.next, node);
         self.next
     }
 
-    fn wait(&self, core: &mut Core, node: u64, filter: Filter) {
-        core.works.push_front(Work { target: Target::Node { engine: self.index, node }, filter, tries: 0 });
+    fn wait(&self, core: &mut WatchCore, node: u64, filter: RescanFilter) {
+        core.works.push_front(ReadTask {
+            target: ReadTarget::Node { engine: self.index, node },
+            filter,
+            tries: 0,
+        });
     }
 
     /// The directory's root, and its path from there.
@@ -176,7 +185,7 @@ impl Narrow {
     }
 
     /// Reads what waits, once; whether anything did.
-    pub(super) fn turn(&mut self, core: &mut Core, tell: Tell<'_>) -> bool {
+    pub(super) fn turn(&mut self, core: &mut WatchCore, tell: ReportFn<'_>) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let filled = match nix::unistd::read(&self.marks, &mut buffer) {
             Ok(filled) => filled,
@@ -187,14 +196,15 @@ impl Narrow {
             }
         };
         let (mut is_lost, is_fanotify) = (false, self.is_fanotify());
-        let mut take = |happened: Result<[Option<Happened<'_>>; 2], fanotify::Malformed>| match happened {
-            Ok([Some(Happened::Lost), _]) => is_lost = true,
-            Ok(both) => both.into_iter().flatten().for_each(|happened| self.take(core, happened, tell)),
-            Err(malformed) => {
-                log::error!("cannot understand the kernel: {malformed}");
-                is_lost = true;
-            }
-        };
+        let mut take =
+            |happened: Result<[Option<DirectoryEvent<'_>>; 2], fanotify::MalformedEvent>| match happened {
+                Ok([Some(DirectoryEvent::Lost), _]) => is_lost = true,
+                Ok(both) => both.into_iter().flatten().for_each(|happened| self.take(core, happened, tell)),
+                Err(malformed) => {
+                    log::error!("cannot understand the kernel: {malformed}");
+                    is_lost = true;
+                }
+            };
         if is_fanotify {
             // Both halves of a renaming come in one event. The halves of others are never found by this number.
             let cookies = 1..;
@@ -219,29 +229,29 @@ impl Narrow {
     }
 
     /// What is found contradicts what events have told: a directory may have escaped both.
-    fn doubt(&mut self, core: &Core) {
+    fn doubt(&mut self, core: &WatchCore) {
         let filter = core.since_lost(self.roots());
         self.rescan.doubt(filter, Instant::now());
     }
 
-    fn take(&mut self, core: &mut Core, happened: Happened<'_>, tell: Tell<'_>) {
+    fn take(&mut self, core: &mut WatchCore, happened: DirectoryEvent<'_>, tell: ReportFn<'_>) {
         core.counts.events += 1;
         match happened {
-            Happened::Lost => {}
-            Happened::Removed(key) => {
+            DirectoryEvent::Lost => {}
+            DirectoryEvent::Removed(key) => {
                 if let Some(&node) = self.by_key.get(&key) {
                     self.forget(node, false);
                 }
             }
-            Happened::Left { dir, name, cookie } => {
+            DirectoryEvent::Left { dir, name, cookie } => {
                 let Some(&above) = self.by_key.get(&dir) else { return };
                 let below = self.nodes.get_mut(&above).and_then(|above| above.below.remove(name));
                 if let Some(node) = below {
                     self.held = None;
-                    self.moving.push(Moving { node, cookie, since: Instant::now() });
+                    self.moving.push(PendingMove { node, cookie, since: Instant::now() });
                 }
             }
-            Happened::Appeared { dir, name, how, is_dir, pid, cookie } => {
+            DirectoryEvent::Appeared { dir, name, how, is_dir, pid, cookie } => {
                 let Some(&above) = self.by_key.get(&dir) else { return };
                 if let Some(violation) = core.judge(name) {
                     self.report(core, above, (name, how, pid, violation), tell);
@@ -255,10 +265,10 @@ impl Narrow {
 
     fn report(
         &mut self,
-        core: &mut Core,
+        core: &mut WatchCore,
         dir: u64,
-        (name, how, pid, violation): (&OsStr, How, i32, crate::policy::Violation),
-        tell: Tell<'_>,
+        (name, how, pid, violation): (&OsStr, Origin, i32, crate::policy::Violation),
+        tell: ReportFn<'_>,
     ) {
         let Some((root, below)) = self.place(dir) else { return };
         if self.held.as_ref().is_none_or(|(held, ..)| *held != dir) {
@@ -276,21 +286,21 @@ impl Narrow {
     }
 
     /// A directory has appeared: it is marked and read in its turn, unless it is known and was only moved.
-    fn enter(&mut self, core: &mut Core, above: u64, name: &OsStr, (how, cookie): (How, u32)) {
+    fn enter(&mut self, core: &mut WatchCore, above: u64, name: &OsStr, (how, cookie): (Origin, u32)) {
         self.held = None;
         let moved = self.moving.iter().position(|moving| cookie != 0 && moving.cookie == cookie);
         if let Some(moved) = moved {
-            let Moving { node, .. } = self.moving.swap_remove(moved);
+            let PendingMove { node, .. } = self.moving.swap_remove(moved);
             if !self.hang(node, above, name) {
                 self.doubt(core);
             }
             // Whoever reads the tree may have passed its new place and not have come to the old one. Without that it is opened
             // all the same: what was moved need not be what was thought to stand there.
-            self.wait(core, node, self.rescan.filter().unwrap_or(Filter::Nothing));
+            self.wait(core, node, self.rescan.filter().unwrap_or(RescanFilter::Nothing));
             return;
         }
         let node = self.child(above, name);
-        self.wait(core, node, Filter::All(how));
+        self.wait(core, node, RescanFilter::All(how));
     }
 
     /// The directory `name` in `above`, which may be new.
@@ -300,7 +310,7 @@ impl Narrow {
             return known;
         }
         let (root, reading) = (node.root, self.rescan.number());
-        let child = self.put(Node {
+        let child = self.put(WatchedDirectory {
             above: Some(above),
             root,
             name: name.to_owned(),
@@ -360,7 +370,7 @@ impl Narrow {
             {
                 self.by_key.remove(&key);
                 // A mark of fanotify goes with its directory; until then its events are passed over.
-                if let (Key::Watch(watch), Marks::Inotify(inotify, watches)) = (&key, &mut self.marks)
+                if let (MarkKey::Watch(watch), MarkSet::Inotify(inotify, watches)) = (&key, &mut self.marks)
                     && let Some(watch) = watches.remove(watch).filter(|_| unmarks)
                 {
                     // It fails for a directory that was removed at this moment.
@@ -374,19 +384,20 @@ impl Narrow {
     /// Every event of what happened until now has been read.
     pub(super) fn is_drained(&mut self) {
         while let Some(at) = self.moving.iter().position(|moving| moving.since.elapsed() >= MOVE) {
-            let Moving { node, .. } = self.moving.swap_remove(at);
+            let PendingMove { node, .. } = self.moving.swap_remove(at);
             self.forget(node, true);
         }
     }
 
     /// Nothing waits to be read any more, and no event: what a reading that nothing has disturbed has not met is gone.
-    pub(super) fn has_read_all(&mut self, core: &mut Core) {
+    pub(super) fn has_read_all(&mut self, core: &mut WatchCore) {
         match self.rescan.has_read_all(Instant::now()) {
-            Next::Nothing => {}
-            Next::Read(filter) => self.tops.iter().for_each(|&top| self.wait(core, top, filter)),
-            Next::Covered => {
+            RescanStep::Nothing => {}
+            RescanStep::Read(filter) => self.tops.iter().for_each(|&top| self.wait(core, top, filter)),
+            RescanStep::Covered => {
                 let last = self.rescan.number();
-                let is_gone = |(number, node): (&u64, &Node)| (node.reading < last).then_some(*number);
+                let is_gone =
+                    |(number, node): (&u64, &WatchedDirectory)| (node.reading < last).then_some(*number);
                 let gone: Vec<u64> = self.nodes.iter().filter_map(is_gone).collect();
                 gone.into_iter().for_each(|node| self.forget(node, true));
             }
@@ -394,7 +405,7 @@ impl Narrow {
     }
 
     /// Marks and reads a directory that waits.
-    pub(super) fn read(&mut self, core: &mut Core, number: u64, work: &Work, tell: Tell<'_>) {
+    pub(super) fn read(&mut self, core: &mut WatchCore, number: u64, work: &ReadTask, tell: ReportFn<'_>) {
         let Some((root, below)) = self.place(number) else { return };
         let dir = match core.roots[root].open_dir(&below) {
             Ok(dir) => dir,
@@ -402,7 +413,7 @@ impl Narrow {
             // either, that is waited for too, and at last a doubt.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
                 if work.tries == 0 || work.tries < MOST_TRIES && !self.is_above_in_place(core, number) {
-                    return core.deferred.push(Work { tries: work.tries + 1, ..work.clone() });
+                    return core.deferred.push(ReadTask { tries: work.tries + 1, ..work.clone() });
                 }
                 if work.tries >= MOST_TRIES {
                     self.doubt(core);
@@ -425,14 +436,14 @@ impl Narrow {
             Ok(key) => match self.settle(number, key, &dir) {
                 // Another directory stands in the place of the one that was there, and no event has told of that yet: where the
                 // first one is, is not known.
-                Settled::New if was_read => self.doubt(core),
-                Settled::New => {}
-                Settled::Known => is_known = true,
+                MoveOutcome::New if was_read => self.doubt(core),
+                MoveOutcome::New => {}
+                MoveOutcome::Known => is_known = true,
                 // It is in the tree already, under the name that it had, and now under this one.
-                Settled::Moved(node) => {
+                MoveOutcome::Moved(node) => {
                     self.doubt(core);
                     let filter =
-                        self.rescan.filter().filter(|_| !matches!(work.filter, Filter::Since { .. }));
+                        self.rescan.filter().filter(|_| !matches!(work.filter, RescanFilter::Since { .. }));
                     if let Some(node) = node {
                         self.wait(core, node, filter.unwrap_or(work.filter));
                     }
@@ -442,18 +453,19 @@ impl Narrow {
             Err(errno) => is_known = self.cannot_mark(core, (root, &below), (number, errno)),
         }
         let filter = match work.filter {
-            Filter::All(_) | Filter::Nothing if is_known => return,
+            RescanFilter::All(_) | RescanFilter::Nothing if is_known => return,
             // What is new in the tree is so with all that it holds.
-            Filter::Since { .. } if !is_known => Filter::All(How::Rescanned),
-            Filter::Nothing if was_read => Filter::All(How::Rescanned),
+            RescanFilter::Since { .. } if !is_known => RescanFilter::All(Origin::Rescanned),
+            RescanFilter::Nothing if was_read => RescanFilter::All(Origin::Rescanned),
             filter => filter,
         };
         let mut found = Vec::new();
-        let mut put = |_: &mut Core, name: &OsStr, filter: Filter| found.push((name.to_owned(), filter));
+        let mut put =
+            |_: &mut WatchCore, name: &OsStr, filter: RescanFilter| found.push((name.to_owned(), filter));
         core.read(dir.as_fd(), (root, &below), filter, is_known, &mut put, tell);
         for (name, filter) in found {
             let is_there = self.nodes.get(&number).is_some_and(|node| node.below.contains_key(&name));
-            if !is_there || matches!(filter, Filter::Since { .. }) {
+            if !is_there || matches!(filter, RescanFilter::Since { .. }) {
                 let child = self.child(number, &name);
                 self.wait(core, child, filter);
             }
@@ -461,7 +473,7 @@ impl Narrow {
     }
 
     /// Whether the directory that holds this one is the one that is known, where it should be.
-    fn is_above_in_place(&self, core: &Core, number: u64) -> bool {
+    fn is_above_in_place(&self, core: &WatchCore, number: u64) -> bool {
         let Some(above) = self.nodes.get(&number).and_then(|node| node.above) else { return true };
         let Some((root, below)) = self.place(above) else { return false };
         let expected = self.nodes.get(&above).and_then(|node| node.id);
@@ -469,31 +481,31 @@ impl Narrow {
     }
 
     /// Notes by which mark a directory is known.
-    fn settle(&mut self, number: u64, key: Key, dir: &OwnedFd) -> Settled {
+    fn settle(&mut self, number: u64, key: MarkKey, dir: &OwnedFd) -> MoveOutcome {
         let (above, name) = match self.nodes.get(&number) {
             Some(node) => {
                 if node.key.as_ref() == Some(&key) {
-                    return Settled::Known;
+                    return MoveOutcome::Known;
                 }
                 (node.above, node.name.clone())
             }
-            None => return Settled::Moved(None),
+            None => return MoveOutcome::Moved(None),
         };
         if let Some(&other) = self.by_key.get(&key) {
             let is_top = self.nodes.get(&other).is_none_or(|other| other.above.is_none());
             return match above.filter(|_| !is_top) {
                 Some(above) => {
                     self.moving.retain(|moving| moving.node != other);
-                    Settled::Moved(self.hang(other, above, &name).then_some(other))
+                    MoveOutcome::Moved(self.hang(other, above, &name).then_some(other))
                 }
                 None => {
                     self.forget(number, false);
-                    Settled::Moved(None)
+                    MoveOutcome::Moved(None)
                 }
             };
         }
         let id = id(dir).ok();
-        let Some(node) = self.nodes.get_mut(&number) else { return Settled::Moved(None) };
+        let Some(node) = self.nodes.get_mut(&number) else { return MoveOutcome::Moved(None) };
         let old = node.key.replace(key.clone());
         (node.id, node.is_unwatched) = (id, false);
         // What was known under this name is another directory now: it was removed, or moved away.
@@ -503,13 +515,13 @@ impl Narrow {
         }
         stale.into_values().for_each(|node| self.forget(node, true));
         self.by_key.insert(key, number);
-        Settled::New
+        MoveOutcome::New
     }
 
     /// A directory is read without being marked. Whether it was before.
     fn cannot_mark(
         &mut self,
-        core: &mut Core,
+        core: &mut WatchCore,
         (root, below): (usize, &Path),
         (node, errno): (u64, Errno),
     ) -> bool {
@@ -525,8 +537,8 @@ impl Narrow {
         core.counts.unwatched += 1;
         if !std::mem::replace(&mut self.is_full, true) {
             let limit = match self.marks {
-                Marks::Fanotify(_) => "fs.fanotify.max_user_marks",
-                Marks::Inotify(..) => "fs.inotify.max_user_watches",
+                MarkSet::Fanotify(_) => "fs.fanotify.max_user_marks",
+                MarkSet::Inotify(..) => "fs.inotify.max_user_watches",
             };
             log::error!(
                 "no more than {} directories can be watched by this user, and there are more: what appears in the others \
@@ -539,7 +551,7 @@ impl Narrow {
 }
 
 /// What the mark of a directory tells.
-enum Settled {
+enum MoveOutcome {
     /// It was not marked.
     New,
     /// It is the one that was there before.
@@ -548,7 +560,7 @@ enum Settled {
     Moved(Option<u64>),
 }
 
-impl AsFd for Narrow {
+impl AsFd for DirectoryMarks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.marks.as_fd()
     }

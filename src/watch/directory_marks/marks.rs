@@ -11,46 +11,46 @@ use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
 use crate::sys::fanotify::{fsid, mark_directory};
 use crate::sys::handle::{self, Handle};
 use crate::sys::open::path_of;
-use crate::watch::core::How;
+use crate::watch::core::Origin;
 use crate::watch::{fanotify, inotify};
 
 /// What the kernel tells of a directory with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(super) enum MarkKey {
     Watch(i32),
     Handle([u8; 8], Handle),
 }
 
 #[derive(Debug)]
-pub(super) enum Marks {
+pub(super) enum MarkSet {
     Fanotify(Fanotify),
     /// With what nix wants to have for taking a watch back.
     Inotify(Inotify, HashMap<i32, WatchDescriptor>),
 }
 
 /// An event, whichever way it came.
-pub(super) enum Happened<'e> {
+pub(super) enum DirectoryEvent<'e> {
     Lost,
     /// Something is called `name` now.
     Appeared {
-        dir: Key,
+        dir: MarkKey,
         name: &'e OsStr,
-        how: How,
+        how: Origin,
         is_dir: bool,
         pid: i32,
         cookie: u32,
     },
     /// The directory `name` was moved away.
     Left {
-        dir: Key,
+        dir: MarkKey,
         name: &'e OsStr,
         cookie: u32,
     },
     /// The directory is gone.
-    Removed(Key),
+    Removed(MarkKey),
 }
 
-impl AsFd for Marks {
+impl AsFd for MarkSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Fanotify(group) => group.as_fd(),
@@ -60,68 +60,71 @@ impl AsFd for Marks {
 }
 
 /// Marks a directory: marking it again gives the same.
-pub(super) fn mark(marks: &mut Marks, dir: &OwnedFd) -> Result<Key, Errno> {
+pub(super) fn mark(marks: &mut MarkSet, dir: &OwnedFd) -> Result<MarkKey, Errno> {
     match marks {
-        Marks::Fanotify(group) => {
-            let key = Key::Handle(fsid(dir)?, handle::of_events(dir)?);
+        MarkSet::Fanotify(group) => {
+            let key = MarkKey::Handle(fsid(dir)?, handle::of_events(dir)?);
             mark_directory(group, dir)?;
             Ok(key)
         }
-        Marks::Inotify(inotify, watches) => {
+        MarkSet::Inotify(inotify, watches) => {
             let mask = AddWatchFlags::IN_CREATE
                 | AddWatchFlags::IN_MOVED_TO
                 | AddWatchFlags::IN_MOVED_FROM
                 | AddWatchFlags::IN_ONLYDIR;
             let watch = inotify.add_watch(path_of(dir).as_str(), mask)?;
             watches.insert(watch.as_raw(), watch);
-            Ok(Key::Watch(watch.as_raw()))
+            Ok(MarkKey::Watch(watch.as_raw()))
         }
     }
 }
 
-pub(super) fn of_fanotify<'e>(event: &fanotify::Event<'e>, cookie: u32) -> [Option<Happened<'e>>; 2] {
+pub(super) fn of_fanotify<'e>(
+    event: &fanotify::FanotifyEvent<'e>,
+    cookie: u32,
+) -> [Option<DirectoryEvent<'e>>; 2] {
     if event.mask & libc::FAN_Q_OVERFLOW != 0 {
-        return [Some(Happened::Lost), None];
+        return [Some(DirectoryEvent::Lost), None];
     }
-    let key = |entry: fanotify::Entry<'_>| {
+    let key = |entry: fanotify::EventEntry<'_>| {
         let handle = Handle::from_parts(entry.dir.kind, entry.dir.handle)?;
-        Some(Key::Handle(entry.dir.fsid, handle))
+        Some(MarkKey::Handle(entry.dir.fsid, handle))
     };
     let (is_dir, has) = (event.mask & libc::FAN_ONDIR != 0, |bits| event.mask & bits != 0);
-    let appeared = |entry: fanotify::Entry<'e>, how| {
+    let appeared = |entry: fanotify::EventEntry<'e>, how| {
         let (name, pid) = (entry.name, event.pid);
-        Some(Happened::Appeared { dir: key(entry)?, name, how, is_dir, pid, cookie })
+        Some(DirectoryEvent::Appeared { dir: key(entry)?, name, how, is_dir, pid, cookie })
     };
-    let left = |entry: fanotify::Entry<'e>| {
-        Some(Happened::Left { dir: key(entry)?, name: entry.name, cookie }).filter(|_| is_dir)
+    let left = |entry: fanotify::EventEntry<'e>| {
+        Some(DirectoryEvent::Left { dir: key(entry)?, name: entry.name, cookie }).filter(|_| is_dir)
     };
     match event.entry {
-        None => [event.from.and_then(left), event.to.and_then(|to| appeared(to, How::Renamed))],
-        Some(entry) if has(libc::FAN_MOVED_TO) => [appeared(entry, How::Renamed), None],
-        Some(entry) if has(libc::FAN_CREATE) => [appeared(entry, How::Made { is_dir }), None],
+        None => [event.from.and_then(left), event.to.and_then(|to| appeared(to, Origin::Renamed))],
+        Some(entry) if has(libc::FAN_MOVED_TO) => [appeared(entry, Origin::Renamed), None],
+        Some(entry) if has(libc::FAN_CREATE) => [appeared(entry, Origin::Made { is_dir }), None],
         Some(entry) if has(libc::FAN_MOVED_FROM) => [left(entry), None],
-        Some(entry) if has(libc::FAN_DELETE_SELF) => [key(entry).map(Happened::Removed), None],
+        Some(entry) if has(libc::FAN_DELETE_SELF) => [key(entry).map(DirectoryEvent::Removed), None],
         Some(_) => [None, None],
     }
 }
 
-pub(super) fn of_inotify<'e>(event: &inotify::Event<'e>) -> Option<Happened<'e>> {
+pub(super) fn of_inotify<'e>(event: &inotify::InotifyEvent<'e>) -> Option<DirectoryEvent<'e>> {
     if event.mask & libc::IN_Q_OVERFLOW != 0 {
-        return Some(Happened::Lost);
+        return Some(DirectoryEvent::Lost);
     }
-    let dir = Key::Watch(event.watch);
+    let dir = MarkKey::Watch(event.watch);
     if event.mask & libc::IN_IGNORED != 0 {
-        return Some(Happened::Removed(dir));
+        return Some(DirectoryEvent::Removed(dir));
     }
     let (name, cookie) = (event.name?, event.cookie);
     let is_dir = event.mask & libc::IN_ISDIR != 0;
     let how = match event.mask {
-        mask if mask & libc::IN_MOVED_TO != 0 => How::Renamed,
-        mask if mask & libc::IN_CREATE != 0 => How::Made { is_dir },
+        mask if mask & libc::IN_MOVED_TO != 0 => Origin::Renamed,
+        mask if mask & libc::IN_CREATE != 0 => Origin::Made { is_dir },
         mask if mask & libc::IN_MOVED_FROM != 0 && is_dir => {
-            return Some(Happened::Left { dir, name, cookie });
+            return Some(DirectoryEvent::Left { dir, name, cookie });
         }
         _ => return None,
     };
-    Some(Happened::Appeared { dir, name, how, is_dir, pid: 0, cookie })
+    Some(DirectoryEvent::Appeared { dir, name, how, is_dir, pid: 0, cookie })
 }

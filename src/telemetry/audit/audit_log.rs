@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use nix::unistd::Gid;
 use serde::Serialize;
 
-use super::bounded::Bounded;
-use super::record::Record;
+use super::bounded::BoundedRecord;
+use super::record::AuditRecord;
 use crate::name::display::shown;
 use crate::output::append;
 use crate::report::json;
@@ -37,13 +37,13 @@ impl DroppedLine {
 
 /// Directories in which a watch may have missed something.
 #[derive(Serialize)]
-pub struct Uncovered {
+pub struct UncoveredNote {
     r#type: &'static str,
     time: String,
     directories: u64,
 }
 
-impl Uncovered {
+impl UncoveredNote {
     /// So many, or more, until now.
     pub fn now(directories: u64) -> Self {
         Self { r#type: "uncovered", time: timestamp(SystemTime::now()), directories }
@@ -52,12 +52,12 @@ impl Uncovered {
 
 /// A file that is opened by its path.
 #[derive(Clone)]
-struct Place {
+struct AuditFile {
     path: PathBuf,
     group: Option<Gid>,
 }
 
-impl Place {
+impl AuditFile {
     fn open(&self) -> io::Result<File> {
         let file = append(&self.path, 0o640)?;
         match self.group.map(Gid::as_raw) {
@@ -69,29 +69,29 @@ impl Place {
 }
 
 /// Where records are kept as JSON Lines.
-pub struct Trail {
+pub struct AuditLog {
     out: Box<dyn Write + Send>,
     /// Where it is opened, if it can be opened again.
-    place: Option<Place>,
+    place: Option<AuditFile>,
     /// How many records could not be written since the last that could.
     missing: u64,
     /// Whether the last one was written in part.
     is_cut: bool,
 }
 
-impl fmt::Debug for Trail {
+impl fmt::Debug for AuditLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trail").field("missing", &self.missing).finish_non_exhaustive()
+        f.debug_struct("AuditLog").field("missing", &self.missing).finish_non_exhaustive()
     }
 }
 
-impl Trail {
+impl AuditLog {
     /// At the end of the file at `path`. If it is not there it is made, with the mode 0640 less the umask.
     ///
     /// # Errors
     /// As open(2) says.
     pub fn append(path: &Path) -> io::Result<Self> {
-        Self::at(Place { path: path.into(), group: None })
+        Self::at(AuditFile { path: path.into(), group: None })
     }
 
     /// The same; the file belongs to `group`, so that its members can read it.
@@ -99,10 +99,10 @@ impl Trail {
     /// # Errors
     /// As open(2) and chown(2) say.
     pub fn append_for(path: &Path, group: Gid) -> io::Result<Self> {
-        Self::at(Place { path: path.into(), group: Some(group) })
+        Self::at(AuditFile { path: path.into(), group: Some(group) })
     }
 
-    fn at(place: Place) -> io::Result<Self> {
+    fn at(place: AuditFile) -> io::Result<Self> {
         Ok(Self { place: Some(place.clone()), ..Self::to(place.open()?) })
     }
 
@@ -118,19 +118,19 @@ impl Trail {
         match place.open() {
             Ok(file) => (self.out, self.is_cut) = (Box::new(file), false),
             Err(error) => log::error!(
-                "cannot open the audit trail {} again, and go on in the old file: {error}",
+                "cannot open the audit log {} again, and go on in the old file: {error}",
                 shown(&place.path)
             ),
         }
     }
 
-    /// Keeps one record. What cannot be written is told in the log and counted in the trail.
-    pub fn keep(&mut self, record: &Record) {
-        self.put(&Bounded::new(record).line, 1);
+    /// Keeps one record. What cannot be written is told in the log and counted in the audit log.
+    pub fn keep(&mut self, record: &AuditRecord) {
+        self.put(&BoundedRecord::new(record).line, 1);
     }
 
     /// Keeps a line about what is missing.
-    pub fn note(&mut self, uncovered: &Uncovered) {
+    pub fn note(&mut self, uncovered: &UncoveredNote) {
         self.put(uncovered, 0);
     }
 
@@ -147,7 +147,7 @@ impl Trail {
             Err(error) => {
                 self.missing += records;
                 if !was_failing {
-                    log::error!("cannot write the audit trail: {error}");
+                    log::error!("cannot write the audit log: {error}");
                 }
                 false
             }
@@ -156,7 +156,7 @@ impl Trail {
 
     fn tell_missing(&mut self) {
         let count = std::mem::take(&mut self.missing);
-        log::warn!("the audit trail is written again; {count} records are missing in it");
+        log::warn!("the audit log is written again; {count} records are missing in it");
         if self.write(&DroppedLine::new(count, "disk", None)).is_err() {
             self.missing = count;
         }
@@ -166,7 +166,7 @@ impl Trail {
     pub(super) fn finish(&self) {
         if self.missing > 0 {
             log::warn!(
-                "the audit trail could not be written to its end; {} records are missing there",
+                "the audit log could not be written to its end; {} records are missing there",
                 self.missing
             );
         }

@@ -17,10 +17,10 @@ use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::fanotify::Fanotify;
 use nix::sys::stat::{Mode, fstat};
 
-use super::core::{Core, Filter, How, Sighting, Target, Tell, Work, child};
-use super::fanotify::{Entry, Event, Object, events};
-use super::rescan::{Next, Rescan};
-use super::root::{Id, Root, id};
+use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore, child};
+use super::fanotify::{EventEntry, EventObject, FanotifyEvent, events};
+use super::rescan::{Rescan, RescanStep};
+use super::root::{DirectoryId, WatchRoot, id};
 use crate::sys::directory;
 use crate::sys::fanotify::{fsid, group, mark_file_system};
 use crate::sys::handle::{self, Handle};
@@ -35,43 +35,43 @@ const REMEMBERED: usize = 1 << 15;
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// A directory, as events name it.
-type Key = ([u8; 8], Handle);
+type HandleKey = ([u8; 8], Handle);
 
 /// Where a directory is.
 #[derive(Clone, Debug)]
-enum Where {
-    Inside(Rc<Held>),
+enum DirectoryPlace {
+    Inside(Rc<HeldDirectory>),
     Outside,
     /// It is gone; it was there, if that is known.
     Gone(Option<(usize, PathBuf)>),
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldDirectory {
     root: usize,
     below: PathBuf,
     dir: OwnedFd,
-    id: Id,
+    id: DirectoryId,
 }
 
 #[derive(Debug)]
-pub(super) struct Wide {
+pub(super) struct FilesystemMark {
     group: Fanotify,
     buffer: Vec<u8>,
     /// The roots on each file system.
     systems: HashMap<[u8; 8], Vec<usize>>,
     /// Where directories were when they were last looked up; `None` for outside.
-    last: HashMap<Key, Option<(usize, PathBuf)>>,
+    last: HashMap<HandleKey, Option<(usize, PathBuf)>>,
     /// Which directories those are.
-    ids: HashMap<Key, Id>,
+    ids: HashMap<HandleKey, DirectoryId>,
     /// Where directories were made, so that one that is gone before it was looked up can be placed.
-    made: HashMap<Key, (Key, OsString)>,
+    made: HashMap<HandleKey, (HandleKey, OsString)>,
     /// What was looked up for the events at hand.
-    places: HashMap<Key, Where>,
+    places: HashMap<HandleKey, DirectoryPlace>,
     rescan: Rescan,
 }
 
-impl Wide {
+impl FilesystemMark {
     pub(super) fn new(is_unlimited: bool) -> Result<Self, Errno> {
         Ok(Self {
             group: group(is_unlimited)?,
@@ -86,7 +86,7 @@ impl Wide {
     }
 
     /// Watches the file system of `root`.
-    pub(super) fn add(&mut self, index: usize, root: &Root) -> Result<(), Errno> {
+    pub(super) fn add(&mut self, index: usize, root: &WatchRoot) -> Result<(), Errno> {
         // Whether handles can be opened here, and by us.
         let (handle, _) = handle::of(&root.dir)?;
         let opened = handle::open(&root.dir, &handle, PASS)?;
@@ -104,22 +104,22 @@ impl Wide {
     }
 
     /// Reads all roots, beside the events that come.
-    pub(super) fn begin(&mut self, core: &mut Core, filter: Filter) {
+    pub(super) fn begin(&mut self, core: &mut WatchCore, filter: RescanFilter) {
         self.rescan.lost(filter);
         self.has_read_all(core);
     }
 
     /// Has all roots read.
-    fn read_all(&self, core: &mut Core, filter: Filter) {
+    fn read_all(&self, core: &mut WatchCore, filter: RescanFilter) {
         for root in self.roots() {
-            let target = Target::Path { root, below: PathBuf::new() };
-            core.works.push_back(Work { target, filter, tries: 0 });
+            let target = ReadTarget::Path { root, below: PathBuf::new() };
+            core.works.push_back(ReadTask { target, filter, tries: 0 });
         }
     }
 
     /// Nothing waits to be read any more, and every event of what was moved meanwhile has been read.
-    pub(super) fn has_read_all(&mut self, core: &mut Core) {
-        if let Next::Read(filter) = self.rescan.has_read_all(Instant::now()) {
+    pub(super) fn has_read_all(&mut self, core: &mut WatchCore) {
+        if let RescanStep::Read(filter) = self.rescan.has_read_all(Instant::now()) {
             self.read_all(core, filter);
         }
     }
@@ -145,7 +145,7 @@ impl Wide {
     }
 
     /// Reads what waits, once; whether anything did.
-    pub(super) fn turn(&mut self, core: &mut Core, tell: Tell<'_>) -> bool {
+    pub(super) fn turn(&mut self, core: &mut WatchCore, tell: ReportFn<'_>) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let filled = match nix::unistd::read(&self.group, &mut buffer) {
             Ok(filled) => filled,
@@ -176,14 +176,14 @@ impl Wide {
         filled > 0
     }
 
-    fn take(&mut self, core: &mut Core, event: &Event<'_>, tell: Tell<'_>) {
+    fn take(&mut self, core: &mut WatchCore, event: &FanotifyEvent<'_>, tell: ReportFn<'_>) {
         core.counts.events += 1;
         let renamed = event.to.or(event.entry.filter(|_| event.mask & libc::FAN_MOVED_TO != 0));
         let made = event.entry.filter(|_| event.mask & libc::FAN_CREATE != 0);
         let is_dir = event.mask & libc::FAN_ONDIR != 0;
         let (Some(entry), how) = (match renamed {
-            Some(entry) => (Some(entry), How::Renamed),
-            None => (made, How::Made { is_dir }),
+            Some(entry) => (Some(entry), Origin::Renamed),
+            None => (made, Origin::Made { is_dir }),
         }) else {
             return;
         };
@@ -198,22 +198,22 @@ impl Wide {
         let (name, pid) = (entry.name, event.pid);
         let mut sighting = Sighting { place: None, id: None, dir: None, name, how, pid, violation };
         match &place {
-            Where::Outside => {}
-            Where::Inside(held) => {
+            DirectoryPlace::Outside => {}
+            DirectoryPlace::Inside(held) => {
                 sighting.place = Some((held.root, &held.below));
                 (sighting.id, sighting.dir) = (Some(held.id), Some(held.dir.as_fd()));
                 core.report_event(&sighting, tell);
             }
-            Where::Gone(Some((root, below))) => {
+            DirectoryPlace::Gone(Some((root, below))) => {
                 sighting.place = Some((*root, below));
                 sighting.id = key(entry.dir).and_then(|key| self.ids.get(&key).copied());
                 core.report_event(&sighting, tell);
             }
-            Where::Gone(None) => core.unplaced(entry.name, &violation),
+            DirectoryPlace::Gone(None) => core.unplaced(entry.name, &violation),
         }
     }
 
-    fn remember_made(&mut self, event: &Event<'_>, entry: Entry<'_>) {
+    fn remember_made(&mut self, event: &FanotifyEvent<'_>, entry: EventEntry<'_>) {
         let Some((target, dir)) = event.target.and_then(key).zip(key(entry.dir)) else { return };
         if self.made.len() >= REMEMBERED {
             self.made.clear();
@@ -222,44 +222,44 @@ impl Wide {
     }
 
     /// A directory has a new name. What it brings along from outside has appeared too.
-    fn take_moved(&mut self, core: &mut Core, from: Option<Entry<'_>>, to: Entry<'_>) {
+    fn take_moved(&mut self, core: &mut WatchCore, from: Option<EventEntry<'_>>, to: EventEntry<'_>) {
         // Where directories are may have changed.
         self.places.clear();
-        let Where::Inside(held) = self.place(core, to.dir) else { return };
+        let DirectoryPlace::Inside(held) = self.place(core, to.dir) else { return };
         let was_inside = from.is_some_and(|from| match self.place(core, from.dir) {
-            Where::Inside(_) | Where::Gone(Some(_)) => true,
-            Where::Outside | Where::Gone(None) => false,
+            DirectoryPlace::Inside(_) | DirectoryPlace::Gone(Some(_)) => true,
+            DirectoryPlace::Outside | DirectoryPlace::Gone(None) => false,
         });
         let filter = match was_inside {
-            false => Filter::All(How::Renamed),
+            false => RescanFilter::All(Origin::Renamed),
             // Whoever reads the tree may have passed its new place and not have come to the old one.
             true => match self.rescan.filter() {
                 Some(filter) => filter,
                 None => return,
             },
         };
-        let target = Target::Path { root: held.root, below: child(&held.below, to.name) };
-        core.works.push_back(Work { target, filter, tries: 0 });
+        let target = ReadTarget::Path { root: held.root, below: child(&held.below, to.name) };
+        core.works.push_back(ReadTask { target, filter, tries: 0 });
     }
 
     /// Where the directory is now.
-    fn place(&mut self, core: &Core, dir: Object<'_>) -> Where {
-        let Some(key) = key(dir) else { return Where::Gone(None) };
+    fn place(&mut self, core: &WatchCore, dir: EventObject<'_>) -> DirectoryPlace {
+        let Some(key) = key(dir) else { return DirectoryPlace::Gone(None) };
         if let Some(known) = self.places.get(&key) {
             return known.clone();
         }
         let roots = self.systems.get(&dir.fsid).map_or(&[][..], Vec::as_slice);
         let found = find(core, roots, &key.1).unwrap_or_else(|| match self.last_place(core, &key, 0) {
-            Some(None) => Where::Outside,
-            last => Where::Gone(last.flatten()),
+            Some(None) => DirectoryPlace::Outside,
+            last => DirectoryPlace::Gone(last.flatten()),
         });
         let last = match &found {
-            Where::Inside(held) => {
+            DirectoryPlace::Inside(held) => {
                 self.ids.insert(key.clone(), held.id);
                 Some(Some((held.root, held.below.clone())))
             }
-            Where::Outside => Some(None),
-            Where::Gone(_) => None,
+            DirectoryPlace::Outside => Some(None),
+            DirectoryPlace::Gone(_) => None,
         };
         if let Some(last) = last {
             if self.last.len() >= REMEMBERED {
@@ -273,7 +273,12 @@ impl Wide {
     }
 
     /// Where a directory that is gone was: `Some(None)` for outside, `None` if that is not known.
-    fn last_place(&self, core: &Core, key: &Key, depth: usize) -> Option<Option<(usize, PathBuf)>> {
+    fn last_place(
+        &self,
+        core: &WatchCore,
+        key: &HandleKey,
+        depth: usize,
+    ) -> Option<Option<(usize, PathBuf)>> {
         /// Deeper trees than that are seldom made and removed at once.
         const DEEPEST: usize = 64;
         if let Some(last) = self.last.get(key) {
@@ -282,7 +287,7 @@ impl Wide {
         let (above, name) = self.made.get(key).filter(|_| depth < DEEPEST)?;
         let roots = self.systems.get(&above.0).map_or(&[][..], Vec::as_slice);
         let place = match find(core, roots, &above.1) {
-            Some(Where::Inside(held)) => Some((held.root, held.below.clone())),
+            Some(DirectoryPlace::Inside(held)) => Some((held.root, held.below.clone())),
             Some(_) => None,
             None => self.last_place(core, above, depth + 1)?,
         };
@@ -292,16 +297,18 @@ impl Wide {
     /// Reads a directory that waits.
     pub(super) fn read(
         &mut self,
-        core: &mut Core,
+        core: &mut WatchCore,
         (root, below): (usize, &Path),
-        work: &Work,
-        tell: Tell<'_>,
+        work: &ReadTask,
+        tell: ReportFn<'_>,
     ) {
         let dir = match core.roots[root].open_dir(below) {
             Ok(dir) => dir,
             // It came with old names in it, and one of those above it has been renamed since: it is not at this path any more,
             // and the events of those above say nothing of what is new below them.
-            Err(Errno::ENOENT | Errno::ENOTDIR) if matches!(work.filter, Filter::All(How::Renamed)) => {
+            Err(Errno::ENOENT | Errno::ENOTDIR)
+                if matches!(work.filter, RescanFilter::All(Origin::Renamed)) =>
+            {
                 let filter = core.since_lost(self.roots());
                 return self.rescan.doubt(filter, Instant::now());
             }
@@ -309,26 +316,26 @@ impl Wide {
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => return,
             Err(errno) => return core.fault(core.path(root, below), "open", errno),
         };
-        let mut put = |core: &mut Core, name: &OsStr, filter: Filter| {
-            let target = Target::Path { root, below: child(below, name) };
-            core.works.push_front(Work { target, filter, tries: 0 });
+        let mut put = |core: &mut WatchCore, name: &OsStr, filter: RescanFilter| {
+            let target = ReadTarget::Path { root, below: child(below, name) };
+            core.works.push_front(ReadTask { target, filter, tries: 0 });
         };
         core.read(dir.as_fd(), (root, below), work.filter, false, &mut put, tell);
     }
 }
 
-impl AsFd for Wide {
+impl AsFd for FilesystemMark {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.group.as_fd()
     }
 }
 
-fn key(object: Object<'_>) -> Option<Key> {
+fn key(object: EventObject<'_>) -> Option<HandleKey> {
     Handle::from_parts(object.kind, object.handle).map(|handle| (object.fsid, handle))
 }
 
 /// Looks a directory up; `None` if it is gone.
-fn find(core: &Core, roots: &[usize], handle: &Handle) -> Option<Where> {
+fn find(core: &WatchCore, roots: &[usize], handle: &Handle) -> Option<DirectoryPlace> {
     // A directory that is renamed at the same moment is looked up again.
     const TRIES: usize = 8;
     let first = &core.roots[*roots.first()?];
@@ -342,8 +349,10 @@ fn find(core: &Core, roots: &[usize], handle: &Handle) -> Option<Where> {
     for _ in 0..TRIES {
         let found = by_path(core, roots, &dir, id).or_else(|| by_climbing(core, roots, &dir, id));
         match found {
-            Some(Some((root, below))) => return Some(Where::Inside(Rc::new(Held { root, below, dir, id }))),
-            Some(None) => return Some(Where::Outside),
+            Some(Some((root, below))) => {
+                return Some(DirectoryPlace::Inside(Rc::new(HeldDirectory { root, below, dir, id })));
+            }
+            Some(None) => return Some(DirectoryPlace::Outside),
             None => {}
         }
     }
@@ -351,7 +360,12 @@ fn find(core: &Core, roots: &[usize], handle: &Handle) -> Option<Where> {
 }
 
 /// By the path that the kernel tells, once it has proved to lead there; `None` if that does not decide.
-fn by_path(core: &Core, roots: &[usize], dir: &OwnedFd, found: Id) -> Option<Option<(usize, PathBuf)>> {
+fn by_path(
+    core: &WatchCore,
+    roots: &[usize],
+    dir: &OwnedFd,
+    found: DirectoryId,
+) -> Option<Option<(usize, PathBuf)>> {
     let path = PathBuf::from(readlink(path_of(dir).as_str()).ok()?);
     let mut is_apart = true;
     for &root in roots {
@@ -367,13 +381,18 @@ fn by_path(core: &Core, roots: &[usize], dir: &OwnedFd, found: Id) -> Option<Opt
 }
 
 /// Whether all roots are reached by one mount that shows the file system from its top: each directory has one path there.
-fn is_mounted_once(core: &Core, roots: &[usize]) -> bool {
+fn is_mounted_once(core: &WatchCore, roots: &[usize]) -> bool {
     let mount = roots.first().and_then(|&root| core.roots[root].mount);
     roots.iter().all(|&root| core.roots[root].is_on_whole && core.roots[root].mount == mount)
 }
 
 /// By going up, directory by directory: slow, and right whatever is mounted where and however deep it is.
-fn by_climbing(core: &Core, roots: &[usize], dir: &OwnedFd, found: Id) -> Option<Option<(usize, PathBuf)>> {
+fn by_climbing(
+    core: &WatchCore,
+    roots: &[usize],
+    dir: &OwnedFd,
+    found: DirectoryId,
+) -> Option<Option<(usize, PathBuf)>> {
     let (mut names, mut held, mut at) = (Vec::<OsString>::new(), None::<OwnedFd>, found);
     loop {
         if let Some(&root) = roots.iter().find(|&&root| core.roots[root].id == at) {
