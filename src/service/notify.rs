@@ -144,7 +144,7 @@ mod tests {
     /// What was received, one message after the other.
     fn received(socket: &UnixDatagram) -> String {
         let mut message = [0; 512];
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let len = socket.recv(&mut message).unwrap();
         String::from_utf8(message[..len].to_vec()).unwrap()
     }
@@ -206,7 +206,7 @@ mod tests {
         }
         drop(socket);
         manager.alive();
-        assert!(begin.elapsed() < 4 * PATIENCE);
+        assert!(begin.elapsed() < 20 * PATIENCE);
         assert!(ServiceManager::at(OsStr::new("relative"), None).is_err());
         ServiceManager::none().ready();
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate::service::control::PATIENCE;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -18,8 +19,14 @@ use serde_json::Value;
 use crate::duration;
 use crate::mounted::{Mounted, can_mount, prepare, wait_until};
 
-const ATTACKER: u32 = 54_321;
-const ACCOMPLICE: u32 = 54_322;
+/// How long an answer takes at most on a machine with other things to do; what waits for somebody stuck gets none.
+const ATTENDED: Duration = Duration::from_secs(15);
+
+/// Two users of this run alone: their runtime directories are in the place where systemd makes them.
+fn users() -> [u32; 2] {
+    let first = 1_000_000 + 2 * std::process::id();
+    [first, first + 1]
+}
 
 /// What an impostor does: it makes the sockets that its arguments name, and answers everybody the same, or nothing.
 const IMPOSTOR: &str = r#"
@@ -150,30 +157,31 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
     status["version"] = "\u{202e}0.1\r\n".into();
     let forged = serde_json::json!({ "v": 1, "ok": true, "result": status }).to_string();
 
-    let (theirs, accomplices) = (RuntimeDirectory::new(ATTACKER), RuntimeDirectory::new(ACCOMPLICE));
+    let [attacker, accomplice] = users();
+    let (theirs, accomplices) = (RuntimeDirectory::new(attacker), RuntimeDirectory::new(accomplice));
     let mut sockets = vec![theirs.socket(&name), theirs.socket("other"), theirs.socket("share")];
     sockets.extend((0..40).map(|number| theirs.socket(&format!("silent{number}"))));
-    let Some(_impostor) = impostor(ATTACKER, &forged, &sockets) else {
+    let Some(_impostor) = impostor(attacker, &forged, &sockets) else {
         return println!("SKIPPED: no impostor can be started");
     };
     // Somebody else's server in the directory of this user, and links to servers of others.
     fs::set_permissions(&accomplices.0, fs::Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(accomplices.0.join("namegate"), fs::Permissions::from_mode(0o777)).unwrap();
-    let foreign = impostor(ATTACKER, &forged, &[accomplices.socket("lent")]);
+    let foreign = impostor(attacker, &forged, &[accomplices.socket("lent")]);
     fs::set_permissions(accomplices.0.join("namegate"), fs::Permissions::from_mode(0o700)).unwrap();
     assert!(foreign.is_some());
     symlink(format!("/run/namegate/{name}.sock"), theirs.socket("link")).unwrap();
     symlink(theirs.socket("share"), accomplices.socket("link")).unwrap();
 
-    let (mut asked, mut believed, mut slowest, mut slowest_list) = (0, 0, Duration::ZERO, Duration::ZERO);
+    let (mut asked, mut believed, mut fastest, mut slowest_list) = (0, 0, [Duration::MAX; 2], Duration::ZERO);
     let mut wrong = Vec::new();
     let place = mnt.to_str().unwrap();
     let end = Instant::now() + duration();
     while asked == 0 || Instant::now() < end {
-        for which in [name.as_str(), place] {
+        for (which, fastest) in [name.as_str(), place].into_iter().zip(&mut fastest) {
             let (output, took) = namegate(&["status", "--json", which]);
             asked += 1;
-            slowest = slowest.max(took);
+            *fastest = took.min(*fastest);
             if object(&output)["pid"] != server.0.id() {
                 believed += 1;
             }
@@ -184,7 +192,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
         let (output, _) = namegate(&["status", "share"]);
         believed += usize::from(output.status.success());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(&format!("--user {ATTACKER} share")), "{said}");
+        assert!(said.contains(&format!("--user {attacker} share")), "{said}");
         let (output, took) = namegate(&["list", "--json"]);
         slowest_list = slowest_list.max(took);
         let text = String::from_utf8(output.stdout).unwrap();
@@ -193,27 +201,28 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
         let of = |uid: u32, name: &str| rows.iter().find(|row| row["uid"] == uid && row["name"] == name);
         assert_eq!(of(0, &name).unwrap()["pid"], server.0.id());
         // They name a mount point at which this user has mounted nothing.
-        assert_eq!(of(ATTACKER, &name).unwrap()["state"], "unverified");
-        assert_eq!(of(ATTACKER, "silent7").unwrap()["state"], "silent");
-        assert_eq!(of(ACCOMPLICE, "lent").unwrap()["state"], "impostor");
-        assert!(of(ATTACKER, "link").is_none() && of(ACCOMPLICE, "link").is_none(), "{text}");
+        assert_eq!(of(attacker, &name).unwrap()["state"], "unverified");
+        assert_eq!(of(attacker, "silent7").unwrap()["state"], "silent");
+        assert_eq!(of(accomplice, "lent").unwrap()["state"], "impostor");
+        assert!(of(attacker, "link").is_none() && of(accomplice, "link").is_none(), "{text}");
         let output = namegate(&["list"]).0;
         wrong.extend(output.stdout.into_iter().filter(|byte| *byte == 0x1b));
     }
     // What is asked for by name of the user is answered, and harmless.
-    let user = ATTACKER.to_string();
+    let user = attacker.to_string();
     let output = namegate(&["status", "--user", &user, "share"]).0;
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains(r"\u{1B}[2Jpermissive"), "{text}");
     assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{text}");
     println!(
-        "{asked} questions among 45 sockets of impostors: {believed} impostors believed; slowest answer {slowest:?}, \
+        "{asked} questions among 45 sockets of impostors: {believed} impostors believed; fastest answers {fastest:?}, \
          slowest list {slowest_list:?}"
     );
     assert_eq!((believed, wrong.len()), (0, 0));
-    // The instances of root do not wait for those of others at all; the list waits for all of them together.
-    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
-    assert!(slowest_list < Duration::from_secs(12), "{slowest_list:?}");
+    // The instances of root do not wait for those of others at all: no answer would come before the deadline of a silent one. The
+    // list waits for all of them together.
+    assert!(fastest.iter().all(|took| *took < PATIENCE), "{fastest:?}");
+    assert!(slowest_list < 8 * PATIENCE, "{slowest_list:?}");
 }
 
 #[test]
@@ -265,7 +274,7 @@ fn idle_slow_and_greedy_connections_delay_no_status() {
         "{asked} answers among {} idle or greedy connections, the slowest after {slowest:?}",
         connections.into_inner()
     );
-    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
+    assert!(slowest < ATTENDED, "{slowest:?}");
 }
 
 /// Runs root's client where the sockets of a mount of the tests are.
@@ -311,11 +320,11 @@ fn status_is_answered_while_the_whole_mount_is_stuck() {
     let begin = Instant::now();
     let output = ask(&run, &["list", "--json"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("\"running\""), "{output:?}");
-    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < ATTENDED, "{:?}", begin.elapsed());
     println!("{asked} answers while 16 requests were stuck, the slowest after {slowest:?}");
     kill(Pid::from_raw(inner.server() as i32), Signal::SIGCONT).unwrap();
     stuck.into_iter().for_each(|stuck| stuck.join().unwrap());
-    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
+    assert!(slowest < ATTENDED, "{slowest:?}");
     mounted.signal(Signal::SIGTERM);
     mounted.ended();
 }

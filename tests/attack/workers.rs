@@ -30,6 +30,9 @@ fn is_strict() -> bool {
     duration() > Duration::from_secs(10)
 }
 
+/// How often the suite measures before it believes that the server is slow, and not the machine.
+const ATTEMPTS: usize = 4;
+
 /// Times of one kind of request, in order.
 struct Times(Vec<Duration>);
 
@@ -77,7 +80,7 @@ fn lookups(dir: &Path, until: Instant) -> Times {
 /// What the watchdog does.
 fn probes(mnt: &Path, until: Instant) -> Times {
     Times::of(until, Duration::from_millis(20), |_| {
-        let held = open(mnt, OFlag::O_PATH | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let held = open(mnt, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
         fstatfs(held).unwrap();
     })
 }
@@ -134,6 +137,14 @@ fn users_who_copy_sync_and_allocate_delay_nobody_else() {
         chown(&dir, Some(user), Some(user)).unwrap();
     }
     let idle = lookups(&mnt, Instant::now() + duration() / 2);
+    let attempts = if is_strict() { 1 } else { ATTEMPTS };
+    let slow: Vec<String> = (0..attempts).map_while(|_| delays(&mnt, &behind, size, &idle).err()).collect();
+    drop(mounted);
+    assert!(slow.len() < attempts, "{}", slow.join("\n"));
+}
+
+/// Has users copy, sync and allocate, and says by how much too much that delays others.
+fn delays(mnt: &Path, behind: &Path, size: u64, idle: &Times) -> Result<(), String> {
     let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let (busy, native, probes) = thread::scope(|scope| {
         for user in 20001..=20008 {
@@ -142,7 +153,6 @@ fn users_who_copy_sync_and_allocate_delay_nobody_else() {
         }
         wait_until("the first copies", || done.load(Ordering::Relaxed) > 8);
         let until = Instant::now() + duration();
-        let (mnt, behind) = (&mnt, &behind);
         let native = scope.spawn(move || lookups(behind, until));
         let probes = scope.spawn(move || probes(mnt, until));
         let busy = lookups(mnt, until);
@@ -154,15 +164,16 @@ fn users_who_copy_sync_and_allocate_delay_nobody_else() {
          probes: {probes}",
         done.into_inner()
     );
-    drop(mounted);
     let (bar, most) = match is_strict() {
-        true => ((idle.at(99) * 20).max(native.at(99)), Duration::from_millis(250)),
+        true => (idle.at(99) * 20, Duration::from_millis(250)),
         // A machine with other things to do has other numbers; a request of the server that takes that long has not.
         false => (Duration::from_millis(400), Duration::from_millis(1500)),
     };
-    assert!(busy.at(99) <= bar, "{busy}; {bar:?} are allowed");
-    assert!(busy.most() <= most.max(native.most()), "{busy}");
-    assert!(probes.most() <= Duration::from_secs(2), "{probes}");
+    let (bar, most) = (bar.max(native.at(99)), most.max(native.most()));
+    let is_fast = busy.at(99) <= bar && busy.most() <= most && probes.most() <= Duration::from_secs(2);
+    is_fast
+        .then_some(())
+        .ok_or_else(|| format!("lookups: {busy}, {bar:?} and {most:?} are allowed; probes: {probes}"))
 }
 
 /// Threads that ask for something and are stuck with it.
@@ -219,9 +230,9 @@ fn use_it(mnt: &Path, user: u32) -> Duration {
     most.into_inner().unwrap()
 }
 
-/// How long anything outside of what hangs may take.
+/// How long anything outside of what hangs may take. Whoever waits for that waits for ever.
 fn bar() -> Duration {
-    if is_strict() { Duration::from_millis(250) } else { Duration::from_secs(2) }
+    if is_strict() { Duration::from_millis(250) } else { Duration::from_secs(15) }
 }
 
 /// A mount with a file system in its source that does not answer any more, and 40 requests of one user that are stuck there.
@@ -285,7 +296,7 @@ fn a_server_with_stuck_requests_ends_when_it_is_told_to() {
     let gone = begin.elapsed();
     let (status, said) = mounted.ended();
     println!("40 requests stuck below: unmounted after {gone:.1?}, ended after {:.1?}", begin.elapsed());
-    assert!(begin.elapsed() < Duration::from_secs(15));
+    assert!(begin.elapsed() < Duration::from_secs(45));
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("requests were stuck (") && said.contains(" lookup"), "{said}");
     // Clients of the mount do not wait for what has gone.

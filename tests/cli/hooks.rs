@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::run::copy_program;
+
 /// git without the configuration of whoever runs the test, with the program on its path.
 fn git(dir: &Path, args: &[&str]) -> Output {
     let bin = Path::new(env!("CARGO_BIN_EXE_namegate")).parent().unwrap();
@@ -35,7 +37,7 @@ fn must(output: &Output) {
 fn install(name: &str, into: &Path) {
     let hook = into.join(name);
     fs::create_dir_all(into).unwrap();
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/hooks").join(name), &hook).unwrap();
+    copy_program(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/hooks").join(name), &hook);
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::run::{namegate, run, run_with, status, stderr, stdout};
+use crate::run::{copy_program, namegate, run, run_with, status, stderr, stdout};
 use data_encoding::{BASE64, HEXLOWER};
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn as_nobody(args: &[&OsStr]) -> Option<Output> {
     // The program may lie where only its owner can read.
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("namegate");
-    fs::copy(env!("CARGO_BIN_EXE_namegate"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_namegate").as_ref(), &program);
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     Some(Command::new("setpriv").args(ids).arg(&program).args(args).output().unwrap())
 }

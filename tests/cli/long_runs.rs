@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::rest::wait_for_rest;
 use crate::run::{namegate, status, stderr, stdout};
 use crate::trees;
 
@@ -24,14 +27,14 @@ fn stuck(tree: &Path, args: &[&str]) -> Child {
     let mut command = namegate();
     command.args(["scan", "--profile", "utf8", "--format", "json", "--jobs", "3"]).args(args).arg(tree);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    wait_for_rest(child.id());
     child
 }
 
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
-    assert!(sent.unwrap().success());
-    std::thread::sleep(Duration::from_millis(700));
+/// Sends the signal, and waits until the scan has done what it does then.
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    wait_for_rest(child.id());
 }
 
 fn objects(text: &str) -> Vec<Value> {
@@ -58,7 +61,7 @@ fn an_interrupted_scan_ends_with_a_whole_report_and_is_resumed_without_loss() {
 
     let args = ["--resume", state.to_str().unwrap()];
     let child = stuck(&tree, &args);
-    signal(&child, "INT");
+    signal(&child, Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!((status(&output), stderr(&output)), (130, ""));
     let first = objects(stdout(&output));
@@ -137,8 +140,8 @@ fn a_signal_asks_how_far_it_has_come_and_another_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let tree = tree(dir.path());
     let child = stuck(&tree, &[]);
-    signal(&child, "USR1");
-    signal(&child, "TERM");
+    signal(&child, Signal::SIGUSR1);
+    signal(&child, Signal::SIGTERM);
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 143);
     let line = stderr(&output);
@@ -147,7 +150,7 @@ fn a_signal_asks_how_far_it_has_come_and_another_ends_it() {
     assert_eq!(objects(stdout(&output)).last().unwrap()["interrupted"], true);
     // Twice ends at once, whatever the state of the output.
     let child = stuck(&tree, &[]);
-    signal(&child, "INT");
-    signal(&child, "INT");
+    signal(&child, Signal::SIGINT);
+    signal(&child, Signal::SIGINT);
     assert_eq!(status(&child.wait_with_output().unwrap()), 130);
 }

@@ -20,6 +20,9 @@ mod mount;
 mod outputs;
 mod policy;
 mod report;
+#[allow(dead_code, reason = "the tests of a watch use all of it")]
+#[path = "../watch/rest.rs"]
+mod rest;
 mod run;
 mod scan;
 #[path = "../../examples/make_tree.rs"]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// The program, with nothing of the caller's environment that would change its output.
@@ -32,6 +33,12 @@ pub fn run_with<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, stdin: &[u8]
         scope.spawn(move || drop(pipe.write_all(stdin)));
         child.wait_with_output().expect("the program ends")
     })
+}
+
+/// A copy of `program`, which can be run at once. It is made by a process of its own: programs that other tests start meanwhile
+/// must not inherit a descriptor that has the copy open for writing (ETXTBSY).
+pub fn copy_program(program: &Path, copy: &Path) {
+    assert!(Command::new("cp").arg(program).arg(copy).status().expect("cp starts").success());
 }
 
 /// The exit status.

@@ -254,7 +254,7 @@ fn gate(source: &Path, point: &Path, args: &[&str]) -> Option<Gate> {
     let gate = Gate { server, _mounted: Mounted(point.to_path_buf()) };
     let begun = Instant::now();
     while fs::metadata(point).map_or(true, |meta| meta.dev() == device) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the mount did not come");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the mount did not come");
         std::thread::sleep(Duration::from_millis(5));
     }
     Some(gate)

@@ -39,12 +39,17 @@ pub fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
 }
 
 pub fn set(path: &Path, name: &str, value: &[u8]) -> nix::Result<()> {
-    xattr::set(&open(path, OFlag::O_PATH, Mode::empty()).unwrap(), OsStr::new(name), value, 0)
+    xattr::set(
+        &open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).unwrap(),
+        OsStr::new(name),
+        value,
+        0,
+    )
 }
 
 pub fn get(path: &Path, name: &str) -> nix::Result<Vec<u8>> {
     let mut value = [0; 1024];
-    let held = open(path, OFlag::O_PATH | OFlag::O_NOFOLLOW, Mode::empty()).unwrap();
+    let held = open(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
     xattr::get(&held, OsStr::new(name), &mut value).map(|len| value[..len].to_vec())
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -16,7 +16,7 @@ use nix::unistd::{Group, Uid, mkfifo, setfsuid};
 use serde_json::Value;
 
 use crate::background::Unmounted;
-use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+use crate::mounted::{Mounted, PATIENCE, can_mount, prepare, wait_until};
 
 fn with_trail(args: &[&str]) -> Option<Mounted> {
     if !can_mount() {
@@ -183,7 +183,7 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
     };
     let begun = Instant::now();
     (0..1000).for_each(|_| refuse());
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < PATIENCE);
     let is_full = || fs::metadata(&trail).is_ok_and(|file| file.len() == 64 << 10);
     wait_until("the full disk", is_full);
     (0..100).for_each(|_| refuse());

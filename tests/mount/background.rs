@@ -5,13 +5,12 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use nix::mount::{MntFlags, umount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::mounted::{can_mount, is_mounted, prepare, wait_until};
+use crate::mounted::{PATIENCE, can_mount, is_mounted, prepare, wait_until};
 
 /// Runs `namegate mount` with `--daemon` and these arguments.
 fn daemon(args: &[&str]) -> Output {
@@ -102,7 +101,7 @@ fn a_mount_in_the_background_logs_to_the_system() {
     let (source, mnt, dev) = (dir.path().join("backing"), dir.path().join("mnt"), dir.path().join("dev"));
     fs::create_dir(&dev).unwrap();
     let system = UnixDatagram::bind(dev.join("log")).unwrap();
-    system.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    system.set_read_timeout(Some(PATIENCE)).unwrap();
     // A /dev of its own, in which the test listens.
     let script = r#"
         for device in fuse null; do : >"$1/$device" && mount --bind "/dev/$device" "$1/$device" || exit; done

@@ -13,7 +13,7 @@ use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 use nix::sys::sendfile::sendfile;
 use nix::unistd::{Whence, lseek};
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, copy_program, wait_until};
 
 const GIB: u64 = 1 << 30;
 
@@ -182,18 +182,31 @@ fn files_beyond_four_gibibytes_are_copied_and_cut_as_in_a_plain_directory() {
 fn programs_run_from_a_mount_and_are_busy_while_they_do() {
     for mounted in Mounted::both_ways() {
         let program = mounted.mnt().join("program");
-        fs::copy("/bin/sleep", &program).unwrap();
+        copy_program("/bin/sleep".as_ref(), &program);
         let mut running = Command::new(&program).arg("60").spawn().unwrap();
         let busy = OpenOptions::new().write(true).open(&program).unwrap_err();
         let cut = nix::unistd::truncate(&program, 0);
         running.kill().unwrap();
         running.wait().unwrap();
         assert_eq!((busy.raw_os_error(), cut), (Some(Errno::ETXTBSY as i32), Err(Errno::ETXTBSY)));
-        let writer = open(&program);
+        // Whoever reads the memory of the program that has ended, as ps(1) does, delays the end of that.
+        let open_to_write = || OpenOptions::new().write(true).open(&program).ok();
+        let mut writer = None;
+        wait_until("the end of the program", || {
+            writer = open_to_write();
+            writer.is_some()
+        });
         let busy = Command::new(&program).arg("0").status().unwrap_err();
         assert_eq!(busy.raw_os_error(), Some(Errno::ETXTBSY as i32));
         drop(writer);
-        assert!(Command::new(&program).arg("0").status().unwrap().success());
+        // Programs that other tests are about to start have inherited the writer until then.
+        wait_until("the end of the last writer", || match Command::new(&program).arg("0").status() {
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(Errno::ETXTBSY as i32));
+                false
+            }
+            Ok(status) => status.success(),
+        });
     }
 }
 
@@ -201,7 +214,7 @@ fn programs_run_from_a_mount_and_are_busy_while_they_do() {
 fn a_program_that_runs_behind_the_mount_is_busy_through_it() {
     for mounted in Mounted::both_ways() {
         let there = mounted.backing().join("program");
-        fs::copy("/bin/sleep", &there).unwrap();
+        copy_program("/bin/sleep".as_ref(), &there);
         let mut running = Command::new(&there).arg("60").spawn().unwrap();
         let busy = OpenOptions::new().write(true).open(mounted.mnt().join("program")).unwrap_err();
         running.kill().unwrap();

@@ -8,12 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use nix::mount::umount;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, wait_until};
+use crate::mounted::{
+    Mounted, can_mount, copy_program, is_mounted, open_to_all, prepare, unmount, wait_until,
+};
 
 /// Runs the program where the sockets of `mounted` are.
 pub fn ask<S: AsRef<OsStr>>(mounted: &Mounted, args: impl IntoIterator<Item = S>) -> Output {
@@ -89,15 +90,20 @@ fn status_metrics_and_top_tell_what_was_done_and_who_was_refused() {
     fs::create_dir(mounted.mnt().join("dir")).unwrap();
     let hostile = OsStr::from_bytes(b"\x1b[2J\xE9");
     assert!(fs::create_dir(mounted.mnt().join("dir").join(hostile)).is_err());
+    let outcomes = |status: &Value| {
+        let requests = status["counters"]["requests"].as_array().unwrap();
+        requests.iter().find(|op| op["op"] == "mkdir").map(|op| op["outcomes"].clone())
+    };
+    // A request is counted when its reply has been sent.
+    wait_until("the count of both", || {
+        outcomes(&status(&mounted)) == Some(serde_json::json!({ "ok": 1, "EILSEQ": 1 }))
+    });
     let now = status(&mounted);
     assert_eq!(now["mountpoint"]["shown"], mounted.mnt().to_str().unwrap());
     assert_eq!(now["source"]["shown"], mounted.backing().to_str().unwrap());
     assert_eq!(now["policy"]["normalization"], "nfc refuse");
     assert_eq!((&now["mode"], &now["last_reload"]), (&"enforcing".into(), &Value::Null));
     assert_eq!(now["pid"], mounted.server());
-    let mkdir =
-        now["counters"]["requests"].as_array().unwrap().iter().find(|op| op["op"] == "mkdir").unwrap();
-    assert_eq!(mkdir["outcomes"], serde_json::json!({ "ok": 1, "EILSEQ": 1 }));
     let output = ask(&mounted, ["metrics"]);
     let (code, out, _) = said(&output);
     assert!(code == Some(0) && out.contains("op=\"mkdir\""), "{out}");
@@ -186,7 +192,7 @@ fn what_a_killed_instance_leaves_is_shown_as_dead_and_replaced_by_the_next() {
 
     let mut again = by_file(mounted.into_dir(), "");
     assert_eq!(status(&again)["name"], "share");
-    umount(&again.mnt()).unwrap();
+    unmount(&again.mnt());
     assert_eq!(again.ended().0.code(), Some(0));
     assert!(!socket.exists(), "an instance that ends takes its socket along");
 }
@@ -200,7 +206,7 @@ fn a_signal_gives_the_name_up_while_what_is_open_is_still_served() {
     let open = fs::File::create(mounted.mnt().join("file")).unwrap();
     mounted.signal(Signal::SIGTERM);
     wait_until("the detaching", || !is_mounted(&mounted.mnt()));
-    assert!(!mounted.run_directory().join("share.sock").exists());
+    wait_until("the end of the socket", || !mounted.run_directory().join("share.sock").exists());
     open.sync_all().unwrap();
 }
 
@@ -212,8 +218,7 @@ fn other_users_are_refused_by_the_mode_of_the_socket_and_by_the_server() {
     }
     let run = mounted.run_directory();
     let program = mounted.plain().join("namegate");
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_namegate")).arg(&program).status().unwrap();
-    assert!(copied.success());
+    copy_program(env!("CARGO_BIN_EXE_namegate").as_ref(), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = |args: &[&str]| {
         let mut command = Command::new("setpriv");

@@ -21,6 +21,7 @@ use nix::sys::stat::{Mode, SFlag, UtimensatFlags, mknod, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek, mkfifo};
 
+use crate::metrics::scraped;
 use crate::mounted::{Mounted, prepare};
 
 const OPERATIONS: usize = 6000;
@@ -182,17 +183,19 @@ fn canonical(path: &Path) -> PathBuf {
 }
 
 /// A directory and what is open below it.
-struct Side {
+struct Side<'c> {
     root: PathBuf,
     is_model: bool,
     open: [Option<File>; SLOTS],
+    /// Waits until so many files are open and no more: a server hears of a close(2) when that is over.
+    close: &'c dyn Fn(usize),
 }
 
 const ATTRIBUTE: &str = "user.test";
 
-impl Side {
+impl<'c> Side<'c> {
     fn new(root: PathBuf, is_model: bool) -> Self {
-        Self { root, is_model, open: [None, None, None] }
+        Self { root, is_model, open: [None, None, None], close: &|_| () }
     }
 
     fn at(&self, path: &Path) -> PathBuf {
@@ -220,7 +223,9 @@ impl Side {
             O::Open { path, flags, mode, slot } => {
                 let mode = Mode::from_bits_truncate(*mode);
                 let path = self.at(path);
-                let fd = nix::fcntl::open(&path, OFlag::from_bits_truncate(*flags), mode);
+                // Without O_CLOEXEC, programs that other tests start would keep the file open.
+                let flags = OFlag::from_bits_truncate(*flags) | OFlag::O_CLOEXEC;
+                let fd = nix::fcntl::open(&path, flags, mode);
                 // No driver stands behind these numbers (60: for local use, admin-guide/devices.txt), and a mount with nodev does not ask for one.
                 let is_device = || fs::metadata(&path).is_ok_and(|found| is_device(&found));
                 let fd =
@@ -290,6 +295,10 @@ impl Side {
                 };
                 let is_open = fs::metadata(self.at(path)).is_ok_and(|found| is_open(&found));
                 let mode = if is_open { mode & !0o6000 } else { *mode };
+                if mode & 0o6000 != 0 {
+                    let is_file = |file: &&File| file.metadata().is_ok_and(|found| found.is_file());
+                    (self.close)(self.open.iter().flatten().filter(is_file).count());
+                }
                 done(fs::set_permissions(self.at(path), fs::Permissions::from_mode(mode)))
             }
             O::Chown(path, uid, gid) => done(lchown(self.at(path), Some(*uid), Some(*gid))),
@@ -371,17 +380,19 @@ fn attributes(metadata: &fs::Metadata) -> String {
 
 #[test]
 fn random_operations_do_the_same_as_on_a_plain_directory() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
-    compare(&mounted.plain(), &mounted.mnt(), &mounted.backing(), NAMES);
+    let Some((mounted, port)) = scraped(&[]) else { return };
+    let close = |left| mounted.wait_for_open_files(port, left);
+    compare(&mounted.plain(), (&mounted.mnt(), &close), &mounted.backing(), NAMES);
 }
 
 #[test]
 fn random_operations_do_the_same_whatever_spelling_they_take() {
     for on_mismatch in ["match", "convert"] {
-        let Some(mounted) = Mounted::new(&["--normalize", "nfc", "--on-mismatch", on_mismatch]) else {
+        let Some((mounted, port)) = scraped(&["--normalize", "nfc", "--on-mismatch", on_mismatch]) else {
             return;
         };
-        compare(&mounted.plain(), &mounted.mnt(), &mounted.backing(), SPELLINGS);
+        let close = |left| mounted.wait_for_open_files(port, left);
+        compare(&mounted.plain(), (&mounted.mnt(), &close), &mounted.backing(), SPELLINGS);
     }
 }
 
@@ -390,21 +401,28 @@ fn random_operations_do_the_same_where_contents_go_through_the_server() {
     // The kernel takes no contents over from a file system that is stacked itself, as a mount of ours is.
     let Some(below) = Mounted::new(&[]) else { return };
     let mut above = Mounted::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
-    compare(&above.plain(), &above.mnt(), &below.backing(), NAMES);
+    compare(&above.plain(), (&above.mnt(), &|_| ()), &below.backing(), NAMES);
     above.signal(Signal::SIGTERM);
     let (_, said) = above.ended();
     assert_eq!(said.matches("file contents go through this process").count(), 1, "{said}");
 }
 
-/// Does the same on `plain`, in the spelling of the model, and on `mnt`, behind which `backing` lies.
-fn compare(plain: &Path, mnt: &Path, backing: &Path, names: &'static [&'static str]) {
+/// Does the same on `plain`, in the spelling of the model, and on `mnt`, behind which `backing` lies. `close` waits until the
+/// server of `mnt` has so many files open and no more.
+fn compare(
+    plain: &Path,
+    (mnt, close): (&Path, &dyn Fn(usize)),
+    backing: &Path,
+    names: &'static [&'static str],
+) {
     let seed = match std::env::var("NAMEGATE_SEED") {
         Ok(seed) => seed.parse().expect("NAMEGATE_SEED is a number"),
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1,
     };
     println!("NAMEGATE_SEED={seed}");
     let mut random = Random { state: seed, names };
-    let (mut here, mut there) = (Side::new(plain.into(), true), Side::new(mnt.into(), false));
+    let mut here = Side::new(plain.into(), true);
+    let mut there = Side { close, ..Side::new(mnt.into(), false) };
     let (mut worked, mut last) = (0, Vec::new());
     for count in 1..=OPERATIONS {
         let operation = Operation::random(&mut random);

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+use crate::mounted::{Mounted, can_mount, is_mounted, prepare, unmount, wait_until};
 use nix::errno::Errno;
-use nix::mount::{MsFlags, umount};
+use nix::mount::MsFlags;
 use nix::sys::signal::Signal;
 use nix::sys::statfs::statfs;
 
@@ -27,7 +27,7 @@ fn a_signal_unmounts_and_ends_the_server_well() {
 #[test]
 fn umount_ends_the_server_well() {
     let Some(mut mounted) = Mounted::new(&[]) else { return };
-    umount(&mounted.mnt()).unwrap();
+    unmount(&mounted.mnt());
     assert_eq!(mounted.ended().0.code(), Some(0));
 }
 
@@ -37,13 +37,13 @@ fn what_is_mounted_at_the_same_place_afterwards_stays_when_the_server_ends() {
     let mnt = mounted.mnt();
     // It learns of the end of its mount when the next one is there.
     mounted.signal(Signal::SIGSTOP);
-    umount(&mnt).unwrap();
+    unmount(&mnt);
     nix::mount::mount(None::<&str>, &mnt, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
     fs::write(mnt.join("file"), "of another file system").unwrap();
     mounted.signal(Signal::SIGCONT);
     assert_eq!(mounted.ended().0.code(), Some(0));
     let read = fs::read_to_string(mnt.join("file"));
-    let _ = umount(&mnt);
+    unmount(&mnt);
     assert_eq!(read.unwrap(), "of another file system");
 }
 

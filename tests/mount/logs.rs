@@ -7,14 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 use std::{fs, io};
 
 use nix::sys::stat::fstat;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::mounted::{can_mount, prepare};
+use crate::mounted::{PATIENCE, can_mount, prepare};
 
 /// Mounts with `options` where nothing of this machine's systemd is, refuses a directory, unmounts. In `run` the test can
 /// listen as the journal does. Returns what was said on standard error, which is what `JOURNAL_STREAM` names if `is_stream`.
@@ -24,7 +23,7 @@ fn refuse_one(dir: &TempDir, options: &str, is_stream: bool) -> Option<String> {
         mount -t tmpfs none /run && mkdir /run/systemd && mount --rbind "$1/run" /run/systemd || exit 9
         trap 'kill $server 2>/dev/null' EXIT
         "$0" mount "$1/backing" "$1/mnt" $2 & server=$!
-        for i in $(seq 200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
+        for i in $(seq 1200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
         mkdir "$1/mnt/$(printf 'x\nPRIORITY=0\n<0>\377')"
         umount "$1/mnt" && wait $server"#;
     let (mut said, stderr) = pipe().unwrap();
@@ -61,7 +60,7 @@ fn with_journal() -> Option<(TempDir, UnixDatagram)> {
     let dir = prepare();
     fs::create_dir_all(dir.path().join("run/journal")).unwrap();
     let journal = UnixDatagram::bind(dir.path().join("run/journal/socket")).unwrap();
-    journal.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    journal.set_read_timeout(Some(PATIENCE)).unwrap();
     Some((dir, journal))
 }
 
@@ -156,9 +155,9 @@ fn systemds_own_journal_takes_the_fields_and_gives_them_back() {
         printf '[Journal]\nStorage=volatile\nAudit=no\nReadKMsg=no\nForwardToWall=no\n' >/run/systemd/journald.conf.d/test.conf
         trap 'kill $journal $server 2>/dev/null' EXIT
         "$2" & journal=$!
-        for i in $(seq 200); do test -S /run/systemd/journal/socket && break; sleep 0.05; done
+        for i in $(seq 1200); do test -S /run/systemd/journal/socket && break; sleep 0.05; done
         "$0" mount "$1/backing" "$1/mnt" --log-format journal & server=$!
-        for i in $(seq 200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
+        for i in $(seq 1200); do mountpoint -q "$1/mnt" && break; sleep 0.05; done
         mkdir "$1/mnt/$(printf 'x\nPRIORITY=0\n_UID=7\n\377')"
         umount "$1/mnt" && wait $server && kill $journal && wait $journal
         journalctl --no-pager -D /run/log/journal -o json NAMEGATE_OPERATION=mkdir"#;

@@ -10,7 +10,7 @@ use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::statvfs::statvfs;
 use nix::sys::time::TimeSpec;
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, copy_program};
 
 #[test]
 fn an_entry_has_the_attributes_of_its_backing_entry() {
@@ -67,7 +67,7 @@ fn reading_and_running_set_the_time_of_access() {
     for mounted in Mounted::both_ways() {
         let read_at_all = mounted.same(|dir| {
             fs::write(dir.join("file"), "content").unwrap();
-            fs::copy("/bin/true", dir.join("program")).unwrap();
+            copy_program("/bin/true".as_ref(), &dir.join("program"));
             fs::create_dir(dir.join("dir")).unwrap();
             fs::write(dir.join("dir/entry"), "").unwrap();
             symlink("file", dir.join("link")).unwrap();
@@ -125,7 +125,9 @@ fn attributes_of_the_extended_kind_are_kept_as_in_a_plain_directory() {
         nix::unistd::mkfifo(&dir.join("fifo"), Mode::S_IRWXU).unwrap();
         let mut seen = Vec::new();
         for entry in ["file", "link", "fifo"] {
-            let held = open(&dir.join(entry), OFlag::O_PATH | OFlag::O_NOFOLLOW, Mode::empty()).unwrap();
+            let held =
+                open(&dir.join(entry), OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())
+                    .unwrap();
             let long = format!("user.{}", "n".repeat(300));
             let largest = vec![b'v'; 65537];
             for (name, value, flags) in [

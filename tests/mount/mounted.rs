@@ -15,7 +15,7 @@ use nix::unistd::{Pid, geteuid};
 use tempfile::TempDir;
 
 /// Long enough for a machine with other things to do, and for an emulated one.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A temporary directory with `backing`, `mnt` and `plain` in it, and a server between the first two.
 pub struct Mounted {
@@ -61,6 +61,17 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(begin.elapsed() < PATIENCE, "{what} did not happen");
         sleep(Duration::from_millis(5));
     }
+}
+
+/// Unmounts `path`. It is busy while anybody looks at it, as `namegate list` of another test does with every mount.
+pub fn unmount(path: &Path) {
+    wait_until("the unmounting", || umount2(path, MntFlags::empty()).is_ok());
+}
+
+/// A copy of `program`, which can be run at once. It is made by a process of its own: programs that other tests start meanwhile
+/// must not inherit a descriptor that has the copy open for writing (ETXTBSY).
+pub fn copy_program(program: &Path, copy: &Path) {
+    assert!(Command::new("cp").arg(program).arg(copy).status().unwrap().success());
 }
 
 impl Mounted {

@@ -6,13 +6,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 
-use crate::mounted::{Mounted, wait_until};
+use crate::mounted::{Mounted, PATIENCE};
 
 /// The path by which a process reaches a file that it has open.
 fn by_descriptor(file: &File) -> PathBuf {
@@ -66,9 +67,12 @@ fn a_removed_directory_is_empty_and_takes_nothing_in() {
         let results = mounted.same(|dir| {
             let path = dir.join("removed");
             fs::create_dir(&path).unwrap();
-            let held = open(&path, OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).unwrap();
+            let held =
+                open(&path, OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
             fs::remove_dir(&path).unwrap();
-            let created = openat(&held, "x", OFlag::O_CREAT | OFlag::O_WRONLY, Mode::S_IRWXU).map(drop);
+            let created =
+                openat(&held, "x", OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::S_IRWXU)
+                    .map(drop);
             let looked = fstatat(&held, "x", AtFlags::empty()).map(drop);
             let made = mkdirat(&held, "x", Mode::S_IRWXU);
             let listed = fs::read_dir(by_descriptor(&File::from(held))).unwrap().count();
@@ -83,12 +87,19 @@ fn entries_deeper_than_path_max_are_reached_by_descriptor() {
     const LEVELS: usize = 40;
     let Some(mounted) = Mounted::new(&[]) else { return };
     let name = "d".repeat(200);
-    let mut at = open(&mounted.mnt(), OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).unwrap();
+    let mut at =
+        open(&mounted.mnt(), OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
     for _ in 0..LEVELS {
         mkdirat(&at, name.as_str(), Mode::S_IRWXU).unwrap();
-        at = openat(&at, name.as_str(), OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).unwrap();
+        at = openat(
+            &at,
+            name.as_str(),
+            OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+        .unwrap();
     }
-    let leaf = openat(&at, "leaf", OFlag::O_CREAT | OFlag::O_RDWR, Mode::S_IRWXU).unwrap();
+    let leaf = openat(&at, "leaf", OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRWXU).unwrap();
     nix::unistd::write(&leaf, b"deep").unwrap();
     nix::fcntl::renameat(&at, "leaf", &at, "other").unwrap();
     assert_eq!(fstatat(&at, "other", AtFlags::empty()).unwrap().st_size, 4);
@@ -102,7 +113,8 @@ fn entries_deeper_than_path_max_are_reached_by_descriptor() {
 #[test]
 fn a_temporary_file_without_a_name_is_refused_in_the_way_that_programs_expect() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    let nameless = |dir: &Path| open(dir, OFlag::O_TMPFILE | OFlag::O_RDWR, Mode::S_IRWXU).map(drop);
+    let nameless =
+        |dir: &Path| open(dir, OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRWXU).map(drop);
     // open(2): programs that hear this make a file and remove its name, as tempfile(3) does.
     assert_eq!(nameless(&mounted.mnt()), Err(Errno::EOPNOTSUPP));
     tempfile::tempfile_in(mounted.mnt()).unwrap();
@@ -121,13 +133,20 @@ fn what_is_removed_gives_its_space_back() {
         fs::rename(at("other"), at("replaced")).unwrap();
         fs::remove_dir(at("dir")).unwrap();
         ["file", "replaced", "link"].iter().for_each(|name| fs::remove_file(at(name)).unwrap());
-        // The file system frees a file when nobody has it open, by O_PATH either.
-        let held = || {
-            fs::read_dir(format!("/proc/{}/fd", mounted.server())).unwrap().filter_map(|fd| {
-                let target = fs::read_link(fd.unwrap().path()).ok()?;
-                target.as_os_str().as_encoded_bytes().ends_with(b" (deleted)").then_some(target)
-            })
+        // The file system frees a file when nobody has it open, by O_PATH either. What the server has inherited, as its standard
+        // output, may have been removed too.
+        let held = || -> Vec<PathBuf> {
+            let fds = fs::read_dir(format!("/proc/{}/fd", mounted.server())).unwrap();
+            let targets = fds.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+            let is_removed =
+                |target: &PathBuf| target.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+            targets.filter(|target| target.starts_with(mounted.backing()) && is_removed(target)).collect()
         };
-        wait_until("the closing of what was removed", || held().count() == 0);
+        let mut left = held();
+        let begun = Instant::now();
+        while !left.is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "{left:?} are held");
+            left = held();
+        }
     }
 }

@@ -327,7 +327,7 @@ fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
         fs::rename(&nfc, &moved).unwrap();
         assert!(!nfd.exists() && !nfc.exists());
         assert_eq!(go_on(), format!("1\nmade\nsub\n{}\n", moved.display()));
-        let inside = openat(&open, "sub", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let inside = openat(&open, "sub", OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
         assert_eq!(fstat(&inside).unwrap().st_ino, ino(&moved.join("sub")));
 
         // Removed under another spelling.
@@ -338,7 +338,7 @@ fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
         assert!(!nfd.exists() && !nfc.exists());
         let said = go_on();
         assert!(!said.contains("made\n"), "{said}");
-        let refused = openat(&open, "new", OFlag::O_CREAT | OFlag::O_RDWR, Mode::S_IRUSR);
+        let refused = openat(&open, "new", OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRUSR);
         assert_eq!(refused.err(), Some(Errno::ENOENT));
         // Another one in its place is another one.
         fs::create_dir(&nfc).unwrap();

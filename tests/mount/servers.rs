@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::metrics::free_port;
 use crate::mounted::{Mounted, wait_until};
 
 /// A server that goes with the test.
@@ -46,11 +47,6 @@ fn are_installed(programs: &[&str]) -> bool {
         println!("SKIPPED: {} not installed; scripts/test-servers installs it", missing.join(", "));
     }
     missing.is_empty()
-}
-
-/// A port that nobody listens at now.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 impl Server {

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::background::Unmounted;
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+use crate::mounted::{Mounted, PATIENCE, can_mount, is_mounted, prepare, wait_until};
 
 /// How often the manager of these tests wants to hear from its service: long enough that a busy machine is no dead service.
 const WATCHDOG: Duration = Duration::from_secs(6);
@@ -45,7 +45,7 @@ impl Manager {
     fn hears(&self, what: &str) -> String {
         let begin = Instant::now();
         let mut all = Vec::new();
-        while let Some(message) = self.heard(Duration::from_secs(20).saturating_sub(begin.elapsed())) {
+        while let Some(message) = self.heard(PATIENCE.saturating_sub(begin.elapsed())) {
             if message.contains(what) {
                 return message;
             }
@@ -71,6 +71,12 @@ impl Manager {
         command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
         command.env_remove("RUST_LOG").stdin(Stdio::null()).spawn().unwrap()
     }
+}
+
+/// Stops it, and waits until all its threads have stopped.
+fn stop(child: &Child) {
+    kill(pid(child), Signal::SIGSTOP).unwrap();
+    wait_until("the stop", || of_all_threads(child.id(), "State").iter().all(|state| state.starts_with('T')));
 }
 
 fn pid(child: &Child) -> Pid {
@@ -109,9 +115,13 @@ fn a_manager_hears_that_the_mount_is_ready_when_it_answers_that_it_lives_and_tha
     assert!(is_mounted(&mnt));
     fs::write(mnt.join("file"), "content").unwrap();
     manager.hears("WATCHDOG=1");
-    let begin = Instant::now();
-    manager.hears("WATCHDOG=1");
-    assert!(begin.elapsed() < WATCHDOG, "{:?}", begin.elapsed());
+    // Twice as often, but on a machine with other things to do.
+    let is_heard_in_time = || {
+        let begin = Instant::now();
+        manager.hears("WATCHDOG=1");
+        begin.elapsed() < WATCHDOG
+    };
+    assert!((0..3).any(|_| is_heard_in_time()));
     kill(pid(&server.0), Signal::SIGHUP).unwrap();
     let reloading = manager.hears("RELOADING=1");
     assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
@@ -152,7 +162,7 @@ fn a_server_that_is_stopped_is_heard_no_more_until_it_goes_on() {
     let _unmounted = Unmounted(&mnt);
     let server = Ended(manager.start(&mut serve(&source, &mnt)));
     manager.hears("WATCHDOG=1");
-    kill(pid(&server.0), Signal::SIGSTOP).unwrap();
+    stop(&server.0);
     // What was sent before it stopped.
     while manager.heard(Duration::from_millis(100)).is_some() {}
     assert!(!manager.hears_within("WATCHDOG=1", WATCHDOG));
@@ -198,7 +208,7 @@ fn a_server_whose_source_hangs_says_that_it_does_not_answer_and_nothing_else() {
         return;
     }
     let stacked = Stacked::new();
-    kill(pid(&stacked.first.0), Signal::SIGSTOP).unwrap();
+    stop(&stacked.first.0);
     while stacked.manager.heard(Duration::from_millis(100)).is_some() {}
     let begin = Instant::now();
     stacked.manager.hears("STATUS=the mount has not answered for");
@@ -221,7 +231,7 @@ fn a_server_that_is_killed_while_it_is_asked_ends_and_leaves_no_process_behind()
     let children = format!("/proc/{0}/task/{0}/children", stacked.second.0.id());
     let prober = fs::read_to_string(children).unwrap().trim().to_owned();
     assert!(!prober.is_empty(), "there is a process that asks");
-    kill(pid(&stacked.first.0), Signal::SIGSTOP).unwrap();
+    stop(&stacked.first.0);
     stacked.manager.hears("STATUS=the mount has not answered for");
     kill(pid(&stacked.second.0), Signal::SIGKILL).unwrap();
     kill(pid(&stacked.first.0), Signal::SIGCONT).unwrap();
@@ -279,10 +289,11 @@ fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
 fn of_all_threads(process: u32, line: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     threads
-        .map(|thread| {
-            let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        .filter_map(|thread| {
+            // Threads of the pool end meanwhile.
+            let status = fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
             let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
-            value.unwrap_or_default().trim().to_owned()
+            Some(value.unwrap_or_default().trim().to_owned())
         })
         .collect()
 }
@@ -296,7 +307,9 @@ fn every_thread_of_a_server_is_confined_unless_that_is_not_wanted() {
         let of_test = of_all_threads(std::process::id(), "CapPrm")[0].clone();
         let possible = u64::from_str_radix(&of_test, 16).unwrap();
         for set in ["CapEff", "CapPrm", "CapBnd"] {
-            for capabilities in of_all_threads(mounted.server(), set) {
+            let all = of_all_threads(mounted.server(), set);
+            assert!(!all.is_empty());
+            for capabilities in all {
                 let found = u64::from_str_radix(&capabilities, 16).unwrap();
                 // What a thread has laid down for a moment it still has.
                 let expected = if is_confined { FOR_SERVING.0 & possible } else { possible };

@@ -15,6 +15,7 @@ use nix::fcntl::{FallocateFlags, copy_file_range, fallocate, splice};
 use nix::unistd::pipe;
 
 use crate::acting::act_as;
+use crate::metrics::scraped;
 use crate::mounted::{Mounted, open_to_all};
 
 /// The file's.
@@ -31,9 +32,6 @@ const CALLERS: [(&str, u32, u32, &[u32]); 7] = [
     ("somebody else", 4321, 999, &[]),
     ("root", 0, 0, &[]),
 ];
-
-/// How often a file is tried again that the server may take for open.
-const PATIENCE: usize = 20;
 
 /// With and without execution for the group, for writers who are the owner, in the group, and neither.
 const MODES: [u32; 14] = [
@@ -177,8 +175,16 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Makes a file in `dir`, with the bits of `mode` at the end, and has `caller` change it.
-fn change(dir: &Path, from: &File, time: Time, mode: u32, caller: usize, how: Change) -> Outcome {
+/// Makes a file in `dir`, with the bits of `mode` at the end, and has `caller` change it. `close` is called when nobody has the
+/// file open any more, before it gets its bits, unless it was opened early.
+fn change(
+    (dir, from): (&Path, &File),
+    close: impl Fn(),
+    time: Time,
+    mode: u32,
+    caller: usize,
+    how: Change,
+) -> Outcome {
     let (_, uid, gid, groups) = CALLERS[caller];
     let path = dir.join("file");
     fs::write(&path, "content").unwrap();
@@ -190,6 +196,9 @@ fn change(dir: &Path, from: &File, time: Time, mode: u32, caller: usize, how: Ch
         Time::LateAgain | Time::Early => act(&|| opened(&path, 0).map(Some)).unwrap(),
     };
     let early = file.filter(|_| time == Time::Early);
+    if early.is_none() {
+        close();
+    }
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     let result = act(&|| how(&Subject { path: &path, early: early.as_ref(), from }).map(|()| None)).map(drop);
     let outcome = Outcome { result, mode: mode_of(&path) };
@@ -198,9 +207,9 @@ fn change(dir: &Path, from: &File, time: Time, mode: u32, caller: usize, how: Ch
     outcome
 }
 
-/// Tries everything in a directory of the source and through the mount. `is_taken_over` says whether the kernel reads and writes
-/// files there by itself.
-fn compare(mounted: &Mounted, is_taken_over: bool) {
+/// Tries everything in a directory of the source and through the mount. Where the kernel reads and writes files there by itself,
+/// the mount serves its metrics at `port`.
+fn compare(mounted: &Mounted, port: Option<u16>) {
     let native = mounted.backing().join("native");
     let through = mounted.mnt().join("through");
     [&native, &through].into_iter().for_each(|dir| {
@@ -217,21 +226,24 @@ fn compare(mounted: &Mounted, is_taken_over: bool) {
         let writes = WRITES.iter().map(|&(name, how)| (name, how, true));
         for (name, how, is_write) in writes.chain(requests).chain(by_path) {
             for (&mode, caller) in MODES.iter().flat_map(|mode| (0..CALLERS.len()).map(move |c| (mode, c))) {
-                let expected = change(&native, &sources[0], time, mode, caller, how);
-                let mut found = change(&through, &sources[1], time, mode, caller, how);
-                // The kernel tells the server of a last close when nobody waits for it any more: until then the file counts as
-                // open, as after an early one.
-                for _ in 0..PATIENCE {
-                    if time == Time::LateAgain && is_write && is_taken_over && found != expected {
-                        found = change(&through, &sources[1], time, mode, caller, how);
-                    }
+                let expected = change((&native, &sources[0]), || (), time, mode, caller, how);
+                let mut found = change((&through, &sources[1]), || (), time, mode, caller, how);
+                // The server hears of the last close when nobody waits for it any more. Until then the file counts as open, as
+                // after an early one. So what differs is tried again, and the server is waited for.
+                if let Some(port) = port
+                    && found != expected
+                    && time != Time::Early
+                    && is_write
+                {
+                    let closed = || mounted.wait_for_open_files(port, 1);
+                    found = change((&through, &sources[1]), closed, time, mode, caller, how);
                 }
                 if is_chown_of_nothing(name, caller) {
                     found.result = expected.result;
                 }
                 tried += 1;
                 // The kernel writes to a file that it had taken over before the bits came, and to it all writers are alike.
-                if is_write && is_taken_over && time == Time::Early && found != expected {
+                if is_write && port.is_some() && time == Time::Early && found != expected {
                     assert_eq!(found.result, expected.result);
                     assert_eq!(found.mode, mode & 0o777, "{name} of {mode:o} by {}", CALLERS[caller].0);
                     cleared += 1;
@@ -249,21 +261,21 @@ fn compare(mounted: &Mounted, is_taken_over: bool) {
 
 #[test]
 fn set_id_bits_go_and_stay_as_on_the_file_system_itself() {
-    if let Some(mounted) = Mounted::new(&[]) {
-        compare(&mounted, true);
+    if let Some((mounted, port)) = scraped(&[]) {
+        compare(&mounted, Some(port));
     }
 }
 
 #[test]
 fn set_id_bits_go_and_stay_where_contents_go_through_the_server() {
     if let Some(mounted) = Mounted::of_overlay() {
-        compare(&mounted, false);
+        compare(&mounted, None);
     }
 }
 
 #[test]
 fn set_id_bits_go_and_stay_without_a_sandbox_too() {
-    if let Some(mounted) = Mounted::new(&["--no-sandbox"]) {
-        compare(&mounted, true);
+    if let Some((mounted, port)) = scraped(&["--no-sandbox"]) {
+        compare(&mounted, Some(port));
     }
 }

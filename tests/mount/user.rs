@@ -11,7 +11,7 @@ use nix::unistd::User;
 use tempfile::TempDir;
 
 use crate::background::{Unmounted, server_of};
-use crate::mounted::{can_mount, is_mounted, prepare, wait_until};
+use crate::mounted::{can_mount, copy_program, is_mounted, prepare, wait_until};
 
 /// Users with a name, which fusermount3 asks for; every system has these two.
 const USER: &str = "nobody";
@@ -49,9 +49,7 @@ impl Place {
             own(&dir.path().join(name), USER);
         }
         let program = dir.path().join("namegate");
-        // By a process of its own: what another test starts meanwhile must not hold the copy open for writing.
-        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_namegate")).arg(&program).status().unwrap();
-        assert!(copied.success());
+        copy_program(env!("CARGO_BIN_EXE_namegate").as_ref(), &program);
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         Some(Self { dir })
     }
@@ -71,6 +69,11 @@ impl Place {
             .env_remove("RUST_LOG")
             .env("LC_ALL", "C");
         command.current_dir("/").stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// It is busy while anybody looks at it.
+    fn unmount(&self) {
+        wait_until("the unmounting", || self.sh(USER, r#"fusermount3 -u "$1/mnt""#).status.success());
     }
 
     fn mount(&self, args: &str) -> Output {
@@ -113,8 +116,7 @@ fn a_user_mounts_uses_and_unmounts_a_tree_and_nobody_else_comes_in() {
         io::ErrorKind::PermissionDenied,
         "root neither"
     );
-    let output = place.sh(USER, r#"fusermount3 -u "$1/mnt""#);
-    assert!(output.status.success(), "{}", text(&output));
+    place.unmount();
     assert!(!is_mounted(&mnt));
     wait_until("the end of the server", || server_of(&place.of("backing")).is_none());
 }
@@ -215,7 +217,6 @@ fn a_user_asks_and_reloads_an_instance_of_his_own_and_nobody_elses() {
     assert!(said.starts_with("Some(2)"), "{said}");
     let said = text(&with_places(USER, r#""$0" status"#));
     assert!(said.contains("enforcing") && said.contains("windows"), "{said}");
-    let output = place.sh(USER, r#"fusermount3 -u "$1/mnt""#);
-    assert!(output.status.success(), "{}", text(&output));
+    place.unmount();
     wait_until("the end of the socket", || !place.of("run/namegate/mine.sock").exists());
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::rest::wait_for_rest;
 use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root, wait_until};
 
 /// More than any queue keeps: fs.inotify.max_queued_events and fs.fanotify.max_queued_events.
@@ -55,7 +56,7 @@ fn lose_events(engine: &str, count: usize) {
         File::create(&expected[0]).unwrap();
         watching.wait_for(1);
         // It looks once more and finds nothing: until here it has seen everything.
-        sleep(Duration::from_millis(500));
+        wait_for_rest(watching.pid());
         watching.while_it_sleeps(|| {
             for number in 0..count {
                 let name = format!("{number}-");

@@ -8,4 +8,5 @@ mod findings;
 mod lost;
 mod options;
 mod places;
+mod rest;
 mod watching;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::watching::{ENGINES, Place, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, PATIENCE, Place, Watching, bad, is_root, wait_until};
 
 const ENGINE: [&str; 2] = ["--engine", "inotify"];
 
@@ -72,7 +72,7 @@ fn a_service_manager_hears_that_it_is_ready_that_it_reads_anew_and_that_it_ends(
     let place = Place::plain();
     let address = place.beside("manager").join("socket");
     let socket = UnixDatagram::bind(&address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let heard = |what: &str| {
         let mut buffer = [0; 4096];
         let begin = Instant::now();
@@ -82,7 +82,7 @@ fn a_service_manager_hears_that_it_is_ready_that_it_reads_anew_and_that_it_ends(
             if message.lines().any(|line| line.starts_with(what)) {
                 return;
             }
-            assert!(begin.elapsed() < Duration::from_secs(20), "{what} is not heard");
+            assert!(begin.elapsed() < PATIENCE, "{what} is not heard");
         }
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
@@ -207,7 +207,7 @@ fn a_reader_that_goes_away_ends_it_without_trouble() {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        assert!(begin.elapsed() < Duration::from_secs(20), "it does not end");
+        assert!(begin.elapsed() < PATIENCE, "it does not end");
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(status.code(), Some(0));

@@ -16,7 +16,7 @@ use crate::watching::{ENGINES, Place, Watching, bad, is_root, wait_until};
 /// The program, where every user can run it.
 fn program_for_all(place: &Place) -> PathBuf {
     let program = place.beside("bin").join("namegate");
-    // By a process of its own: what another test starts meanwhile must not hold the copy open for writing.
+    // By a process of its own: what another test starts meanwhile must not hold the copy open for writing (ETXTBSY).
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_namegate")).arg(&program).status().unwrap();
     assert!(copied.success());
     for path in [place.beside("."), place.top(), program.clone()] {
@@ -86,14 +86,21 @@ fn dig(top: &Path, names: usize) -> (PathBuf, OwnedFd) {
     let (mut path, mut dir) = (top.to_path_buf(), OwnedFd::from(File::open(top).unwrap()));
     for _ in 0..names {
         mkdirat(&dir, name.as_str(), Mode::S_IRWXU).unwrap();
-        dir = openat(&dir, name.as_str(), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        dir = openat(
+            &dir,
+            name.as_str(),
+            OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+        .unwrap();
         path.push(&name);
     }
     (path, dir)
 }
 
 fn create_at(dir: &OwnedFd, name: &OsString) {
-    openat(dir, name.as_os_str(), OFlag::O_CREAT | OFlag::O_WRONLY, Mode::S_IRWXU).unwrap();
+    openat(dir, name.as_os_str(), OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::S_IRWXU)
+        .unwrap();
 }
 
 #[test]
@@ -109,7 +116,8 @@ fn depth_is_no_limit() {
         watching.wait_for(1);
         // And further down.
         mkdirat(&dir, "new", Mode::S_IRWXU).unwrap();
-        let new = openat(&dir, "new", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let new = openat(&dir, "new", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+            .unwrap();
         create_at(&new, &bad("new"));
         watching.wait_for(2);
         let mut expected = [path.join(bad("old")), path.join("new").join(bad("new"))];

@@ -16,8 +16,10 @@ use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::rest::are_all_threads;
+
 /// Long enough for a machine with other things to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The engines, by their names on the command line.
 pub const ENGINES: [&str; 3] = ["fanotify", "fanotify-dirs", "inotify"];
@@ -107,8 +109,7 @@ impl Watching {
     /// Stops it for the time of `work`.
     pub fn while_it_sleeps(&self, work: impl FnOnce()) {
         self.signal(Signal::SIGSTOP);
-        let stat = format!("/proc/{}/stat", self.child.id());
-        wait_until("the stop", || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T ")));
+        wait_until("the stop", || are_all_threads(self.child.id(), "T"));
         work();
         self.signal(Signal::SIGCONT);
     }

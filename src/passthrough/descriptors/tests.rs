@@ -61,12 +61,15 @@ impl Tree {
         self.tree.unlink(1, ROOT, &self.name(name))
     }
 
-    /// How many descriptors this process has of the inode with that number.
+    /// How many descriptors this process has of the inode with that number. Another test may have been given the number of a file
+    /// that was removed here.
     fn held(&self, ino: u64) -> usize {
         let dev = fs::metadata(self.dir.path()).unwrap().dev();
         let fds = fs::read_dir("/proc/self/fd").unwrap();
-        let is_it =
-            |fd: &fs::DirEntry| fs::metadata(fd.path()).is_ok_and(|is| (is.dev(), is.ino()) == (dev, ino));
+        let is_it = |fd: &fs::DirEntry| {
+            fs::metadata(fd.path()).is_ok_and(|is| (is.dev(), is.ino()) == (dev, ino))
+                && fs::read_link(fd.path()).is_ok_and(|path| path.starts_with(self.dir.path()))
+        };
         fds.filter_map(Result::ok).filter(is_it).count()
     }
 }

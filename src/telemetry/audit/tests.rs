@@ -158,16 +158,19 @@ fn a_count_is_told_soon_also_when_nothing_more_happens() {
         audit_log: Some(AuditLog::to(sink.clone())),
         ..AuditSettings::default()
     };
+    const MANY: u64 = 100;
     let audit = Audit::new(settings).unwrap();
-    (0..3).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
+    (0..MANY).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
+    let counted = || sink.lines().iter().filter_map(|line| line["count"].as_u64()).sum::<u64>();
+    let written = || sink.lines().iter().filter(|line| line["type"] == "refusal").count() as u64;
     let begin = Instant::now();
-    while sink.lines().len() < 2 {
-        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", sink.lines());
+    while written() + counted() < MANY {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", sink.lines());
         thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(sink.lines()[1]["count"], 2);
+    assert!(counted() > 0);
     drop(audit);
-    assert_eq!(sink.lines().len(), 2);
+    assert_eq!(written() + counted(), MANY, "each once");
 }
 
 #[test]
@@ -226,7 +229,7 @@ fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
     let begin = Instant::now();
     (0..10_000).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
     drop(audit);
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn a_trail_that_was_moved_away_is_made_anew_when_that_is_said() {
     let wait_for = |what: &dyn Fn() -> bool| {
         let begin = Instant::now();
         while !what() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "{:?} {:?}", names(&old), names(&path));
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?} {:?}", names(&old), names(&path));
             thread::sleep(Duration::from_millis(5));
         }
     };
@@ -273,21 +276,22 @@ fn what_is_recorded_and_dropped_is_counted() {
         ..AuditSettings::default()
     };
     *sink.room.lock() = Some(0);
+    const MANY: u64 = 80;
     let audit = Audit::new(settings).unwrap();
-    (0..8).for_each(|_| audit.record(Some(1), || record(b"\xFF")));
+    (0..MANY).for_each(|_| audit.record(Some(1), || record(b"\xFF")));
     let begin = Instant::now();
-    while metrics.snapshot().audit.dropped_file < 5 {
-        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", metrics.snapshot().audit);
+    let dropped = || (metrics.snapshot().audit.dropped_file, metrics.snapshot().audit.dropped_rate);
+    while dropped().0 + dropped().1 < MANY {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", metrics.snapshot().audit);
         thread::sleep(Duration::from_millis(5));
     }
     *sink.room.lock() = None;
     audit.record(Some(2), || record(b"\xFF"));
     drop(audit);
     let counts = metrics.snapshot().audit;
-    assert_eq!(
-        (counts.recorded, counts.dropped_rate, counts.dropped_queue, counts.dropped_file),
-        (1, 3, 0, 5)
-    );
+    assert_eq!((counts.recorded, counts.dropped_queue), (1, 0));
+    assert_eq!(counts.dropped_rate + counts.dropped_file, MANY);
+    assert!(counts.dropped_file >= 5 && counts.dropped_rate > 0, "{counts:?}");
     let lines = sink.lines();
     let dropped: Vec<_> = lines.iter().filter(|line| line["type"] == "dropped").collect();
     let told = |reason: &str| {
@@ -298,5 +302,5 @@ fn what_is_recorded_and_dropped_is_counted() {
             .sum::<u64>()
     };
     // What was not told because there was no room is missing too.
-    assert_eq!(told("rate") + told("disk"), 8, "{lines:?}");
+    assert_eq!(told("rate") + told("disk"), MANY, "{lines:?}");
 }

@@ -32,10 +32,16 @@ fn only_a_word_that_is_the_place_of_the_path_becomes_the_path() {
 
 #[test]
 fn too_many_that_wait_are_counted() {
-    let words: Vec<OsString> = ["sleep", "2"].map(OsString::from).to_vec();
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // It reads until somebody has written, which comes before the time is over.
+    let words: Vec<OsString> = vec!["timeout".into(), "60".into(), "cat".into(), fifo.clone().into()];
     let mut commands = Commands::new(words, NonZeroUsize::MIN).unwrap();
     // Nothing is run for these: the one thread is busy with the first.
     (0..MOST_WAITING + 10).for_each(|_| commands.run(finding(b"x")));
     let ran = commands.finish(Duration::from_millis(10));
     assert_eq!(ran, CommandResults { failed: 0, left: MOST_WAITING as u64 + 10 });
+    // Whoever opens it for reading and writing waits for nobody, and lets the reader go on.
+    drop(std::fs::File::options().read(true).write(true).open(&fifo).unwrap());
 }

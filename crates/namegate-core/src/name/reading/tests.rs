@@ -42,6 +42,8 @@ fn labels_of_legacy_encodings_are_read_and_all_others_are_refused_by_name() {
             "{label:?}"
         );
     }
+    let shown = NotLegacy { label: "a\u{FE00}\u{1B}".into(), is_known: false }.to_string();
+    assert_eq!(shown, r"unknown encoding `a\u{FE00}\u{1B}`");
 }
 
 #[test]
