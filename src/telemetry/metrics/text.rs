@@ -1,4 +1,4 @@
-//! The text that Prometheus reads.
+//! Metrics as text for Prometheus.
 //!
 //! Source: the text-based exposition format, version 0.0.4, of Prometheus' documentation, and its rules for names: base units,
 //! `_total` for what only grows.
@@ -10,14 +10,14 @@ use super::snapshot::{MetricsSnapshot, OperationCounts, RuleCount};
 /// The media type of what [`MetricsSnapshot::render`] gives.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Text that is being put together.
+/// The text of one scrape.
 struct ExpositionPage<'s> {
     text: String,
     snapshot: &'s MetricsSnapshot,
 }
 
 impl MetricsSnapshot {
-    /// As text for Prometheus, of the type [`CONTENT_TYPE`].
+    /// Renders the metrics as text for Prometheus, of the type [`CONTENT_TYPE`].
     pub fn render(&self) -> String {
         let mut page = ExpositionPage { text: String::with_capacity(1 << 15), snapshot: self };
         page.instance();
@@ -34,7 +34,7 @@ impl ExpositionPage<'_> {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// One sample; the labels of the instance come first.
+    /// Writes one sample; the labels of the instance come first.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let own = self.snapshot.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         self.text.push_str(name);
@@ -59,25 +59,25 @@ impl ExpositionPage<'_> {
     fn instance(&mut self) {
         let snapshot = self.snapshot;
         let name = "namegate_build_info";
-        self.family(name, "gauge", "The version of namegate; the value is always 1.");
+        self.family(name, "gauge", "Version of namegate, as a label; the value is always 1.");
         self.sample(name, &[("version", &snapshot.version)], 1);
         self.alone(
             "namegate_start_time_seconds",
             "gauge",
-            "When this instance began, in seconds since 1970.",
+            "Start time of the instance, in seconds since 1970.",
             snapshot.start_seconds,
         );
         self.alone(
             "namegate_permissive",
             "gauge",
-            "Whether names that break the policy are let through (1) or refused (0).",
+            "1 if names that break the policy are let through, 0 if they are refused.",
             u8::from(snapshot.is_permissive),
         );
         let name = "namegate_reloads_total";
         self.family(
             name,
             "counter",
-            "How often the configuration was read again; after a failure the old one holds.",
+            "Reloads of the configuration, by outcome; a failed reload changes nothing.",
         );
         self.sample(name, &[("outcome", "ok")], snapshot.reloads.succeeded);
         self.sample(name, &[("outcome", "failed")], snapshot.reloads.failed);
@@ -86,7 +86,7 @@ impl ExpositionPage<'_> {
     fn requests(&mut self) {
         let snapshot = self.snapshot;
         let name = "namegate_fuse_requests_total";
-        self.family(name, "counter", "Requests of the kernel, by operation and by what they were answered.");
+        self.family(name, "counter", "FUSE requests, by operation and outcome.");
         for OperationCounts { op, outcomes, .. } in &snapshot.requests {
             // What grows from nothing to one is seen to grow only if there was a nothing.
             if !outcomes.contains_key("ok") {
@@ -97,7 +97,7 @@ impl ExpositionPage<'_> {
             }
         }
         let name = "namegate_fuse_request_duration_seconds";
-        self.family(name, "histogram", "How long requests took in this process, the reply included.");
+        self.family(name, "histogram", "Time to serve a FUSE request in this process, including its reply.");
         for OperationCounts { op, duration, .. } in &snapshot.requests {
             if duration.count() == 0 {
                 continue;
@@ -118,12 +118,12 @@ impl ExpositionPage<'_> {
         for (name, help, names) in [
             (
                 "namegate_refusals_total",
-                "Names that were refused, by operation and by the rule that they break.",
+                "Refused names, by operation and violated rule.",
                 &snapshot.refused,
             ),
             (
                 "namegate_let_through_total",
-                "Names that break the policy and were let through, by operation and rule.",
+                "Names that break the policy and were let through, by operation and violated rule.",
                 &snapshot.let_through,
             ),
         ] {
@@ -138,32 +138,32 @@ impl ExpositionPage<'_> {
     fn held(&mut self) {
         let gauges = self.snapshot.gauges;
         for (name, help, value) in [
-            ("namegate_inodes", "Inodes that the kernel knows of.", gauges.map(|gauges| gauges.inodes)),
-            ("namegate_open_files", "Open files.", gauges.map(|gauges| gauges.open_files)),
-            ("namegate_open_directories", "Open directories.", gauges.map(|gauges| gauges.open_directories)),
+            ("namegate_inodes", "Inodes in the kernel's cache.", gauges.map(|gauges| gauges.inodes)),
+            ("namegate_open_files", "Files that clients have open.", gauges.map(|gauges| gauges.open_files)),
+            ("namegate_open_directories", "Directories that clients have open.", gauges.map(|gauges| gauges.open_directories)),
             (
                 "namegate_backing_ids",
-                "Files that the kernel reads and writes by itself (FUSE passthrough).",
+                "Open files that the kernel reads and writes directly (FUSE passthrough).",
                 gauges.map(|gauges| gauges.backing_ids),
             ),
             (
                 "namegate_passthrough_available",
-                "Whether the kernel reads and writes files by itself (1) or not (0).",
+                "1 if FUSE passthrough is available, 0 if not.",
                 gauges.map(|gauges| gauges.has_passthrough.into()),
             ),
             (
                 "namegate_pool_threads",
-                "Threads for requests that may take long.",
+                "Threads for requests that may take long; grows with stuck requests, up to 512.",
                 gauges.map(|gauges| gauges.pool_threads),
             ),
             (
                 "namegate_queued_requests",
-                "Requests that wait for such a thread.",
+                "Requests waiting for a pool thread or for the turn of their user.",
                 gauges.map(|gauges| gauges.queued_requests),
             ),
             (
                 "namegate_stuck_requests",
-                "Requests that have been in work for more than a second.",
+                "Requests in progress for more than one second.",
                 gauges.map(|gauges| gauges.stuck_requests),
             ),
         ] {
@@ -175,7 +175,7 @@ impl ExpositionPage<'_> {
         self.alone(
             "namegate_passthrough_fallbacks_total",
             "counter",
-            "Files opened whose content goes through this process instead.",
+            "Files opened without FUSE passthrough: their content goes through this process.",
             self.snapshot.fallbacks,
         );
     }
@@ -185,15 +185,15 @@ impl ExpositionPage<'_> {
         self.alone(
             "namegate_audit_records_total",
             "counter",
-            "Records of names refused or let through that were written.",
+            "Audit records written.",
             audit.recorded,
         );
         let name = "namegate_audit_dropped_total";
         self.family(
             name,
             "counter",
-            "Such records that were not written: one user had too many (rate), or too many bytes of them (bytes), the \
-             writer was behind (queue), the file took nothing (file).",
+            "Audit records not written, by reason: record limit of a user (rate), byte limit of a user (bytes), full queue \
+             (queue), failed write (file).",
         );
         for (reason, count) in [
             ("rate", audit.dropped_rate),
