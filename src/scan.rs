@@ -28,6 +28,7 @@ use crate::policy::rule::RuleId;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Record, Report, Summary};
+use crate::source::location::DirectoryPath;
 use crate::source::{Batch, Event, Fault, Frontier, Source, Version};
 
 /// How far a scan has come, and whether it is to go on; another thread may look at it at any time.
@@ -67,7 +68,12 @@ pub struct Settings {
     pub prefix: Vec<u8>,
     /// Findings that are known: they are not reported.
     pub baseline: Option<Baseline>,
+    /// Looks up the owner of a name in a directory, for the report; `None` if nobody asks.
+    pub owner_of: Option<OwnerOf>,
 }
+
+/// Looks up the owner of a name in a directory, as people read it; `None` where that is not known.
+pub type OwnerOf = fn(&DirectoryPath, &[u8]) -> Option<String>;
 
 /// Judges all names of `source`.
 ///

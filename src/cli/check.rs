@@ -50,7 +50,8 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let policy = args.policy.policy(&[&profile::STRICT])?;
     let mut faults = anstream::stderr();
     let is_single = args.names.len() == 1;
-    let report = (!args.quiet).then(|| args.report.report(out, &mut faults, Layout::default()));
+    let head = args.report.head(args.report.format == Format::Html)?;
+    let report = (!args.quiet).then(|| args.report.report(out, &mut faults, Layout::default(), &head));
     let mut check = Check { policy: &policy, report, summary: Summary::of(&policy) };
     if args.names.is_empty() {
         let stdin = io::stdin();

@@ -1,24 +1,28 @@
 //! How findings are written: the options that every command with findings has.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 use clap::ValueEnum;
 
+use super::Trouble;
 use crate::explain::CodePoint;
+use crate::name::display::display;
 use crate::name::reading::Encoding;
 use crate::report::csv::Csv;
 use crate::report::fan::{Fan, Faults};
-use crate::report::html::{Glyph, Html};
+use crate::report::html::{Glyph, Head, Html};
 use crate::report::json::Json;
 use crate::report::junit::Junit;
 use crate::report::sarif::Sarif;
 use crate::report::text::{Layout, Text};
 use crate::report::{FailOn, Report};
+use crate::time::timestamp_of_now;
 
 /// The options.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
     /// How the findings are written.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -29,6 +33,9 @@ pub struct ReportArgs {
     /// The encoding of names that are not UTF-8, for the proposed repairs; guessed from the names if not given.
     #[arg(long, value_name = "NAME")]
     pub encoding: Option<Encoding>,
+    /// Title of an HTML report [default: "File names: namegate report"].
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -68,6 +75,25 @@ impl ReportArgs {
         }
     }
 
+    /// The head of an HTML report; `writes_html` says whether the run writes one.
+    ///
+    /// # Errors
+    /// A title without an HTML report.
+    pub fn head(&self, writes_html: bool) -> Result<Head, Trouble> {
+        if self.title.is_some() && !writes_html {
+            return Err(Trouble::new("--title needs an HTML report: --format html, or -o FILE.html"));
+        }
+        // The name that the kernel has for this machine: nobody on the network is asked.
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let title = self.title.as_deref().unwrap_or("File names: namegate report");
+        Ok(Head {
+            title: display(title.as_bytes()).to_string(),
+            date: timestamp_of_now(),
+            host: display(host.trim_end().as_bytes()).to_string(),
+            ..Head::default()
+        })
+    }
+
     /// The report that writes the format asked for to `out`, and to `faults` what could not be read, where `out` is made
     /// for programs that would not look for it.
     pub fn report<'o>(
@@ -75,8 +101,9 @@ impl ReportArgs {
         out: &'o mut (dyn Write + Send),
         faults: &'o mut (dyn Write + Send),
         layout: Layout,
+        head: &Head,
     ) -> Box<dyn Report + 'o> {
-        let report = self.format.report(out, self.fail_on(), layout);
+        let report = self.format.report(out, self.fail_on(), layout, head);
         match self.format {
             Format::Text | Format::Csv => Box::new(Fan::new(vec![Box::new(Faults::new(faults)), report])),
             _ => report,
@@ -91,6 +118,7 @@ impl Format {
         out: &'o mut (dyn Write + Send),
         fail_on: FailOn,
         layout: Layout,
+        head: &Head,
     ) -> Box<dyn Report + 'o> {
         match self {
             Self::Text => Box::new(Text::new(out, layout)),
@@ -98,7 +126,7 @@ impl Format {
             Self::Csv => Box::new(Csv::new(out)),
             Self::Sarif => Box::new(Sarif::new(out)),
             Self::Junit => Box::new(Junit::new(out, fail_on)),
-            Self::Html => Box::new(Html::new(out, glyph)),
+            Self::Html => Box::new(Html::new(out, head.clone(), glyph)),
         }
     }
 

@@ -61,7 +61,7 @@ impl JudgingArgs {
         if matches!(prefix.last(), Some(b'/' | b'\\')) {
             prefix.pop();
         }
-        Ok(Settings { encoding, targets, prefix, baseline: self.baseline()? })
+        Ok(Settings { encoding, targets, prefix, baseline: self.baseline()?, owner_of: None })
     }
 
     fn baseline(&self) -> Result<Option<Baseline>, Trouble> {

@@ -10,6 +10,7 @@ use super::format::Format;
 use crate::name::display::shown;
 use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
+use crate::report::html::Head;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report};
 use anstream::adapter::StripBytes;
@@ -76,6 +77,11 @@ impl OutputArgs {
         Layout { group_by, readiness, faults: false }
     }
 
+    /// Whether a file gets this format.
+    pub fn writes(&self, format: Format) -> bool {
+        self.output.iter().any(|target| target.format == format)
+    }
+
     /// Begins all files.
     ///
     /// # Errors
@@ -104,11 +110,11 @@ pub struct Files(Vec<(Option<Format>, OutputFile)>);
 
 impl Files {
     /// The reports that write them.
-    pub fn reports(&mut self, fail_on: FailOn, layout: Layout) -> Vec<Box<dyn Report + '_>> {
+    pub fn reports(&mut self, fail_on: FailOn, layout: Layout, head: &Head) -> Vec<Box<dyn Report + '_>> {
         let mut reports: Vec<Box<dyn Report + '_>> = Vec::with_capacity(self.0.len());
         for (format, file) in &mut self.0 {
             reports.push(match format {
-                Some(format) => format.report(file, fail_on, layout),
+                Some(format) => format.report(file, fail_on, layout, head),
                 None => Box::new(BaselineWriter::new(file)),
             });
         }

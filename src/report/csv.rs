@@ -13,7 +13,7 @@ use crate::name::display::display;
 use crate::policy::Policy;
 
 /// The columns; new ones are added at the end.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "path",
     "path_encoded",
     "name",
@@ -31,6 +31,7 @@ const COLUMNS: [&str; 17] = [
     "repair_confidence",
     "directory",
     "mark",
+    "owner",
 ];
 
 /// Writes records as CSV.
@@ -108,6 +109,7 @@ impl<W: Write + Send> Report for Csv<W> {
                 confidence,
                 &dir,
                 &location,
+                record.owner.as_deref().unwrap_or_default(),
             ])?;
         }
         Ok(())

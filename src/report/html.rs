@@ -1,9 +1,9 @@
-//! One page for browsers: readiness, charts, a table of all findings, and each name octet by octet.
+//! One page for browsers: readiness, charts, a table of all findings, and each name byte by byte.
 //!
-//! The page is one file and asks nobody for anything: its Content-Security-Policy lets in the script and the style that
-//! stand in it, by their hashes, and no address at all. Names are data: they stand in a block of JSON in which nothing is
-//! markup, escaped for display as on a terminal, and the script puts them on the page as text only. Findings are written
-//! as they come; what is drawn from all of them follows at the end.
+//! The page is one file and loads nothing: its Content-Security-Policy allows the script and the style in it, by their
+//! hashes, and no address. Names are data: they are in a block of JSON in which nothing is markup, escaped for display as
+//! on a terminal, and the script puts them on the page as text only. Findings are written as they come; the head and the
+//! charts, which need all of them, follow at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -25,17 +25,17 @@ const HEAD: &str = include_str!("html/head.html");
 const BODY: &str = include_str!("html/body.html");
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
-/// SHA-256 of the style and the script, in base64, a line each; a test keeps it so.
+/// SHA-256 of the style and the script, in base64, a line each; a test keeps them current.
 const HASHES: &str = include_str!("html/hashes.txt");
 
-/// So many findings have a row. A browser takes no more than that, and a person even less.
+/// The most findings that get a row: what a browser can hold.
 const MAX_ROWS: u64 = 200_000;
-/// So many members of a collision are listed.
+/// The most members of a collision that are listed.
 const MAX_MEMBERS: usize = 500;
-/// So many code points are told by name, and so many faults are listed.
+/// The most code points that are named, and the most errors that are listed.
 const MAX_LISTED: usize = 10_000;
 
-/// What the page says of a code point.
+/// What the page says about a code point.
 #[derive(Clone, Debug)]
 pub struct Glyph {
     /// Its Unicode name.
@@ -46,16 +46,35 @@ pub struct Glyph {
     pub script: &'static str,
 }
 
+/// What the head of the page says about the run. All of it is for readers: nothing in it acts on a terminal.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Head {
+    /// The title.
+    pub title: String,
+    /// When the run began, as RFC 3339 in UTC.
+    pub date: String,
+    /// The machine.
+    pub host: String,
+    /// Paths, lists, repositories and archives.
+    pub scanned: Vec<String>,
+    /// Where on the target the names will stand; empty if nobody said.
+    pub prefix: String,
+    /// Whether the table has a column for owners.
+    #[serde(rename = "owners")]
+    pub has_owners: bool,
+}
+
 /// Writes records as a page.
 pub struct Html<W> {
     out: W,
+    head: Head,
     glyph: fn(u32) -> Option<Glyph>,
     has_begun: bool,
     has_elements: bool,
     rows: u64,
     place: Option<Arc<DirectoryPath>>,
     groups: HashMap<String, usize>,
-    /// Who objects and who refuses: few combinations, and many findings that share them.
+    /// Profiles that object and profiles that reject: few combinations, which many findings share.
     sets: Vec<(ProfileSet, ProfileSet)>,
     glyphs: BTreeMap<u32, Glyph>,
     faults: Vec<Fault>,
@@ -68,19 +87,28 @@ struct Fault {
 }
 
 /// A finding: the name as it is shown, its bytes in hex if that is not the name itself, its objections, a
-/// better name and how certain it is, where in its holder it stands.
+/// suggested name and its confidence, where in its container it is found, its owner.
 #[derive(Serialize)]
-struct Row<'r>(String, Option<String>, Vec<Reason<'r>>, Option<String>, Option<&'static str>, Option<String>);
+struct Row<'r>(
+    String,
+    Option<String>,
+    Vec<Reason<'r>>,
+    Option<String>,
+    Option<&'static str>,
+    Option<String>,
+    Option<&'r str>,
+);
 
-/// An objection: rule, whether it is an error, bytes, who objects, why, collision.
+/// A violation: rule, 1 for an error, first byte, end, profiles, message, collision.
 #[derive(Serialize)]
 struct Reason<'r>(usize, u8, usize, usize, usize, &'r str, Option<usize>);
 
 impl<W: Write + Send> Html<W> {
-    /// Writes to `out`; `glyph` tells what a code point is.
-    pub fn new(out: W, glyph: fn(u32) -> Option<Glyph>) -> Self {
+    /// Writes to `out`; `glyph` looks up a code point.
+    pub fn new(out: W, head: Head, glyph: fn(u32) -> Option<Glyph>) -> Self {
         Self {
             out,
+            head,
             glyph,
             has_begun: false,
             has_elements: false,
@@ -109,7 +137,7 @@ impl<W: Write + Send> Html<W> {
         self.out.write_all(b"<script type=\"application/json\" id=\"findings\">[")
     }
 
-    /// Writes one element of the findings: a directory that all rows behind it stand in, a collision, or a row.
+    /// Writes one element of the findings: the directory of all rows that follow, a collision, or a row.
     fn element(&mut self, element: &impl Serialize) -> io::Result<()> {
         self.begin()?;
         self.out.write_all(if self.has_elements { b",\n" } else { b"\n" })?;
@@ -151,7 +179,7 @@ impl<W: Write + Send> Html<W> {
         let titles: BTreeMap<&str, &str> =
             summary.targets.iter().map(|of| (of.target.name, of.target.title)).collect();
         let names = |set: ProfileSet| set.names().collect::<Vec<_>>();
-        json!({
+        let mut run = json!({
             "summary": json::summary_line(policy, summary),
             "titles": titles,
             "rules": rules.collect::<Vec<_>>(),
@@ -161,7 +189,11 @@ impl<W: Write + Send> Html<W> {
             "glyphs": glyphs,
             "faults": self.faults,
             "rows": self.rows,
-        })
+        });
+        if let (Value::Object(run), Ok(Value::Object(head))) = (&mut run, serde_json::to_value(&self.head)) {
+            run.extend(head);
+        }
+        run
     }
 }
 
@@ -180,7 +212,7 @@ impl<W: Write + Send> Report for Html<W> {
     }
 
     fn record(&mut self, record: &Record) -> io::Result<()> {
-        // `check` gives every name, and a name that nothing is said against is no finding.
+        // `check` reports every name, and a name without violations is no finding.
         if record.objections.is_empty() || self.rows >= MAX_ROWS {
             return Ok(());
         }
@@ -209,6 +241,7 @@ impl<W: Write + Send> Report for Html<W> {
             repair.map(|repair| display(repair.name.as_bytes()).to_string()),
             repair.map(|repair| repair.confidence.as_str()),
             record.location.map(|location| location.to_string()),
+            record.owner.as_deref(),
         ))
     }
 

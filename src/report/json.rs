@@ -73,6 +73,8 @@ struct RecordLine<'r> {
     repair: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repair_confidence: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'r str>,
 }
 
 /// Where the name stands, when that is not a directory on disk.
@@ -296,6 +298,7 @@ impl<W: Write + Send> Report for Json<W> {
             violations: record.objections.iter().map(ViolationLine::from).collect(),
             repair: record.repair.as_ref().map(|repair| repair.name.as_str()),
             repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str()),
+            owner: record.owner.as_deref(),
         })
     }
 

@@ -39,6 +39,8 @@ pub struct Record {
     pub objections: Vec<Objection>,
     /// A better name.
     pub repair: Option<SuggestedName>,
+    /// The user who owns what has the name, as people read it, if the run asked for it.
+    pub owner: Option<String>,
 }
 
 /// A violation and its text.
@@ -93,6 +95,7 @@ impl Record {
             name: check.name.to_vec(),
             objections: check.violations.iter().map(objection).collect(),
             repair: None,
+            owner: None,
         }
     }
 

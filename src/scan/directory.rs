@@ -83,6 +83,7 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
             name: names[at].to_vec(),
             objections,
             repair: repairs[at].take(),
+            owner: settings.owner_of.and_then(|owner_of| owner_of(&place, names[at])),
         }
     };
     let mut records: Vec<Record> = found.into_iter().map(record).collect();

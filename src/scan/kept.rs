@@ -109,6 +109,8 @@ struct KeptRecord {
     objections: Vec<KeptObjection>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     repair: Option<(String, Confidence)>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    owner: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -156,6 +158,7 @@ pub(super) fn of_findings(findings: &Findings) -> Option<Vec<u8>> {
             })
             .collect(),
         repair: record.repair.as_ref().map(|repair| (repair.name.clone(), repair.confidence)),
+        owner: record.owner.clone(),
     });
     let (dir, inode) = (Octets(place.dir.clone()), place.inode);
     Some(written(&Line::Directory { dir, inode, groups: groups.collect(), records: records.collect() }))
@@ -203,6 +206,7 @@ pub(super) fn read(line: &[u8]) -> io::Result<Again> {
             name: kept.name.0,
             objections: kept.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
             repair: kept.repair.map(|(name, confidence)| SuggestedName { name, confidence }),
+            owner: kept.owner,
         })
     };
     let records = records.into_iter().map(record).collect::<io::Result<_>>()?;

@@ -356,3 +356,27 @@ fn text_is_grouped_by_rule_with_security_first() {
     assert!(text.contains(r"tree/=sub/gnp.\u{202E}exe"));
     assert!(at("\nsecurity\n") < at("\nportability\n"), "the summary keeps them apart too");
 }
+
+#[test]
+fn owners_are_in_csv_and_json_and_titles_in_pages_alone() {
+    let dir = tree();
+    let owner = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let output = scan(dir.path(), &["--owners", "--format", "csv"]);
+    let mut reader = csv::Reader::from_reader(output.stdout.as_slice());
+    let at = reader.headers().unwrap().iter().position(|heading| heading == "owner").unwrap();
+    let owners: BTreeSet<String> = reader.records().map(|row| row.unwrap()[at].to_owned()).collect();
+    assert_eq!(owners, BTreeSet::from([owner.clone()]));
+    let output = scan(dir.path(), &["--owners", "--format", "json"]);
+    let findings: Vec<Value> = lines(&output).into_iter().filter(|line| line["type"] == "finding").collect();
+    assert!(!findings.is_empty() && findings.iter().all(|finding| finding["owner"] == owner.as_str()));
+    let output = scan(dir.path(), &["--format", "json"]);
+    assert!(lines(&output).iter().all(|line| line["owner"].is_null()), "nobody has asked");
+
+    let output = scan(dir.path(), &["--title", "Share <b>", "-o", "page.html", "-q"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.contains(r#""title":"Share \u003cb\u003e""#) && !page.contains("<b>\""), "{page}");
+    let output = scan(dir.path(), &["--title", "Share", "-o", "table.csv"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--title needs an HTML report"), "{}", stderr(&output));
+}

@@ -5,19 +5,20 @@ mod sources;
 mod tree_args;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{self, Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
 use self::resume::StateFile;
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
-use super::format::ReportArgs;
+use super::format::{Format, ReportArgs};
 use super::judging::JudgingArgs;
 use super::output::OutputArgs;
 use super::policy_args::PolicyArgs;
 use super::progress::{Style, Watch};
 use super::{Status, Trouble};
+use crate::name::display::{display, shown};
 use crate::report::fan::{Fan, Faults};
 use crate::report::text::Layout;
 use crate::scan::{self, Keeper, Progress};
@@ -81,7 +82,13 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let Args { paths, sources, report: report_args, progress: style, resume, output, judging, tree, policy } =
         args;
     let policy = judging.policy(&policy)?;
-    let settings = judging.settings(report_args.encoding)?;
+    let mut settings = judging.settings(report_args.encoding)?;
+    settings.owner_of = tree.owner_of();
+    let mut head = report_args.head(report_args.format == Format::Html || output.writes(Format::Html))?;
+    head.scanned = paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect();
+    // Where a Windows path is meant, an escaped backslash would mislead.
+    head.prefix = display(&settings.prefix).to_string().replace(r"\\", r"\");
+    head.has_owners = settings.owner_of.is_some();
     let (state, before) = resume.map(StateFile::open).transpose()?.unzip();
     let (left, before) = before.map(Option::unzip).unzip();
     let resumption = left.map(|left| Resumption { left, ..Resumption::default() });
@@ -107,10 +114,10 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let layout = output.layout(judging.asks_for_targets());
     let fail_on = report_args.fail_on();
     let mut files = output.begin()?;
-    let mut reports = files.reports(fail_on, Layout { faults: true, ..layout });
+    let mut reports = files.reports(fail_on, Layout { faults: true, ..layout }, &head);
     reports.push(match output.quiet {
         true => Box::new(Faults::new(&mut faults)),
-        false => report_args.report(&mut above, &mut faults, layout),
+        false => report_args.report(&mut above, &mut faults, layout, &head),
     });
     let mut report = Fan::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn Keeper);
@@ -128,4 +135,9 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
         (None, None) => {}
     }
     Ok(Status::of(&summary, fail_on))
+}
+
+/// A path as the head of a report shows it: readers do not know the working directory.
+fn absolute(path: &Path) -> String {
+    path::absolute(path).map_or_else(|_| shown(path), |path| shown(&path))
 }

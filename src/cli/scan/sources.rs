@@ -1,9 +1,12 @@
 //! What else than directory trees `namegate scan` judges: lists of names, git repositories and archives.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+#[cfg(feature = "git")]
+use crate::name::display::display;
+use crate::name::display::shown;
 use crate::source::Source;
 #[cfg(feature = "archive")]
 use crate::source::archive::{Archive, MemberEncoding};
@@ -99,6 +102,24 @@ enum Decode {
 }
 
 impl SourceArgs {
+    /// What each source is, for the head of a report.
+    pub fn labels(&self) -> Vec<String> {
+        let labelled = |kind: &str, path: &Path| format!("{kind} {}", shown(path));
+        let mut labels: Vec<String> = self.lists.iter().map(|file| labelled("list", file)).collect();
+        #[cfg(feature = "git")]
+        labels.extend(self.repositories.iter().map(|repository| {
+            let what = match (self.git_index, self.git_all) {
+                (true, _) => "index",
+                (_, true) => "all commits",
+                _ => &self.rev,
+            };
+            format!("{}, {}", labelled("git repository", repository), display(what.as_bytes()))
+        }));
+        #[cfg(feature = "archive")]
+        labels.extend(self.archives.iter().map(|file| labelled("archive", file)));
+        labels
+    }
+
     /// The sources that are asked for.
     pub fn sources(self) -> Vec<Box<dyn Source>> {
         let shape = match self.list_as {

@@ -1,17 +1,24 @@
 //! Which part of a directory tree is read, and how: the options, and the source that they make.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
+use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::statvfs;
+use parking_lot::Mutex;
 
 use crate::cli::Trouble;
+use crate::cli::instances::user;
 use crate::name::display::shown;
+use crate::scan::OwnerOf;
+use crate::source::location::DirectoryPath;
 use crate::source::mounts::habit;
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
@@ -53,6 +60,9 @@ pub struct TreeArgs {
     /// Report in the order of the paths, with one thread.
     #[arg(long, requires = "paths")]
     sort: bool,
+    /// Report the owner of each name, in HTML, CSV and JSON.
+    #[arg(long, requires = "paths")]
+    owners: bool,
     /// What reads the tree.
     #[arg(long, value_enum, default_value_t = Engine::Auto, requires = "paths")]
     engine: Engine,
@@ -82,6 +92,11 @@ impl TreeArgs {
     pub fn jobs(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.jobs.map_or_else(|| (FOR_EACH_PROCESSOR * processors()).min(MOST_JOBS), usize::from)
+    }
+
+    /// What looks up owners, if the report has them.
+    pub fn owner_of(&self) -> Option<OwnerOf> {
+        self.owners.then_some(owner_of)
     }
 
     /// The trees below `paths`.
@@ -164,4 +179,20 @@ impl TreeArgs {
         // Some file systems count no inodes, and say 0.
         Some(counts.files().saturating_sub(counts.files_free())).filter(|&used| used > 0)
     }
+}
+
+/// The owner of a name on disk.
+fn owner_of(place: &DirectoryPath, name: &[u8]) -> Option<String> {
+    if place.container.is_some() {
+        return None;
+    }
+    let flags = AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT;
+    let found = fstatat(AT_FDCWD, OsStr::from_bytes(&place.join(name)), flags).ok()?;
+    Some(user_name(found.st_uid))
+}
+
+/// The name of a user. Each is looked up once: the directory of users may be on the network.
+fn user_name(uid: u32) -> String {
+    static NAMES: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
+    NAMES.lock().entry(uid).or_insert_with(|| user(uid)).clone()
 }

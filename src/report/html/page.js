@@ -33,15 +33,15 @@
     if (typeof element === "string") directory = element;
     else if (!Array.isArray(element)) groups.push(element);
     else {
-      const [name, hex, reasons, fix, confidence, mark] = element;
-      rows.push({ name, hex, dir: directory, reasons, fix: fix || "", confidence, mark, error: reasons.some((r) => r[1] === 1), find: "" });
+      const [name, hex, reasons, fix, confidence, mark, owner] = element;
+      rows.push({ name, hex, dir: directory, reasons, fix: fix || "", confidence, mark, owner: owner || "", error: reasons.some((r) => r[1] === 1), find: "" });
     }
   }
   elements.length = 0;
   const ruleNames = (row) => [...new Set(row.reasons.map((reason) => rules[reason[0]].name))];
   for (const row of rows) {
     row.rules = ruleNames(row);
-    row.find = `${row.dir}/${row.name}\n${row.rules.join(" ")}\n${row.reasons.map((r) => r[5]).join("\n")}\n${row.fix}`.toLowerCase();
+    row.find = `${row.dir}/${row.name}\n${row.rules.join(" ")}\n${row.reasons.map((r) => r[5]).join("\n")}\n${row.fix}\n${row.owner}`.toLowerCase();
   }
 
   /* ---- colours ---- */
@@ -62,22 +62,34 @@
 
   /* ---- what was found ---- */
 
-  byId("scope").textContent = `${plural(summary.names, "name", "names")}` +
-    (summary.directories ? ` in ${plural(summary.directories, "directory", "directories")}` : "") +
-    `, judged by ${summary.profiles.join(", ")}`;
+  document.title = run.title;
+  byId("title").textContent = run.title;
+  const fact = (key, ...values) => {
+    if (values.length) byId("facts").append(el("div", {}, el("dt", { text: key }), ...values.map((value) => el("dd", {}, value))));
+  };
+  const LISTED = 12;
+  const literal = (text) => el("bdi", { class: "name", text });
+  fact("Scanned", ...run.scanned.slice(0, LISTED).map(literal),
+    ...(run.scanned.length > LISTED ? [`and ${number.format(run.scanned.length - LISTED)} more`] : []));
+  fact("Host", ...(run.host ? [literal(run.host)] : []));
+  fact("Date", el("time", { datetime: run.date, text: `${run.date.slice(0, 16).replace("T", " ")} UTC` }));
+  fact("Path on the target", ...(run.prefix ? [literal(run.prefix)] : []));
+  fact("Checked against", summary.profiles.join(", "));
+  fact("Tool", `namegate ${summary.namegate}, Unicode ${summary.unicode}`);
   const ruleCount = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.count, 0);
   const verdict = byId("verdict");
-  const tell = () => {
+  const verdictOf = () => {
     const unread = summary.unreadable ? ` ${plural(summary.unreadable, "entry", "entries")} could not be read.` : "";
     if (summary.rejected) {
       return ["error", `${plural(summary.rejected, "name has", "names have")} to change`,
-        `${(share(summary.rejected, summary.names) * 100).toFixed(summary.rejected * 20 < summary.names ? 2 : 1)} % of all names break a rule that refuses them.${unread}`];
+        `${(share(summary.rejected, summary.names) * 100).toFixed(summary.rejected * 20 < summary.names ? 2 : 1)} % of ${plural(summary.names, "name", "names")}` +
+        `${summary.directories ? ` in ${plural(summary.directories, "directory", "directories")}` : ""} break a rule that rejects them.${unread}`];
     }
-    if (summary.warned) return ["warn", "Nothing is refused", `${plural(summary.warned, "name carries", "names carry")} warnings to read.${unread}`];
-    if (summary.unreadable) return ["warn", "Not everything was read", `What was read is clean.${unread}`];
-    return ["good", "All names are fine", "No name breaks a rule."];
+    if (summary.warned) return ["warn", "No name is rejected", `${plural(summary.warned, "name has", "names have")} warnings.${unread}`];
+    if (summary.unreadable) return ["warn", "The scan is incomplete", `Every name that was read is valid.${unread}`];
+    return ["good", "All names are valid", `No rule is broken by any of ${plural(summary.names, "name", "names")}.`];
   };
-  const [tone, say, why] = tell();
+  const [tone, say, why] = verdictOf();
   const figure = (key, value, colour) =>
     el("div", { class: value && colour ? `t-${colour}` : "" },
       el("div", { class: `n ${value ? (colour ? "toned" : "") : "zero"}`, text: number.format(value) }), el("div", { class: "k", text: key }));
@@ -85,16 +97,16 @@
     el("div", { class: `t-${tone}` }, el("div", { class: "say", text: say }), el("p", { class: "why", text: why })),
     figure("rejected", summary.rejected, "error"),
     figure("with warnings", summary.warned, "warn"),
-    figure("of security concern", summary.insecure, "security"),
+    figure("security-relevant", summary.insecure, "security"),
     figure("collisions", summary.collisions),
-    figure("names judged", summary.names));
+    figure("names checked", summary.names));
 
   /* ---- readiness ---- */
 
   const FATES = [
-    ["refused", "refused", "s1", "names that the target does not take"], ["changed", "changed", "s2", "names that the target takes and stores or shows as others"],
-    ["merged", "merged", "s3", "names that become one with another of their directory"], ["path_too_long", "path too long", "s4", "names whose path is longer than the target takes"],
-    ["warned", "warnings only", "s5", "names that the target takes, with something to be said against them"]];
+    ["refused", "refused", "s1", "names that the target refuses"], ["changed", "changed", "s2", "names that the target accepts and stores or shows differently"],
+    ["merged", "merged", "s3", "names that the target cannot tell from another name of the directory"], ["path_too_long", "path too long", "s4", "names whose path is longer than the target allows"],
+    ["warned", "warnings only", "s5", "names that the target accepts, with a warning"]];
   const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
@@ -123,23 +135,22 @@
     const card = el("article", { class: "card chart" }, el("h3", { text: title }));
     byId("charts").append(card);
     if (!entries.length) {
-      card.append(el("p", { class: "none", text: "nothing found" }));
+      card.append(el("p", { class: "none", text: "no findings" }));
       return;
     }
     const STEP = 36, WIDTH = 540;
     const most = Math.max(...entries.map((e) => e.count));
-    const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${entries.length * STEP}`, role: "list", "aria-label": title });
+    const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${entries.length * STEP}`, role: choose ? "group" : "list", "aria-label": title });
     entries.forEach((entry, at) => {
       const y = at * STEP;
       const label = entry.label.length > 62 ? `…${entry.label.slice(-61)}` : entry.label;
       const go = () => { choose(entry); toFindings(); };
       const group = svg("g", {
         class: "entry", role: choose ? "button" : "listitem", tabindex: choose ? 0 : null,
-        "aria-label": `${entry.label}: ${number.format(entry.count)}`,
         onclick: choose && go,
         onkeydown: choose && ((event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } }),
       },
-      svg("title", { text: `${entry.label}: ${number.format(entry.count)}` }),
+      label === entry.label ? null : svg("title", { text: `${entry.label}: ${number.format(entry.count)}` }),
       svg("rect", { class: "hit", x: -8, y, width: WIDTH + 16, height: STEP - 2, rx: 6 }),
       svg("text", { class: "label", x: 0, y: y + 17, text: label, direction: "ltr", "unicode-bidi": "isolate" }),
       svg("text", { class: "count", x: WIDTH, y: y + 17, text: number.format(entry.count) }),
@@ -156,15 +167,18 @@
   const chooseRule = (entry) => { reset(); filters.rule.value = entry.label; apply(); };
   chart(`Security rules, ${plural(ruleCount("security"), "violation", "violations")}`, ruleEntries("security"), chooseRule);
   chart(`Portability rules, ${plural(ruleCount("portability"), "violation", "violations")}`, ruleEntries("portability"), chooseRule);
-  chart("Directories with most findings", run.directories.slice(0, TOP).map(([label, count]) => ({ label, count, colour: "f-accent" })),
+  chart("Directories with the most findings", run.directories.slice(0, TOP).map(([label, count]) => ({ label, count, colour: "f-accent" })),
     (entry) => { reset(); only = entry.label; apply(); });
   chart("Findings by script of the name", Object.entries(run.scripts).map(([label, count]) => ({ label: label.replaceAll("_", " "), count, colour: "f-accent" }))
     .sort((a, b) => b.count - a.count).slice(0, TOP), null);
 
   /* ---- the table: only the rows that are seen are on the page ---- */
 
-  const view = byId("view"), tall = byId("tall"), table = byId("table");
-  const ROW = 40;
+  const view = byId("view"), tall = byId("tall"), head = byId("head");
+  /* Where there is no room for columns, the cells of a row stand one below the other. The style says so too. */
+  const isNarrow = matchMedia("(max-width: 980px)");
+  const rowHeight = () => (isNarrow.matches ? 30 + 22 * (run.owners ? 4 : 3) : 40);
+  let ROW = rowHeight();
   /* Browsers stop drawing far below the top of a very tall element; what is taller is scrolled in proportion. */
   const MAX_HEIGHT = 8000000;
   let only = null;
@@ -177,7 +191,11 @@
   for (const profile of [...new Set(sets.flatMap(([all]) => all))].sort()) filters.profile.append(el("option", { value: profile, text: profile }));
 
   const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-  const keys = { name: (row) => row.name, dir: (row) => row.dir, rules: (row) => row.rules.join(" "), fix: (row) => row.fix };
+  const keys = { name: (row) => row.name, dir: (row) => row.dir, owner: (row) => row.owner, rules: (row) => row.rules.join(" "), fix: (row) => row.fix };
+  if (run.owners) {
+    document.documentElement.classList.add("owners");
+    byId("by-owner").hidden = false;
+  }
   const apply = () => {
     const words = filters.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const { concern: { value: concern }, severity: { value: severity }, rule: { value: rule }, profile: { value: profile } } = filters;
@@ -203,13 +221,11 @@
     byId("clear").hidden = !filtered;
     byId("shown").textContent = (filtered ? `${number.format(order.length)} of ${number.format(rows.length)}` : number.format(rows.length)) +
       (only !== null ? ` in ${only}` : "");
-    table.setAttribute("aria-rowcount", String(order.length + 1));
+    view.setAttribute("aria-rowcount", String(order.length + 1));
     selected = order.length ? Math.min(Math.max(selected, 0), order.length - 1) : -1;
     tall.style.height = `${Math.min(order.length * ROW, MAX_HEIGHT)}px`;
-    view.style.height = `${Math.min(560, Math.max(order.length * ROW, 120))}px`;
+    view.style.height = `${Math.min(600, Math.max(order.length * ROW, 120) + head.offsetHeight)}px`;
     view.scrollTop = 0;
-    /* The headings stand above the columns, which a scroll bar makes narrower. */
-    table.querySelector(".head").style.paddingRight = `${18 + view.offsetWidth - view.clientWidth}px`;
     selected = order.length ? 0 : -1;
     draw(true);
   };
@@ -225,12 +241,14 @@
   const cells = (row) => [
     el("div", { class: "c-name", role: "gridcell", title: row.name }, el("span", { class: row.error ? "sign e" : "sign", role: "img", "aria-label": row.error ? "error" : "warning" }), el("bdi", { class: "name", text: row.name })),
     el("div", { class: "c-dir", role: "gridcell", title: row.dir }, el("bdi", { class: "name", text: row.dir })),
+    run.owners ? el("div", { class: "c-owner", role: "gridcell", title: row.owner }, el("bdi", { class: "name", text: row.owner })) : null,
     el("div", { class: "c-rules", role: "gridcell", title: row.rules.join(", ") }, ...row.rules.map(pill)),
     el("div", { class: "c-fix", role: "gridcell", title: row.fix }, el("bdi", { class: "name", text: row.fix })),
-  ];
+  ].filter(Boolean);
   /* Where the list is scrolled to, in pixels of a list that were as tall as it should be. */
+  const seenHeight = () => view.clientHeight - head.offsetHeight;
   const scale = () => {
-    const full = order.length * ROW, height = Math.min(full, MAX_HEIGHT), seen = view.clientHeight;
+    const full = order.length * ROW, height = Math.min(full, MAX_HEIGHT), seen = seenHeight();
     return full > height ? (full - seen) / (height - seen) : 1;
   };
   const draw = (anew) => {
@@ -239,12 +257,13 @@
       tall.replaceChildren();
     }
     if (!order.length) {
-      tall.replaceChildren(el("p", { class: "empty", text: rows.length ? "No finding matches." : "No finding." }));
+      tall.replaceChildren(el("div", { role: "row" }, el("p", { class: "empty", role: "gridcell", text: rows.length ? "No finding matches." : "No findings." })));
+      view.removeAttribute("aria-activedescendant");
       return;
     }
     const factor = scale(), offset = view.scrollTop * factor;
     const first = Math.max(0, Math.floor(offset / ROW) - 8);
-    const last = Math.min(order.length, Math.ceil((offset + view.clientHeight) / ROW) + 8);
+    const last = Math.min(order.length, Math.ceil((offset + seenHeight()) / ROW) + 8);
     for (const [at, node] of drawn) {
       if (at < first || at >= last) {
         node.remove();
@@ -261,13 +280,14 @@
       node.style.top = `${at * ROW - offset + view.scrollTop}px`;
       node.setAttribute("aria-selected", String(at === selected));
     }
-    view.setAttribute("aria-activedescendant", drawn.has(selected) ? `r${selected}` : "");
+    if (drawn.has(selected)) view.setAttribute("aria-activedescendant", `r${selected}`);
+    else view.removeAttribute("aria-activedescendant");
   };
   const select = (at) => {
     selected = Math.min(Math.max(at, 0), order.length - 1);
     const top = selected * ROW, factor = scale(), offset = view.scrollTop * factor;
     if (top < offset) view.scrollTop = top / factor;
-    else if (top + ROW > offset + view.clientHeight) view.scrollTop = (top + ROW - view.clientHeight) / factor;
+    else if (top + ROW > offset + seenHeight()) view.scrollTop = (top + ROW - seenHeight()) / factor;
     draw(false);
   };
   let waiting = false;
@@ -283,8 +303,11 @@
     draw(false);
     explain(rows[order[selected]]);
   });
+  isNarrow.addEventListener("change", () => { ROW = rowHeight(); apply(); });
   view.addEventListener("keydown", (event) => {
-    const page = Math.floor(view.clientHeight / ROW) - 1;
+    /* The buttons in the headings have keys of their own. */
+    if (event.target !== view) return;
+    const page = Math.floor(seenHeight() / ROW) - 1;
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length };
     if (event.key in moves) {
       event.preventDefault();
@@ -323,7 +346,7 @@
     }
   });
 
-  /* ---- a name, octet by octet (ISO/IEC 10646-1 Annex R for the structure, RFC 3629 for the verdict) ---- */
+  /* ---- a name, byte by byte (ISO/IEC 10646-1 Annex R for the structure, RFC 3629 for the verdict) ---- */
 
   const detail = byId("detail");
   const hex2 = (n) => n.toString(16).toUpperCase().padStart(2, "0");
@@ -335,7 +358,7 @@
   };
   const announced = (byte) => (byte < 0x80 ? 1 : byte < 0xC0 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF8 ? 4 : byte < 0xFC ? 5 : byte < 0xFE ? 6 : 0);
   const LEAST = [0, 0, 0x80, 0x800, 0x10000, 0x200000, 0x4000000];
-  /* The sequences that the octets are made of: where, which value, and whether RFC 3629 takes it. */
+  /* The sequences that the bytes form: where, which value, and whether RFC 3629 allows it. */
   const sequences = (bytes) => {
     const found = [];
     for (let at = 0; at < bytes.length;) {
@@ -352,7 +375,7 @@
         : !whole ? "truncated"
           : value < LEAST[length] ? "overlong"
             : value >= 0xD800 && value <= 0xDFFF ? "surrogate"
-              : value > 0x10FFFF ? (length > 4 ? "five or six octets" : "above U+10FFFF") : null;
+              : value > 0x10FFFF ? (length > 4 ? "five or six bytes" : "above U+10FFFF") : null;
       found.push({ start: at, end, length, value, wrong });
       at = end;
     }
@@ -394,7 +417,7 @@
     const rule = rules[ruleAt];
     const [all, refuse] = sets[set];
     const warn = all.filter((name) => !refuse.includes(name));
-    const by = [refuse.length ? `refused by ${refuse.join(", ")}` : "", warn.length ? `${refuse.length ? "warned of" : "doubted"} by ${warn.join(", ")}` : ""];
+    const by = [refuse.length ? `rejected by ${refuse.join(", ")}` : "", warn.length ? `warning from ${warn.join(", ")}` : ""];
     const node = el("article", { class: "reason" },
       el("div", { class: "first" }, el("b", { text: rule.name }), el("span", { class: `pill ${error ? "p-error" : "p-warn"}`, text: error ? "error" : "warning" }),
         el("span", { class: `pill ${rule.concern === "security" ? "p-security" : "p-plain"}`, text: rule.concern }), el("span", { class: "where", text: spanWords(start, end) })),
@@ -402,13 +425,13 @@
       el("p", { class: "small", text: `${by.filter(Boolean).join("; ")}. Source: ${rule.source}` }));
     if (group !== null) {
       const { count, members } = groups[group];
-      node.append(el("ul", { "aria-label": "names that become one" }, ...members.map((name) => el("li", {}, el("bdi", { class: "name", text: name })))));
+      node.append(el("ul", { "aria-label": "colliding names" }, ...members.map((name) => el("li", {}, el("bdi", { class: "name", text: name })))));
       if (count > members.length) node.append(el("p", { class: "small", text: `and ${number.format(count - members.length)} more` }));
     }
     return node;
   };
   const EXPLAINED = 1024;
-  const octetTable = (row, bytes, found) => {
+  const byteTable = (row, bytes, found) => {
     const body = el("tbody");
     for (const { start, end, length, value, wrong } of found) {
       if (start >= EXPLAINED) break;
@@ -421,8 +444,8 @@
         const worst = row.reasons.reduce((most, [, error, from, to]) => (from <= at && at < to && to - from < bytes.length ? Math.max(most, error + 1) : most), 0);
         const last = el("td");
         if (first) {
-          if (wrong) last.append(el("span", { class: "bad", text: wrong }), glyph || value !== null ? el("div", { class: "small", text: `would be ${glyph ? glyph[0] : value.toString(16).toUpperCase()}` }) : null);
-          else last.append(el("span", { text: glyph ? glyph[0] : "" }), glyph ? el("div", { class: "small", text: `${glyph[1].replaceAll("_", " ")}, ${glyph[2].replaceAll("_", " ")}` }) : null);
+          if (wrong) fill(last, null, [el("span", { class: "bad", text: wrong }), glyph || value !== null ? el("div", { class: "small", text: `would be ${glyph ? glyph[0] : value.toString(16).toUpperCase()}` }) : null]);
+          else fill(last, null, [el("span", { text: glyph ? glyph[0] : "" }), glyph ? el("div", { class: "small", text: `${glyph[1].replaceAll("_", " ")}, ${glyph[2].replaceAll("_", " ")}` }) : null]);
         }
         body.append(el("tr", { class: `${first ? "first" : ""} ${worst === 2 ? "e" : worst === 1 ? "w" : ""}` },
           el("td", { class: "at", text: at }), el("td", { text: hex2(byte) }),
@@ -432,7 +455,7 @@
           last));
       }
     }
-    return el("table", { class: "octets" },
+    return el("table", { class: "bytes" },
       el("thead", {}, el("tr", {}, ...["at", "hex", "bits", "role", "value", "code point"].map((text) => el("th", { scope: "col", text })))), body);
   };
   const explain = (row) => {
@@ -441,12 +464,12 @@
     const sheet = el("div", { class: "sheet" },
       el("button", { type: "button", class: "close", "aria-label": "Close", text: "×", onclick: () => detail.close() }),
       heading(row, bytes, found),
-      el("p", { class: "at" }, el("bdi", { dir: "ltr", text: [row.dir && `in ${row.dir}`, row.mark].filter(Boolean).join(", ") })),
+      el("p", { class: "at" }, el("bdi", { dir: "ltr", text: [row.dir && `in ${row.dir}`, row.mark, row.owner && `owned by ${row.owner}`].filter(Boolean).join(", ") })),
       ...row.reasons.slice(0, 40).map(reason),
       row.reasons.length > 40 ? el("p", { class: "note", text: `and ${number.format(row.reasons.length - 40)} more violations` }) : null);
-    if (row.fix) sheet.append(el("h3", { text: "A better name" }), el("p", { class: "fix" }, el("bdi", { class: "name", text: row.fix })), el("p", { class: "small", text: `${row.confidence}; free in its directory` }));
-    sheet.append(el("h3", { text: `Octets: ${number.format(bytes.length)}, ${bad ? plural(bad, "ill-formed sequence", "ill-formed sequences") : "well-formed UTF-8"}` }), octetTable(row, bytes, found));
-    if (bytes.length > EXPLAINED) sheet.append(el("p", { class: "note", text: `the octets behind the first ${EXPLAINED} are not shown` }));
+    if (row.fix) sheet.append(el("h3", { text: "Suggested name" }), el("p", { class: "fix" }, el("bdi", { class: "name", text: row.fix })), el("p", { class: "small", text: `${row.confidence}; not in use in the directory` }));
+    sheet.append(el("h3", { text: `Bytes: ${number.format(bytes.length)}, ${bad ? plural(bad, "ill-formed sequence", "ill-formed sequences") : "well-formed UTF-8"}` }), byteTable(row, bytes, found));
+    if (bytes.length > EXPLAINED) sheet.append(el("p", { class: "note", text: `The table shows the first ${EXPLAINED} bytes.` }));
     sheet.append(el("h3", { text: "Exact bytes" }), el("p", { class: "hex", text: [...bytes].map(hex2).join(" ") }));
     detail.replaceChildren(sheet);
     detail.showModal();
@@ -459,7 +482,7 @@
 
   if (summary.findings > rows.length) {
     byId("truncated").hidden = false;
-    byId("truncated").textContent = `The table holds the first ${number.format(rows.length)} of ${number.format(summary.findings)} findings; the numbers above count all of them.`;
+    byId("truncated").textContent = `The table has the first ${number.format(rows.length)} of ${number.format(summary.findings)} findings; the numbers above count all of them.`;
   }
   if (run.faults.length) {
     byId("faults").hidden = false;
@@ -467,10 +490,15 @@
   }
   const PRINTED = 2000;
   addEventListener("beforeprint", () => {
-    byId("printed").replaceChildren(...order.slice(0, PRINTED).map((at) => el("div", { class: "row" }, ...cells(rows[at]))),
-      order.length > PRINTED ? el("p", { text: `and ${number.format(order.length - PRINTED)} more` }) : "");
+    const cell = (text) => el("td", {}, el("bdi", { class: "name", text }));
+    const columns = ["Name", "Directory", run.owners ? "Owner" : null, "Rules", "Suggested name"].filter(Boolean);
+    byId("printed").replaceChildren(el("table", {},
+      el("thead", {}, el("tr", {}, ...columns.map((text) => el("th", { scope: "col", text })))),
+      el("tbody", {}, ...order.slice(0, PRINTED).map((at) => rows[at]).map((row) => el("tr", { class: row.error ? "e" : "w" },
+        cell(row.name), cell(row.dir), run.owners ? cell(row.owner) : null, el("td", { text: row.rules.join(", ") }), cell(row.fix))))),
+    order.length > PRINTED ? el("p", { text: `and ${number.format(order.length - PRINTED)} more` }) : "");
   });
   addEventListener("afterprint", () => byId("printed").replaceChildren());
-  byId("about").textContent = `namegate ${summary.namegate}, Unicode ${summary.unicode}. Names are shown escaped: \\x for bytes that are not UTF-8, \\u for what would not be seen or would act.`;
+  byId("about").textContent = "Names are shown escaped: \\x for bytes that are not UTF-8, \\u for characters that are invisible or control the display.";
   apply();
 })();
