@@ -1,5 +1,28 @@
 # Sourced by the scripts beside it: what they need from the machine, and how it gets there.
+#
+# Nothing is installed without consent: --yes of scripts/quickstart and scripts/test, NAMEGATE_YES=1 in the environment, or
+# the answer of a person at a terminal. One answer counts for the whole run.
 # shellcheck shell=bash
+
+# yes, no, or empty while nobody has been asked.
+consent=${NAMEGATE_YES:+yes}
+
+# confirm LINE...: prints what is about to be installed, and returns whether that is allowed.
+confirm() {
+    local answer
+    printf '%s\n' "$@" >&2
+    if [[ -z $consent && -t 0 ]]; then
+        read -r -p "Install this now? [Y/n] " answer
+        case $answer in
+            '' | [yY]*) consent=yes ;;
+            *) consent=no ;;
+        esac
+    elif [[ -z $consent ]]; then
+        consent=no
+        echo "Not installed: there is no terminal to ask on. To allow it, set NAMEGATE_YES=1 (or give --yes)." >&2
+    fi
+    [[ $consent == yes ]]
+}
 
 # missing_packages PROBE=PACKAGE...: prints the packages whose probe fails, on one line. A probe with a slash is a path
 # that must exist, any other is a command that must be found.
@@ -16,32 +39,49 @@ missing_packages() {
     echo "${missing[*]}"
 }
 
-# apt_install PACKAGE...: installs quietly, never asks, waits for another apt to finish.
-apt_install() {
+# as_root COMMAND...: runs it as root, by sudo for other users.
+as_root() {
+    if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+# apt_get ARGUMENT...: apt-get, which asks nothing, prints only errors and waits for another apt-get to finish.
+apt_get() {
     local log status=0
     log=$(mktemp)
-    {
-        DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 update -qq &&
-            DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@"
-    } </dev/null >"$log" 2>&1 || status=$?
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq "$@" </dev/null >"$log" 2>&1 || status=$?
     if ((status)); then cat "$log" >&2; fi
     rm -f "$log"
     return "$status"
 }
 
-# install_packages required|optional PROBE=PACKAGE...: as root installs what is missing by apt; otherwise prints the one
-# line to run. A required package that stays missing ends the script; an optional one makes the function return 1.
+# apt_install PACKAGE...: installs packages without what they only recommend.
+apt_install() {
+    apt_get update && apt_get install -y --no-install-recommends "$@"
+}
+
+# can_apt: whether packages can be installed here, given consent.
+can_apt() {
+    command -v apt-get >/dev/null && { [[ $(id -u) == 0 ]] || command -v sudo >/dev/null; }
+}
+
+# install_packages required|optional PROBE=PACKAGE...: installs what is missing by apt; where that is not possible or not
+# allowed, prints the command that does it. A required package that stays missing ends the script; an optional one makes
+# the function return 1.
 install_packages() {
-    local kind=$1 packages
+    local kind=$1 packages package
     shift
     packages=$(missing_packages "$@")
     [[ -z $packages ]] && return 0
-    # The words of $packages are package names from this repository: splitting them is meant.
-    # shellcheck disable=SC2086
-    if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
-        echo "Installing $kind packages: $packages"
-        if apt_install $packages && [[ -z $(missing_packages "$@") ]]; then return 0; fi
-        echo "Not installed ($kind): $(missing_packages "$@")" >&2
+    if can_apt && confirm "Packages to install by apt-get ($kind): $packages"; then
+        # The words of $packages are package names from this repository: splitting them is meant.
+        # shellcheck disable=SC2086
+        if ! apt_install $packages && [[ $kind == optional ]]; then
+            # A release without one of them still gets the others.
+            for package in $packages; do apt_get install -y --no-install-recommends "$package" || true; done
+        fi
+        packages=$(missing_packages "$@")
+        [[ -z $packages ]] && return 0
+        echo "Not installed ($kind): $packages" >&2
     elif command -v apt-get >/dev/null; then
         echo "Missing ($kind). Run: sudo apt-get install -y $packages" >&2
     else
@@ -51,22 +91,72 @@ install_packages() {
     return 1
 }
 
-# require_cargo ROOT: ends the script, saying the one line to run, unless there is a cargo that is new enough for the
-# package at ROOT.
+# wanted_rust ROOT: the oldest Rust that builds the package at ROOT.
+wanted_rust() {
+    sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$1/Cargo.toml"
+}
+
+# has_cargo ROOT: whether there is a cargo that is new enough for the package at ROOT. One that rustup has installed for
+# this user need not be on the path.
+has_cargo() {
+    local wanted found own=${CARGO_HOME:-$HOME/.cargo}/bin
+    wanted=$(wanted_rust "$1")
+    is_new_enough() {
+        found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) && [[ -n $found ]] &&
+            [[ $(printf '%s\n' "$wanted" "${found%%-*}" | sort -V | head -n 1) == "$wanted" ]]
+    }
+    if is_new_enough; then return 0; fi
+    [[ -x $own/cargo ]] || return 1
+    PATH=$own:$PATH
+    is_new_enough
+}
+
+# rust_plan ROOT: prints the line about the toolchain that require_cargo would install.
+rust_plan() {
+    echo "Rust $(wanted_rust "$1") or newer, by rustup (https://rustup.rs), for this user: in ${RUSTUP_HOME:-$HOME/.rustup} and ${CARGO_HOME:-$HOME/.cargo}"
+}
+
+# require_cargo ROOT: makes sure that there is a cargo that is new enough for the package at ROOT, or ends the script.
 require_cargo() {
-    local wanted found
-    if ! command -v cargo >/dev/null && [[ -x ${CARGO_HOME:-$HOME/.cargo}/bin/cargo ]]; then
-        PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-    fi
-    if ! found=$(cargo --version 2>/dev/null); then
-        echo "Rust is missing. Run: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y" >&2
+    if has_cargo "$1"; then return; fi
+    if ! confirm "To install: $(rust_plan "$1")"; then
+        echo "Rust $(wanted_rust "$1") or newer is missing. Run: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y" >&2
         exit 1
     fi
-    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$1/Cargo.toml")
-    found=$(cut -d ' ' -f 2 <<<"$found")
-    if [[ $(printf '%s\n' "$wanted" "${found%%-*}" | sort -V | head -n 1) != "$wanted" ]]; then
-        echo "Rust $found is too old, $wanted is needed. Run: rustup update stable" >&2
-        echo "(without rustup: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y)" >&2
+    echo "Installing Rust ..." >&2
+    if command -v rustup >/dev/null; then
+        # What this user has chosen for other projects stays.
+        export RUSTUP_TOOLCHAIN=stable
+        rustup toolchain install stable --profile minimal --component rustfmt --component clippy >&2 || true
+    else
+        install_packages required curl=curl /etc/ssl/certs/ca-certificates.crt=ca-certificates
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            RUSTUP_INIT_SKIP_PATH_CHECK=yes sh -s -- -y -q --no-modify-path --profile minimal --component rustfmt --component clippy >&2 || true
+    fi
+    if ! has_cargo "$1"; then
+        echo "Rust could not be installed; the messages above say why. https://rustup.rs has other ways." >&2
         exit 1
     fi
+}
+
+# set_up ROOT PROBE=PACKAGE... [-- PROBE=PACKAGE...]: makes the machine ready to build the package at ROOT: required
+# packages, after -- those that some steps can do without, and Rust. Prints all that is missing, and asks once.
+set_up() {
+    local root=$1 required=() missing plan=()
+    shift
+    while (($#)) && [[ $1 != -- ]]; do
+        required+=("$1")
+        shift
+    done
+    local optional=("${@:2}")
+    if ! has_cargo "$root"; then
+        required+=(curl=curl /etc/ssl/certs/ca-certificates.crt=ca-certificates)
+        plan+=("  $(rust_plan "$root")")
+    fi
+    missing=$(missing_packages "${required[@]}" "${optional[@]}")
+    if [[ -n $missing ]] && can_apt; then plan=("  packages, by apt-get: $missing" "${plan[@]}"); fi
+    if ((${#plan[@]})); then confirm "Missing on this machine:" "${plan[@]}" || true; fi
+    install_packages required "${required[@]}"
+    if ((${#optional[@]})); then install_packages optional "${optional[@]}" || echo "Going on without them."; fi
+    require_cargo "$root"
 }
