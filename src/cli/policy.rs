@@ -1,4 +1,4 @@
-//! `namegate policy`: checks configuration files, and shows the policy that options and a file amount to.
+//! `namegate policy`: checks configuration files, and shows the policy in effect.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -28,17 +28,17 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check configuration files: every mistake with line, column and the nearest known word.
+    /// Check configuration files: report every error with line, column and the nearest known word.
     ///
-    /// The exit status is 0 if all files can be used, else 2.
+    /// The exit status is 0 if all files are valid, else 2.
     Check {
         /// The files.
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
-    /// Show the policy in effect: every rule that is on, its severity, who asks for it and with which parameter.
+    /// Show the policy in effect: every rule with its severity, parameter and profiles.
     ///
-    /// Without options it is that of the profile `strict`, by which `check` and `scan` judge.
+    /// Without options this is the profile `strict`, the default of `check` and `scan`.
     #[command(after_help = "Example: save a policy that was tried out by options\n  \
         namegate policy show --profile strict --normalize nfc --format toml > site.toml")]
     Show {
@@ -63,7 +63,7 @@ enum Format {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     match &args.action {
         Action::Check { files } => check_files(files.iter().cloned(), out, |file| {
-            Ok(format!(", {} rules in force", rules_in_force(file)?))
+            Ok(format!(", {} rules in effect", rules_in_effect(file)?))
         }),
         Action::Show { policy, format } => {
             let default: Vec<_> = Config::default().profiles();
@@ -80,16 +80,16 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
     }
 }
 
-/// How many rules are on by a file, or all its mistakes.
-fn rules_in_force(path: &Path) -> Result<usize, String> {
+/// How many rules are in effect under a file, or all its errors.
+fn rules_in_effect(path: &Path) -> Result<usize, String> {
     let config = Config::parse(&read(path)?).map_err(|error| error.in_file(&shown(path)).to_string())?;
     let policy = config.policy().map_err(|error| error.in_file(&shown(path)).to_string())?;
     let always = RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.id);
-    let rules: BTreeSet<_> = policy.rules().iter().map(|line| line.test.rule()).chain(always).collect();
+    let rules: BTreeSet<_> = policy.rules().iter().map(|rule| rule.test.rule()).chain(always).collect();
     Ok(rules.len())
 }
 
-/// The names of the rules that no policy is without.
+/// The names of the rules that are on in every policy.
 fn always_on() -> Vec<&'static str> {
     RULES.iter().filter(|rule| rule.id.is_always_on()).map(|rule| rule.name).collect()
 }
@@ -126,10 +126,10 @@ fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out)?;
-    for line in policy.rules() {
-        write_row(out, &as_line(line), Some(&line.profiles.names().collect::<Vec<_>>().join(", ")))?;
+    for rule in policy.rules() {
+        write_row(out, &as_profile_rule(rule), Some(&rule.profiles.names().collect::<Vec<_>>().join(", ")))?;
     }
-    let count = |severity| policy.rules().iter().filter(|line| line.severity == severity).count();
+    let count = |severity| policy.rules().iter().filter(|rule| rule.severity == severity).count();
     let [errors, warnings] = [Severity::Error, Severity::Warn].map(|s| (severity_style(s), count(s)));
     writeln!(
         out,
@@ -138,15 +138,15 @@ fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// The line without those who ask for it.
-fn as_line(active: &ActiveRule) -> ProfileRule {
+/// The rule without its profiles.
+fn as_profile_rule(active: &ActiveRule) -> ProfileRule {
     let ActiveRule { test, severity, source, verified, stored_otherwise, .. } = active.clone();
     ProfileRule { test, severity, source, verified, stored_otherwise }
 }
 
 fn json(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
     let lines = policy.rules().iter().map(|active| {
-        let mut line = line_json(&as_line(active));
+        let mut line = line_json(&as_profile_rule(active));
         line["profiles"] = active.profiles.names().collect::<Vec<_>>().into();
         line
     });

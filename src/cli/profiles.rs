@@ -1,4 +1,4 @@
-//! `namegate profiles`: what each profile looks for. `docs/PROFILES.md` is its Markdown.
+//! `namegate profiles`: lists the profiles and their rules. `docs/PROFILES.md` is its Markdown.
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use crate::policy::profile::{ALL, Profile, ProfileRule, by_name};
 use crate::policy::rule::Severity;
 use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 
-/// List the profiles, or show what some of them look for.
+/// List the profiles, or show the rules of some of them.
 ///
-/// A profile is a list of rules with their parameters: what one migration target takes, or what good sense asks for. The
-/// rules of strict UTF-8 belong to every profile and are not repeated. A line that could not be verified only warns.
+/// A profile is a list of rules with parameters: the limits of a migration target, or good practice. The rules of strict
+/// UTF-8 belong to every profile and are not repeated. A rule that could not be verified only warns.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Profiles to show in full; none for a list of all.
@@ -63,20 +63,20 @@ fn text(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if !profile.includes.is_empty() {
         writeln!(out, "includes {}", includes(profile, |name| name.to_owned()))?;
     }
-    for line in profile.rules {
-        write_row(out, line, None)?;
+    for rule in profile.rules {
+        write_row(out, rule, None)?;
     }
     Ok(())
 }
 
-/// What is said of a line whose target takes the name, and does not keep it.
-const STORED_OTHERWISE: &str = "taken, and stored or shown as another name";
+/// Describes a rule whose target accepts the name but does not keep it.
+const STORED_OTHERWISE: &str = "accepted, but stored or shown as another name";
 
 fn includes(profile: &Profile, shown: impl Fn(&str) -> String) -> String {
     profile.includes.iter().map(|p| shown(p.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// One line as rows of text: rule, severity, and then what there is of parameter, who asks for it, and source.
+/// Writes one rule as rows of text: rule, severity, parameter, profiles and source.
 pub(super) fn write_row(out: &mut dyn Write, line: &ProfileRule, by: Option<&str>) -> io::Result<()> {
     /// The longest name of a rule that profiles use.
     const RULE: usize = 23;
@@ -86,7 +86,7 @@ pub(super) fn write_row(out: &mut dyn Write, line: &ProfileRule, by: Option<&str
     write!(out, "{rule:RULE$}  {}  ", styled(severity_style(line.severity), line.severity, SEVERITY))?;
     let parameter = line.test.parameter().map(|parameter| (Style::new(), parameter));
     let otherwise = line.stored_otherwise.then(|| (Style::new(), STORED_OTHERWISE.to_owned()));
-    let by = by.map(|by| (Style::new(), format!("asked for by {by}")));
+    let by = by.map(|by| (Style::new(), format!("required by {by}")));
     let source = match line.verified {
         true => (DIM, line.source.to_owned()),
         false => (DOUBT, format!("not verified: {}", line.source)),
@@ -127,13 +127,13 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "The encoding [rules](RULES.md) belong to every profile and are not repeated. Profiles combine: the"
+        "The encoding [rules](RULES.md) belong to every profile and are not repeated. Profiles combine: a policy"
     )?;
     writeln!(
         out,
-        "union of their lines, and of equal lines the stricter severity. A line marked **not verified** rests"
+        "has the rules of all its profiles, and of equal rules the stricter severity. A rule marked **not verified**"
     )?;
-    writeln!(out, "on a source that could not be checked: it warns and never refuses.\n")?;
+    writeln!(out, "is based on a source that could not be checked: it warns and never rejects a name.\n")?;
     writeln!(out, "| profile | what it stands for | errors | warnings |\n|---|---|---|---|")?;
     for profile in ALL {
         let lines = profile.all_rules();
@@ -159,7 +159,7 @@ fn section(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "Includes {}.\n", includes(profile, |name| format!("[`{name}`](#{name})")))?;
     }
     if profile.rules.is_empty() {
-        return writeln!(out, "No lines of its own.");
+        return writeln!(out, "No rules of its own.");
     }
     writeln!(out, "| rule | severity | parameter | source |\n|---|---|---|---|")?;
     for line in profile.rules {

@@ -10,9 +10,9 @@ use super::{Status, Trouble};
 use crate::policy::rule::{RULES, Rule, RuleKind};
 use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
 
-/// List all rules: what each looks for, how much it weighs, and what it rests on.
+/// List all rules with their severities and sources.
 ///
-/// The severity is the default: a profile or a configuration file may give a rule another one, or not use it at all.
+/// The severity is the default: a profile or a configuration file may set another one, or not use the rule.
 /// Rules of the kind `encoding` are always on.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -62,9 +62,9 @@ fn json(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
 fn document(out: &mut dyn Write) -> io::Result<()> {
     const KINDS: [(RuleKind, &str); 5] = [
         (RuleKind::Encoding, "The bytes of the name. These rules are on in every policy, and always errors."),
-        (RuleKind::Scalar, "Single code points, with their neighbours where those matter."),
+        (RuleKind::Scalar, "Single code points, with their neighbours where these matter."),
         (RuleKind::Shape, "The name as a whole: its ends, its length, its words."),
-        (RuleKind::Directory, "The names of one directory together."),
+        (RuleKind::Directory, "The names in one directory together."),
         (RuleKind::Path, "The path that leads to the name."),
     ];
     writeln!(out, "# Rules\n")?;
@@ -74,11 +74,11 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "The ids stand in configurations and reports and never change their meaning. The severity is the"
+        "Configurations and reports contain the ids, whose meaning never changes. The severity is the"
     )?;
     writeln!(
         out,
-        "default; a [profile](PROFILES.md) or a [configuration file](CONFIG.md) may give another. The concern"
+        "default; a [profile](PROFILES.md) or a [configuration file](CONFIG.md) may set another. The concern"
     )?;
     writeln!(out, "says what such a name endangers: reports keep `security` and `portability` apart.")?;
     for (kind, about) in KINDS {

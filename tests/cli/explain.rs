@@ -39,7 +39,7 @@ fn a_name_in_latin_1_is_told_from_the_same_name_in_utf_8() {
     let sentences = bad.lines().take(3).collect::<Vec<_>>().join(" ");
     assert!(
         sentences.starts_with(
-            r"caf\xE9 not UTF-8: at byte 3 the octet E9 begins a sequence of 3 octets, and no continuation octet follows"
+            r"caf\xE9 not UTF-8: at byte 3, E9 begins a sequence of 3 bytes, but no continuation byte follows"
         ),
         "{sentences}"
     );
@@ -52,7 +52,7 @@ fn a_name_in_latin_1_is_told_from_the_same_name_in_utf_8() {
     let good = explain(&["café".as_bytes()]);
     assert_eq!(good.status.code(), Some(0));
     let good = String::from_utf8(good.stdout).unwrap();
-    assert!(good.contains("UTF-8: 5 octets, 4 code points"), "{good}");
+    assert!(good.contains("UTF-8: 5 bytes, 4 code points"), "{good}");
     assert_eq!(octet_line(&good, 3), ["3", "C3", "110·00011", "lead", "of", "2", "000000E9", "ok", "é"]);
     assert_eq!(octet_line(&good, 4), ["4", "A9", "10·101001", "continuation", "1", "of", "1"]);
     assert!(good.contains("LATIN SMALL LETTER E WITH ACUTE"), "{good}");

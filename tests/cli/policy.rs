@@ -129,7 +129,7 @@ fn policy_check_says_ok_or_every_mistake() {
     let good = with_file("profiles = []\n[rules]\nleading-dash = 'warn'\n", &["policy", "check", "p.toml"]);
     assert_eq!(
         (good.status, good.out.as_str(), good.err.as_str()),
-        (0, "p.toml: ok, 13 rules in force\n", "")
+        (0, "p.toml: ok, 13 rules in effect\n", "")
     );
     let bad = with_file("[rules]\nleading-dsh = 'warn'\n", &["policy", "check", "p.toml", "absent.toml"]);
     assert_eq!(bad.status, 2);
@@ -218,7 +218,7 @@ fn policy_show_tells_who_asks_for_what() {
     let text = with_file(file, &["policy", "show", "--config", "p.toml"]).out;
     assert!(text.starts_with("profiles       strict\nUnicode        "), "{text}");
     assert!(text.contains("\nnormalization  NFC; a name in another form is refused\n"), "{text}");
-    assert!(text.contains("\ndelete                   warn   asked for by strict\n"), "{text}");
+    assert!(text.contains("\ndelete                   warn   required by strict\n"), "{text}");
     assert!(text.contains("\nreserved-character       error  #\n"), "{text}");
     assert!(text.ends_with("\n7 as errors, 1 as warnings\n"), "{text}");
     let json = with_file(file, &["policy", "show", "--config", "p.toml", "--format", "json"]).out;

@@ -101,11 +101,11 @@
 //!
 //! # Features
 //!
-//! All are on by default; without them the crate links fewer than 30 others.
+//! All features are on by default. Without them the crate links fewer than 30 others.
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `config` | policies as TOML files, and the nearest known word for a misspelt one |
+//! | `config` | policies as TOML files, and suggestions for misspelt words |
 //! | `encodings` | decodes names that are not UTF-8 in legacy encodings, for diagnoses and suggested names |
 //! | `names` | the Unicode names of characters |
 //! | `serde` | `Serialize` and `Deserialize` for severities, sets of profiles and confidences |
@@ -114,3 +114,8 @@ pub mod check;
 pub mod gate;
 pub mod name;
 pub mod policy;
+
+/// Runs the examples of the README as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,7 +1,7 @@
 //! Every profile against the table that it stands for.
 //!
 //! The cases are written from the rules that targets state, not from the profiles: names that must be found, with rule and
-//! severity, and names near to them that must pass. Each line of a profile must be broken by a case of its table.
+//! severity, and names near to them that must pass. A case of its table must break each rule of a profile.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ mod reading;
 mod windows;
 
 /// One profile and the cases that were put to it.
-struct Judge {
+struct ProfileTester {
     policy: Policy,
     names: RefCell<Vec<Vec<u8>>>,
     paths: RefCell<Vec<Vec<u8>>>,
@@ -42,7 +42,7 @@ fn summary(violations: impl IntoIterator<Item = Violation>) -> String {
     words.join(", ")
 }
 
-impl Judge {
+impl ProfileTester {
     fn of(profile: &str) -> Self {
         Self {
             policy: Policy::from_profiles(&[profile::by_name(profile).expect("a profile")]),
@@ -111,7 +111,7 @@ impl Judge {
 
     /// Whether one of the cases breaks `rule` by itself.
     fn is_exercised(&self, rule: &ProfileRule) -> bool {
-        let policy = Policy::builder().rule(rule.clone()).build().expect("a line has its parameters");
+        let policy = Policy::builder().rule(rule.clone()).build().expect("a rule has its parameters");
         let breaks = |v: &Violation| v.rule == rule.test.rule();
         self.names.borrow().iter().any(|name| policy.check(name).violations.iter().any(breaks))
             || self.paths.borrow().iter().any(|path| policy.check_path(path).iter().any(breaks))
@@ -124,9 +124,9 @@ impl Judge {
 
 macro_rules! tables {
     ($($test:ident, $profile:literal, $table:path;)*) => {
-        $(#[test] fn $test() { $table(&Judge::of($profile)); })*
+        $(#[test] fn $test() { $table(&ProfileTester::of($profile)); })*
 
-        const TABLES: &[(&str, fn(&Judge))] = &[$(($profile, $table),)*];
+        const TABLES: &[(&str, fn(&ProfileTester))] = &[$(($profile, $table),)*];
     };
 }
 
@@ -157,17 +157,17 @@ tables! {
 }
 
 #[test]
-fn every_profile_has_a_table_and_every_line_of_it_a_case() {
+fn every_profile_has_a_table_and_every_rule_of_it_a_case() {
     for profile in profile::ALL {
         let (_, table) = TABLES
             .iter()
             .find(|(name, _)| *name == profile.name)
             .unwrap_or_else(|| panic!("the profile {profile} has no table"));
-        let judge = Judge::of(profile.name);
-        table(&judge);
-        assert!(!judge.names.borrow().is_empty(), "the table of {profile} judges no name");
+        let tester = ProfileTester::of(profile.name);
+        table(&tester);
+        assert!(!tester.names.borrow().is_empty(), "the table of {profile} checks no name");
         for rule in profile.all_rules() {
-            assert!(judge.is_exercised(rule), "no case of {profile} breaks {rule:?}");
+            assert!(tester.is_exercised(rule), "no case of {profile} breaks {rule:?}");
         }
     }
     assert_eq!(TABLES.len(), profile::ALL.len());
@@ -201,7 +201,7 @@ fn what_was_not_verified_warns_and_refuses_nothing() {
 }
 
 #[test]
-fn a_line_of_two_profiles_names_both() {
+fn a_rule_of_two_profiles_names_both() {
     let profiles = ["windows", "exfat", "utf8"].map(|p| profile::by_name(p).unwrap());
     let policy = Policy::from_profiles(&profiles);
     let check = policy.check(b"what?");
@@ -217,7 +217,7 @@ fn a_line_of_two_profiles_names_both() {
 }
 
 #[test]
-fn who_refuses_a_name_is_told_from_who_only_warns() {
+fn profiles_that_reject_a_name_are_distinguished_from_those_that_warn() {
     let [windows, sharepoint] = ["windows", "sharepoint"].map(|name| profile::by_name(name).unwrap());
     let policy = Policy::from_profiles(&[windows, sharepoint]);
     let of = |name: &[u8]| {

@@ -22,7 +22,7 @@ fn alone(rule: RuleId) -> Policy {
         _ if rule.is_always_on() => return Policy::from_profiles(&[]),
         _ => Test::Plain(rule),
     };
-    Policy::builder().rule(ProfileRule::error(test, "test")).build().expect("a line has its parameters")
+    Policy::builder().rule(ProfileRule::error(test, "test")).build().expect("a rule has its parameters")
 }
 
 type Breaking = &'static [(&'static [u8], usize, usize)];

@@ -38,6 +38,7 @@ impl fmt::Display for Severity {
 
 /// What a rule checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum RuleKind {
     /// The bytes of the name: always on, always an error.
     Encoding,
@@ -66,6 +67,7 @@ impl RuleKind {
 
 /// What a violation endangers. Reports keep the two apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Concern {
     /// The name can deceive a reader, a terminal, a shell or a program that checks names.
     Security,

@@ -1,8 +1,8 @@
 //! Cases of git: every name that NTFS or HFS+ takes for one of git's own.
 
-use super::Judge;
+use super::ProfileTester;
 
-pub fn git(judge: &Judge) {
+pub fn git(tester: &ProfileTester) {
     let lookalike = "error dot-git-lookalike";
     // NTFS: `.git` or `git~1`, then dots and spaces, then the end, a backslash or a colon.
     for own in [".git", "git~1"] {
@@ -10,48 +10,48 @@ pub fn git(judge: &Judge) {
             [" ", ".", ". .", "  ..", ":", ":x", "::$INDEX_ALLOCATION", " .:x", "\\", "\\hooks", ". \\x"]
         {
             for name in [own.to_owned(), own.to_uppercase(), own.replace("gi", "Gi")] {
-                judge.finds(format!("{name}{end}"), lookalike);
+                tester.finds(format!("{name}{end}"), lookalike);
             }
         }
     }
-    judge.finds_each(
+    tester.finds_each(
         [".GIT", ".Git", ".giT", "git~1", "GIT~1", "a\\.git", "a\\..\\.GIT ", "x\\git~1"],
         lookalike,
     );
     // HFS+: the code points that it does not see.
     let unseen = ('\u{200C}'..='\u{200F}').chain('\u{202A}'..='\u{202E}').chain('\u{206A}'..='\u{206F}');
     for c in unseen.chain(['\u{FEFF}']) {
-        judge.finds_each(
+        tester.finds_each(
             [format!("{c}.git"), format!(".g{c}it"), format!(".git{c}"), format!(".G{c}{c}I{c}T")],
             lookalike,
         );
-        judge.finds_each(
+        tester.finds_each(
             [format!(".git{c}modules"), format!(".gitign{c}ore"), format!("{c}.gitattributes")],
             lookalike,
         );
     }
     // The files that git obeys, and their short names.
     for own in [".gitmodules", ".gitignore", ".gitattributes"] {
-        judge.finds_each(
+        tester.finds_each(
             [own.to_uppercase(), format!("{own} "), format!("{own}."), format!("{own}:x")],
             lookalike,
         );
     }
     for short in ["gitmod", "gitign", "gitatt"] {
-        judge.finds_each((1..=4).map(|n| format!("{short}~{n}")), lookalike);
-        judge.finds_each([format!("{}~1", short.to_uppercase()), format!("{short}~1. ")], lookalike);
-        judge.passes([
+        tester.finds_each((1..=4).map(|n| format!("{short}~{n}")), lookalike);
+        tester.finds_each([format!("{}~1", short.to_uppercase()), format!("{short}~1. ")], lookalike);
+        tester.passes([
             format!("{short}~5"),
             format!("{short}~0"),
             format!("{short}~"),
             format!("{short}~11"),
         ]);
     }
-    judge.finds_each(
+    tester.finds_each(
         ["gi7eba~1", "gi250a~9", "gi7d29~1", "GI7EBA~2", "gi7eb~10", "gi7~1234", "~1000000"],
         lookalike,
     );
-    judge.passes([
+    tester.passes([
         "gi7eba~",
         "gi7eba~0",
         "gi7ebb~1",
@@ -62,7 +62,7 @@ pub fn git(judge: &Judge) {
         "~0000000",
     ]);
     // The names themselves, and what only resembles them.
-    judge.passes([
+    tester.passes([
         ".git",
         ".gitmodules",
         ".gitignore",
@@ -73,7 +73,7 @@ pub fn git(judge: &Judge) {
         "git~2",
         "git~10",
     ]);
-    judge.passes([
+    tester.passes([
         " .git",
         "x.git",
         "..git",
@@ -87,11 +87,11 @@ pub fn git(judge: &Judge) {
         "a.",
     ]);
     // fsck: hasDot, hasDotdot, fullPathname.
-    judge.finds_each([".", ".."], "error dot-name");
-    judge.finds("a/b", "error separator-smuggling");
-    judge.finds_path("d/".repeat(129) + "a", "");
-    judge.finds_path("d/".repeat(129) + "ab", "warn path-too-long");
-    judge.finds_together(&["Makefile", "makefile"], "warn collision-case");
-    judge.finds_together(&["é", "e\u{301}"], "warn collision-normalization");
-    judge.tells_apart(&["a", "b"]);
+    tester.finds_each([".", ".."], "error dot-name");
+    tester.finds("a/b", "error separator-smuggling");
+    tester.finds_path("d/".repeat(129) + "a", "");
+    tester.finds_path("d/".repeat(129) + "ab", "warn path-too-long");
+    tester.finds_together(&["Makefile", "makefile"], "warn collision-case");
+    tester.finds_together(&["é", "e\u{301}"], "warn collision-normalization");
+    tester.tells_apart(&["a", "b"]);
 }

@@ -1,6 +1,6 @@
 //! Cases of the profiles that stand for no target.
 
-use super::Judge;
+use super::ProfileTester;
 
 const ILL_FORMED: [(&[u8], &str); 14] = [
     (b"a\x80", "unexpected-continuation"),
@@ -19,31 +19,31 @@ const ILL_FORMED: [(&[u8], &str); 14] = [
     (b"", "empty-name"),
 ];
 
-pub fn utf8(judge: &Judge) {
+pub fn utf8(tester: &ProfileTester) {
     for (name, rule) in ILL_FORMED {
-        judge.finds(name, &format!("error {rule}"));
+        tester.finds(name, &format!("error {rule}"));
     }
-    judge.finds_each([".", ".."], "error dot-name");
-    judge.passes(["a", "...", " ", "-rf", "CON", "a\n\u{7F}\u{85}", "\u{2044}\u{2215}\u{FF0F}\u{2024}"]);
-    judge.passes(["\u{FFFE}\u{10FFFF}\u{D7FF}\u{E000}", "日本.txt", "\u{1F600}"]);
-    judge.tells_apart(&["a", "A"]);
+    tester.finds_each([".", ".."], "error dot-name");
+    tester.passes(["a", "...", " ", "-rf", "CON", "a\n\u{7F}\u{85}", "\u{2044}\u{2215}\u{FF0F}\u{2024}"]);
+    tester.passes(["\u{FFFE}\u{10FFFF}\u{D7FF}\u{E000}", "日本.txt", "\u{1F600}"]);
+    tester.tells_apart(&["a", "A"]);
 }
 
-pub fn strict(judge: &Judge) {
+pub fn strict(tester: &ProfileTester) {
     for (name, rule) in ILL_FORMED {
-        judge.finds(name, &format!("error {rule}"));
+        tester.finds(name, &format!("error {rule}"));
     }
-    judge.finds_inside('\u{1}'..='\u{1F}', "error c0-control");
-    judge.finds_inside(['\u{7F}'], "error delete");
-    judge.finds_inside('\u{80}'..='\u{9F}', "error c1-control");
-    judge.finds_inside(['\u{2028}', '\u{2029}'], "error line-separator");
-    judge.finds_inside('\u{FDD0}'..='\u{FDEF}', "error noncharacter");
+    tester.finds_inside('\u{1}'..='\u{1F}', "error c0-control");
+    tester.finds_inside(['\u{7F}'], "error delete");
+    tester.finds_inside('\u{80}'..='\u{9F}', "error c1-control");
+    tester.finds_inside(['\u{2028}', '\u{2029}'], "error line-separator");
+    tester.finds_inside('\u{FDD0}'..='\u{FDEF}', "error noncharacter");
     let last_two = (0..=0x10_u32).flat_map(|plane| [plane << 16 | 0xFFFE, plane << 16 | 0xFFFF]);
-    judge.finds_inside(last_two.filter_map(char::from_u32), "error noncharacter");
-    judge.finds_each(["\u{1B}%G", "a\u{1B}%@b"], "error c0-control, error iso-2022-escape");
-    judge.finds("\u{1B}%/I", "error c0-control, error iso-2022-escape, error separator-smuggling");
-    judge.finds("\u{1B}%F", "error c0-control");
-    judge.passes([
+    tester.finds_inside(last_two.filter_map(char::from_u32), "error noncharacter");
+    tester.finds_each(["\u{1B}%G", "a\u{1B}%@b"], "error c0-control, error iso-2022-escape");
+    tester.finds("\u{1B}%/I", "error c0-control, error iso-2022-escape, error separator-smuggling");
+    tester.finds("\u{1B}%F", "error c0-control");
+    tester.passes([
         "%G",
         " ~!",
         "\u{A0}",
@@ -56,39 +56,39 @@ pub fn strict(judge: &Judge) {
     ]);
 }
 
-pub fn security(judge: &Judge) {
-    judge.finds_inside(('\u{1}'..='\u{1F}').filter(|&c| c != '\u{1B}'), "warn c0-control");
-    judge.finds_inside(['\u{7F}'], "warn delete");
-    judge.finds_inside('\u{80}'..='\u{9F}', "warn c1-control");
+pub fn security(tester: &ProfileTester) {
+    tester.finds_inside(('\u{1}'..='\u{1F}').filter(|&c| c != '\u{1B}'), "warn c0-control");
+    tester.finds_inside(['\u{7F}'], "warn delete");
+    tester.finds_inside('\u{80}'..='\u{9F}', "warn c1-control");
     let bidi = ['\u{61C}', '\u{200E}', '\u{200F}'];
-    judge.finds_inside(bidi.into_iter().chain('\u{202A}'..='\u{202E}'), "warn bidi-control");
-    judge.finds_inside('\u{2066}'..='\u{2069}', "warn bidi-control");
+    tester.finds_inside(bidi.into_iter().chain('\u{202A}'..='\u{202E}'), "warn bidi-control");
+    tester.finds_inside('\u{2066}'..='\u{2069}', "warn bidi-control");
     let zero_width = ['\u{200B}', '\u{200C}', '\u{200D}', '\u{2060}', '\u{34F}', '\u{FE00}', '\u{FE0F}'];
-    judge.finds_inside(zero_width.into_iter().chain(['\u{E0100}', '\u{E01EF}']), "warn default-ignorable");
+    tester.finds_inside(zero_width.into_iter().chain(['\u{E0100}', '\u{E01EF}']), "warn default-ignorable");
     // A Mongolian code point among Latin letters.
-    judge.finds_inside(['\u{180E}'], "warn default-ignorable, warn mixed-script");
-    judge.finds_inside(['\u{FEFF}'], "warn byte-order-mark");
-    judge.finds_inside('\u{E0000}'..='\u{E007F}', "warn tag-character");
-    judge.finds_inside(['\u{FDD0}', '\u{FDEF}', '\u{FFFE}', '\u{1FFFF}', '\u{10FFFE}'], "warn noncharacter");
-    judge.finds_inside(['\u{E000}', '\u{F8FF}', '\u{F0000}', '\u{10FFFD}', '\u{F02A}'], "warn private-use");
-    judge.finds_inside(['\u{F001}', '\u{F029}'], "warn smb-private-use");
-    judge.finds_inside(['\u{FFFD}'], "warn replacement-character");
-    judge.finds_inside(['\u{2028}', '\u{2029}'], "warn line-separator");
-    judge.finds_inside(['\u{A0}', '\u{2003}', '\u{202F}', '\u{3000}'], "warn non-ascii-space");
-    judge.finds_each(["-rf", "--", "-"], "warn leading-dash");
-    judge.finds_each(["~", "~root"], "warn leading-tilde");
-    judge.finds_each([" a", "  a"], "warn leading-space");
-    judge.finds_each(["a ", "a.txt  "], "warn trailing-space");
-    judge.finds("p\u{430}ypal.txt", "warn mixed-script");
-    judge.finds("a\u{200D}b", "warn default-ignorable");
-    judge.passes([
+    tester.finds_inside(['\u{180E}'], "warn default-ignorable, warn mixed-script");
+    tester.finds_inside(['\u{FEFF}'], "warn byte-order-mark");
+    tester.finds_inside('\u{E0000}'..='\u{E007F}', "warn tag-character");
+    tester.finds_inside(['\u{FDD0}', '\u{FDEF}', '\u{FFFE}', '\u{1FFFF}', '\u{10FFFE}'], "warn noncharacter");
+    tester.finds_inside(['\u{E000}', '\u{F8FF}', '\u{F0000}', '\u{10FFFD}', '\u{F02A}'], "warn private-use");
+    tester.finds_inside(['\u{F001}', '\u{F029}'], "warn smb-private-use");
+    tester.finds_inside(['\u{FFFD}'], "warn replacement-character");
+    tester.finds_inside(['\u{2028}', '\u{2029}'], "warn line-separator");
+    tester.finds_inside(['\u{A0}', '\u{2003}', '\u{202F}', '\u{3000}'], "warn non-ascii-space");
+    tester.finds_each(["-rf", "--", "-"], "warn leading-dash");
+    tester.finds_each(["~", "~root"], "warn leading-tilde");
+    tester.finds_each([" a", "  a"], "warn leading-space");
+    tester.finds_each(["a ", "a.txt  "], "warn trailing-space");
+    tester.finds("p\u{430}ypal.txt", "warn mixed-script");
+    tester.finds("a\u{200D}b", "warn default-ignorable");
+    tester.passes([
         "می\u{200C}خواهم",
         "क\u{94D}\u{200D}ष",
         "\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467}",
         "\u{2764}\u{FE0F}",
     ]);
     let scotland = "\u{1F3F4}\u{E0067}\u{E0062}\u{E0073}\u{E0063}\u{E0074}\u{E007F}";
-    judge.passes([scotland, "a-b~c d", "a.", "пример.txt", "日本語テスト", "\u{378}", "CON", "a\u{300}"]);
-    judge.finds_together(&["scope", "ѕсоре"], "warn collision-confusable");
-    judge.tells_apart(&["scope", "SCOPE", "scopes"]);
+    tester.passes([scotland, "a-b~c d", "a.", "пример.txt", "日本語テスト", "\u{378}", "CON", "a\u{300}"]);
+    tester.finds_together(&["scope", "ѕсоре"], "warn collision-confusable");
+    tester.tells_apart(&["scope", "SCOPE", "scopes"]);
 }
