@@ -16,7 +16,7 @@ fn errors(text: &str) -> ConfigErrors {
 }
 
 #[test]
-fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
+fn every_error_has_its_position_and_the_nearest_known_word() {
     const SEVERITIES: &str = r#"(one of "error", "warn", "off")"#;
     /// Line, column, message.
     type Told<'m> = (usize, usize, &'m str);
@@ -147,7 +147,7 @@ fn every_mistake_is_told_at_its_place_with_the_nearest_known_word() {
 }
 
 #[test]
-fn a_mistake_is_shown_under_its_line() {
+fn an_error_is_marked_in_its_line() {
     let text = "profiles = []\n[rules]\n\ttrailing-dots = \"warn\"  # a \\ b\n";
     let shown = errors(text).in_file("a.toml").to_string();
     assert_eq!(
@@ -171,7 +171,7 @@ fn hidden_and_dangerous_characters_never_reach_the_terminal() {
 }
 
 #[test]
-fn the_number_of_mistakes_that_are_kept_is_bounded() {
+fn the_number_of_errors_that_are_kept_is_limited() {
     let error = errors(&format!("profiles = [{}]", "'x',".repeat(10_000)));
     assert_eq!(error.errors().len(), ConfigErrors::MOST);
     assert!(error.to_string().ends_with("\nand 9950 more"), "{error}");
@@ -206,7 +206,7 @@ fn hostile_files_of_a_mebibyte_are_answered() {
 }
 
 #[test]
-fn a_file_means_what_it_says() {
+fn every_key_of_a_file_takes_effect() {
     let text = "profiles = ['utf8', 'strict', 'utf8']\nreserved-characters = '#'\nreserved-names = ['Thumbs.db']\n\
         [rules]\ndelete = 'warn'\nc0-control = 'off'\nleading-dash = 'error'\noverlong = 'error'\n\
         [normalization]\nform = 'nfd'\non-mismatch = 'convert'\n\
@@ -412,12 +412,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_read_or_its_mistakes_lie_within_it(text in "(?s).{0,200}") {
+    fn any_text_is_read_or_its_errors_lie_within_it(text in "(?s).{0,200}") {
         never_out_of_place(&text);
     }
 
     #[test]
-    fn pieces_of_files_in_any_order_are_read_or_their_mistakes_lie_within_them(text in soup()) {
+    fn pieces_of_files_in_any_order_are_read_or_their_errors_lie_within_them(text in soup()) {
         never_out_of_place(&text);
     }
 }

@@ -182,7 +182,7 @@ fn the_profiles_stand_in_their_order() {
 }
 
 #[test]
-fn what_was_not_verified_warns_and_refuses_nothing() {
+fn unverified_rules_are_warnings() {
     let unverified: Vec<(&str, &ProfileRule)> = profile::ALL
         .iter()
         .flat_map(|p| p.rules.iter().map(|rule| (p.name, rule)))

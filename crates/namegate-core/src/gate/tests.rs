@@ -32,7 +32,7 @@ fn a_new_name_must_satisfy_the_policy_and_an_old_one_must_only_be_able_to_exist(
 }
 
 #[test]
-fn what_no_file_system_stores_never_passes_in_any_mode() {
+fn names_that_no_file_system_stores_are_refused_in_every_mode() {
     for mode in [Mode::Enforcing, Mode::Permissive] {
         let gate = gate("utf8", mode);
         for name in [&b""[..], b".", b"..", b"a/b", b"a\0b", b"\xFF/"] {
@@ -51,7 +51,7 @@ fn what_no_file_system_stores_never_passes_in_any_mode() {
 }
 
 #[test]
-fn a_permissive_gate_lets_pass_what_it_notes() {
+fn a_permissive_gate_admits_a_violation_and_reports_it() {
     let gate = gate("strict", Mode::Permissive);
     for (name, rule) in [(&b"caf\xE9"[..], RuleId::Truncated), (b"a\nb", RuleId::C0Control)] {
         let admitted = gate.admit(Intent::Create, os(name)).unwrap();
@@ -195,7 +195,7 @@ fn every_entry_is_seen_under_one_name_that_leads_back_to_it_and_cannot_be_given_
 }
 
 #[test]
-fn names_that_are_not_utf8_are_shown_or_hidden_as_asked_for() {
+fn names_that_are_not_utf8_are_shown_or_hidden_as_configured() {
     let (bad, quoted) = (os(b"caf\xE9"), OsStr::new("\u{201b}41"));
     let show = gate("utf8", Mode::Enforcing).with_existing(Existing::Show);
     assert_eq!(show.show(bad).unwrap().name, bad);

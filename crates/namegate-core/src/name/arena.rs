@@ -85,7 +85,7 @@ impl Arena {
     /// The name that starts at `at`, an offset that [`Arena::push`] gave.
     ///
     /// # Panics
-    /// If `at` lies behind the arena.
+    /// If `at` lies beyond the arena.
     pub fn name_at(&self, at: usize) -> &[u8] {
         let rest = &self.bytes[at..];
         let len = memchr::memchr(0, rest).expect("every name ends in NUL");
@@ -157,11 +157,11 @@ impl Arena {
     }
 }
 
-/// The first name at or behind `from` that is not UTF-8. `from` is the first byte of a name or the end.
+/// The first name at or after `from` that is not UTF-8. `from` is the first byte of a name or the end.
 fn next_ill_formed(bytes: &[u8], from: usize) -> Option<Span> {
     let error = simdutf8::compat::from_utf8(&bytes[from..]).err()?;
     let bad = from + error.valid_up_to();
-    // An ill-formed sequence never swallows the NUL behind the name, so the bad byte lies inside its name.
+    // An ill-formed sequence never includes the NUL after the name, so the bad byte lies inside its name.
     let start = memchr::memrchr(0, &bytes[from..bad]).map_or(from, |nul| from + nul + 1);
     let end = bad + memchr::memchr(0, &bytes[bad..]).expect("every name ends in NUL");
     Some(Span::new(start, end))

@@ -72,7 +72,7 @@ fn backward(before: &str) -> impl Iterator<Item = char> {
     before.chars().rev().take(REACH)
 }
 
-/// The code points behind, nearest first.
+/// The code points after it, nearest first.
 fn forward(after: &str) -> impl Iterator<Item = char> {
     after.chars().take(REACH)
 }

@@ -244,7 +244,7 @@ pub fn stable_hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What can meet at an edge: quotes whole and in part, digits, escapes, marks, and what no name may hold.
+    /// What can meet at an edge: quotes whole and in part, digits, escapes, marks, and what no name may contain.
     const NASTY: [&[u8]; 22] = [
         b"",
         b"\xE2\x80\x9B",
@@ -274,7 +274,7 @@ mod tests {
         !name.contains(['\0', '/']) && !matches!(name, "." | "..")
     }
 
-    fn hold_laws(name: &[u8]) {
+    fn check_laws(name: &[u8]) {
         let escaped = escape(name);
         assert_eq!(unescape(&escaped), name, "{name:02X?} comes back from {escaped}");
         assert!(is_valid_name(&escaped), "{escaped:?}");
@@ -292,7 +292,7 @@ mod tests {
             for second in NASTY {
                 for third in NASTY {
                     for fourth in NASTY {
-                        hold_laws(&[first, second, third, fourth].concat());
+                        check_laws(&[first, second, third, fourth].concat());
                     }
                 }
             }
@@ -303,9 +303,9 @@ mod tests {
     fn laws_hold_for_all_strings_of_two_bytes_after_a_quote() {
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
-                hold_laws(&[first, second]);
-                hold_laws(&[0xE2, 0x80, 0x9B, first, second]);
-                hold_laws(&[first, 0xE2, 0x80, 0x9B, second, b'A']);
+                check_laws(&[first, second]);
+                check_laws(&[0xE2, 0x80, 0x9B, first, second]);
+                check_laws(&[first, 0xE2, 0x80, 0x9B, second, b'A']);
             }
         }
     }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_with_one_beginning_are_told_apart_by_their_hash() {
+    fn long_names_with_one_beginning_differ_in_their_hash() {
         let names: Vec<String> = (0..1000_u32)
             .map(|n| escape_within(format!("{:0300}", n).as_bytes(), 255).into_owned())
             .collect();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn ascii_is_taken_in_lower_case_whatever_its_length_and_nothing_else_is_lost() {
+    fn ascii_of_any_length_is_lowercased_and_nothing_else_is_lost() {
         let mut seen = std::collections::HashSet::new();
         for len in 0..40 {
             let name: String = (0..len).map(|at| char::from(b'@' + at)).collect();

@@ -24,7 +24,7 @@ pub mod utf8;
 pub struct Span {
     /// Offset of the first byte.
     pub start: usize,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: usize,
 }
 
@@ -34,12 +34,12 @@ impl Span {
         Self { start, end }
     }
 
-    /// Number of bytes covered.
+    /// The number of bytes.
     pub const fn len(self) -> usize {
         self.end - self.start
     }
 
-    /// Whether no byte is covered.
+    /// Whether the span has no bytes.
     pub const fn is_empty(self) -> bool {
         self.end == self.start
     }

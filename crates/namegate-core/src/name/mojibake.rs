@@ -20,7 +20,7 @@ use super::{Span, scalar};
 ///   contain (no control, no unassigned or private one), and
 /// - at least one run is hard to explain otherwise: it reads as two code points or more, as one of four octets, as one
 ///   of three octets that is Latin, a symbol, or not glued to an ASCII letter, or as one of two octets that is a Latin
-///   letter or a symbol and, behind an ASCII capital, a capital of Latin-1.
+///   letter or a symbol and, after an ASCII capital, a capital of Latin-1.
 ///
 /// So `CAFÉ™`, `groß–klein` and `„Spaß“` pass, though their bytes would read as UTF-8; the price is that a name whose
 /// only garbled text is a single letter of another script (`Ð¸.txt`) passes, too. A name with garbled and intact

@@ -63,7 +63,7 @@ impl Form {
     /// A string whose bytes are all below this one is in the form, whatever their order.
     ///
     /// A byte below CC belongs to a code point below U+0300, a byte below C3 to one below U+00C0. Each of those is in
-    /// the form by itself and neither combines with nor is reordered against anything, which the tests hold for every
+    /// the form by itself and neither combines with nor is reordered against anything, which the tests verify for every
     /// scalar value.
     const fn first_suspect_byte(self) -> u8 {
         match self {

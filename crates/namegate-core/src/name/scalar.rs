@@ -115,7 +115,7 @@ fn class_beyond_ascii(c: char) -> Option<Class> {
         Gc::Unassigned if is_tag(c) => Some(Class::TagCharacter),
         Gc::Unassigned => Some(Class::Unassigned),
         Gc::Format => class_of_format(c),
-        // No other category holds a default-ignorable code point, and no letter below the first Hangul filler or mark
+        // No other category has a default-ignorable code point, and no letter below the first Hangul filler or mark
         // below the grapheme joiner is one: that spares most scripts the search. A test walks them all.
         Gc::OtherLetter if c >= '\u{115F}' && is_default_ignorable(c) => Some(Class::DefaultIgnorable),
         Gc::NonspacingMark if c >= '\u{34F}' && is_default_ignorable(c) => Some(Class::DefaultIgnorable),

@@ -2,7 +2,7 @@
 //!
 //! Mixing is checked by the word, not by the name: `отчёт report.txt` is honest, `pаypal` with a Cyrillic letter is not.
 //! Source: UTS #39 section 5.1 (augmented script sets) and 5.2 (the level Highly Restrictive), tables by
-//! `unicode-security`. The identifier profile of UTS #39 is not asked for: a file name is not an identifier.
+//! `unicode-security`. The identifier profile of UTS #39 does not apply: a file name is not an identifier.
 
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup, Script};
 use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
@@ -75,7 +75,7 @@ fn belongs_to_word(c: char) -> bool {
 
 /// A word that is being read.
 ///
-/// Script_Extensions of a code point hold its Script unless that is Common or Inherited, so a word of one Script value
+/// Script_Extensions of a code point contain its Script unless that is Common or Inherited, so a word of one Script value
 /// cannot be mixed. That is nearly every word, and costs one look-up for each code point instead of several searches.
 struct Word {
     start: usize,

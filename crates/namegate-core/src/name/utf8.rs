@@ -1,8 +1,8 @@
 //! Strict UTF-8: RFC 3629's grammar decides, ISO/IEC 10646-1's structure diagnoses.
 //!
-//! Two paths, kept apart on purpose. [`validate`] and [`super::arena`] decide, at the speed of the standard library and
-//! of SIMD; [`IllFormedSequences`] is cold and exact: it says of each ill-formed sequence what its writer meant. Nothing
-//! here repairs, replaces or accepts anything beyond RFC 3629.
+//! Two separate paths: [`validate`] and [`super::arena`] decide, at the speed of the standard library and of SIMD;
+//! [`IllFormedSequences`] is slower and exact, and diagnoses each ill-formed sequence. Nothing here repairs, replaces or accepts
+//! anything beyond RFC 3629.
 //!
 //! ```text
 //! UTF8-octets = *( UTF8-char )                                    RFC 3629, section 4
@@ -14,13 +14,15 @@
 //! UTF8-tail   = %x80-BF
 //! ```
 
+use std::fmt;
+
 use super::Span;
 use super::ucs4::{self, Octet};
 
 /// Why a sequence of bytes is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformation {
-    /// `80..BF` where a sequence should begin (Annex R.7, class 2). One finding covers a whole run.
+    /// `80..BF` where a sequence should begin (Annex R.7, class 2). One violation covers a whole run.
     UnexpectedContinuation,
     /// A lead octet without enough continuation octets (Annex R.7, class 1).
     Truncated,
@@ -45,7 +47,7 @@ pub enum Malformation {
 /// One ill-formed sequence of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IllFormed {
-    /// What is wrong with it.
+    /// The kind of defect.
     pub kind: Malformation,
     /// The lead octet and the continuation octets that belong to it.
     pub span: Span,
@@ -53,6 +55,14 @@ pub struct IllFormed {
     /// that was meant.
     pub value: Option<u32>,
 }
+
+impl fmt::Display for IllFormed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ill-formed UTF-8 at bytes {}..{}", self.span.start, self.span.end)
+    }
+}
+
+impl std::error::Error for IllFormed {}
 
 /// Decides whether `name` is UTF-8.
 ///

@@ -102,7 +102,7 @@ mod tests {
     use crate::policy::rule::RuleId;
 
     #[test]
-    fn parameters_are_said_in_plain_words() {
+    fn parameters_are_described_in_plain_words() {
         let fold = |fold, form| Test::SameFold { fold, form };
         let cases: &[(Test, Option<&str>)] = &[
             (Test::Plain(RuleId::Delete), None),

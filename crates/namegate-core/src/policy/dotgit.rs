@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ntfs_takes_for_git_is_found() {
+    fn names_that_ntfs_treats_as_git_are_found() {
         for name in [
             ".GIT",
             ".Git",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hfs_takes_for_git_is_found() {
+    fn names_that_hfs_treats_as_git_are_found() {
         for name in [
             ".g\u{200C}it",
             "\u{FEFF}.git",

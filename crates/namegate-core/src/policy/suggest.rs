@@ -1,4 +1,4 @@
-//! Suggested names for names that the policy rejects or warns about.
+//! Suggests names to use instead of names that the policy rejects or warns about.
 //!
 //! A suggested name differs only where the name breaks a rule. The policy accepts it and suggests no other name for it.
 //! Nothing is renamed. The caller knows which names are in use: a function for one name ([`Policy::suggest_name`]), the list

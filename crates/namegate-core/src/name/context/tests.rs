@@ -183,7 +183,7 @@ fn sequences(file: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_registered_emoji_sequence_needs_what_it_holds() {
+fn every_registered_emoji_sequence_needs_its_invisible_code_points() {
     for file in ["emoji/emoji-sequences.txt", "emoji/emoji-zwj-sequences.txt", "emoji/emoji-test.txt"] {
         for sequence in sequences(file) {
             for (c, needed) in checked(&sequence) {

@@ -121,7 +121,7 @@ fn honest_names_pass() {
 }
 
 #[test]
-fn what_is_lost_for_that_is_known() {
+fn the_garbled_names_that_are_not_found_are_known() {
     assert_eq!(find(&encoded_twice("и.txt")), None);
     assert_eq!(find(&encoded_twice("KOŠICE")), None);
 }
@@ -135,7 +135,7 @@ fn a_name_encoded_three_times_is_undone_step_by_step() {
 }
 
 #[test]
-fn undo_refuses_what_cannot_have_come_from_the_accident() {
+fn undo_refuses_names_that_were_not_encoded_twice() {
     for name in ["", "abc", "é", "日本", "Ã", "Ã©é", "Ā"] {
         assert_eq!(undo(name), None, "{name:?}");
     }
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_can_be_undone(name in "[a-zA-Z -ÿ€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]{0,8}") {
+    fn every_found_name_can_be_undone(name in "[a-zA-Z -ÿ€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]{0,8}") {
         if let Some(span) = find(&name) {
             prop_assert!(undo(&name).is_some());
             prop_assert!(!span.is_empty() && name.get(span.start..span.end).is_some());

@@ -138,7 +138,7 @@ fn the_readings_differ_begin_with_the_guess_and_are_few() {
 }
 
 #[test]
-fn structure_tells_pairs_and_overlong_forms_and_hides_no_attack() {
+fn structure_decodes_pairs_and_overlong_forms_but_no_attack() {
     let cases: &[(&[u8], Option<&str>)] = &[
         (b"a\xED\xA0\xBD\xED\xB8\x80b", Some("a\u{1F600}b")),
         (b"\xF0\x82\x82\xAC.txt", Some("€.txt")),

@@ -49,7 +49,7 @@ fn a_word_of_several_scripts_is_found_with_its_bytes() {
 }
 
 #[test]
-fn a_word_is_judged_as_the_restriction_level_of_uts_39_judges_an_identifier() {
+fn a_word_is_checked_like_an_identifier_by_the_restriction_level_of_uts_39() {
     use unicode_security::{GeneralSecurityProfile, RestrictionLevel, RestrictionLevelDetection};
     let parts = ["a", "é", "я", "漢", "ひ", "カ", "한", "Ω", "1", "א", "ع", "क"];
     assert!(parts.iter().all(|part| part.chars().all(GeneralSecurityProfile::identifier_allowed)));

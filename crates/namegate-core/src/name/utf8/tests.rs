@@ -49,7 +49,7 @@ fn each_kind_of_ill_formed_sequence_is_named_with_its_span_and_value() {
 
 /// Every string that `bytes` says: accepted iff std accepts, the first finding where std finds it, spans in order and
 /// inside the name, and what lies between them well-formed.
-fn holds_the_law(bytes: &[u8]) {
+fn check_law(bytes: &[u8]) {
     match (std::str::from_utf8(bytes), validate(bytes)) {
         (Ok(a), Ok(b)) => assert_eq!(a, b),
         (Err(e), Err(i)) => assert_eq!(e.valid_up_to(), i.span.start, "{bytes:02X?}"),
@@ -67,13 +67,13 @@ fn holds_the_law(bytes: &[u8]) {
 
 #[test]
 fn all_strings_of_up_to_three_bytes_are_accepted_exactly_when_std_accepts_them() {
-    holds_the_law(b"");
+    check_law(b"");
     for a in 0..=255 {
-        holds_the_law(&[a]);
+        check_law(&[a]);
         for b in 0..=255 {
-            holds_the_law(&[a, b]);
+            check_law(&[a, b]);
             for c in 0..=255 {
-                holds_the_law(&[a, b, c]);
+                check_law(&[a, b, c]);
             }
         }
     }

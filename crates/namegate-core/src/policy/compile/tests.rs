@@ -67,7 +67,7 @@ fn a_repeated_word_is_the_whole_name() {
 }
 
 #[test]
-fn a_name_is_converted_even_where_nobody_is_told() {
+fn a_name_is_converted_even_if_the_rule_is_off() {
     let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Convert };
     let policy =
         Policy::builder().normalization(normalization).severity(RuleId::NotInForm, None).build().unwrap();

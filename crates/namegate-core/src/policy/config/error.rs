@@ -39,6 +39,18 @@ pub struct ConfigError {
     pub position: Option<TextPosition>,
 }
 
+impl fmt::Display for ConfigError {
+    /// Shows the error as `LINE:COLUMN: message`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(TextPosition { line, column, .. }) = &self.position {
+            write!(f, "{line}:{column}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
 /// All errors of a configuration, or the first [`ConfigErrors::MOST`] of more.
 ///
 /// ```
@@ -100,18 +112,15 @@ impl fmt::Display for InFile<'_> {
                 f.write_str("\n")?;
             }
             if let Some(file) = self.file {
-                write!(f, "{file}:")?;
+                let gap = if error.position.is_some() { "" } else { " " };
+                write!(f, "{file}:{gap}")?;
             }
-            match &error.position {
-                None if self.file.is_none() => f.write_str(&error.message)?,
-                None => write!(f, " {}", error.message)?,
-                Some(TextPosition { line, column, excerpt, mark }) => {
-                    writeln!(f, "{line}:{column}: {}", error.message)?;
-                    let gutter = line.to_string();
-                    writeln!(f, "{gutter} | {excerpt}")?;
-                    let (before, marked) = (mark.start, "^".repeat(mark.len()));
-                    write!(f, "{:gutter$} | {:before$}{marked}", "", "", gutter = gutter.len())?;
-                }
+            error.fmt(f)?;
+            if let Some(TextPosition { line, excerpt, mark, .. }) = &error.position {
+                let gutter = line.to_string();
+                writeln!(f, "\n{gutter} | {excerpt}")?;
+                let (before, marked) = (mark.start, "^".repeat(mark.len()));
+                write!(f, "{:gutter$} | {:before$}{marked}", "", "", gutter = gutter.len())?;
             }
         }
         match self.error.left_out {

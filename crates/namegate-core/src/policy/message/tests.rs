@@ -23,7 +23,7 @@ fn messages(policy: &Policy, name: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn each_message_says_what_stands_there_in_a_few_words() {
+fn each_message_explains_the_violation_in_a_few_words() {
     let policy = everything();
     let cases: &[(&[u8], &[&str])] = &[
         (b"", &["empty-name: the name is empty"]),

@@ -242,7 +242,7 @@ pub enum Unit {
     CodePoints,
     /// Code points before the last `.` (8.3 names).
     StemCodePoints,
-    /// Code points behind the last `.` (8.3 names).
+    /// Code points after the last `.` (8.3 names).
     ExtensionCodePoints,
     /// Bytes of an OSTA compressed string: one each while all code points fit in a byte, else two for each UTF-16 unit.
     OstaBytes,

@@ -1,4 +1,4 @@
-//! Suggested names for all names of one directory.
+//! Suggests names for all names in one directory.
 //!
 //! A suggested name is free if no name of the directory and no other suggested name equals it, byte for byte or under an
 //! equivalence of the policy. Names that are to be renamed still count: a plan may be applied in part and in any order.
@@ -75,8 +75,9 @@ impl Policy {
     ) -> Vec<Option<SuggestedName>> {
         let suggester = Suggester::new(self);
         let legacy = encoding.map_or_else(|| guessed(there), EncodingHint::Given);
-        let mend = |name: &&[u8]| if self.is_spotless(name) { None } else { suggester.suggest(name, legacy) };
-        self.placed(&suggester, there, there.movable().iter().map(mend).collect())
+        let suggest =
+            |name: &&[u8]| if self.is_spotless(name) { None } else { suggester.suggest(name, legacy) };
+        self.placed(&suggester, there, there.movable().iter().map(suggest).collect())
     }
 
     /// [`Policy::suggest_names`] for a caller that decoded some names itself: `meant` has the text of each such name at its
@@ -171,11 +172,11 @@ impl Policy {
             let is_odd =
                 |at: usize| std::str::from_utf8(names[at]).is_ok_and(|name| !is_in_form(name, Form::Nfc));
             // A name that cannot be renamed keeps its name, whatever it is.
-            let is_mended = |at: usize| suggested.get(at).is_some_and(Option::is_some);
+            let has_suggestion = |at: usize| suggested.get(at).is_some_and(Option::is_some);
             let keeper = staying
                 .iter()
                 .copied()
-                .min_by_key(|&at| (at < movable, is_mended(at), is_odd(at), names[at]))
+                .min_by_key(|&at| (at < movable, has_suggestion(at), is_odd(at), names[at]))
                 .filter(|&at| at < movable);
             staying
                 .into_iter()

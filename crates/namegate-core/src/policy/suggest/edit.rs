@@ -11,7 +11,7 @@
 //! | `private-use`, `replacement-character`, `unassigned`, `mixed-script` | `_` where they are errors, else nothing |
 //! | `leading-space`, `trailing-space`, `trailing-dot` | removed |
 //! | `leading-dash`, `leading-tilde`, `dot-git-lookalike` | `_` in front |
-//! | `reserved-name` | `_` behind the base, before the extension, or within the word |
+//! | `reserved-name` | `_` after the base, before the extension, or within the word |
 //! | `empty-name`, `dot-name`, a raw NUL or `/` | `_` |
 
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! What holds for every proposal, tried on random names that trip over as many rules as possible.
+//! Properties of every suggested name, tried on random names that break as many rules as possible.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -96,23 +96,23 @@ fn keys(policy: &Policy, name: &str) -> Vec<String> {
     keys.chain([name.to_owned()]).collect()
 }
 
-/// A policy takes longer to build than a name to mend.
+/// A policy takes longer to build than a name to repair.
 static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(policies);
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_proposal_is_accepted_and_needs_no_further_one(name in hostile()) {
+    fn a_suggested_name_is_valid_and_has_no_suggested_name(name in hostile()) {
         for policy in POLICIES.iter() {
             let outcome = policy.check(&name).outcome();
             let is_good = outcome == CheckOutcome::Accept && matches!(policy.verdict(&name), Verdict::Accept(_));
             let Some(repair) = policy.suggest_name(&name, None, &mut |_| false) else { continue };
             prop_assert!(!is_good, "{:?} for a good name", repair);
-            let proposed = repair.name.as_bytes();
-            prop_assert_eq!(policy.verdict(proposed), Verdict::Accept(&repair.name));
-            prop_assert_eq!(policy.suggest_name(proposed, None, &mut |_| false), None, "{:?}", repair);
-            prop_assert!(proposed.len() <= 255.max(name.len()));
+            let suggested = repair.name.as_bytes();
+            prop_assert_eq!(policy.verdict(suggested), Verdict::Accept(&repair.name));
+            prop_assert_eq!(policy.suggest_name(suggested, None, &mut |_| false), None, "{:?}", repair);
+            prop_assert!(suggested.len() <= 255.max(name.len()));
         }
     }
 
@@ -126,14 +126,14 @@ proptest! {
     }
 
     #[test]
-    fn proposals_never_collide_and_a_repaired_directory_needs_no_repair(
+    fn suggested_names_never_collide_and_a_repaired_directory_has_no_suggestions(
         names in prop::collection::btree_set(hostile(), 0..12)
     ) {
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         for policy in POLICIES.iter() {
             let repairs = policy.suggest_names(&names, None);
             prop_assert_eq!(repairs.len(), names.len());
-            // Who holds a key: the names as they are, and the proposals.
+            // The keys of the names as they are, and of the suggested names.
             let mut holders: HashMap<(usize, String), Vec<usize>> = HashMap::new();
             let offered = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str()));
             let given = names.iter().map(|name| std::str::from_utf8(name).ok());

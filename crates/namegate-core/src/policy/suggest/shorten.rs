@@ -55,7 +55,7 @@ fn prefix(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).map_or(text, |(at, _)| &text[..at])
 }
 
-/// As much of `stem` as the limits allow, with all of `tail` behind it. `None` if nothing of the stem would be left.
+/// As much of `stem` as the limits allow, followed by all of `tail`. `None` if nothing of the stem would be left.
 pub(super) fn fit(stem: &str, tail: &str, limits: &[Limit]) -> Option<String> {
     let whole = format!("{stem}{tail}");
     if fits(&whole, limits) {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_extension_is_short_has_a_stem_and_takes_tar_with_it() {
+    fn an_extension_is_short_has_a_stem_and_includes_tar() {
         for (name, stem, extension) in [
             ("a.txt", "a", ".txt"),
             ("a.b.txt", "a.b", ".txt"),

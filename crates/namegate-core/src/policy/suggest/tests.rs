@@ -151,7 +151,7 @@ fn each_violation_has_the_smallest_change() {
     }
 }
 
-/// What a person would propose: the words stay apart, the extension stays, and nothing more changes than has to.
+/// What a person would choose: the words stay apart, the extension stays, and nothing more changes than has to.
 #[test]
 fn names_as_people_have_them_become_names_as_people_would_write_them() {
     let policy = ["portable", "strict", "security"].map(|p| profile::by_name(p).unwrap());
@@ -254,7 +254,7 @@ fn letters_are_given_up_only_where_they_are_errors_and_then_with_little_confiden
 }
 
 #[test]
-fn a_name_that_no_change_makes_admissible_has_no_proposal() {
+fn a_name_that_no_change_makes_valid_has_no_suggested_name() {
     let nothing = policy(vec![error(Test::Reserved(Chars::AllBut("")))]);
     assert_eq!(repaired(&nothing, b"abc"), None);
     let both = policy(vec![error(Test::Form(Form::Nfc)), error(Test::Form(Form::Nfd))]);
@@ -314,7 +314,7 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
 }
 
 #[test]
-fn a_taken_name_gets_a_number_before_its_extension() {
+fn a_suggested_name_that_is_in_use_gets_a_number_before_its_extension() {
     let desktop = desktop();
     let with = |name: &str, taken: &[&str]| {
         desktop.suggest_name(name.as_bytes(), None, &mut |other| taken.contains(&other)).unwrap().name
@@ -334,7 +334,7 @@ fn directory(policy: &Policy, names: &[&str]) -> Vec<Option<String>> {
 }
 
 #[test]
-fn proposals_of_a_directory_keep_out_of_each_others_way() {
+fn suggested_names_of_a_directory_never_collide() {
     let desktop = desktop();
     let some = |name: &str| Some(name.to_owned());
     assert_eq!(directory(&desktop, &["a?", "a*", "A_", "b"]), [some("a__3"), some("a__2"), None, None]);
@@ -353,7 +353,7 @@ fn proposals_of_a_directory_keep_out_of_each_others_way() {
 }
 
 #[test]
-fn the_names_of_a_directory_tell_their_encoding_together() {
+fn the_encoding_is_guessed_from_all_names_of_a_directory() {
     let directories: &[(&str, &[&str])] = &[
         ("latin1", &["café.txt", "Übersicht 2019.doc", "Größe.xls", "señor.jpg"]),
         ("shift_jis", &["報告書.txt", "写真", "会議の議事録.doc", "ソフトウェア"]),
@@ -378,7 +378,7 @@ fn the_names_of_a_directory_tell_their_encoding_together() {
 }
 
 #[test]
-fn a_hundred_thousand_bytes_are_mended_in_bounded_time() {
+fn a_hundred_thousand_bytes_are_repaired_in_bounded_time() {
     let names: Vec<Vec<u8>> = vec![
         vec![0xE9; 100_000],
         b"\xC3\xA9\xE9".repeat(33_000),
@@ -408,7 +408,7 @@ fn a_hundred_thousand_bytes_are_mended_in_bounded_time() {
 }
 
 #[test]
-fn a_directory_of_names_that_all_become_one_takes_linear_time() {
+fn a_directory_of_names_that_all_collide_takes_linear_time() {
     let desktop = desktop();
     let bad: Vec<String> = (0..12_u32)
         .flat_map(|length| (0..1 << length).map(move |bits| (length, bits)))

@@ -46,7 +46,7 @@ fn everything() -> Policy {
 }
 
 #[test]
-fn the_encoding_rules_hold_under_every_policy_and_name_their_bytes() {
+fn the_encoding_rules_apply_under_every_policy_and_name_their_bytes() {
     for policy in [policy(&[]), policy(&["utf8"]), policy(&["strict"]), everything()] {
         let encoding = |name: &[u8]| -> Vec<(&'static str, usize, usize)> {
             let all = policy.check(name).violations;
@@ -90,7 +90,7 @@ fn well_formed_parts_of_an_ill_formed_name_are_checked_too() {
 }
 
 #[test]
-fn reserved_names_are_found_in_the_part_of_the_name_that_their_line_says() {
+fn reserved_names_are_found_in_the_part_of_the_name_that_their_rule_names() {
     let all = everything();
     let reserved = |name: &str| {
         let all = found(&all, name.as_bytes());
@@ -118,7 +118,7 @@ fn reserved_names_are_found_in_the_part_of_the_name_that_their_line_says() {
 }
 
 #[test]
-fn of_two_limits_with_the_same_excess_one_violation_tells_all() {
+fn two_limits_with_the_same_excess_give_one_violation() {
     let line = |unit| ProfileRule::error(Test::Length(Limit { max: 3, unit }), "test");
     let policy = Policy::builder().rule(line(Unit::Bytes)).rule(line(Unit::Utf16)).build().unwrap();
     assert_eq!(found(&policy, b"abcd"), [("name-too-long", 3, 4)]);
@@ -239,7 +239,7 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
 
-/// `verdict` and `check` tell the same story, the quick look hides nothing, spans lie in the name.
+/// `verdict` and `check` agree, the prefilter hides no violation, and spans lie within the name.
 fn agree(policy: &Policy, name: &[u8]) {
     let check = policy.check(name);
     match policy.verdict(name) {
