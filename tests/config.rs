@@ -27,7 +27,7 @@ fn every_error_has_its_position_and_the_nearest_known_word() {
         ("profiles = ['strcit']", &[(1, 13, "unknown profile `strcit`; did you mean `strict`?")]),
         ("profiles = ['']", &[(1, 13, "unknown profile ``")]),
         ("profiles = 'strict'", &[(1, 12, "`profiles` must be an array of strings, not a string")]),
-        ("profiles = [1.5]", &[(1, 13, "`profiles` must be an array of strings, and this is a float")]),
+        ("profiles = [1.5]", &[(1, 13, "`profiles` must be an array of strings, but this element is a float")]),
         ("[profiles]", &[(1, 1, "`profiles` must be an array of strings, not a table")]),
         ("reserved-characters = ['#']", &[(1, 23, "`reserved-characters` must be a string, not an array")]),
         (
@@ -115,7 +115,7 @@ fn every_error_has_its_position_and_the_nearest_known_word() {
             &[
                 (1, 13, "unknown profile `日本`"),
                 (1, 19, "unknown profile `é`"),
-                (1, 24, "`profiles` must be an array of strings, and this is an integer"),
+                (1, 24, "`profiles` must be an array of strings, but this element is an integer"),
             ],
         ),
         ("\u{feff}x = 1", &[(1, 1, "unknown key `x`")]),
@@ -166,7 +166,7 @@ fn an_error_is_marked_in_its_line() {
 fn hidden_and_dangerous_characters_never_reach_the_terminal() {
     let text = "\"a\\u001b[31m\\u202e\" = 1 # \u{202e}gnp\u{301}\n[\"\\u0000\"]\n";
     let shown = errors(text).to_string();
-    assert!(shown.contains(r"\u{202e}"), "{shown}");
+    assert!(shown.contains(r"\u{202E}"), "{shown}");
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{shown:?}");
 }
 

@@ -260,7 +260,7 @@ fn names_that_no_entry_can_have_are_explained_too() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains(words), "{text}");
     }
-    assert!(text(&[b"--hex", b"610062"]).contains("a NUL ends a name"));
+    assert!(text(&[b"--hex", b"610062"]).contains("a NUL byte ends a name"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn summary(violations: impl IntoIterator<Item = Violation>) -> String {
 }
 
 impl ProfileTester {
-    fn of(profile: &str) -> Self {
+    fn for_profile(profile: &str) -> Self {
         Self {
             policy: Policy::from_profiles(&[profile::by_name(profile).expect("a profile")]),
             names: RefCell::default(),
@@ -124,7 +124,7 @@ impl ProfileTester {
 
 macro_rules! tables {
     ($($test:ident, $profile:literal, $table:path;)*) => {
-        $(#[test] fn $test() { $table(&ProfileTester::of($profile)); })*
+        $(#[test] fn $test() { $table(&ProfileTester::for_profile($profile)); })*
 
         const TABLES: &[(&str, fn(&ProfileTester))] = &[$(($profile, $table),)*];
     };
@@ -163,7 +163,7 @@ fn every_profile_has_a_table_and_every_rule_of_it_a_case() {
             .iter()
             .find(|(name, _)| *name == profile.name)
             .unwrap_or_else(|| panic!("the profile {profile} has no table"));
-        let tester = ProfileTester::of(profile.name);
+        let tester = ProfileTester::for_profile(profile.name);
         table(&tester);
         assert!(!tester.names.borrow().is_empty(), "the table of {profile} checks no name");
         for rule in profile.all_rules() {
