@@ -146,7 +146,7 @@ fn what_the_plan_s_policy_refuses_is_left_and_the_rest_is_done() {
 #[test]
 fn a_signal_ends_the_run_after_a_batch_and_it_can_be_resumed() {
     // On a machine with other things to do a run may come to its end before it can be told to end early. A longer one does not.
-    assert!([4_000, 16_000, 64_000].into_iter().any(|count| is_interrupted_and_resumed(count)));
+    assert!([4_000, 16_000, 64_000].into_iter().any(is_interrupted_and_resumed));
 }
 
 /// Whether the run was under way when the signal came.
