@@ -116,11 +116,7 @@ impl ExpositionPage<'_> {
     fn names(&mut self) {
         let snapshot = self.snapshot;
         for (name, help, names) in [
-            (
-                "namegate_refusals_total",
-                "Refused names, by operation and violated rule.",
-                &snapshot.refused,
-            ),
+            ("namegate_refusals_total", "Refused names, by operation and violated rule.", &snapshot.refused),
             (
                 "namegate_let_through_total",
                 "Names that break the policy and were let through, by operation and violated rule.",
@@ -140,7 +136,11 @@ impl ExpositionPage<'_> {
         for (name, help, value) in [
             ("namegate_inodes", "Inodes in the kernel's cache.", gauges.map(|gauges| gauges.inodes)),
             ("namegate_open_files", "Files that clients have open.", gauges.map(|gauges| gauges.open_files)),
-            ("namegate_open_directories", "Directories that clients have open.", gauges.map(|gauges| gauges.open_directories)),
+            (
+                "namegate_open_directories",
+                "Directories that clients have open.",
+                gauges.map(|gauges| gauges.open_directories),
+            ),
             (
                 "namegate_backing_ids",
                 "Open files that the kernel reads and writes directly (FUSE passthrough).",
@@ -182,12 +182,7 @@ impl ExpositionPage<'_> {
 
     fn audit(&mut self) {
         let audit = self.snapshot.audit;
-        self.alone(
-            "namegate_audit_records_total",
-            "counter",
-            "Audit records written.",
-            audit.recorded,
-        );
+        self.alone("namegate_audit_records_total", "counter", "Audit records written.", audit.recorded);
         let name = "namegate_audit_dropped_total";
         self.family(
             name,
