@@ -1,12 +1,12 @@
-//! A scan: names from a source, judged by a policy, findings to a report.
+//! A scan: names from a source, checked against a policy, findings to a report.
 //!
-//! Threads of the source judge the directories that they read; only what is found gets a path and passes the one lock in
-//! front of the report.
+//! The threads of the source check the directories that they read; only findings get a path and pass the one lock in front of
+//! the report.
 
+mod checkpoint;
+mod chunked;
+mod container_rules;
 mod directory;
-mod kept;
-mod large;
-mod standing;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use self::directory::Findings;
-use self::kept::Again;
-pub use self::kept::{Counts, Keeper, Kept, Octets};
+use self::checkpoint::Replay;
+pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink, Octets};
+use self::directory::DirectoryFindings;
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
@@ -27,16 +27,16 @@ use crate::policy::profile::Profile;
 use crate::policy::rule::RuleId;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
-use crate::report::{Record, Report, Summary};
+use crate::report::{Report, ReportedName, Summary};
 use crate::source::location::DirectoryPath;
-use crate::source::{Batch, Event, Fault, Frontier, Source, Version};
+use crate::source::{DirectoryBatch, DirectoryVersion, Fault, Frontier, Source, SourceEvent};
 
-/// How far a scan has come, and whether it is to go on; another thread may look at it at any time.
+/// How far a scan has come, and whether it should stop; another thread may look at it at any time.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Directories read.
     pub directories: AtomicU64,
-    /// Names judged.
+    /// Names checked.
     pub names: AtomicU64,
     /// Names with violations.
     pub findings: AtomicU64,
@@ -47,26 +47,26 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn add(&self, dir: &Path, judged: &Judged) {
-        self.directories.fetch_add(judged.directories, Relaxed);
-        self.names.fetch_add(judged.names, Relaxed);
-        self.findings.fetch_add(judged.findings.records.len() as u64, Relaxed);
+    fn add(&self, dir: &Path, result: &DirectoryResult) {
+        self.directories.fetch_add(result.directories, Relaxed);
+        self.names.fetch_add(result.names, Relaxed);
+        self.findings.fetch_add(result.findings.records.len() as u64, Relaxed);
         let mut current = self.current.lock();
         current.as_mut_os_string().clear();
         current.push(dir);
     }
 }
 
-/// What is not the policy's business.
+/// What a scan needs to know besides the policy.
 #[derive(Debug, Default)]
-pub struct Settings {
+pub struct ScanSettings {
     /// The encoding in which names that are not UTF-8 are read for repairs; guessed per directory if `None`.
     pub encoding: Option<Encoding>,
-    /// The targets whose readiness is told; the profiles of the policy if there are none.
+    /// The targets whose readiness is reported; the profiles of the policy if there are none.
     pub targets: Vec<&'static Profile>,
-    /// What stands before each path on the target, without a separator at its end. Lengths of paths count it.
+    /// The prefix of each path on the target, without a separator at its end. Lengths of paths count it.
     pub prefix: Vec<u8>,
-    /// Findings that are known: they are not reported.
+    /// Known findings, which are not reported.
     pub baseline: Option<Baseline>,
     /// Looks up the owner of a name in a directory, for the report; `None` if nobody asks.
     pub owner_of: Option<OwnerOf>,
@@ -75,51 +75,53 @@ pub struct Settings {
 /// Looks up the owner of a name in a directory, as people read it; `None` where that is not known.
 pub type OwnerOf = fn(&DirectoryPath, &[u8]) -> Option<String>;
 
-/// Judges all names of `source`.
+/// Checks all names of `source`.
 ///
-/// What cannot be read is reported and counted, and never ends the scan. A `keeper` is told how far it has come whenever
-/// the source tells. What another scan has told `before` is told first, as if this one had found it.
+/// What cannot be read is reported and counted, and never ends the scan. `checkpoints` receives a checkpoint whenever the source
+/// has a frontier to report. The findings of `before`, the checkpoint of an interrupted scan, are reported first.
 ///
 /// # Errors
-/// Writing the report failed, or keeping, or reading what was kept; the scan ended there.
+/// The report or a checkpoint cannot be written, or `before` cannot be read; the scan ended there.
 pub fn scan(
     source: &dyn Source,
     policy: &Policy,
-    settings: &Settings,
+    settings: &ScanSettings,
     report: &mut dyn Report,
     progress: &Progress,
-    keeper: Option<&dyn Keeper>,
-    before: Option<Kept>,
+    checkpoints: Option<&dyn CheckpointSink>,
+    before: Option<Checkpoint>,
 ) -> io::Result<Summary> {
     let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
-    let mut sink = Sink {
+    let mut sink = ReportSink {
         report,
         summary: Summary::for_targets(targets),
-        keeper,
+        checkpoints,
         baseline: settings.baseline.as_ref(),
         accepted_before: 0,
         failure: None,
-        said: Said::default(),
+        reported: Deduplicator::default(),
     };
     if let Some(before) = before {
-        sink.tell_again(before)?;
+        sink.replay(before)?;
     }
     let sink = Mutex::new(sink);
     source.read(&|event| {
-        let told = match event {
-            Event::Directory(batch) => {
-                let judged = Judged::new(&batch, directory::judge(&batch, policy, settings));
-                progress.add(&batch.dir, &judged);
-                Told::Judged(judged)
+        let output = match event {
+            SourceEvent::Directory(batch) => {
+                let result = DirectoryResult::new(&batch, directory::check(&batch, policy, settings));
+                progress.add(&batch.dir, &result);
+                ScanOutput::Directory(result)
             }
-            Event::Large(parts) => Told::Judged(large::judge(parts, policy, settings, progress)),
-            Event::Fault(fault) => Told::Fault(fault),
-            Event::Vanished => Told::Vanished,
-            Event::Frontier(frontier) => Told::Frontier(frontier),
+            SourceEvent::Large(parts) => {
+                ScanOutput::Directory(chunked::check(parts, policy, settings, progress))
+            }
+            SourceEvent::Fault(fault) => ScanOutput::Fault(fault),
+            SourceEvent::Vanished => ScanOutput::Vanished,
+            SourceEvent::Frontier(frontier) => ScanOutput::Frontier(frontier),
         };
         let mut sink = sink.lock();
         if sink.failure.is_none()
-            && let Err(error) = sink.take(&told)
+            && let Err(error) = sink.report(&output)
         {
             sink.failure = Some(error);
         }
@@ -130,7 +132,7 @@ pub fn scan(
     });
     let sink = sink.into_inner();
     let accepted = sink.accepted();
-    let Sink { report, mut summary, failure, .. } = sink;
+    let ReportSink { report, mut summary, failure, .. } = sink;
     summary.was_interrupted = progress.stop.load(Relaxed);
     summary.baseline = settings
         .baseline
@@ -142,19 +144,19 @@ pub fn scan(
     }
 }
 
-/// The names of one directory, or of one version of it, judged.
+/// The result of one directory, or of one version of it.
 #[derive(Default)]
-struct Judged {
+struct DirectoryResult {
     directories: u64,
     names: u64,
-    findings: Findings,
+    findings: DirectoryFindings,
     /// Whether the directory has several versions.
     is_version: bool,
 }
 
-impl Judged {
-    fn new(batch: &Batch, findings: Findings) -> Self {
-        let version = batch.version.unwrap_or(Version { is_first: true, again: 0 });
+impl DirectoryResult {
+    fn new(batch: &DirectoryBatch, findings: DirectoryFindings) -> Self {
+        let version = batch.version.unwrap_or(DirectoryVersion { is_first: true, again: 0 });
         Self {
             directories: u64::from(batch.is_whole() && version.is_first),
             names: (batch.count - version.again) as u64,
@@ -164,68 +166,68 @@ impl Judged {
     }
 }
 
-/// What is to be told in one piece.
-enum Told {
-    Judged(Judged),
+/// A piece of the report, written under one lock.
+enum ScanOutput {
+    Directory(DirectoryResult),
     Fault(Fault),
     Vanished,
     Frontier(Frontier),
 }
 
-struct Sink<'s> {
+struct ReportSink<'s> {
     report: &'s mut dyn Report,
     summary: Summary,
-    keeper: Option<&'s dyn Keeper>,
+    checkpoints: Option<&'s dyn CheckpointSink>,
     baseline: Option<&'s Baseline>,
-    /// Entries of the baseline that were met by the scan that this one goes on from.
+    /// Entries of the baseline that the scan before the checkpoint found.
     accepted_before: u64,
     failure: Option<io::Error>,
-    said: Said,
+    reported: Deduplicator,
 }
 
-/// What was said of directories that have several versions.
+/// What was reported of directories that have several versions.
 #[derive(Default)]
-struct Said {
-    /// Of their names, by path.
+struct Deduplicator {
+    /// Violations by the path of the name.
     names: HashMap<Vec<u8>, Vec<(RuleId, Span)>>,
-    /// Of names that become one.
+    /// Ids of groups of names that become one.
     groups: HashSet<String>,
 }
 
-impl Sink<'_> {
-    fn take(&mut self, told: &Told) -> io::Result<()> {
-        match told {
-            Told::Judged(Judged { directories, names, findings, is_version }) => {
+impl ReportSink<'_> {
+    fn report(&mut self, output: &ScanOutput) -> io::Result<()> {
+        match output {
+            ScanOutput::Directory(DirectoryResult { directories, names, findings, is_version }) => {
                 self.summary.directories += directories;
                 self.summary.names += names;
-                if let Some(keeper) = self.keeper
-                    && let Some(line) = kept::of_findings(findings)
+                if let Some(checkpoints) = self.checkpoints
+                    && let Some(line) = checkpoint::findings_line(findings)
                 {
-                    keeper.tell(&line)?;
+                    checkpoints.append(&line)?;
                 }
-                self.tell(findings, *is_version)?;
+                self.report_findings(findings, *is_version)?;
             }
-            Told::Fault(fault) => {
-                if let Some(keeper) = self.keeper {
-                    keeper.tell(&kept::of_fault(fault))?;
+            ScanOutput::Fault(fault) => {
+                if let Some(checkpoints) = self.checkpoints {
+                    checkpoints.append(&checkpoint::fault_line(fault))?;
                 }
-                self.tell_fault(&fault.path, &fault.to_string())?;
+                self.report_fault(&fault.path, &fault.to_string())?;
             }
-            Told::Vanished => self.summary.vanished += 1,
-            Told::Frontier(frontier) => {
-                // What is kept as told must not be lost with us.
+            ScanOutput::Vanished => self.summary.vanished += 1,
+            ScanOutput::Frontier(frontier) => {
+                // What a checkpoint takes for reported must have been written.
                 self.report.pause()?;
-                if let Some(keeper) = self.keeper {
-                    keeper.keep(frontier, &self.counts())?;
+                if let Some(checkpoints) = self.checkpoints {
+                    checkpoints.save(frontier, &self.counts())?;
                 }
             }
         }
         Ok(())
     }
 
-    fn tell(&mut self, findings: &Findings, is_version: bool) -> io::Result<()> {
+    fn report_findings(&mut self, findings: &DirectoryFindings, is_version: bool) -> io::Result<()> {
         for group in &findings.groups {
-            if !is_version || self.said.groups.insert(group.id.clone()) {
+            if !is_version || self.reported.groups.insert(group.id.clone()) {
                 self.summary.collisions += 1;
                 self.report.collision(group)?;
             }
@@ -234,8 +236,8 @@ impl Sink<'_> {
             if !is_version {
                 self.summary.count(record);
                 self.report.record(record)?;
-            } else if let Some(news) = self.news(record) {
-                self.report.record(&news)?;
+            } else if let Some(new) = self.deduplicate(record) {
+                self.report.record(&new)?;
             }
         }
         if !findings.records.is_empty() {
@@ -244,20 +246,20 @@ impl Sink<'_> {
         Ok(())
     }
 
-    fn tell_fault(&mut self, path: &Path, message: &str) -> io::Result<()> {
+    fn report_fault(&mut self, path: &Path, message: &str) -> io::Result<()> {
         self.summary.unreadable += 1;
         self.report.fault(path.as_os_str().as_bytes(), message)
     }
 
-    /// Tells what another scan has told.
-    fn tell_again(&mut self, before: Kept) -> io::Result<()> {
+    /// Reports the findings of a checkpoint.
+    fn replay(&mut self, before: Checkpoint) -> io::Result<()> {
         for line in BufRead::split(before.lines, b'\n') {
-            match kept::read(&line?)? {
-                Again::Findings(findings) => self.tell(&findings, false)?,
-                Again::Fault { path, message } => self.tell_fault(&path, &message)?,
+            match checkpoint::read(&line?)? {
+                Replay::Findings(findings) => self.report_findings(&findings, false)?,
+                Replay::Fault { path, message } => self.report_fault(&path, &message)?,
             }
         }
-        let Counts { directories, names, vanished, accepted } = before.counts;
+        let CheckpointCounts { directories, names, vanished, accepted } = before.counts;
         self.summary.directories = directories;
         self.summary.names = names;
         self.summary.vanished = vanished;
@@ -265,31 +267,31 @@ impl Sink<'_> {
         Ok(())
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> CheckpointCounts {
         let Summary { directories, names, vanished, .. } = self.summary;
-        Counts { directories, names, vanished, accepted: self.accepted() }
+        CheckpointCounts { directories, names, vanished, accepted: self.accepted() }
     }
 
-    /// Entries of the baseline that were met, now and before.
+    /// Entries of the baseline that were found, now and before the checkpoint.
     fn accepted(&self) -> u64 {
         self.accepted_before + self.baseline.map_or(0, Baseline::met)
     }
 
-    /// What was not said of the name yet, counted; `None` if everything was.
-    fn news(&mut self, record: &Record) -> Option<Record> {
-        let said = self.said.names.entry(record.path()).or_default();
-        let is_known = !said.is_empty();
-        let mut news = record.clone();
-        news.objections.retain(|o| !said.contains(&(o.violation.rule, o.violation.span)));
-        said.extend(news.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
-        if news.objections.is_empty() {
+    /// The violations of the name that were not reported yet, counted; `None` if all were.
+    fn deduplicate(&mut self, record: &ReportedName) -> Option<ReportedName> {
+        let reported = self.reported.names.entry(record.path()).or_default();
+        let is_known = !reported.is_empty();
+        let mut new = record.clone();
+        new.objections.retain(|o| !reported.contains(&(o.violation.rule, o.violation.span)));
+        reported.extend(new.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
+        if new.objections.is_empty() {
             return None;
         }
         if is_known {
-            self.summary.count_rules(&news)
+            self.summary.count_rules(&new)
         } else {
-            self.summary.count(&news)
+            self.summary.count(&new)
         }
-        Some(news)
+        Some(new)
     }
 }

@@ -27,7 +27,10 @@ fn every_error_has_its_position_and_the_nearest_known_word() {
         ("profiles = ['strcit']", &[(1, 13, "unknown profile `strcit`; did you mean `strict`?")]),
         ("profiles = ['']", &[(1, 13, "unknown profile ``")]),
         ("profiles = 'strict'", &[(1, 12, "`profiles` must be an array of strings, not a string")]),
-        ("profiles = [1.5]", &[(1, 13, "`profiles` must be an array of strings, but this element is a float")]),
+        (
+            "profiles = [1.5]",
+            &[(1, 13, "`profiles` must be an array of strings, but this element is a float")],
+        ),
         ("[profiles]", &[(1, 1, "`profiles` must be an array of strings, not a table")]),
         ("reserved-characters = ['#']", &[(1, 23, "`reserved-characters` must be a string, not an array")]),
         (

@@ -17,7 +17,7 @@ use namegate::explain::{Explanation, Role};
 use namegate::name::display::display;
 use namegate::policy::{Policy, profile};
 use namegate::report::html::{Head, Html};
-use namegate::report::{Record, Report, Summary};
+use namegate::report::{Report, ReportedName, Summary};
 use namegate::source::location::DirectoryPath;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -373,7 +373,7 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
     let mut report = Html::new(&mut out, Head::default(), |_| None);
     for number in 0..FINDINGS {
         let name = format!("report {}?.txt", number * 7919 % FINDINGS);
-        let mut record = Record::of(&policy, &policy.check(name.as_bytes()));
+        let mut record = ReportedName::of(&policy, &policy.check(name.as_bytes()));
         let dir = format!("share/{:03}", number / 500).into_bytes();
         record.place = Some(Arc::new(DirectoryPath { container: None, dir, inode: None }));
         summary.count(&record);

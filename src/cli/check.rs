@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
 
-use super::format::{Format, ReportArgs};
+use super::format::{ReportArgs, ReportFormat};
 use super::policy_args::PolicyArgs;
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::reading::{Encoding, Evidence};
 use crate::policy::{CheckOutcome, Policy, profile};
 use crate::report::text::Layout;
-use crate::report::{Record, Report, Summary};
-use crate::source::list::{Item, MAX_NAME, Names};
+use crate::report::{Report, ReportedName, Summary};
+use crate::source::list::{ListItem, MAX_NAME, NameReader};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +26,7 @@ Exit status: 0 no finding, 1 findings, 2 something could not be read.";
 /// Judge names given as arguments, or read from standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct CheckArgs {
     /// The names; without any, they are read from standard input, one a line.
     #[arg(value_name = "NAME")]
     names: Vec<OsString>,
@@ -46,32 +46,32 @@ pub struct Args {
 ///
 /// # Errors
 /// The policy or standard input cannot be read, or the output cannot be written.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let policy = args.policy.policy(&[&profile::STRICT])?;
     let mut faults = anstream::stderr();
     let is_single = args.names.len() == 1;
-    let head = args.report.head(args.report.format == Format::Html)?;
+    let head = args.report.head(args.report.format == ReportFormat::Html)?;
     let report = (!args.quiet).then(|| args.report.report(out, &mut faults, Layout::default(), &head));
-    let mut check = Check { policy: &policy, report, summary: Summary::of(&policy) };
+    let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy) };
     if args.names.is_empty() {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            return Err(Trouble::new(
+            return Err(CliError::new(
                 "check: no names given, and standard input is a terminal; see `namegate check --help`",
             ));
         }
         let separator = if args.null { 0 } else { b'\n' };
-        check.stream(Names::new(stdin.lock(), separator), args.report.encoding)?;
+        check.stream(NameReader::new(stdin.lock(), separator), args.report.encoding)?;
     } else {
         let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
         let encoding = args.report.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
         names.iter().try_for_each(|name| check.name(name, || encoding))?;
     }
-    let Check { report, summary, .. } = check;
-    if let Some(mut report) = report.filter(|_| !is_single || args.report.format != Format::Text) {
+    let CheckRun { report, summary, .. } = check;
+    if let Some(mut report) = report.filter(|_| !is_single || args.report.format != ReportFormat::Text) {
         report.finish(&policy, &summary)?;
     }
-    Ok(Status::of(&summary, args.report.fail_on()))
+    Ok(ExitStatus::from_summary(&summary, args.report.fail_on()))
 }
 
 fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {
@@ -80,14 +80,14 @@ fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {
     evidence.guess()
 }
 
-struct Check<'p> {
+struct CheckRun<'p> {
     policy: &'p Policy,
     /// `None`: only the summary is asked for.
     report: Option<Box<dyn Report + 'p>>,
     summary: Summary,
 }
 
-impl Check<'_> {
+impl CheckRun<'_> {
     /// `encoding` is asked only for a name that there is something to say about.
     fn name(&mut self, name: &[u8], encoding: impl FnOnce() -> Option<Encoding>) -> io::Result<()> {
         let check = self.policy.check(name);
@@ -96,7 +96,7 @@ impl Check<'_> {
             self.summary.count_as(check.outcome());
             return Ok(());
         };
-        let mut record = Record::of(self.policy, &check);
+        let mut record = ReportedName::of(self.policy, &check);
         if check.outcome() != CheckOutcome::Accept {
             record.repair = self.policy.suggest_name(name, encoding(), &mut |_| false);
         }
@@ -104,13 +104,17 @@ impl Check<'_> {
         report.record(&record)
     }
 
-    fn stream(&mut self, names: Names<impl io::BufRead>, encoding: Option<Encoding>) -> Result<(), Trouble> {
+    fn stream(
+        &mut self,
+        names: NameReader<impl io::BufRead>,
+        encoding: Option<Encoding>,
+    ) -> Result<(), CliError> {
         for item in names {
             match item {
-                Ok(Item::Name(name)) => {
+                Ok(ListItem::Name(name)) => {
                     self.name(&name, || encoding.or_else(|| guess([name.as_slice()].into_iter())))?;
                 }
-                Ok(Item::TooLong(number)) => {
+                Ok(ListItem::TooLong(number)) => {
                     let message = format!(
                         "name {number} of standard input has more than {MAX_NAME} bytes and was not judged; \
                          is the separator the right one (`-0` for NUL)?"
@@ -120,7 +124,7 @@ impl Check<'_> {
                         report.fault(b"-", &message)?;
                     }
                 }
-                Err(error) => return Err(Trouble::new(format!("cannot read standard input: {error}"))),
+                Err(error) => return Err(CliError::new(format!("cannot read standard input: {error}"))),
             }
         }
         Ok(())

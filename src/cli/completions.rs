@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap_complete::Shell;
 
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
@@ -12,15 +12,15 @@ use super::{Status, Trouble};
   namegate completions bash > ~/.local/share/bash-completion/completions/namegate
   namegate completions zsh > ~/.zfunc/_namegate
   namegate completions fish > ~/.config/fish/completions/namegate.fish")]
-pub(super) struct Args {
+pub(super) struct CompletionsArgs {
     /// The shell.
     shell: Shell,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     // The generator panics where it cannot write, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut super::command(), "namegate", &mut script);
     out.write_all(&script)?;
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }

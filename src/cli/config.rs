@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::policy_args::{check_files, config_file, read};
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::settings::config::{Instance, schema};
 
 /// Check instance files, show one with its defaults, or print their schema.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ConfigArgs {
     #[command(subcommand)]
-    action: Action,
+    action: ConfigAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ConfigAction {
     /// Check instance files: every mistake with line, column and the nearest known word.
     ///
     /// The exit status is 0 if all files can be used, else 2.
@@ -36,22 +36,22 @@ enum Action {
     Schema,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     match &args.action {
-        Action::Check { files } => {
+        ConfigAction::Check { files } => {
             let files = files.iter().map(|file| config_file(file));
             return check_files(files, out, |file| load(file).map(|_| String::new()));
         }
-        Action::Show { file } => {
-            let instance = load(&config_file(file)).map_err(Trouble::new)?;
+        ConfigAction::Show { file } => {
+            let instance = load(&config_file(file)).map_err(CliError::new)?;
             write!(out, "{}", instance.with_defaults().to_toml())?;
         }
-        Action::Schema => {
+        ConfigAction::Schema => {
             serde_json::to_writer_pretty(&mut *out, &schema()).map_err(io::Error::from)?;
             writeln!(out)?;
         }
     }
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// An instance file that is enough for a mount.

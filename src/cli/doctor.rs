@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::doctor::{Check, Condition, Machine};
 use crate::report::json;
 
@@ -21,7 +21,7 @@ Exit status: 0 nothing to do, 1 something is advised.";
 /// Say what this machine can do for namegate, what on it spoils names, and what to do about it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DoctorArgs {
     /// Directories that are to be mounted.
     #[arg(value_name = "SOURCE")]
     sources: Vec<PathBuf>,
@@ -41,7 +41,7 @@ struct Examination<'c> {
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let checks = Machine::this().examine(&args.sources);
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
     if args.json {
@@ -57,8 +57,8 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
         }
     }
     Ok(match condition {
-        Condition::Ok | Condition::Unknown => Status::Clean,
-        Condition::Warn | Condition::Fail => Status::Findings,
+        Condition::Ok | Condition::Unknown => ExitStatus::Clean,
+        Condition::Warn | Condition::Fail => ExitStatus::Findings,
     })
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, SpecificationError};
 
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::explain::{Explanation, text};
 use crate::name::display::display;
 use crate::report::json;
@@ -23,7 +23,7 @@ Exit status: 0 all names are UTF-8, 1 some name is not, 2 a name could not be un
 /// Show a name octet by octet: its bits, its code points, what is wrong with it, which profiles object.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct ExplainArgs {
     /// Names to explain, as they are: names, not paths.
     #[arg(value_name = "NAME", required_unless_present = "hex")]
     names: Vec<OsString>,
@@ -36,15 +36,15 @@ pub(super) struct Args {
 }
 
 /// Explains the names as they were given, then those in hexadecimal.
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let given = args.names.iter().map(|name| name.as_bytes().to_vec());
     // All of them are read before the first is explained: a mistyped digit is no reason to print half of the answer.
     let decoded: Vec<Vec<u8>> = args.hex.iter().map(|digits| decode(digits)).collect::<Result<_, _>>()?;
-    let mut status = Status::Clean;
+    let mut status = ExitStatus::Clean;
     for (at, name) in given.chain(decoded).enumerate() {
         let explanation = Explanation::of(&name);
         if !explanation.is_utf8 {
-            status = Status::Findings;
+            status = ExitStatus::Findings;
         }
         match args.json {
             true => json::line(out, &explanation)?,
@@ -60,19 +60,19 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
 }
 
 /// The octets that `digits` spell.
-fn decode(digits: &OsStr) -> Result<Vec<u8>, Trouble> {
-    let encoding = hexadecimal().map_err(Trouble::new)?;
+fn decode(digits: &OsStr) -> Result<Vec<u8>, CliError> {
+    let encoding = hexadecimal().map_err(CliError::new)?;
     let typed = digits.as_bytes();
     encoding.decode(typed).map_err(|DecodeError { position, kind }| {
         // The position counts bytes; a person counts characters, from 1.
         let before = String::from_utf8_lossy(&typed[..position]).chars().count();
         if kind == DecodeKind::Length {
-            return Trouble::new("--hex: an odd number of digits, and every octet has two");
+            return CliError::new("--hex: an odd number of digits, and every octet has two");
         }
         let rest = String::from_utf8_lossy(&typed[position..]);
         let wrong: String = rest.chars().take(1).collect();
         let wrong = display(wrong.as_bytes());
-        Trouble::new(format!("--hex: `{wrong}`, character {}, is no hexadecimal digit", before + 1))
+        CliError::new(format!("--hex: `{wrong}`, character {}, is no hexadecimal digit", before + 1))
     })
 }
 

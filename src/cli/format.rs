@@ -7,12 +7,12 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use super::Trouble;
+use super::CliError;
 use crate::explain::CodePoint;
 use crate::name::display::display;
 use crate::name::reading::Encoding;
 use crate::report::csv::Csv;
-use crate::report::fan::{Fan, Faults};
+use crate::report::fan::{FaultReport, MultiReport};
 use crate::report::html::{Glyph, Head, Html};
 use crate::report::json::Json;
 use crate::report::junit::Junit;
@@ -25,8 +25,8 @@ use crate::time::timestamp_of_now;
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
     /// How the findings are written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
     /// Which findings make the exit status 1.
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = Least::Warn)]
     fail_on: Least,
@@ -50,7 +50,7 @@ enum Least {
 
 /// A format for findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ReportFormat {
     /// For people.
     Text,
     /// JSON Lines: one object a line, the summary last.
@@ -79,9 +79,9 @@ impl ReportArgs {
     ///
     /// # Errors
     /// A title without an HTML report.
-    pub fn head(&self, writes_html: bool) -> Result<Head, Trouble> {
+    pub fn head(&self, writes_html: bool) -> Result<Head, CliError> {
         if self.title.is_some() && !writes_html {
-            return Err(Trouble::new("--title needs an HTML report: --format html, or -o FILE.html"));
+            return Err(CliError::new("--title needs an HTML report: --format html, or -o FILE.html"));
         }
         // The name that the kernel has for this machine: nobody on the network is asked.
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -105,13 +105,15 @@ impl ReportArgs {
     ) -> Box<dyn Report + 'o> {
         let report = self.format.report(out, self.fail_on(), layout, head);
         match self.format {
-            Format::Text | Format::Csv => Box::new(Fan::new(vec![Box::new(Faults::new(faults)), report])),
+            ReportFormat::Text | ReportFormat::Csv => {
+                Box::new(MultiReport::new(vec![Box::new(FaultReport::new(faults)), report]))
+            }
             _ => report,
         }
     }
 }
 
-impl Format {
+impl ReportFormat {
     /// The report that writes this format to `out`.
     pub fn report<'o>(
         self,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::unistd::{Uid, User, geteuid};
 use serde::de::DeserializeOwned;
 
-use super::Trouble;
+use super::CliError;
 use crate::name::display::{display, shown};
 use crate::service::control::{
     self, ControlRequest, FoundSocket, FoundSockets, InstanceStatus, RequestError,
@@ -38,7 +38,7 @@ impl InstanceSelector {
     ///
     /// # Errors
     /// There is none, or more than one.
-    pub(super) fn find(&self) -> Result<FoundSocket, Trouble> {
+    pub(super) fn find(&self) -> Result<FoundSocket, CliError> {
         let sockets = sockets();
         let asked = self.user.as_deref().map(uid_of).transpose()?;
         let me = geteuid().as_raw();
@@ -53,9 +53,9 @@ impl InstanceSelector {
             let there: Vec<&FoundSocket> = candidates.into_iter().filter(|found| found.is_there()).collect();
             return only(&there).ok_or_else(|| match there.as_slice() {
                 [] => {
-                    Trouble::new(format!("no instance{whose} is running{}", hint(&sockets, asked, |_| true)))
+                    CliError::new(format!("no instance{whose} is running{}", hint(&sockets, asked, |_| true)))
                 }
-                several => Trouble::new(format!(
+                several => CliError::new(format!(
                     "more than one instance{whose} is running; say which: {}",
                     several.iter().map(|found| found.name().as_str()).collect::<Vec<_>>().join(", ")
                 )),
@@ -67,10 +67,10 @@ impl InstanceSelector {
             let named: Vec<&FoundSocket> = candidates.into_iter().filter(|found| is_named(found)).collect();
             return only(&named).ok_or_else(|| {
                 let hint = hint(&sockets, asked, is_named);
-                Trouble::new(format!("no instance{whose} is called {what}; `namegate list` shows all{hint}"))
+                CliError::new(format!("no instance{whose} is called {what}; `namegate list` shows all{hint}"))
             });
         }
-        let place = path::absolute(which).map_err(|error| Trouble::new(format!("{what}: {error}")))?;
+        let place = path::absolute(which).map_err(|error| CliError::new(format!("{what}: {error}")))?;
         // The parts alone: a slash at the end says nothing.
         let place: PathBuf = place.components().collect();
         // A mount that is not in this namespace can be one of our own, who are believed.
@@ -81,12 +81,12 @@ impl InstanceSelector {
         };
         let there = mounted_at(&asked_there, &place);
         only(&there).ok_or_else(|| match there.as_slice() {
-            [] => Trouble::new(format!(
+            [] => CliError::new(format!(
                 "no instance{whose} that answers is mounted on {what}; `namegate list` shows all"
             )),
             several => {
                 let sockets: Vec<_> = several.iter().map(|found| shown(&found.path())).collect();
-                Trouble::new(format!(
+                CliError::new(format!(
                     "more than one instance is mounted on {what}; say the name: {}",
                     sockets.join(", ")
                 ))
@@ -98,7 +98,7 @@ impl InstanceSelector {
     ///
     /// # Errors
     /// There is none, more than one, or no answer.
-    pub(super) fn ask<T: DeserializeOwned>(&self, request: ControlRequest) -> Result<T, Trouble> {
+    pub(super) fn ask<T: DeserializeOwned>(&self, request: ControlRequest) -> Result<T, CliError> {
         ask(&self.find()?, request)
     }
 }
@@ -107,8 +107,8 @@ impl InstanceSelector {
 ///
 /// # Errors
 /// There is no answer.
-pub(super) fn ask<T: DeserializeOwned>(found: &FoundSocket, request: ControlRequest) -> Result<T, Trouble> {
-    found.ask(request).map_err(|failure| Trouble::new(format!("{}: {failure}", found.name())))
+pub(super) fn ask<T: DeserializeOwned>(found: &FoundSocket, request: ControlRequest) -> Result<T, CliError> {
+    found.ask(request).map_err(|failure| CliError::new(format!("{}: {failure}", found.name())))
 }
 
 /// All sockets that are there; what is not looked at is said.
@@ -126,12 +126,12 @@ pub(super) fn user(uid: u32) -> String {
     }
 }
 
-fn uid_of(user: &str) -> Result<u32, Trouble> {
+fn uid_of(user: &str) -> Result<u32, CliError> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
     let found = User::from_name(user).ok().flatten();
-    let unknown = || Trouble::new(format!("--user: there is no user {}", display(user.as_bytes())));
+    let unknown = || CliError::new(format!("--user: there is no user {}", display(user.as_bytes())));
     found.map(|user| user.uid.as_raw()).ok_or_else(unknown)
 }
 

@@ -1,4 +1,4 @@
-//! The options that say what findings are held against: targets of a migration, and what is known already.
+//! The options for targets of a migration and for known findings.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,26 +6,26 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::policy_args::PolicyArgs;
-use super::{Trouble, profiles};
+use super::{CliError, profiles};
 use crate::name::display::shown;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::profile::{Profile, STRICT};
 use crate::report::baseline::Baseline;
-use crate::scan::Settings;
+use crate::scan::ScanSettings;
 
-/// What findings are held against.
+/// Targets and known findings.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Judging")]
+#[command(next_help_heading = "Targets and known findings")]
 pub struct JudgingArgs {
-    /// Say how ready the names are for these targets, each of them a profile: what each would refuse, change or merge.
+    /// Check for these targets (profiles), and show for each how many names it would refuse, change or merge.
     #[arg(long = "target", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
     #[arg(hide_possible_values = true)]
     targets: Vec<&'static Profile>,
-    /// Where on the target the names will stand, as in 'C:\Data': lengths of paths count it.
+    /// Directory of the target that the names will move to, such as 'C:\Data'; counts towards path lengths.
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
-    /// Leave out the findings that stand in FILE, as --write-baseline wrote it.
+    /// Leave out the known findings in FILE, which --write-baseline wrote.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
 }
@@ -35,21 +35,21 @@ impl JudgingArgs {
     ///
     /// # Errors
     /// As of [`PolicyArgs::policy`].
-    pub fn policy(&self, args: &PolicyArgs) -> Result<Policy, Trouble> {
+    pub fn policy(&self, args: &PolicyArgs) -> Result<Policy, CliError> {
         let default: &[&Profile] = if self.targets.is_empty() { &[&STRICT] } else { &[] };
         args.policy_for(default, &self.targets)
     }
 
-    /// Whether it was asked how ready the names are for some targets.
+    /// Whether there are targets.
     pub fn asks_for_targets(&self) -> bool {
         !self.targets.is_empty()
     }
 
-    /// What the scan has to know.
+    /// The settings of the scan.
     ///
     /// # Errors
     /// The baseline cannot be read.
-    pub fn settings(&self, encoding: Option<Encoding>) -> Result<Settings, Trouble> {
+    pub fn settings(&self, encoding: Option<Encoding>) -> Result<ScanSettings, CliError> {
         let mut targets: Vec<&'static Profile> = Vec::new();
         for &target in &self.targets {
             if !targets.iter().any(|known| known.name == target.name) {
@@ -61,14 +61,13 @@ impl JudgingArgs {
         if matches!(prefix.last(), Some(b'/' | b'\\')) {
             prefix.pop();
         }
-        Ok(Settings { encoding, targets, prefix, baseline: self.baseline()?, owner_of: None })
+        Ok(ScanSettings { encoding, targets, prefix, baseline: self.baseline()?, owner_of: None })
     }
 
-    fn baseline(&self) -> Result<Option<Baseline>, Trouble> {
+    fn baseline(&self) -> Result<Option<Baseline>, CliError> {
         let Some(file) = &self.baseline else { return Ok(None) };
         let name = shown(file);
-        let text =
-            fs::read(file).map_err(|error| Trouble::new(format!("{name}: cannot be read: {error}")))?;
-        Baseline::parse(&text).map(Some).map_err(|mistake| Trouble::new(format!("{name}: {mistake}")))
+        let text = fs::read(file).map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
+        Baseline::parse(&text).map(Some).map_err(|error| CliError::new(format!("{name}: {error}")))
     }
 }

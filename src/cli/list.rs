@@ -22,7 +22,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, geteuid
 use serde::Serialize;
 
 use super::instances::{owner_at, owner_of, sockets, user};
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::display::width;
 use crate::report::{JsonBytes, json};
 use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError, harmless};
@@ -94,9 +94,9 @@ struct ListRow {
     mountpoint: Option<JsonBytes>,
 }
 
-pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let mounts = mounts::mounts()
-        .map_err(|error| Trouble::new(format!("cannot read the table of mounts: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot read the table of mounts: {error}")))?;
     let sockets = sockets();
     let found: Vec<&FoundSocket> = sockets.own.iter().chain(&sockets.others).collect();
     let answers = control::ask_all(&found, ControlRequest::Status, control::PATIENCE, |_, _| None);
@@ -131,7 +131,7 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<Status, Troubl
         matches!(row.state, MountState::Dead | MountState::Silent | MountState::Impostor)
             && row.uid.is_none_or(|uid| uid == geteuid().as_raw())
     };
-    Ok(if rows.iter().any(is_bad) { Status::Findings } else { Status::Clean })
+    Ok(if rows.iter().any(is_bad) { ExitStatus::Findings } else { ExitStatus::Clean })
 }
 
 /// Nothing for a socket that a killed server has left.

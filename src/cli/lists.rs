@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// How a list is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ListingFormat {
     /// For people.
     Text,
     /// One JSON object on each line.

@@ -11,7 +11,7 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::output::write;
 
@@ -26,12 +26,12 @@ Examples:
 /// Print the manual page, or write one for each command into a directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct ManArgs {
     /// Where to write the pages; made if it does not exist.
     dir: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let mut command = super::command().disable_help_subcommand(true);
     command.build();
     let mut helper = super::mount::Helper::command();
@@ -44,9 +44,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
             .and_then(|()| {
                 WRITTEN.iter().try_for_each(|(name, page)| write(&dir.join(name), page.as_bytes()))
             })
-            .map_err(|error| Trouble::new(format!("cannot write manual pages to {}: {error}", shown(dir))))?,
+            .map_err(|error| {
+                CliError::new(format!("cannot write manual pages to {}: {error}", shown(dir)))
+            })?,
     }
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// A section of the manual (man-pages(7)).
@@ -186,7 +188,7 @@ mod tests {
     fn every_page_passes_a_checker_of_manual_pages() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().to_path_buf();
-        run(&Args { dir: Some(place.clone()) }, &mut io::sink()).unwrap();
+        run(&ManArgs { dir: Some(place.clone()) }, &mut io::sink()).unwrap();
         let mut pages: Vec<PathBuf> =
             fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect();
         pages.sort();

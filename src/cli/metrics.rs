@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::instances::InstanceSelector;
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::service::control::{ControlRequest, harmless};
 
 const EXAMPLES: &str = "\
@@ -21,11 +21,11 @@ pub(super) struct MetricsCommand {
     which: InstanceSelector,
 }
 
-pub(super) fn run(args: &MetricsCommand, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &MetricsCommand, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let text: String = args.which.ask(ControlRequest::Metrics)?;
     // Of another process: lines of printable text, whatever else it may have sent.
     for line in text.lines() {
         writeln!(out, "{}", harmless(line))?;
     }
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }

@@ -5,7 +5,7 @@ use std::path::{self, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Trouble;
+use super::CliError;
 use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 
 /// All of it can be left unsaid.
@@ -33,14 +33,14 @@ impl MetricsArgs {
     }
 
     /// Opens what is asked for.
-    pub fn outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, Trouble> {
+    pub fn outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, CliError> {
         let file = self.metrics_textfile.as_deref().map(path::absolute).transpose();
         let wanted = OutletSettings {
-            file: file.map_err(|error| Trouble::new(format!("--metrics-textfile: {error}")))?,
+            file: file.map_err(|error| CliError::new(format!("--metrics-textfile: {error}")))?,
             interval: self.metrics_interval.unwrap_or(OutletSettings::default().interval),
             listen: self.metrics_listen,
         };
-        MetricsOutlets::open(wanted, metrics).map_err(Trouble::new)
+        MetricsOutlets::open(wanted, metrics).map_err(CliError::new)
     }
 }
 

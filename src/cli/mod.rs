@@ -1,8 +1,8 @@
 //! The command line: one file per subcommand.
 //!
-//! A subcommand has an `Args` (clap's derive: parser, help, manual page and completions come from that one definition)
-//! and a `run` that gives a [`Status`] or [`Trouble`]. Parsing only validates what was typed; files are opened by `run`.
-//! Nothing outside this module prints, and nothing imports it but `main`.
+//! A subcommand has a struct of arguments (clap's derive: parser, help, manual page and completions come from that one
+//! definition) and a `run` that returns an [`ExitStatus`] or a [`CliError`]. Parsing only validates what was typed; `run` opens
+//! files. Nothing outside this module prints, and nothing imports it but `main`.
 
 mod check;
 mod completions;
@@ -42,51 +42,51 @@ use crate::name::scalar::UNICODE_VERSION;
 use crate::report::{FailOn, Summary};
 use crate::telemetry::log::{LogFormat, install};
 
-/// What a run ended with; its number is the exit status.
+/// The exit status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
+pub enum ExitStatus {
     /// Nothing was found.
     Clean = 0,
     /// Something was found.
     Findings = 1,
     /// Something could not be done or read.
-    Trouble = 2,
+    Failed = 2,
     /// Ended by SIGINT, as shells number it.
     Interrupted = 130,
     /// Ended by SIGTERM.
     Terminated = 143,
 }
 
-impl Status {
-    /// What a run that found this ends with.
-    pub fn of(summary: &Summary, fail_on: FailOn) -> Self {
+impl ExitStatus {
+    /// The exit status of a run with these findings.
+    pub fn from_summary(summary: &Summary, fail_on: FailOn) -> Self {
         match summary.unreadable {
             0 if !fail_on.is_met(summary) => Self::Clean,
             0 => Self::Findings,
-            _ => Self::Trouble,
+            _ => Self::Failed,
         }
     }
 }
 
-/// Why a run could not go on.
+/// Why a command failed.
 #[derive(Debug)]
-pub enum Trouble {
-    /// What was attempted on what, and what went wrong; one or more lines for people.
+pub enum CliError {
+    /// What was attempted on what, why it failed, and what to do; one or more lines for people.
     Message(String),
-    /// The reader of our output has gone: no trouble, but nothing more to do.
+    /// The reader of our output has gone, which is no failure.
     OutputClosed,
-    /// Another process has said it already.
-    Told,
+    /// Another process has reported the error.
+    AlreadyReported,
 }
 
-impl Trouble {
-    /// A message for people.
+impl CliError {
+    /// An error with a message for people.
     pub fn new(message: impl fmt::Display) -> Self {
         Self::Message(message.to_string())
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for CliError {
     /// For errors of writing our own output; other errors say more about what was attempted.
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -96,47 +96,57 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Keeps file names well-formed: judges, explains and scans them.
+/// Check, repair and enforce file names
 ///
-/// A name is judged by strict UTF-8 (RFC 3629) always, and by the rules of one or more profiles: of a migration target
-/// such as `windows`, or of good sense, such as `strict` and `security`.
+/// namegate checks names in trees, git repositories, archives and lists (`check`, `scan`), explains and repairs invalid ones
+/// (`explain`, `fix`), rejects them with a FUSE mount (`mount`), and reports them as they appear (`watch`).
+///
+/// Every name must be strict UTF-8 (RFC 3629). Profiles add rules: those of a migration target, such as `windows`, or general
+/// ones, such as `strict` and `security`.
 #[derive(Debug, Parser)]
-#[command(name = "namegate", disable_version_flag = true, max_term_width = 100, after_help = EXIT_STATUS)]
+#[command(name = "namegate", disable_version_flag = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// When to colour the output.
+    /// When to colour the output
     #[arg(long, value_enum, default_value_t = Color::Auto, global = true, value_name = "WHEN", display_order = 900)]
     color: Color,
-    /// Say on standard error what is done; with --version, print the version of the Unicode data too.
+    /// Write progress messages to standard error; with --version, also print the version of the Unicode data
     #[arg(short, long, global = true, display_order = 901)]
     verbose: bool,
-    /// In what form messages on standard error are [default: journal where it is systemd's journal, else text].
+    /// Format of messages on standard error [default: journal if it is systemd's journal, else text]
     #[arg(long, value_enum, global = true, value_name = "FORMAT", display_order = 902)]
     log_format: Option<LogFormat>,
-    /// Print the version.
+    /// Print the version
     #[arg(short = 'V', long, exclusive = false)]
     version: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-const EXIT_STATUS: &str =
-    "Exit status: 0 nothing found, 1 something found, 2 something could not be done or read.";
+const EXAMPLES: &str = "\
+Examples:
+  namegate check 'report?.txt' --profile windows
+  namegate scan /srv/share --target windows,sharepoint
+  namegate fix plan /srv/share > plan.jsonl
+  namegate mount /srv/share /mnt/share
+  namegate watch /srv/share
+
+Exit status: 0 nothing found, 1 something found, 2 something could not be done or read.";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless NO_COLOR is set
     Auto,
-    /// Always.
+    /// Always
     Always,
-    /// Never.
+    /// Never
     Never,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Check(check::Args),
-    Explain(explain::Args),
-    Scan(Box<scan::Args>),
+    Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
+    Scan(Box<scan::ScanArgs>),
     Fix(fix::Args),
     Mount(Box<mount::Args>),
     Watch(Box<watch::WatchArgs>),
@@ -146,13 +156,13 @@ enum Command {
     Reload(reload::ReloadArgs),
     Mode(mode::ModeArgs),
     Metrics(metrics::MetricsCommand),
-    Config(config::Args),
-    Rules(rules::Args),
-    Profiles(profiles::Args),
-    Policy(policy::Args),
-    Doctor(doctor::Args),
-    Man(man::Args),
-    Completions(completions::Args),
+    Config(config::ConfigArgs),
+    Rules(rules::RulesArgs),
+    Profiles(profiles::ProfilesArgs),
+    Policy(policy::PolicyCommandArgs),
+    Doctor(doctor::DoctorArgs),
+    Man(man::ManArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 /// Runs the command line that the process was started with.
@@ -160,17 +170,17 @@ pub fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|program| mount::is_helper(&program)) {
         return help_mount();
     }
-    let done = match Cli::try_parse() {
-        Ok(cli) => go(cli),
-        Err(usage) => usage.print().map_err(Trouble::from).map(|()| match usage.use_stderr() {
-            true => Status::Trouble,
-            false => Status::Clean,
+    let result = match Cli::try_parse() {
+        Ok(cli) => execute(cli),
+        Err(usage) => usage.print().map_err(CliError::from).map(|()| match usage.use_stderr() {
+            true => ExitStatus::Failed,
+            false => ExitStatus::Clean,
         }),
     };
-    match done {
+    match result {
         Ok(status) => ExitCode::from(status as u8),
-        Err(Trouble::OutputClosed) => ExitCode::SUCCESS,
-        Err(trouble) => told("namegate", &trouble, Status::Trouble as u8),
+        Err(CliError::OutputClosed) => ExitCode::SUCCESS,
+        Err(error) => report_error("namegate", &error, ExitStatus::Failed as u8),
     }
 }
 
@@ -181,21 +191,21 @@ fn help_mount() -> ExitCode {
             start_log(helper.is_verbose(), helper.log_format());
             match helper.run() {
                 Ok(status) => ExitCode::from(status as u8),
-                Err((status, trouble)) => told("mount.namegate", &trouble, status),
+                Err((status, error)) => report_error("mount.namegate", &error, status),
             }
         }
         Err(usage) => {
-            // Where even this cannot be written, the status has to do.
+            // If this fails, there is only the exit status left.
             let _ = usage.print();
             ExitCode::from(mount::Helper::usage(&usage))
         }
     }
 }
 
-/// Says what the trouble is, and ends with `status`.
-fn told(program: &str, trouble: &Trouble, status: u8) -> ExitCode {
-    if let Trouble::Message(message) = trouble {
-        // Where even this cannot be written, the status has to do.
+/// Writes the message of the error, and returns `status`.
+fn report_error(program: &str, error: &CliError, status: u8) -> ExitCode {
+    if let CliError::Message(message) = error {
+        // If this fails, there is only the exit status left.
         let _ = writeln!(anstream::stderr(), "{program}: {message}");
     }
     ExitCode::from(status)
@@ -203,14 +213,14 @@ fn told(program: &str, trouble: &Trouble, status: u8) -> ExitCode {
 
 fn start_log(is_verbose: bool, format: Option<LogFormat>) {
     let level = if is_verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
-    // fuser takes each reply whose request the kernel has given up meanwhile, as at every unmounting, for an error.
-    let of_fuser = if is_verbose { level } else { log::LevelFilter::Off };
+    // fuser logs an error for each reply to a request that the kernel has given up, which happens at every unmount.
+    let fuser_level = if is_verbose { level } else { log::LevelFilter::Off };
     let mut logger = env_logger::Builder::new();
-    logger.filter_level(level).filter_module("fuser", of_fuser).parse_default_env();
+    logger.filter_level(level).filter_module("fuser", fuser_level).parse_default_env();
     install(logger.build(), format);
 }
 
-fn go(cli: Cli) -> Result<Status, Trouble> {
+fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
     match cli.color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),
@@ -221,32 +231,32 @@ fn go(cli: Cli) -> Result<Status, Trouble> {
         _ => (false, None),
     };
     start_log(cli.verbose || is_verbose, cli.log_format.or(log_format));
-    // Stripping colours cuts the output into small pieces, so there is a buffer before it and one behind it.
+    // Stripping colours cuts the output into small pieces, so there is a buffer before it and one after it.
     let color = anstream::AutoStream::choice(&io::stdout());
     let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));
     let mut out = io::BufWriter::with_capacity(BUFFER, anstream::AutoStream::new(buffered, color));
-    let done = run(cli, &mut out);
-    // What was found before a trouble is told too, and before it.
+    let result = run(cli, &mut out);
+    // Findings are written before the error that ended the run.
     let flushed = out.flush();
-    let status = done?;
+    let status = result?;
     flushed?;
     Ok(status)
 }
 
-/// How much output is gathered before it is written, in bytes.
+/// Size of an output buffer, in bytes.
 const BUFFER: usize = 1 << 16;
 
-fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let Some(command) = cli.command.filter(|_| !cli.version) else {
         if !cli.version {
-            return Err(Trouble::Message(format!("no command given\n\n{}", command().render_help().ansi())));
+            return Err(CliError::Message(format!("no command given\n\n{}", command().render_help().ansi())));
         }
         writeln!(out, "namegate {}", env!("CARGO_PKG_VERSION"))?;
         if cli.verbose {
             let (major, minor, patch) = UNICODE_VERSION;
             writeln!(out, "Unicode {major}.{minor}.{patch}")?;
         }
-        return Ok(Status::Clean);
+        return Ok(ExitStatus::Clean);
     };
     match command {
         Command::Check(args) => check::run(args, out),

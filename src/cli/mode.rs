@@ -5,7 +5,7 @@ use std::io::Write;
 use super::instances::InstanceSelector;
 use super::mount::mode_parser;
 use super::reload::tell;
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::gate::Mode;
 use crate::service::control::{ControlRequest, ReloadOutcome};
 
@@ -29,8 +29,8 @@ pub(super) struct ModeArgs {
     which: InstanceSelector,
 }
 
-pub(super) fn run(args: &ModeArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ModeArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let reloaded: ReloadOutcome = args.which.ask(ControlRequest::Mode(args.mode))?;
     tell(&reloaded, out)?;
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }

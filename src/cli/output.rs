@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::Trouble;
-use super::format::Format;
+use super::CliError;
+use super::format::ReportFormat;
 use crate::name::display::shown;
 use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
@@ -23,10 +23,10 @@ pub struct OutputArgs {
     /// Write the findings to FILE too; the format is told by its ending (.txt .jsonl .csv .sarif .xml .html) or in front of
     /// it, as in junit:result. Can be given several times.
     #[arg(short, long, value_name = "[FORMAT:]FILE")]
-    output: Vec<Target>,
+    output: Vec<OutputTarget>,
     /// How text is put together.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Order::Dir)]
-    group_by: Order,
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = GroupOrder::Dir)]
+    group_by: GroupOrder,
     /// Print no finding: the exit status and the files tell.
     #[arg(short, long, conflicts_with = "format")]
     pub quiet: bool,
@@ -36,7 +36,7 @@ pub struct OutputArgs {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Order {
+enum GroupOrder {
     /// By directory.
     #[default]
     Dir,
@@ -46,22 +46,22 @@ enum Order {
 
 /// A file and its format.
 #[derive(Clone, Debug)]
-struct Target {
-    format: Format,
+struct OutputTarget {
+    format: ReportFormat,
     file: PathBuf,
 }
 
-impl FromStr for Target {
+impl FromStr for OutputTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some((format, file)) = text.split_once(':')
-            && let Ok(format) = Format::from_str(format, true)
+            && let Ok(format) = ReportFormat::from_str(format, true)
             && !file.is_empty()
         {
             return Ok(Self { format, file: file.into() });
         }
-        let format = Format::of(Path::new(text))
+        let format = ReportFormat::of(Path::new(text))
             .ok_or("its ending tells no format; say it in front, as in `html:FILE`")?;
         Ok(Self { format, file: text.into() })
     }
@@ -71,14 +71,14 @@ impl OutputArgs {
     /// How text is laid out on standard output.
     pub fn layout(&self, readiness: bool) -> Layout {
         let group_by = match self.group_by {
-            Order::Dir => GroupBy::Directory,
-            Order::Rule => GroupBy::Rule,
+            GroupOrder::Dir => GroupBy::Directory,
+            GroupOrder::Rule => GroupBy::Rule,
         };
         Layout { group_by, readiness, faults: false }
     }
 
     /// Whether a file gets this format.
-    pub fn writes(&self, format: Format) -> bool {
+    pub fn writes(&self, format: ReportFormat) -> bool {
         self.output.iter().any(|target| target.format == format)
     }
 
@@ -86,14 +86,14 @@ impl OutputArgs {
     ///
     /// # Errors
     /// One that cannot be written, or that is named twice.
-    pub fn begin(&self) -> Result<Files, Trouble> {
+    pub fn begin(&self) -> Result<Files, CliError> {
         let named = self.output.iter().map(|target| (Some(target.format), target.file.as_path()));
         let baseline = self.write_baseline.iter().map(|file| (None, file.as_path()));
-        let mut files: Vec<(Option<Format>, OutputFile)> = Vec::new();
+        let mut files: Vec<(Option<ReportFormat>, OutputFile)> = Vec::new();
         for (format, path) in named.chain(baseline) {
             let file = OutputFile::create(path).map_err(|error| cannot_write(path, &error))?;
             if files.iter().any(|(_, other)| other.key == file.key) {
-                return Err(Trouble::new(format!("{}: named for two outputs", shown(path))));
+                return Err(CliError::new(format!("{}: named for two outputs", shown(path))));
             }
             files.push((format, file));
         }
@@ -101,12 +101,12 @@ impl OutputArgs {
     }
 }
 
-pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Trouble {
-    Trouble::new(format!("{}: cannot be written: {error}", shown(path)))
+pub(super) fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    CliError::new(format!("{}: cannot be written: {error}", shown(path)))
 }
 
 /// The files of a run.
-pub struct Files(Vec<(Option<Format>, OutputFile)>);
+pub struct Files(Vec<(Option<ReportFormat>, OutputFile)>);
 
 impl Files {
     /// The reports that write them.
@@ -125,7 +125,7 @@ impl Files {
     ///
     /// # Errors
     /// One that cannot be written or put there.
-    pub fn finish(self) -> Result<(), Trouble> {
+    pub fn finish(self) -> Result<(), CliError> {
         for (_, file) in self.0 {
             let path = file.path.clone();
             match file.finish() {
@@ -191,11 +191,12 @@ mod tests {
 
     #[test]
     fn the_format_is_told_by_a_word_in_front_or_by_the_ending() {
-        let format = |text: &str| text.parse::<Target>().map(|t| (t.format, t.file.display().to_string()));
-        assert_eq!(format("a.html"), Ok((Format::Html, "a.html".into())));
-        assert_eq!(format("junit:a"), Ok((Format::Junit, "a".into())));
-        assert_eq!(format("csv:a.html"), Ok((Format::Csv, "a.html".into())));
-        assert_eq!(format("a:b.sarif.json"), Ok((Format::Sarif, "a:b.sarif.json".into())));
+        let format =
+            |text: &str| text.parse::<OutputTarget>().map(|t| (t.format, t.file.display().to_string()));
+        assert_eq!(format("a.html"), Ok((ReportFormat::Html, "a.html".into())));
+        assert_eq!(format("junit:a"), Ok((ReportFormat::Junit, "a".into())));
+        assert_eq!(format("csv:a.html"), Ok((ReportFormat::Csv, "a.html".into())));
+        assert_eq!(format("a:b.sarif.json"), Ok((ReportFormat::Sarif, "a:b.sarif.json".into())));
         assert!(format("a").unwrap_err().contains("html:FILE"));
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::policy_args::{PolicyArgs, check_files, read};
 use super::profiles::{line_json, write_row};
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::config::Config;
@@ -21,13 +21,13 @@ use crate::report::layout::{BOLD, severity_style, write_wrapped};
 
 /// Check configuration files, or show the policy that is in effect.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PolicyCommandArgs {
     #[command(subcommand)]
-    action: Action,
+    action: PolicyAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum PolicyAction {
     /// Check configuration files: report every error with line, column and the nearest known word.
     ///
     /// The exit status is 0 if all files are valid, else 2.
@@ -45,13 +45,13 @@ enum Action {
         #[command(flatten)]
         policy: PolicyArgs,
         /// How to print it.
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
+        #[arg(long, value_enum, default_value_t = PolicyFormat::Text)]
+        format: PolicyFormat,
     },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum PolicyFormat {
     /// For people.
     Text,
     /// As a configuration file that gives this policy.
@@ -60,22 +60,22 @@ enum Format {
     Json,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &PolicyCommandArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     match &args.action {
-        Action::Check { files } => check_files(files.iter().cloned(), out, |file| {
+        PolicyAction::Check { files } => check_files(files.iter().cloned(), out, |file| {
             Ok(format!(", {} rules in effect", rules_in_effect(file)?))
         }),
-        Action::Show { policy, format } => {
+        PolicyAction::Show { policy, format } => {
             let default: Vec<_> = Config::default().profiles();
             let policy = policy.policy(&default)?;
             match format {
-                Format::Text => text(&policy, out)?,
-                Format::Toml => {
-                    write!(out, "{}", Config::from_policy(&policy).map_err(Trouble::new)?.to_toml())?
+                PolicyFormat::Text => text(&policy, out)?,
+                PolicyFormat::Toml => {
+                    write!(out, "{}", Config::from_policy(&policy).map_err(CliError::new)?.to_toml())?
                 }
-                Format::Json => json(&policy, out)?,
+                PolicyFormat::Json => json(&policy, out)?,
             }
-            Ok(Status::Clean)
+            Ok(ExitStatus::Clean)
         }
     }
 }

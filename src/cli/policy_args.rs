@@ -7,7 +7,7 @@ use std::{env, fs};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nix::unistd::geteuid;
 
-use super::{Status, Trouble, profiles};
+use super::{CliError, ExitStatus, profiles};
 use crate::name::display::shown;
 use crate::name::normalize::Form;
 use crate::policy::config::{Config, ConfigErrors};
@@ -62,7 +62,7 @@ impl PolicyArgs {
     /// # Errors
     /// A reaction without a form, a file that cannot be read, all mistakes in it, and rules that the file switches on and that
     /// lack a parameter once its profiles are replaced.
-    pub fn policy(&self, default_profiles: &[&'static Profile]) -> Result<Policy, Trouble> {
+    pub fn policy(&self, default_profiles: &[&'static Profile]) -> Result<Policy, CliError> {
         self.policy_for(default_profiles, &[])
     }
 
@@ -74,7 +74,7 @@ impl PolicyArgs {
         &self,
         default_profiles: &[&'static Profile],
         targets: &[&'static Profile],
-    ) -> Result<Policy, Trouble> {
+    ) -> Result<Policy, CliError> {
         self.made_of(&self.config_for(default_profiles, targets)?)
     }
 
@@ -86,9 +86,9 @@ impl PolicyArgs {
         &self,
         default_profiles: &[&'static Profile],
         targets: &[&'static Profile],
-    ) -> Result<Config, Trouble> {
-        let file = self.file().as_deref().map(load).transpose().map_err(Trouble::new)?;
-        self.resolve(file.map(File::policy), default_profiles, targets)
+    ) -> Result<Config, CliError> {
+        let file = self.file().as_deref().map(load).transpose().map_err(CliError::new)?;
+        self.resolve(file.map(ConfigFile::policy), default_profiles, targets)
     }
 
     /// The same for a file that was read already.
@@ -100,9 +100,9 @@ impl PolicyArgs {
         config: Option<Config>,
         default_profiles: &[&'static Profile],
         targets: &[&'static Profile],
-    ) -> Result<Config, Trouble> {
+    ) -> Result<Config, CliError> {
         if self.on_mismatch.is_some() && self.normalize.is_none() {
-            return Err(Trouble::new("--on-mismatch says nothing without a form: --normalize <FORM>"));
+            return Err(CliError::new("--on-mismatch says nothing without a form: --normalize <FORM>"));
         }
         let mut config = config.unwrap_or_else(|| Config::based_on(default_profiles));
         if !self.profiles.is_empty() {
@@ -122,9 +122,9 @@ impl PolicyArgs {
     ///
     /// # Errors
     /// Rules that are switched on and lack a parameter, by their place in the file.
-    pub fn made_of(&self, config: &Config) -> Result<Policy, Trouble> {
+    pub fn made_of(&self, config: &Config) -> Result<Policy, CliError> {
         let file = self.file().as_deref().map(shown).unwrap_or_default();
-        config.policy().map_err(|error| Trouble::new(error.in_file(&file)))
+        config.policy().map_err(|error| CliError::new(error.in_file(&file)))
     }
 
     /// The file that is named, if there is one.
@@ -162,14 +162,14 @@ pub(super) fn config_file(word: &Path) -> PathBuf {
 
 /// What a configuration file says.
 #[derive(Debug)]
-pub(super) enum File {
+pub(super) enum ConfigFile {
     /// By what to judge.
     Policy(Box<Config>),
     /// What a mount is, its policy included.
     Instance(Box<Instance>),
 }
 
-impl File {
+impl ConfigFile {
     /// By what it judges.
     pub(super) fn policy(self) -> Config {
         match self {
@@ -185,12 +185,14 @@ impl File {
 ///
 /// # Errors
 /// What is wrong, with the name of the file; a mistake in the text also with line and column.
-pub(super) fn load(path: &Path) -> Result<File, String> {
+pub(super) fn load(path: &Path) -> Result<ConfigFile, String> {
     let text = read(path)?;
     let in_file = |error: ConfigErrors| error.in_file(&shown(path)).to_string();
     match is_instance(&text) {
-        true => Instance::parse(&text).map(|instance| File::Instance(Box::new(instance))).map_err(in_file),
-        false => Config::parse(&text).map(|config| File::Policy(Box::new(config))).map_err(in_file),
+        true => {
+            Instance::parse(&text).map(|instance| ConfigFile::Instance(Box::new(instance))).map_err(in_file)
+        }
+        false => Config::parse(&text).map(|config| ConfigFile::Policy(Box::new(config))).map_err(in_file),
     }
 }
 
@@ -202,14 +204,14 @@ pub(super) fn check_files(
     files: impl IntoIterator<Item = PathBuf>,
     out: &mut dyn Write,
     judge: impl Fn(&Path) -> Result<String, String>,
-) -> Result<Status, Trouble> {
-    let mut status = Status::Clean;
+) -> Result<ExitStatus, CliError> {
+    let mut status = ExitStatus::Clean;
     for file in files {
         match judge(&file) {
             Ok(besides) => writeln!(out, "{}: ok{besides}", shown(&file))?,
             Err(errors) => {
                 writeln!(out, "{errors}")?;
-                status = Status::Trouble;
+                status = ExitStatus::Failed;
             }
         }
     }

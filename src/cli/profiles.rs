@@ -6,8 +6,8 @@ use anstyle::Style;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
-use super::lists::{Format, markdown};
-use super::{Status, Trouble};
+use super::lists::{ListingFormat, markdown};
+use super::{CliError, ExitStatus};
 use crate::policy::profile::{ALL, Profile, ProfileRule, by_name};
 use crate::policy::rule::Severity;
 use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
@@ -17,13 +17,13 @@ use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrap
 /// A profile is a list of rules with parameters: the limits of a migration target, or good practice. The rules of strict
 /// UTF-8 belong to every profile and are not repeated. A rule that could not be verified only warns.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ProfilesArgs {
     /// Profiles to show in full; none for a list of all.
     #[arg(value_name = "NAME", value_parser = parser())]
     names: Vec<&'static Profile>,
     /// How to print the list. Markdown without names shows all profiles in full.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ListingFormat::Text)]
+    format: ListingFormat,
 }
 
 /// Reads the name of a profile; completions and the messages for misspelled ones come with it.
@@ -31,11 +31,11 @@ pub(super) fn parser() -> impl TypedValueParser<Value = &'static Profile> {
     PossibleValuesParser::new(ALL.iter().map(|profile| profile.name)).try_map(|name| by_name(&name))
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let names = &args.names;
     match (args.format, names.is_empty()) {
-        (Format::Text, true) => ALL.iter().try_for_each(|profile| entry(profile, out))?,
-        (Format::Text, false) => {
+        (ListingFormat::Text, true) => ALL.iter().try_for_each(|profile| entry(profile, out))?,
+        (ListingFormat::Text, false) => {
             for (at, profile) in names.iter().enumerate() {
                 if at > 0 {
                     writeln!(out)?;
@@ -43,12 +43,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
                 text(profile, out)?;
             }
         }
-        (Format::Json, true) => ALL.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
-        (Format::Json, false) => names.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
-        (Format::Markdown, true) => document(out)?,
-        (Format::Markdown, false) => names.iter().try_for_each(|p| section(p, out))?,
+        (ListingFormat::Json, true) => ALL.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
+        (ListingFormat::Json, false) => names.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
+        (ListingFormat::Markdown, true) => document(out)?,
+        (ListingFormat::Markdown, false) => names.iter().try_for_each(|p| section(p, out))?,
     }
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 fn entry(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {

@@ -30,7 +30,7 @@ const MOST_PENDING: usize = 1 << 16;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Style {
+pub enum ProgressMode {
     /// A line that is drawn again and again, where standard error is a terminal.
     #[default]
     Auto,
@@ -41,8 +41,8 @@ pub enum Style {
 }
 
 /// Looks after a scan while it runs.
-pub struct Watch {
-    style: Style,
+pub struct TerminalProgress {
+    style: ProgressMode,
     bar: ProgressBar,
     signals: Signals,
     /// About how many names there are, where that can be told.
@@ -53,10 +53,10 @@ pub struct Watch {
     begun: Instant,
 }
 
-impl Watch {
+impl TerminalProgress {
     /// Takes up signals, and draws nothing yet.
-    pub fn new(style: Style, expected: Option<u64>, wanted: Option<Arc<AtomicBool>>) -> Self {
-        let is_drawn = style == Style::Auto && io::stderr().is_terminal();
+    pub fn new(style: ProgressMode, expected: Option<u64>, wanted: Option<Arc<AtomicBool>>) -> Self {
+        let is_drawn = style == ProgressMode::Auto && io::stderr().is_terminal();
         let bar = if is_drawn { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let template = ProgressStyle::with_template("{spinner} {wide_msg}");
         bar.set_style(template.expect("the template is well-formed"));
@@ -80,8 +80,8 @@ impl Watch {
     }
 
     /// A writer to a terminal that the line may stand on: what is written comes above it, when it is flushed.
-    pub fn above<W: Write>(&self, out: W) -> Above<W> {
-        Above { out, bar: self.bar.clone(), pending: Vec::new() }
+    pub fn above<W: Write>(&self, out: W) -> AboveProgress<W> {
+        AboveProgress { out, bar: self.bar.clone(), pending: Vec::new() }
     }
 
     /// Runs `work`, shows `progress` meanwhile, and heeds signals.
@@ -97,7 +97,7 @@ impl Watch {
                     if self.is_drawn() {
                         self.bar.set_message(self.line(progress));
                         self.bar.tick();
-                    } else if self.style == Style::Plain && told.elapsed() >= PLAIN_INTERVAL {
+                    } else if self.style == ProgressMode::Plain && told.elapsed() >= PLAIN_INTERVAL {
                         told = Instant::now();
                         self.tell(progress);
                     }
@@ -166,15 +166,15 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// Writes above the line of a [`Watch`]. To take the line away and draw it again takes longer than most writing, so that is
+/// Writes above the line of a [`TerminalProgress`]. To take the line away and draw it again takes longer than most writing, so that is
 /// done for many lines at once.
-pub struct Above<W> {
+pub struct AboveProgress<W> {
     out: W,
     bar: ProgressBar,
     pending: Vec<u8>,
 }
 
-impl<W: Write> Write for Above<W> {
+impl<W: Write> Write for AboveProgress<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pending.extend_from_slice(bytes);
         if self.pending.len() >= MOST_PENDING

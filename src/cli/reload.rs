@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::instances::InstanceSelector;
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::service::control::{ControlRequest, ReloadOutcome, harmless};
 
 const EXAMPLES: &str = "\
@@ -25,14 +25,14 @@ pub(super) struct ReloadArgs {
     which: InstanceSelector,
 }
 
-pub(super) fn run(args: &ReloadArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &ReloadArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let reloaded: ReloadOutcome = args.which.ask(ControlRequest::Reload)?;
     tell(&reloaded, out)?;
-    Ok(if reloaded.needs_mount.is_empty() { Status::Clean } else { Status::Findings })
+    Ok(if reloaded.needs_mount.is_empty() { ExitStatus::Clean } else { ExitStatus::Findings })
 }
 
 /// Says what came of a change.
-pub(super) fn tell(reloaded: &ReloadOutcome, out: &mut dyn Write) -> Result<(), Trouble> {
+pub(super) fn tell(reloaded: &ReloadOutcome, out: &mut dyn Write) -> Result<(), CliError> {
     for line in &reloaded.changed {
         writeln!(out, "{}", harmless(line))?;
     }

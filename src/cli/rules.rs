@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use anstyle::Style;
 use serde_json::json;
 
-use super::lists::{Format, markdown};
-use super::{Status, Trouble};
+use super::lists::{ListingFormat, markdown};
+use super::{CliError, ExitStatus};
 use crate::policy::rule::{RULES, Rule, RuleKind};
 use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
 
@@ -15,19 +15,19 @@ use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
 /// The severity is the default: a profile or a configuration file may set another one, or not use the rule.
 /// Rules of the kind `encoding` are always on.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RulesArgs {
     /// How to print the list.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ListingFormat::Text)]
+    format: ListingFormat,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     match args.format {
-        Format::Text => RULES.iter().try_for_each(|rule| text(rule, out))?,
-        Format::Json => RULES.iter().try_for_each(|rule| json(rule, out))?,
-        Format::Markdown => document(out)?,
+        ListingFormat::Text => RULES.iter().try_for_each(|rule| text(rule, out))?,
+        ListingFormat::Json => RULES.iter().try_for_each(|rule| json(rule, out))?,
+        ListingFormat::Markdown => document(out)?,
     }
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 fn text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {

@@ -8,7 +8,7 @@ use anstyle::Style;
 use indicatif::HumanDuration;
 
 use super::instances::{InstanceSelector, ask};
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::report::json;
 use crate::report::layout::{BOLD, write_wrapped};
 use crate::service::control::{ControlRequest, InstanceStatus, harmless};
@@ -36,7 +36,7 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let found = args.which.find()?;
     let mut status: InstanceStatus = ask(&found, ControlRequest::Status)?;
     // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
@@ -46,7 +46,7 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<Status, Trou
         false => text(&status, out)?,
     }
     let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());
-    Ok(if has_failed { Status::Findings } else { Status::Clean })
+    Ok(if has_failed { ExitStatus::Findings } else { ExitStatus::Clean })
 }
 
 fn text(status: &InstanceStatus, out: &mut dyn Write) -> io::Result<()> {

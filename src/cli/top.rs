@@ -10,7 +10,7 @@ use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
 use super::instances::{InstanceSelector, ask};
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::display::display;
 use crate::report::layout::BOLD;
 use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters, harmless};
@@ -54,7 +54,7 @@ struct TopReading {
     counters: InstanceCounters,
 }
 
-pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Status, Trouble> {
+pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let found = args.which.find()?;
     let ask = |found: &FoundSocket| {
         let counters: InstanceCounters = ask(found, ControlRequest::Counters)?;
@@ -68,11 +68,11 @@ pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Status, Trouble
             Ok(now) => now,
             Err(trouble) if is_once => return Err(trouble),
             // It was there, and has ended.
-            Err(_) => return Ok(Status::Clean),
+            Err(_) => return Ok(ExitStatus::Clean),
         };
         if is_once {
             frame(&before, &now, (usize::MAX, usize::MAX), out)?;
-            return Ok(Status::Clean);
+            return Ok(ExitStatus::Clean);
         }
         let (columns, rows) =
             terminal_size::terminal_size().map_or((80, 24), |(columns, rows)| (columns.0, rows.0));

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use nix::sys::signal::Signal;
 
 use super::policy_args::PolicyArgs;
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::output::append;
 use crate::policy::{Policy, profile};
@@ -200,7 +200,7 @@ impl Sinks<'_> {
 
     /// # Errors
     /// Standard output, or the file in its place, cannot be written.
-    fn flush(&mut self) -> Result<(), Trouble> {
+    fn flush(&mut self) -> Result<(), CliError> {
         let flushed = self.out.as_mut().map_or(Ok(()), |out| out.flush());
         match self.failed.take() {
             Some(error) => Err(error.into()),
@@ -213,14 +213,14 @@ impl Sinks<'_> {
 ///
 /// # Errors
 /// The policy cannot be read, a path cannot be watched, or the output cannot be written.
-pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let policy = policy(args)?;
     // Before there are threads, which would take the signals.
     let signals = Signals::take(Signals::WATCH);
     let (manager, had_terminal) = (ServiceManager::from_environment(), has_terminal());
     let exclude = Exclude::new(args.exclude.iter().map(String::as_str));
-    let exclude = exclude.map_err(|error| Trouble::new(format_args!("--exclude: {error}")))?;
-    let impossible = |error| Trouble::new(format_args!("--exec: {error}"));
+    let exclude = exclude.map_err(|error| CliError::new(format_args!("--exclude: {error}")))?;
+    let impossible = |error| CliError::new(format_args!("--exec: {error}"));
     let commands = (!args.exec.is_empty())
         .then(|| Commands::new(args.exec.clone(), args.exec_jobs).map_err(impossible))
         .transpose()?;
@@ -246,7 +246,7 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<Status, Tro
         initial: args.initial,
         is_unlimited: args.unlimited_queue,
     };
-    let mut watch = Watch::new(&args.paths, settings).map_err(Trouble::new)?;
+    let mut watch = Watch::new(&args.paths, settings).map_err(CliError::new)?;
     /// So long what had happened before the end is still read.
     const GRACE: Duration = Duration::from_secs(2);
     let begin = Instant::now();
@@ -299,7 +299,7 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<Status, Tro
                 let most = if manager.is_there() { often } else { Duration::from_secs(60) };
                 let most = left.map_or(most, |left| left.min(most));
                 let waited = watch.wait(signals.fd(), most);
-                waited.map_err(|errno| Trouble::new(format_args!("cannot wait: {errno}")))?;
+                waited.map_err(|errno| CliError::new(format_args!("cannot wait: {errno}")))?;
             }
         }
     }
@@ -319,40 +319,40 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<Status, Tro
     Ok(status(WatchCounts { uncovered, ..counts }, ran, sinks.has_one))
 }
 
-fn status(counts: WatchCounts, ran: CommandResults, has_one: bool) -> Status {
+fn status(counts: WatchCounts, ran: CommandResults, has_one: bool) -> ExitStatus {
     if ran.left > 0 {
         let findings = counted(ran.left, "finding", "findings");
         tell(&format!("--exec was not run, or did not finish, for {findings}"));
     }
     match counts.faults + counts.unwatched + counts.uncovered + ran.failed + ran.left {
-        0 if has_one => Status::Findings,
-        0 => Status::Clean,
-        _ => Status::Trouble,
+        0 if has_one => ExitStatus::Findings,
+        0 => ExitStatus::Clean,
+        _ => ExitStatus::Failed,
     }
 }
 
-fn policy(args: &WatchArgs) -> Result<Policy, Trouble> {
+fn policy(args: &WatchArgs) -> Result<Policy, CliError> {
     args.policy.policy(&[&profile::STRICT])
 }
 
-fn audit_log(args: &WatchArgs) -> Result<Option<AuditLog>, Trouble> {
+fn audit_log(args: &WatchArgs) -> Result<Option<AuditLog>, CliError> {
     let open = |file: &PathBuf| AuditLog::append(file).map_err(|error| cannot_write(file, &error));
     args.audit.as_ref().map(open).transpose()
 }
 
-fn cannot_write(file: &Path, error: &io::Error) -> Trouble {
-    Trouble::new(format_args!("{}: cannot be written: {error}", shown(file)))
+fn cannot_write(file: &Path, error: &io::Error) -> CliError {
+    CliError::new(format_args!("{}: cannot be written: {error}", shown(file)))
 }
 
 /// The end of a file.
-fn appended(file: &Path) -> Result<Box<dyn Write + Send>, Trouble> {
+fn appended(file: &Path) -> Result<Box<dyn Write + Send>, CliError> {
     let file = append(file, 0o666).map_err(|error| cannot_write(file, &error))?;
     Ok(Box::new(io::BufWriter::new(file)))
 }
 
 /// Reads the policy again, and opens the files again, which may have been moved away. What cannot be done changes nothing.
 fn reload(args: &WatchArgs, watch: &mut Watch, sinks: &mut Sinks<'_>) {
-    let reloaded = || -> Result<_, Trouble> {
+    let reloaded = || -> Result<_, CliError> {
         let out = args.output.as_deref().filter(|_| !args.quiet).map(appended).transpose()?;
         Ok((policy(args)?, out, audit_log(args)?))
     };
@@ -365,7 +365,7 @@ fn reload(args: &WatchArgs, watch: &mut Watch, sinks: &mut Sinks<'_>) {
             sinks.audit_log = audit_log;
             log::info!("the policy was read again, and the files opened again");
         }
-        Err(Trouble::Message(message)) => log::error!("nothing is changed: {message}"),
+        Err(CliError::Message(message)) => log::error!("nothing is changed: {message}"),
         Err(_) => {}
     }
 }

@@ -13,7 +13,7 @@ pub mod text;
 use serde::Serialize;
 
 pub use code_point::{CodePoint, Properties};
-pub use objection::Objection;
+pub use objection::ExplainedViolation;
 
 use crate::name::display::display;
 use crate::name::normalize::{Form, first_difference, to_form};
@@ -61,7 +61,7 @@ pub struct Explanation {
     /// What the name would be in legacy encodings, likeliest first; empty if it is UTF-8.
     pub readings: Vec<ReadingRow>,
     /// Which rules it breaks, in which profiles.
-    pub objections: Vec<Objection>,
+    pub objections: Vec<ExplainedViolation>,
     /// The version of Unicode that the properties are from.
     pub unicode_version: String,
 }

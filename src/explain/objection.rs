@@ -13,7 +13,7 @@ use crate::policy::{NameCheck, Policy, Violation};
 
 /// One rule that a name breaks at one place.
 #[derive(Clone, Debug, Serialize)]
-pub struct Objection {
+pub struct ExplainedViolation {
     /// The rule's id.
     pub rule: &'static str,
     /// The strictest weight that a profile gives it: `error` or `warn`.
@@ -42,7 +42,7 @@ static POLICIES: LazyLock<Policies> = LazyLock::new(|| Policies {
 });
 
 /// All objections of all profiles that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
-pub(super) fn objections(name: &[u8]) -> Vec<Objection> {
+pub(super) fn objections(name: &[u8]) -> Vec<ExplainedViolation> {
     let mut found: BTreeMap<(Span, RuleId), Vec<(&'static Profile, Severity)>> = BTreeMap::new();
     for &(profile, ref policy) in &POLICIES.single {
         let violations = policy.check(name).violations;
@@ -58,7 +58,7 @@ pub(super) fn objections(name: &[u8]) -> Vec<Objection> {
         let refused_by = refuses.map(|&(profile, _)| ProfileSet::from_profile(profile)).collect();
         let violation = Violation { rule, severity, span, profiles, refused_by };
         let warns = by.iter().filter(|&&(_, severity)| severity == Severity::Warn);
-        Objection {
+        ExplainedViolation {
             rule: rule.name(),
             severity: severity.as_str(),
             start: span.start,

@@ -10,7 +10,9 @@ use std::io::{self, Write};
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-use super::{CodePoint, Difference, Explanation, Objection, OctetRow, Properties, Role, SequenceRow};
+use super::{
+    CodePoint, Difference, ExplainedViolation, Explanation, OctetRow, Properties, Role, SequenceRow,
+};
 use crate::name::display::display;
 use crate::policy::profile;
 use crate::report::layout::{BOLD, DIM, ERROR, GOOD, MARKER, PLAIN, WARN, WIDTH, write_wrapped};
@@ -252,9 +254,9 @@ fn objections(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     if it.objections.is_empty() {
         writeln!(out, "  {GOOD}none, in any of the {} profiles{GOOD:#}", profile::ALL.len())?;
     }
-    let mut groups: Vec<Vec<&Objection>> = Vec::new();
+    let mut groups: Vec<Vec<&ExplainedViolation>> = Vec::new();
     for objection in &it.objections {
-        let same = |group: &&mut Vec<&Objection>| {
+        let same = |group: &&mut Vec<&ExplainedViolation>| {
             let first = group[0];
             (first.rule, &first.profiles, &first.only_warned_by)
                 == (objection.rule, &objection.profiles, &objection.only_warned_by)
@@ -269,7 +271,7 @@ fn objections(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
 }
 
 /// One rule that the same profiles hold against several places.
-fn objection_group(out: &mut dyn Write, group: &[&Objection]) -> io::Result<()> {
+fn objection_group(out: &mut dyn Write, group: &[&ExplainedViolation]) -> io::Result<()> {
     let first = group[0];
     let style = if first.severity == "error" { ERROR } else { WARN };
     writeln!(out, "  {style}{} ({}){style:#}", first.rule, first.severity)?;

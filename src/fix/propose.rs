@@ -32,7 +32,7 @@ use crate::policy::rule::RuleId;
 use crate::policy::{Confidence, Policy};
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
-use crate::source::{Batch, Event, Fault, Source};
+use crate::source::{DirectoryBatch, Fault, Source, SourceEvent};
 
 /// A longer path does not fit into a line of a plan.
 const MAX_PATH_BYTES: usize = 128 << 10;
@@ -145,7 +145,7 @@ struct Doubtful {
     /// The encoding that its names were read in.
     encoding: Encoding,
     /// What was read of it, where that was for the sake of a root's own name; the others are read again.
-    single: Option<Batch>,
+    single: Option<DirectoryBatch>,
 }
 
 struct Reading<'r> {
@@ -157,16 +157,16 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    fn take(&self, event: Event<'_>) -> ControlFlow<()> {
+    fn take(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
         match event {
-            Event::Directory(batch) => self.judge(batch),
-            Event::Large(parts) => {
+            SourceEvent::Directory(batch) => self.judge(batch),
+            SourceEvent::Large(parts) => {
                 if let Some(batch) = parts.whole() {
                     self.judge(batch);
                 }
             }
-            Event::Fault(fault) => self.onlooker.fault(&fault),
-            Event::Vanished | Event::Frontier(_) => {}
+            SourceEvent::Fault(fault) => self.onlooker.fault(&fault),
+            SourceEvent::Vanished | SourceEvent::Frontier(_) => {}
         }
         if self.onlooker.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -175,7 +175,7 @@ impl Reading<'_> {
         self.found.lock()
     }
 
-    fn judge(&self, batch: Batch) {
+    fn judge(&self, batch: DirectoryBatch) {
         let dir = batch.dir.as_os_str().as_bytes();
         let prior = self.found().prior(dir);
         let findings = directory::judge(&batch, self.policy, self.settings, prior);

@@ -26,7 +26,9 @@ impl From<Errno> for Failure {
 }
 
 impl Failure {
-    /// The errno that the client gets; `for_violations` is what a name that breaks the policy gets.
+    /// The errno that the client gets. A name that breaks the policy gets `for_violations`; `None` stands for EILSEQ where
+    /// the bytes are not UTF-8, and EINVAL where a well-formed name breaks another rule, as vfat, ntfs3 and its option
+    /// `windows_names` have it.
     ///
     /// ```
     /// use nix::errno::Errno;
@@ -34,15 +36,20 @@ impl Failure {
     /// use namegate::gate::Refusal;
     ///
     /// let too_long = Failure::Refused(Refusal::TooLong { bytes: 256, span: namegate::name::Span::new(255, 256) });
-    /// assert_eq!(too_long.errno(Errno::EILSEQ), Errno::ENAMETOOLONG);
+    /// assert_eq!(too_long.errno(Some(Errno::EPERM)), Errno::ENAMETOOLONG);
+    /// let escape = Failure::Refused(Refusal::ReadsAsEscape { bytes: 9 });
+    /// assert_eq!((escape.errno(None), escape.errno(Some(Errno::EPERM))), (Errno::EINVAL, Errno::EPERM));
     /// ```
-    pub fn errno(&self, for_violations: Errno) -> Errno {
+    pub fn errno(&self, for_violations: Option<Errno>) -> Errno {
         match self {
             Self::Refused(Refusal::TooLong { .. }) => Errno::ENAMETOOLONG,
             // Nothing in the tree, as it is seen through the gate, has this name.
             Self::Refused(Refusal::CannotExist(_) | Refusal::NotShown { .. }) => Errno::ENOENT,
             // The name breaks the policy, or reads like an escape.
-            Self::Refused(_) => for_violations,
+            Self::Refused(refusal) => for_violations.unwrap_or(match refusal {
+                Refusal::Violates(violation) if violation.rule.is_always_on() => Errno::EILSEQ,
+                _ => Errno::EINVAL,
+            }),
             Self::Backing(errno) => *errno,
         }
     }

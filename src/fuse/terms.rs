@@ -20,8 +20,9 @@ use crate::passthrough::Orthography;
 pub struct Terms {
     /// Who passes.
     pub gate: Gate,
-    /// What the creation of a name that breaks the policy fails with.
-    pub for_violations: Errno,
+    /// What the creation of a name that breaks the policy fails with; `None`: the rule decides
+    /// ([`Failure::errno`](super::Failure::errno)).
+    pub for_violations: Option<Errno>,
     /// The targets of new symbolic links are judged too, each component like a new name.
     pub checks_targets: bool,
     /// How long the kernel may take for granted that a name leads to a file; a change made directly in the source shows
@@ -36,7 +37,7 @@ impl Terms {
     pub fn of(gate: Gate) -> Self {
         Self {
             gate,
-            for_violations: Errno::EILSEQ,
+            for_violations: None,
             checks_targets: false,
             entry_timeout: Duration::from_secs(1),
             attr_timeout: Duration::from_secs(1),

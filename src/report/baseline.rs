@@ -11,44 +11,44 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::{Record, Report, Summary, json};
+use super::{Report, ReportedName, Summary, json};
 use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 
-/// Known findings, and which of them were met.
+/// KnownFinding findings, and which of them were met.
 #[derive(Debug, Default)]
 pub struct Baseline {
-    by_path: HashMap<Vec<u8>, Vec<Known>>,
+    by_path: HashMap<Vec<u8>, Vec<KnownFinding>>,
     len: u64,
 }
 
 /// A rule that the name at a path is known to break.
 #[derive(Debug)]
-struct Known {
+struct KnownFinding {
     rule: RuleId,
     is_met: AtomicBool,
 }
 
 /// Why a file is no baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct BaselineError {
     /// The line, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub what: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for BaselineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for BaselineError {}
 
 /// A line; fields that are not known here are a reader's own, such as a reason.
 #[derive(Serialize, Deserialize)]
-struct Entry<'e> {
+struct BaselineEntry<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,14 +69,14 @@ impl Baseline {
     /// assert!(!known.accepts(b"a/b?", RuleId::TrailingDot));
     /// assert_eq!(known.met(), 1);
     /// ```
-    pub fn parse(text: &[u8]) -> Result<Self, Mistake> {
+    pub fn parse(text: &[u8]) -> Result<Self, BaselineError> {
         let mut baseline = Self::default();
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
             if !line.trim_ascii().is_empty() {
-                let (path, rule) = entry(line).map_err(|what| Mistake { line: at + 1, what })?;
+                let (path, rule) = entry(line).map_err(|what| BaselineError { line: at + 1, what })?;
                 let known = baseline.by_path.entry(path).or_default();
                 if known.iter().all(|known| known.rule != rule) {
-                    known.push(Known { rule, is_met: AtomicBool::new(false) });
+                    known.push(KnownFinding { rule, is_met: AtomicBool::new(false) });
                     baseline.len += 1;
                 }
             }
@@ -107,7 +107,7 @@ impl Baseline {
 }
 
 fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
-    let entry: Entry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let entry: BaselineEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let rule = entry.rule.parse().map_err(|error: crate::policy::UnknownWord| error.to_string())?;
     let path = match (entry.path, entry.path_base64) {
         (_, Some(path)) => {
@@ -133,7 +133,7 @@ impl<W: Write + Send> BaselineWriter<W> {
 }
 
 impl<W: Write + Send> Report for BaselineWriter<W> {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         let path = record.path();
         self.found.extend(record.objections.iter().map(|o| (path.clone(), o.violation.rule.name())));
         Ok(())
@@ -153,7 +153,7 @@ impl<W: Write + Send> Report for BaselineWriter<W> {
                 Ok(path) => (Some(path), None),
                 Err(error) => (None, Some(BASE64.encode(error.as_bytes()))),
             };
-            json::line(&mut self.out, &Entry { path, path_base64, rule: rule.into() })?;
+            json::line(&mut self.out, &BaselineEntry { path, path_base64, rule: rule.into() })?;
         }
         self.out.flush()
     }

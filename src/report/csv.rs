@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::uri::encoded;
-use super::{Record, Report, Summary};
+use super::{Report, ReportedName, Summary};
 use crate::name::display::display;
 use crate::policy::Policy;
 
@@ -76,7 +76,7 @@ fn inert(cell: &str) -> Cow<'_, str> {
 }
 
 impl<W: Write + Send> Report for Csv<W> {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         let path = record.path();
         let (shown, name) = (display(&path).to_string(), display(&record.name).to_string());
         let repair = record.repair.as_ref();

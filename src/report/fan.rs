@@ -2,18 +2,18 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use super::{Group, Record, Report, Summary};
+use super::{CollisionGroup, Report, ReportedName, Summary};
 use crate::policy::Policy;
 
 /// Hands everything to each of several reports.
 ///
 /// A reader that goes away ends its own report and none of the others; when it was the only one, there is nothing more
 /// to do and the error is handed on.
-pub struct Fan<'o> {
+pub struct MultiReport<'o> {
     reports: Vec<Box<dyn Report + 'o>>,
 }
 
-impl<'o> Fan<'o> {
+impl<'o> MultiReport<'o> {
     /// All of `reports`.
     pub fn new(reports: Vec<Box<dyn Report + 'o>>) -> Self {
         Self { reports }
@@ -36,12 +36,12 @@ impl<'o> Fan<'o> {
     }
 }
 
-impl Report for Fan<'_> {
-    fn collision(&mut self, group: &Group) -> io::Result<()> {
+impl Report for MultiReport<'_> {
+    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
         self.each(|report| report.collision(group))
     }
 
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         self.each(|report| report.record(record))
     }
 
@@ -59,19 +59,19 @@ impl Report for Fan<'_> {
 }
 
 /// Writes nothing but what could not be read: for a person, beside a report that is made for programs.
-pub struct Faults<W> {
+pub struct FaultReport<W> {
     out: W,
 }
 
-impl<W: Write + Send> Faults<W> {
+impl<W: Write + Send> FaultReport<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
         Self { out }
     }
 }
 
-impl<W: Write + Send> Report for Faults<W> {
-    fn record(&mut self, _record: &Record) -> io::Result<()> {
+impl<W: Write + Send> Report for FaultReport<W> {
+    fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
         Ok(())
     }
 

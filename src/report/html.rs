@@ -13,7 +13,7 @@ use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Group, Objection, Record, Report, Summary, json};
+use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary, json};
 use crate::name::display::display;
 use crate::name::utf8;
 use crate::policy::Policy;
@@ -198,7 +198,7 @@ impl<W: Write + Send> Html<W> {
 }
 
 impl<W: Write + Send> Report for Html<W> {
-    fn collision(&mut self, group: &Group) -> io::Result<()> {
+    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
         if self.rows >= MAX_ROWS {
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl<W: Write + Send> Report for Html<W> {
         }))
     }
 
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         // `check` reports every name, and a name without violations is no finding.
         if record.objections.is_empty() || self.rows >= MAX_ROWS {
             return Ok(());
@@ -226,7 +226,7 @@ impl<W: Write + Send> Report for Html<W> {
         self.note_glyphs(&record.name);
         let shown = display(&record.name).to_string();
         let hex = (shown.as_bytes() != record.name).then(|| HEXLOWER.encode(&record.name));
-        let reasons = record.objections.iter().map(|Objection { violation: v, message, group }| {
+        let reasons = record.objections.iter().map(|ReportedViolation { violation: v, message, group }| {
             let set = self.set((v.profiles, v.refused_by));
             let group = group.as_ref().and_then(|group| self.groups.get(&group.id).copied());
             let is_error = u8::from(v.severity == Severity::Error);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 
 use super::readiness::Readiness;
-use super::{Group, Objection, Record, Report, Summary};
+use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
 use crate::name::display::acts_or_hides;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
@@ -45,13 +45,13 @@ pub fn line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
 
 /// Writes one object, likewise.
 pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    object.serialize(&mut serde_json::Serializer::with_formatter(out, Careful { in_markup: false }))?;
+    object.serialize(&mut serde_json::Serializer::with_formatter(out, TerminalSafe { in_markup: false }))?;
     Ok(())
 }
 
 /// Writes one object for a place inside HTML: nothing in it is markup.
 pub(super) fn write_in_markup(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    object.serialize(&mut serde_json::Serializer::with_formatter(out, Careful { in_markup: true }))?;
+    object.serialize(&mut serde_json::Serializer::with_formatter(out, TerminalSafe { in_markup: true }))?;
     Ok(())
 }
 
@@ -66,7 +66,7 @@ struct RecordLine<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_inode: Option<u64>,
     #[serde(flatten)]
-    standing: Standing<'r>,
+    standing: ContainerFields<'r>,
     verdict: &'static str,
     violations: Vec<ViolationLine<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ struct RecordLine<'r> {
 
 /// Where the name stands, when that is not a directory on disk.
 #[derive(Default, Serialize)]
-struct Standing<'r> {
+struct ContainerFields<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,8 +98,8 @@ struct Standing<'r> {
     last_commit: Option<String>,
 }
 
-impl<'r> Standing<'r> {
-    fn of(record: &'r Record) -> Self {
+impl<'r> ContainerFields<'r> {
+    fn of(record: &'r ReportedName) -> Self {
         let mut standing = Self::default();
         if let Some(container) = record.place.as_ref().and_then(|place| place.container.as_deref()) {
             let (source, container) = match container {
@@ -141,8 +141,8 @@ struct ViolationLine<'r> {
     group: Option<&'r str>,
 }
 
-impl<'r> From<&'r Objection> for ViolationLine<'r> {
-    fn from(objection: &'r Objection) -> Self {
+impl<'r> From<&'r ReportedViolation> for ViolationLine<'r> {
+    fn from(objection: &'r ReportedViolation) -> Self {
         let violation = &objection.violation;
         Self {
             rule: violation.rule.name(),
@@ -178,11 +178,11 @@ struct CollisionLine<'r> {
     dir_base64: String,
     profiles: Vec<&'static str>,
     refused_by: Vec<&'static str>,
-    members: Vec<Member<'r>>,
+    members: Vec<MemberFields<'r>>,
 }
 
 #[derive(Serialize)]
-struct Member<'r> {
+struct MemberFields<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'r str>,
     name_hex: String,
@@ -217,6 +217,7 @@ pub(super) struct SummaryLine {
 struct TargetLine {
     target: &'static str,
     verdict: &'static str,
+    ready: u64,
     refused: u64,
     changed: u64,
     merged: u64,
@@ -247,26 +248,27 @@ pub(super) fn summary_line(policy: &Policy, summary: &Summary) -> SummaryLine {
         baseline_accepted: summary.baseline.map(|b| b.accepted),
         baseline_stale: summary.baseline.map(|b| b.stale),
         rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name(), *count)).collect(),
-        targets: summary.targets.iter().map(target_line).collect(),
+        targets: summary.targets.iter().map(|target| target_line(target, summary.names)).collect(),
     }
 }
 
-fn target_line(of: &Readiness) -> TargetLine {
+fn target_line(readiness: &Readiness, names: u64) -> TargetLine {
     TargetLine {
-        target: of.target.name,
-        verdict: of.verdict().as_str(),
-        refused: of.refused,
-        changed: of.changed,
-        merged: of.merged,
-        path_too_long: of.too_long,
-        rejected: of.rejected,
-        warned: of.warned,
-        rules: of.rules.iter().map(|(rule, count)| (rule.name(), *count)).collect(),
+        target: readiness.target.name,
+        verdict: readiness.verdict().as_str(),
+        ready: readiness.ready(names),
+        refused: readiness.refused,
+        changed: readiness.changed,
+        merged: readiness.merged,
+        path_too_long: readiness.too_long,
+        rejected: readiness.rejected,
+        warned: readiness.warned,
+        rules: readiness.rules.iter().map(|(rule, count)| (rule.name(), *count)).collect(),
     }
 }
 
 impl<W: Write + Send> Report for Json<W> {
-    fn collision(&mut self, group: &Group) -> io::Result<()> {
+    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
         let violation = &group.violation;
         let member = |name: &'_ Vec<u8>| HEXLOWER.encode(name);
         let dir = &group.place.dir;
@@ -280,12 +282,12 @@ impl<W: Write + Send> Report for Json<W> {
             profiles: violation.profiles.names().collect(),
             refused_by: violation.refused_by.names().collect(),
             members: (group.members.iter())
-                .map(|name| Member { name: std::str::from_utf8(name).ok(), name_hex: member(name) })
+                .map(|name| MemberFields { name: std::str::from_utf8(name).ok(), name_hex: member(name) })
                 .collect(),
         })
     }
 
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         let path = record.place.as_ref().map(|_| record.path());
         self.line(&RecordLine {
             r#type: if record.place.is_some() { "finding" } else { "name" },
@@ -293,7 +295,7 @@ impl<W: Write + Send> Report for Json<W> {
             path_base64: path.as_deref().map(|path| BASE64.encode(path)),
             name_hex: HEXLOWER.encode(&record.name),
             parent_inode: record.place.as_ref().and_then(|place| place.inode),
-            standing: Standing::of(record),
+            standing: ContainerFields::of(record),
             verdict: record.outcome().as_str(),
             violations: record.objections.iter().map(ViolationLine::from).collect(),
             repair: record.repair.as_ref().map(|repair| repair.name.as_str()),
@@ -322,18 +324,18 @@ impl<W: Write + Send> Report for Json<W> {
 }
 
 /// Compact JSON that can be printed to a terminal: C1 controls, bidi controls and what is not shown are escaped too.
-struct Careful {
+struct TerminalSafe {
     /// Whether it stands inside HTML.
     in_markup: bool,
 }
 
-impl Careful {
+impl TerminalSafe {
     fn escapes(&self, c: char) -> bool {
         acts_or_hides(c) || self.in_markup && matches!(c, '<' | '>' | '&')
     }
 }
 
-impl Formatter for Careful {
+impl Formatter for TerminalSafe {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
         while let Some((at, c)) = rest.char_indices().find(|&(_, c)| self.escapes(c)) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-use super::{FailOn, Record, Report, Summary};
+use super::{FailOn, Report, ReportedName, Summary};
 use crate::name::display::display;
 use crate::policy::rule::Severity;
 use crate::policy::{CheckOutcome, Policy};
@@ -107,7 +107,7 @@ impl<W: Write + Send> Junit<W> {
 }
 
 impl<W: Write + Send> Report for Junit<W> {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         let same = match (&self.place, &record.place) {
             (Some(a), Some(b)) => a.is_same(b),
             (a, b) => a.is_none() && b.is_none(),
@@ -125,7 +125,7 @@ impl<W: Write + Send> Report for Junit<W> {
         // The gravest first: build servers show the first line alone.
         let mut objections: Vec<_> = record.objections.iter().collect();
         objections.sort_by_key(|o| std::cmp::Reverse(o.violation.severity));
-        let line = |o: &&super::Objection| {
+        let line = |o: &&super::ReportedViolation| {
             let (rule, severity) = (o.violation.rule, o.violation.severity);
             format!("{severity} {rule} ({}): {}", rule.rule().concern, o.message)
         };

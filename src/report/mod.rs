@@ -28,7 +28,7 @@ use crate::source::location::{DirectoryPath, Location};
 
 /// A name and everything that is to be said of it.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct ReportedName {
     /// Where the name stands, shared by the names of a directory; `None` for a name without a directory.
     pub place: Option<Arc<DirectoryPath>>,
     /// Where it is found there, if there is more to say of that than the directory.
@@ -36,7 +36,7 @@ pub struct Record {
     /// The name.
     pub name: Vec<u8>,
     /// The reasons against it.
-    pub objections: Vec<Objection>,
+    pub objections: Vec<ReportedViolation>,
     /// A better name.
     pub repair: Option<SuggestedName>,
     /// The user who owns what has the name, as people read it, if the run asked for it.
@@ -45,18 +45,18 @@ pub struct Record {
 
 /// A violation and its text.
 #[derive(Clone, Debug)]
-pub struct Objection {
+pub struct ReportedViolation {
     /// The violation.
     pub violation: Violation,
     /// Why, in one line.
     pub message: String,
     /// The names that become one with this one, if that is what is wrong.
-    pub group: Option<Arc<Group>>,
+    pub group: Option<Arc<CollisionGroup>>,
 }
 
 /// Names of one directory that become one on a target.
 #[derive(Debug)]
-pub struct Group {
+pub struct CollisionGroup {
     /// What stands for the same names in the same directory in every run and every format.
     pub id: String,
     /// Where they stand.
@@ -67,7 +67,7 @@ pub struct Group {
     pub members: Vec<Vec<u8>>,
 }
 
-impl Group {
+impl CollisionGroup {
     /// The names `members` of one directory.
     pub fn new(place: Arc<DirectoryPath>, violation: Violation, mut members: Vec<Vec<u8>>) -> Self {
         members.sort_unstable();
@@ -84,11 +84,14 @@ fn fingerprint<'p>(parts: impl Iterator<Item = &'p [u8]>) -> String {
     format!("{:016x}", stable_hash(&joined.join(&0)))
 }
 
-impl Record {
+impl ReportedName {
     /// The record of a name by itself.
     pub fn of(policy: &Policy, check: &NameCheck<'_>) -> Self {
-        let objection =
-            |v: &Violation| Objection { violation: *v, message: check.message(policy, v), group: None };
+        let objection = |v: &Violation| ReportedViolation {
+            violation: *v,
+            message: check.message(policy, v),
+            group: None,
+        };
         Self {
             place: None,
             location: None,
@@ -121,7 +124,7 @@ pub trait Report: Send {
     ///
     /// # Errors
     /// Whatever writing meets.
-    fn collision(&mut self, _group: &Group) -> io::Result<()> {
+    fn collision(&mut self, _group: &CollisionGroup) -> io::Result<()> {
         Ok(())
     }
 
@@ -129,7 +132,7 @@ pub trait Report: Send {
     ///
     /// # Errors
     /// Whatever writing meets.
-    fn record(&mut self, record: &Record) -> io::Result<()>;
+    fn record(&mut self, record: &ReportedName) -> io::Result<()>;
 
     /// Writes that something could not be read: its path, and a whole sentence about it.
     ///

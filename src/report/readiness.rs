@@ -1,48 +1,58 @@
-//! How ready names are for one target: what it would refuse, change, merge, or not reach.
+//! Readiness of names for one target: how many it refuses, merges, changes, cannot reach, or only warns of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::Record;
+use super::ReportedName;
+use crate::policy::Violation;
 use crate::policy::profile::{Profile, ProfileSet};
-use crate::policy::rule::{RuleId, RuleKind, Severity};
-use crate::policy::{CheckOutcome, Violation};
+use crate::policy::rule::{RuleId, RuleKind};
 
-/// What one target makes of the names of a run. A name counts under everything that happens to it.
+/// What one target does with the names of a run. Each name with a violation counts in one column, that of its gravest
+/// [`Fate`]; a name in no column arrives as it is.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     /// The target.
     pub target: &'static Profile,
     as_set: ProfileSet,
-    /// Names that it does not take.
+    /// Names that the target refuses.
     pub refused: u64,
-    /// Names that it takes, and stores or shows as others.
+    /// Names that the target stores or shows as others.
     pub changed: u64,
-    /// Names that become one with another of their directory.
+    /// Names that become one with another name of their directory.
     pub merged: u64,
-    /// Names whose path is longer than it takes.
+    /// Names whose path is longer than the target, or some of its programs, can handle.
     pub too_long: u64,
+    /// Names that arrive as they are, with a warning.
+    pub warned: u64,
     /// Names with an error, each once.
     pub rejected: u64,
-    /// Names with warnings only.
-    pub warned: u64,
     /// Names by the rule that they break.
     pub rules: BTreeMap<RuleId, u64>,
 }
 
-/// What happens to a name on a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What happens to a name on a target, the gravest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It is not taken.
-    Refused,
-    /// It is taken, and stored or shown as another.
+    /// The name arrives as it is, with a warning.
+    Warned,
+    /// The name arrives as it is; some programs of the target cannot handle its path.
+    LongPath,
+    /// The target stores or shows another name.
     Changed,
-    /// It becomes one with another.
+    /// The name becomes one with another name of its directory.
     Merged,
-    /// Its path is too long.
-    TooLong,
-    /// It is taken; something is to be said against it.
-    Doubted,
+    /// The path is longer than the target allows.
+    PathTooLong,
+    /// The target refuses the name.
+    Refused,
+}
+
+impl Fate {
+    /// Whether the name arrives as it is.
+    pub fn arrives(self) -> bool {
+        self < Self::Changed
+    }
 }
 
 /// Whether a tree can be moved to a target.
@@ -50,9 +60,9 @@ pub enum Fate {
 pub enum ReadinessVerdict {
     /// Every name arrives as it is.
     Ready,
-    /// Nothing is known to be lost; there are warnings to read.
+    /// Every name arrives as it is; there are warnings to read.
     Doubtful,
-    /// Names do not arrive, or arrive as others.
+    /// Some name does not arrive as it is.
     NotReady,
 }
 
@@ -66,7 +76,7 @@ impl ReadinessVerdict {
         }
     }
 
-    /// The same for a reader.
+    /// The verdict in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -84,7 +94,7 @@ impl fmt::Display for ReadinessVerdict {
 
 impl Readiness {
     /// Nothing counted yet.
-    pub fn of(target: &'static Profile) -> Self {
+    pub fn new(target: &'static Profile) -> Self {
         Self {
             target,
             as_set: ProfileSet::from_profile(target),
@@ -92,59 +102,61 @@ impl Readiness {
             changed: 0,
             merged: 0,
             too_long: 0,
-            rejected: 0,
             warned: 0,
+            rejected: 0,
             rules: BTreeMap::new(),
         }
     }
 
-    /// What the target makes of a name with this violation; `None` if it does not object.
-    pub fn fate(&self, violation: &Violation) -> Option<(Fate, Severity)> {
+    /// What the target does with a name that has this violation; `None` if the target does not object.
+    pub fn fate(&self, violation: &Violation) -> Option<Fate> {
         if !violation.profiles.contains(self.as_set) {
             return None;
         }
-        let refuses = violation.refused_by.contains(self.as_set);
-        let severity = if refuses { Severity::Error } else { Severity::Warn };
-        let fate = match violation.rule.rule().kind {
-            // What only looks alike stays two names.
+        let refuses = self.refuses(violation);
+        Some(match violation.rule.rule().kind {
+            // Names that only look alike stay two names.
             RuleKind::Directory if violation.rule != RuleId::CollisionConfusable => Fate::Merged,
-            RuleKind::Path => Fate::TooLong,
+            RuleKind::Path if refuses => Fate::PathTooLong,
+            RuleKind::Path => Fate::LongPath,
             _ if self.target.stores_otherwise(violation.rule) => Fate::Changed,
             _ if refuses => Fate::Refused,
-            _ => Fate::Doubted,
-        };
-        Some((fate, severity))
+            _ => Fate::Warned,
+        })
     }
 
-    /// Counts a record.
-    pub fn count(&mut self, record: &Record) {
-        let objections = record.objections.iter();
-        let fates: Vec<(RuleId, Fate, Severity)> = objections
-            .filter_map(|o| {
-                self.fate(&o.violation).map(|(fate, severity)| (o.violation.rule, fate, severity))
-            })
-            .collect();
-        let has = |wanted| u64::from(fates.iter().any(|&(_, fate, _)| fate == wanted));
-        self.refused += has(Fate::Refused);
-        self.changed += has(Fate::Changed);
-        self.merged += has(Fate::Merged);
-        self.too_long += has(Fate::TooLong);
-        match CheckOutcome::from_severities(fates.iter().map(|&(_, _, severity)| severity)) {
-            CheckOutcome::Accept => {}
-            CheckOutcome::Warn => self.warned += 1,
-            CheckOutcome::Reject => self.rejected += 1,
-        }
-        let mut rules: Vec<RuleId> = fates.iter().map(|&(rule, _, _)| rule).collect();
-        rules.sort_unstable();
-        rules.dedup();
-        for rule in rules {
+    fn refuses(&self, violation: &Violation) -> bool {
+        violation.refused_by.contains(self.as_set)
+    }
+
+    /// Counts a record, and returns the gravest thing that happens to its name.
+    pub fn count(&mut self, record: &ReportedName) -> Option<Fate> {
+        let violations = || record.objections.iter().map(|objection| &objection.violation);
+        let fate = violations().filter_map(|violation| self.fate(violation)).max()?;
+        *match fate {
+            Fate::Warned => &mut self.warned,
+            Fate::LongPath | Fate::PathTooLong => &mut self.too_long,
+            Fate::Changed => &mut self.changed,
+            Fate::Merged => &mut self.merged,
+            Fate::Refused => &mut self.refused,
+        } += 1;
+        self.rejected += u64::from(violations().any(|violation| self.refuses(violation)));
+        let broken = violations().filter(|violation| self.fate(violation).is_some());
+        for rule in broken.map(|violation| violation.rule).collect::<BTreeSet<RuleId>>() {
             *self.rules.entry(rule).or_default() += 1;
         }
+        Some(fate)
     }
 
-    /// Whether what was counted can be moved.
+    /// How many of `names` names arrive as they are, without a warning.
+    pub fn ready(&self, names: u64) -> u64 {
+        names.saturating_sub(self.refused + self.changed + self.merged + self.too_long + self.warned)
+    }
+
+    /// Whether the names that were counted can be moved to the target.
     pub fn verdict(&self) -> ReadinessVerdict {
-        match (self.rejected, self.warned) {
+        let lost = self.rejected + self.changed + self.merged;
+        match (lost, self.too_long + self.warned) {
             (0, 0) => ReadinessVerdict::Ready,
             (0, _) => ReadinessVerdict::Doubtful,
             _ => ReadinessVerdict::NotReady,

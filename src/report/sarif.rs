@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::uri::reference;
-use super::{Group, Objection, Record, Report, Summary, json};
+use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary, json};
 use crate::name::display::display;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
@@ -117,8 +117,8 @@ fn location(path: &[u8]) -> Value {
     json!({ "physicalLocation": { "artifactLocation": artifact, "region": { "startLine": 1 } } })
 }
 
-fn result(record: &Record, objection: &Objection) -> Value {
-    let Objection { violation, message, group } = objection;
+fn result(record: &ReportedName, objection: &ReportedViolation) -> Value {
+    let ReportedViolation { violation, message, group } = objection;
     let name = display(&record.name);
     let mut text = format!("`{name}`: {message}");
     let mut properties = json!({
@@ -157,7 +157,7 @@ fn result(record: &Record, objection: &Objection) -> Value {
     result
 }
 
-fn related(group: &Group, name: &[u8]) -> Value {
+fn related(group: &CollisionGroup, name: &[u8]) -> Value {
     let others = group.members.iter().filter(|member| *member != name).take(LISTED);
     let all = others.enumerate().map(|(at, member)| {
         let mut place = location(&group.place.join(member));
@@ -169,7 +169,7 @@ fn related(group: &Group, name: &[u8]) -> Value {
 }
 
 impl<W: Write + Send> Report for Sarif<W> {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         self.begin()?;
         for objection in &record.objections {
             self.out.write_all(if self.has_results { b",\n" } else { b"\n" })?;

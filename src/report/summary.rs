@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::readiness::Readiness;
-use super::{Objection, Record};
+use super::{ReportedName, ReportedViolation};
 use crate::name::script;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
@@ -35,11 +35,13 @@ pub struct Summary {
     pub scripts: BTreeMap<&'static str, u64>,
     /// Groups of names that become one.
     pub collisions: u64,
-    /// What each target makes of the names.
+    /// What each target does with the names.
     pub targets: Vec<Readiness>,
+    /// Names that do not arrive as they are at one of the targets at least.
+    pub lost_or_changed: u64,
     /// What a baseline did, if there is one.
     pub baseline: Option<Accepted>,
-    directories_with_most: Most,
+    directories_with_most: TopDirectories,
 }
 
 /// Names without any letter of a script, such as `2024-01`.
@@ -64,22 +66,21 @@ impl Summary {
 
     /// Nothing counted yet, in a run that asks how ready the names are for `targets`.
     pub fn for_targets(targets: &[&'static Profile]) -> Self {
-        Self { targets: targets.iter().map(|target| Readiness::of(target)).collect(), ..Self::default() }
+        Self { targets: targets.iter().map(|target| Readiness::new(target)).collect(), ..Self::default() }
     }
 
     /// Counts a record that is reported.
-    pub fn count(&mut self, record: &Record) {
+    pub fn count(&mut self, record: &ReportedName) {
         let outcome = record.outcome();
         self.count_as(outcome);
         if outcome == CheckOutcome::Accept {
             return;
         }
         self.count_rules(record);
-        let is_security = |o: &Objection| o.violation.rule.rule().concern == Concern::Security;
+        let is_security = |o: &ReportedViolation| o.violation.rule.rule().concern == Concern::Security;
         self.insecure += u64::from(record.objections.iter().any(is_security));
-        for target in &mut self.targets {
-            target.count(record);
-        }
+        let fates = self.targets.iter_mut().filter_map(|target| target.count(record));
+        self.lost_or_changed += u64::from(fates.max().is_some_and(|fate| !fate.arrives()));
         self.count_scripts(&record.name);
         if let Some(place) = &record.place {
             self.directories_with_most.count(&place.heading());
@@ -87,8 +88,8 @@ impl Summary {
     }
 
     /// Counts the violations of a name that was counted before, and of which there is more to say.
-    pub fn count_rules(&mut self, record: &Record) {
-        for Objection { violation, .. } in &record.objections {
+    pub fn count_rules(&mut self, record: &ReportedName) {
+        for ReportedViolation { violation, .. } in &record.objections {
             let (count, severity) = self.rules.entry(violation.rule).or_default();
             *count += 1;
             *severity = (*severity).max(Some(violation.severity));
@@ -146,13 +147,13 @@ impl Summary {
 /// The directories with most findings, among more than can be kept. Findings of one directory come together, so that each
 /// is counted whole before it is compared.
 #[derive(Clone, Debug, Default)]
-struct Most {
+struct TopDirectories {
     /// The directory of the last finding.
     current: Option<(Vec<u8>, u64)>,
     kept: Vec<(Vec<u8>, u64)>,
 }
 
-impl Most {
+impl TopDirectories {
     const KEPT: usize = 20;
 
     fn count(&mut self, dir: &[u8]) {
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_directories_with_most_findings_are_found_among_many() {
-        let mut most = Most::default();
+        let mut most = TopDirectories::default();
         for dir in 0..1000_u32 {
             for _ in 0..=dir % 100 {
                 most.count(format!("{dir:04}").as_bytes());
@@ -199,7 +200,7 @@ mod tests {
         }
         most.count(b"0099");
         let found = most.sorted();
-        assert_eq!(found.len(), Most::KEPT);
+        assert_eq!(found.len(), TopDirectories::KEPT);
         assert_eq!(found[0], (&b"0099"[..], 101), "a directory that comes again goes on");
         assert_eq!(found[1], (&b"0199"[..], 100));
         assert_eq!(found[10], (&b"0098"[..], 99));

@@ -9,7 +9,7 @@ use anstyle::Style;
 
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
 use super::readiness::{Readiness, ReadinessVerdict};
-use super::{Objection, Record, Report, Summary};
+use super::{Report, ReportedName, ReportedViolation, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
 use crate::name::scalar::UNICODE_VERSION;
@@ -57,7 +57,7 @@ impl<W: Write + Send> Text<W> {
         Self { out, layout, place: None, by_rule: BTreeMap::new() }
     }
 
-    fn keep(&mut self, record: &Record) {
+    fn keep(&mut self, record: &ReportedName) {
         let path = record.path();
         let name_at = path.len() - record.name.len();
         let dir = display_part(&path, Span::new(0, name_at));
@@ -86,7 +86,7 @@ impl<W: Write + Send> Text<W> {
 }
 
 impl<W: Write + Send> Report for Text<W> {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         if self.layout.group_by == GroupBy::Rule {
             self.keep(record);
             return Ok(());
@@ -117,7 +117,7 @@ impl<W: Write + Send> Report for Text<W> {
         }
         let rule_width = shown.iter().map(|o| o.violation.rule.name().len()).max().unwrap_or(0);
         let place_width = shown.iter().map(|o| place_of(o.violation.span).len()).max().unwrap_or(0);
-        for Objection { violation, message, .. } in shown {
+        for ReportedViolation { violation, message, .. } in shown {
             let severity = styled(severity_style(violation.severity), violation.severity, 5);
             let rule = styled(PLAIN, violation.rule, rule_width);
             let place = styled(DIM, place_of(violation.span), place_width);
@@ -168,7 +168,7 @@ fn outcome_style(outcome: CheckOutcome) -> Style {
 }
 
 /// The name with the bytes of these violations in their severity's style.
-fn marked(name: &[u8], objections: &[Objection]) -> String {
+fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
     let mut cuts: Vec<usize> =
         objections.iter().flat_map(|o| [o.violation.span.start, o.violation.span.end]).collect();
     cuts.extend([0, name.len()]);
@@ -176,7 +176,7 @@ fn marked(name: &[u8], objections: &[Objection]) -> String {
     cuts.dedup();
     let mut text = String::new();
     for part in cuts.windows(2).map(|cut| Span::new(cut[0], cut[1])) {
-        // A violation of the whole name marks nothing: there is no part that it could set apart.
+        // A violation of the whole name locations nothing: there is no part that it could set apart.
         let covers = |span: Span| span.start <= part.start && part.end <= span.end && span.len() < name.len();
         let severities = objections.iter().filter(|o| covers(o.violation.span)).map(|o| o.violation.severity);
         let shown = display_part(name, part);
@@ -189,7 +189,7 @@ fn marked(name: &[u8], objections: &[Objection]) -> String {
 }
 
 /// How often each rule is violated, the most frequent first.
-fn by_rule(objections: &[Objection]) -> String {
+fn by_rule(objections: &[ReportedViolation]) -> String {
     let mut counts = BTreeMap::<RuleId, usize>::new();
     for objection in objections {
         *counts.entry(objection.violation.rule).or_default() += 1;
@@ -295,44 +295,47 @@ const fn verdict_style(verdict: ReadinessVerdict) -> Style {
     }
 }
 
-/// What each target makes of the names, and one verdict.
+/// What each target does with the names, and one verdict.
 fn readiness_text(summary: &Summary) -> String {
     const COLUMN: usize = 9;
     let mut text = String::new();
     let targets = &summary.targets;
     let Some(worst) = targets.iter().map(Readiness::verdict).max() else { return text };
-    let width = targets.iter().map(|of| of.target.name.len()).max().unwrap_or(0);
-    let heads = ["refused", "changed", "merged", "too long", "warned"];
+    let width = targets.iter().map(|target| target.target.name.len()).max().unwrap_or(0).max("target".len());
+    let heads = ["ready", "refused", "changed", "merged", "too long", "warned"];
     let _ = write!(text, "\n{}", styled(BOLD, "target", width));
     for head in heads {
-        let _ = write!(text, "  {head:>COLUMN$}");
+        let _ = write!(text, " {head:>COLUMN$}");
     }
     let _ = writeln!(text, "  verdict");
-    for of in targets {
-        let _ = write!(text, "{:width$}", of.target.name);
-        for count in [of.refused, of.changed, of.merged, of.too_long, of.warned] {
+    for target in targets {
+        let _ = write!(text, "{:width$}", target.target.name);
+        let ready = target.ready(summary.names);
+        for count in [ready, target.refused, target.changed, target.merged, target.too_long, target.warned] {
             let style = if count == 0 { DIM } else { PLAIN };
             let count = grouped(count);
-            let _ = write!(text, "  {style}{count:>COLUMN$}{style:#}");
+            let _ = write!(text, " {style}{count:>COLUMN$}{style:#}");
         }
-        let verdict = of.verdict();
+        let verdict = target.verdict();
         let _ = writeln!(text, "  {}", styled(verdict_style(verdict), verdict, 0));
     }
     write_rules_by_target(&mut text, targets);
     let verdict = styled(verdict_style(worst), worst, 0);
-    let of = |wanted: ReadinessVerdict| {
-        let names: Vec<&str> =
-            targets.iter().filter(|of| of.verdict() == wanted).map(|of| of.target.name).collect();
-        names.join(", ")
-    };
+    let names: Vec<&str> =
+        targets.iter().filter(|target| target.verdict() == worst).map(|target| target.target.name).collect();
+    let names = names.join(", ");
     let _ = match worst {
-        ReadinessVerdict::Ready => writeln!(text, "\nverdict: {verdict} for {}", of(worst)),
-        ReadinessVerdict::Doubtful => writeln!(text, "\nverdict: {verdict} of {}", of(worst)),
+        ReadinessVerdict::Ready | ReadinessVerdict::Doubtful => {
+            writeln!(text, "\nverdict: {verdict} for {names}")
+        }
         ReadinessVerdict::NotReady => writeln!(
             text,
-            "\nverdict: {verdict} for {}: {} would not arrive as they are",
-            of(worst),
-            counted(summary.rejected, "name", "names"),
+            "\nverdict: {verdict} for {names}: {}",
+            counted(
+                summary.lost_or_changed,
+                "name does not arrive as it is",
+                "names do not arrive as they are"
+            ),
         ),
     };
     text

@@ -1,52 +1,52 @@
-//! One directory, judged.
+//! The check of one directory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::{Settings, standing};
+use super::{ScanSettings, container_rules};
 use crate::check::DirectoryCheck;
 use crate::name::Span;
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
 use crate::policy::{Collision, NameCheck, Policy, Violation};
 use crate::report::baseline::Baseline;
-use crate::report::{Group, Objection, Record};
-use crate::source::Batch;
+use crate::report::{CollisionGroup, ReportedName, ReportedViolation};
+use crate::source::DirectoryBatch;
 use crate::source::location::{Container, DirectoryPath};
 
-/// What is found in one directory.
+/// The findings of one directory.
 #[derive(Default)]
-pub(super) struct Findings {
-    /// Names that become one.
-    pub(super) groups: Vec<Arc<Group>>,
-    /// The findings, in the order of their names.
-    pub(super) records: Vec<Record>,
+pub(super) struct DirectoryFindings {
+    /// Groups of names that become one.
+    pub(super) groups: Vec<Arc<CollisionGroup>>,
+    /// Names with violations, in the order of their bytes.
+    pub(super) records: Vec<ReportedName>,
 }
 
-/// The findings of one directory.
-pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Findings {
+/// Checks one directory.
+pub(super) fn check(batch: &DirectoryBatch, policy: &Policy, settings: &ScanSettings) -> DirectoryFindings {
     let directory = batch.directory(&settings.prefix);
     let check = policy.check_directory(&directory);
-    // What holds the directory may have rules of its own.
+    // The container of the directory may have rules of its own.
     let by_container = || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
-    let Some(check) = check.or_else(by_container) else { return Findings::default() };
+    let Some(check) = check.or_else(by_container) else { return DirectoryFindings::default() };
     let names = &check.names[..check.checked];
-    let mut found = Found::new();
+    let mut found = ObjectionsByName::new();
     for (&at, violations) in &check.violations {
         let check = NameCheck { name: names[at], violations: violations.clone() };
-        found.entry(at).or_default().extend(Record::of(policy, &check).objections);
+        found.entry(at).or_default().extend(ReportedName::of(policy, &check).objections);
     }
     if let Some(container) = batch.container.as_deref() {
-        judge_standing(container, policy, batch, names, &mut found);
+        apply_container_rules(container, policy, batch, names, &mut found);
     }
     for (&at, violations) in &check.path_violations {
         let path = check.path_on_target(at);
-        let objections = violations.iter().map(|v| path_objection(policy, &path, v, names[at]));
+        let objections = violations.iter().map(|v| path_violation(policy, &path, v, names[at]));
         found.entry(at).or_default().extend(objections);
     }
     if found.is_empty() && check.collisions.is_empty() {
-        return Findings::default();
+        return DirectoryFindings::default();
     }
     let place = Arc::new(DirectoryPath {
         container: batch.container.clone(),
@@ -55,29 +55,33 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
     });
     let mut groups = Vec::with_capacity(check.collisions.len());
     for collision in &check.collisions {
-        let twins = Twins::of(collision, &check.names);
+        let twins = Twins::new(collision, &check.names);
         let group = Arc::new(group_of(collision, &check.names, &place));
         for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
-            // What stands beside is a member, and nobody asked for a finding about it.
+            // A sibling that is not checked is a member without a finding of its own.
             if at < names.len() {
                 let group = Some(Arc::clone(&group));
-                found.entry(at).or_default().push(Objection { violation, message: twins.message(at), group });
+                found.entry(at).or_default().push(ReportedViolation {
+                    violation,
+                    message: twins.message(at),
+                    group,
+                });
             }
         }
         groups.push(group);
     }
     if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, names, &mut found)) {
-        let told: HashSet<*const Group> =
+        let reported: HashSet<*const CollisionGroup> =
             found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
-        groups.retain(|group| told.contains(&Arc::as_ptr(group)));
+        groups.retain(|group| reported.contains(&Arc::as_ptr(group)));
     }
     if found.is_empty() {
-        return Findings::default();
+        return DirectoryFindings::default();
     }
     let mut repairs = check.suggested_names(policy, settings.encoding);
-    let record = |(at, mut objections): (usize, Vec<Objection>)| {
+    let record = |(at, mut objections): (usize, Vec<ReportedViolation>)| {
         objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-        Record {
+        ReportedName {
             place: Some(Arc::clone(&place)),
             location: batch.locations.get(at).copied(),
             name: names[at].to_vec(),
@@ -86,13 +90,13 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings) -> Find
             owner: settings.owner_of.and_then(|owner_of| owner_of(&place, names[at])),
         }
     };
-    let mut records: Vec<Record> = found.into_iter().map(record).collect();
+    let mut records: Vec<ReportedName> = found.into_iter().map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
-    Findings { groups, records }
+    DirectoryFindings { groups, records }
 }
 
-/// Takes out what is known; whether anything was.
-fn accept(known: &Baseline, place: &DirectoryPath, names: &[&[u8]], found: &mut Found) -> bool {
+/// Removes known findings; returns whether there were any.
+fn accept(known: &Baseline, place: &DirectoryPath, names: &[&[u8]], found: &mut ObjectionsByName) -> bool {
     let mut has_accepted = false;
     found.retain(|&at, objections| {
         let path = place.join(names[at]);
@@ -104,37 +108,43 @@ fn accept(known: &Baseline, place: &DirectoryPath, names: &[&[u8]], found: &mut 
     has_accepted
 }
 
-fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) -> Group {
+fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) -> CollisionGroup {
     let members = collision.members.iter().map(|&at| names[at].to_vec()).collect();
-    Group::new(Arc::clone(place), collision.violations[0], members)
+    CollisionGroup::new(Arc::clone(place), collision.violations[0], members)
 }
 
-/// Objections by the place of the name in its directory.
-type Found = BTreeMap<usize, Vec<Objection>>;
+/// Violations by the index of the name in its directory.
+type ObjectionsByName = BTreeMap<usize, Vec<ReportedViolation>>;
 
-/// Judges `names` by where they stand, if that is not a directory on disk.
-fn judge_standing(container: &Container, policy: &Policy, batch: &Batch, names: &[&[u8]], found: &mut Found) {
+/// Applies the rules of a container that is not a directory on disk.
+fn apply_container_rules(
+    container: &Container,
+    policy: &Policy,
+    batch: &DirectoryBatch,
+    names: &[&[u8]],
+    found: &mut ObjectionsByName,
+) {
     let dir = batch.dir.as_os_str().as_bytes();
     for objections in found.values_mut() {
         for objection in objections {
-            if let Some(message) = standing::message(container, dir, objection.violation.rule) {
+            if let Some(message) = container_rules::message(container, dir, objection.violation.rule) {
                 objection.message = message.to_owned();
             }
         }
     }
     for (at, name) in names.iter().enumerate() {
-        let objections = standing::objections(policy, container, name);
+        let objections = container_rules::violations(policy, container, name);
         if !objections.is_empty() {
             found.entry(at).or_default().extend(objections);
         }
     }
 }
 
-/// Names that become one, as each of them is told about the others.
+/// Names that become one, as the message of each names the others.
 struct Twins {
     how: &'static str,
     count: usize,
-    /// The first by their bytes, each with its place: one more than are shown, because none is shown to itself.
+    /// The first by their bytes, each with its index: one more than are shown, because a message leaves out its own name.
     first: Vec<(usize, String)>,
 }
 
@@ -142,7 +152,7 @@ impl Twins {
     /// A message is one line: a few names show what happens.
     const SHOWN: usize = 3;
 
-    fn of(collision: &Collision, names: &[&[u8]]) -> Self {
+    fn new(collision: &Collision, names: &[&[u8]]) -> Self {
         let rule = collision.violations[0].rule;
         let how = match rule {
             RuleId::CollisionNormalization => "is canonically equivalent to",
@@ -152,7 +162,8 @@ impl Twins {
         let mut members = collision.members.clone();
         members.sort_unstable_by_key(|&at| names[at]);
         members.truncate(Self::SHOWN + 1);
-        let first = members.into_iter().map(|at| (at, format!("`{}`", spelt(rule, names[at])))).collect();
+        let first =
+            members.into_iter().map(|at| (at, format!("`{}`", distinguishable(rule, names[at])))).collect();
         Self { how, count: collision.members.len(), first }
     }
 
@@ -168,8 +179,8 @@ impl Twins {
     }
 }
 
-/// The name as a reader can tell it from its twin: what only looks alike is shown by its code points.
-fn spelt(rule: RuleId, name: &[u8]) -> String {
+/// The name as a reader can tell it from its twin: characters that only look alike are shown by their code points.
+fn distinguishable(rule: RuleId, name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if rule != RuleId::CollisionCase => text
             .chars()
@@ -179,8 +190,12 @@ fn spelt(rule: RuleId, name: &[u8]) -> String {
     }
 }
 
-/// The objection to a path, laid on the name at its end: that is what a reader of the record sees.
-fn path_objection(policy: &Policy, path: &[u8], violation: &Violation, name: &[u8]) -> Objection {
+/// The violation of a path, reported for the name at its end, which is what a reader sees.
+fn path_violation(policy: &Policy, path: &[u8], violation: &Violation, name: &[u8]) -> ReportedViolation {
     let message = NameCheck { name: path, violations: Vec::new() }.message(policy, violation);
-    Objection { violation: Violation { span: Span::new(0, name.len()), ..*violation }, message, group: None }
+    ReportedViolation {
+        violation: Violation { span: Span::new(0, name.len()), ..*violation },
+        message,
+        group: None,
+    }
 }

@@ -60,7 +60,7 @@ pub struct Mount {
     /// How names that are not UTF-8 are seen.
     pub existing: Option<Existing>,
     /// What a refused name fails with.
-    pub errno: Option<Errno>,
+    pub errno: Option<Option<Errno>>,
     /// Whether the targets of symbolic links are judged.
     pub check_targets: Option<bool>,
     /// How long the kernel takes names for granted.

@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Batch;
+use super::DirectoryBatch;
 use crate::source::location::{Container, Location};
 
 /// So many bytes are kept in memory, names and what belongs to them together.
@@ -46,13 +46,13 @@ pub enum Shape {
     Name,
 }
 
-/// Paths by directory. Each name of each directory on the way is kept once, with the mark of the first path that has it.
+/// Paths by directory. Each name of each directory on the way is kept once, with the location of the first path that has it.
 pub struct Groups {
     container: Arc<Container>,
     shape: Shape,
     location: Option<fn(u64) -> Location>,
     limit: usize,
-    held: Held,
+    held: PathsInMemory,
     spilled: Option<Spilled>,
     path: Vec<u8>,
 }
@@ -65,7 +65,15 @@ impl Groups {
         location: Option<fn(u64) -> Location>,
         limit: usize,
     ) -> Self {
-        Self { container, shape, location, limit, held: Held::default(), spilled: None, path: Vec::new() }
+        Self {
+            container,
+            shape,
+            location,
+            limit,
+            held: PathsInMemory::default(),
+            spilled: None,
+            path: Vec::new(),
+        }
     }
 
     /// Adds a path.
@@ -127,7 +135,7 @@ impl Groups {
     ///
     /// # Errors
     /// The temporary files cannot be read; the directories that were handed over are whole.
-    pub fn finish(mut self, visit: &mut dyn FnMut(Batch) -> ControlFlow<()>) -> io::Result<()> {
+    pub fn finish(mut self, visit: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         let Some(mut spilled) = self.spilled.take() else {
             let _ = self.hand_over(held, visit);
@@ -137,15 +145,19 @@ impl Groups {
         drop(held);
         for part in spilled.parts {
             let part = part.into_inner().map_err(io::IntoInnerError::into_error)?;
-            if self.hand_over(Held::read(part)?, visit).is_break() {
+            if self.hand_over(PathsInMemory::read(part)?, visit).is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn hand_over(&self, held: Held, visit: &mut dyn FnMut(Batch) -> ControlFlow<()>) -> ControlFlow<()> {
-        let Held { dirs, mut items, bytes, .. } = held;
+    fn hand_over(
+        &self,
+        held: PathsInMemory,
+        visit: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let PathsInMemory { dirs, mut items, bytes, .. } = held;
         let mut dirs: Vec<(Box<[u8]>, u32)> = dirs.into_iter().collect();
         dirs.sort_unstable();
         let mut order = vec![0_u32; dirs.len()];
@@ -157,8 +169,10 @@ impl Groups {
         for of_dir in items.chunk_by(|a, b| a.dir == b.dir) {
             let dir = &dirs[order[of_dir[0].dir as usize] as usize].0;
             // What a path is moved to has a root of its own.
-            let mut batch =
-                Batch::new(PathBuf::from(OsStr::from_bytes(dir)), usize::from(dir.starts_with(b"/")));
+            let mut batch = DirectoryBatch::new(
+                PathBuf::from(OsStr::from_bytes(dir)),
+                usize::from(dir.starts_with(b"/")),
+            );
             batch.container = Some(Arc::clone(&self.container));
             for item in of_dir {
                 match self.location {
@@ -185,28 +199,28 @@ const DIRECTORY: usize = 96;
 
 /// Names in memory.
 #[derive(Default)]
-struct Held {
+struct PathsInMemory {
     dirs: HashMap<Box<[u8]>, u32>,
     dirs_size: usize,
-    items: Vec<Item>,
+    items: Vec<GroupedName>,
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-struct Item {
+struct GroupedName {
     number: u64,
     start: usize,
     len: u32,
     dir: u32,
 }
 
-impl Item {
+impl GroupedName {
     fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         &bytes[self.start..][..self.len as usize]
     }
 }
 
-impl Held {
+impl PathsInMemory {
     fn put(&mut self, dir: &[u8], name: &[u8], number: u64) {
         let next = u32::try_from(self.dirs.len()).expect("the limit is reached long before");
         let dir = match self.dirs.get(dir) {
@@ -217,12 +231,12 @@ impl Held {
             }
         };
         let len = u32::try_from(name.len()).expect("sources take no name of that length");
-        self.items.push(Item { number, start: self.bytes.len(), len, dir });
+        self.items.push(GroupedName { number, start: self.bytes.len(), len, dir });
         self.bytes.extend_from_slice(name);
     }
 
     fn size(&self) -> usize {
-        self.bytes.len() + self.items.len() * size_of::<Item>() + self.dirs_size
+        self.bytes.len() + self.items.len() * size_of::<GroupedName>() + self.dirs_size
     }
 
     fn read(file: File) -> io::Result<Self> {
@@ -259,7 +273,7 @@ impl Spilled {
         Ok(Self { parts, hash: RandomState::new() })
     }
 
-    fn take(&mut self, held: &Held) -> io::Result<()> {
+    fn take(&mut self, held: &PathsInMemory) -> io::Result<()> {
         let mut dirs: Vec<&[u8]> = vec![b""; held.dirs.len()];
         for (dir, &number) in &held.dirs {
             dirs[number as usize] = dir;
@@ -291,7 +305,7 @@ mod tests {
             groups.add(path, number).unwrap();
         }
         let mut found = Directories::new();
-        let mut visit = |batch: Batch| {
+        let mut visit = |batch: DirectoryBatch| {
             let names =
                 batch.names.iter().map(|(_, name)| name).chain(batch.holding_nul.iter().map(Vec::as_slice));
             let number =

@@ -1,4 +1,4 @@
-//! Names from a stream: one behind the other, separated by NUL or by line feeds; and lists of paths as a source.
+//! NameReader from a stream: one behind the other, separated by NUL or by line feeds; and lists of paths as a source.
 
 pub mod fields;
 
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::group::{self, Groups, Shape};
-use super::{Event, Fault, Source};
+use super::{Fault, Source, SourceEvent};
 use crate::source::location::{Container, Location};
-use fields::{Decoding, Field, Format, Missing};
+use fields::{Decoding, Field, ListFormat, Missing};
 
 /// The longest name that is taken, in bytes. A longer one is no name but a mistake, such as a list with the other
 /// separator, and must not fill the memory.
 pub const MAX_NAME: usize = 1 << 16;
 
-/// Names read from a stream.
+/// NameReader read from a stream.
 #[derive(Debug)]
-pub struct Names<R> {
+pub struct NameReader<R> {
     stream: R,
     separator: u8,
     number: u64,
@@ -28,20 +28,20 @@ pub struct Names<R> {
 
 /// One name of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum ListItem {
     /// A name.
     Name(Vec<u8>),
     /// The name with this number, counted from 1, is longer than [`MAX_NAME`] and was passed over.
     TooLong(u64),
 }
 
-impl<R: BufRead> Names<R> {
+impl<R: BufRead> NameReader<R> {
     /// The names in `stream`, each followed by `separator`; behind the last it may be missing.
     pub fn new(stream: R, separator: u8) -> Self {
         Self { stream, separator, number: 0 }
     }
 
-    fn read(&mut self) -> io::Result<Option<Item>> {
+    fn read(&mut self) -> io::Result<Option<ListItem>> {
         let mut name = Vec::new();
         let limit = MAX_NAME as u64 + 1;
         let read = (&mut self.stream).take(limit).read_until(self.separator, &mut name)?;
@@ -53,9 +53,9 @@ impl<R: BufRead> Names<R> {
             name.pop();
         } else if name.len() > MAX_NAME {
             self.skip()?;
-            return Ok(Some(Item::TooLong(self.number)));
+            return Ok(Some(ListItem::TooLong(self.number)));
         }
-        Ok(Some(Item::Name(name)))
+        Ok(Some(ListItem::Name(name)))
     }
 
     /// Passes over the rest of the current name.
@@ -76,8 +76,8 @@ impl<R: BufRead> Names<R> {
     }
 }
 
-impl<R: BufRead> Iterator for Names<R> {
-    type Item = io::Result<Item>;
+impl<R: BufRead> Iterator for NameReader<R> {
+    type Item = io::Result<ListItem>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read().transpose()
@@ -92,7 +92,7 @@ pub struct List {
     /// What its items are.
     pub shape: Shape,
     /// How they are written.
-    pub format: Format,
+    pub format: ListFormat,
     /// What stands behind each of them, where the format does not say that.
     pub separator: u8,
     /// How each of them is wrapped.
@@ -133,12 +133,12 @@ impl List {
 }
 
 impl Source for List {
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let container = Container::List { file: self.file.as_os_str().as_bytes().to_vec() };
         let mut groups = Groups::new(Arc::new(container), self.shape, Some(Location::Item), group::LIMIT);
         let mut is_ended = false;
         let read = self.gather(&mut groups, &mut |fault| {
-            let answer = visit(Event::Fault(fault));
+            let answer = visit(SourceEvent::Fault(fault));
             is_ended = answer.is_break();
             answer
         });
@@ -146,12 +146,12 @@ impl Source for List {
             return;
         }
         // What came before the list broke off is judged all the same.
-        let told = read.map_err(|error| visit(Event::Fault(self.fault("read the list", error))));
+        let told = read.map_err(|error| visit(SourceEvent::Fault(self.fault("read the list", error))));
         if matches!(told, Err(ControlFlow::Break(()))) {
             return;
         }
-        if let Err(error) = groups.finish(&mut |batch| visit(Event::Directory(batch))) {
-            let _ = visit(Event::Fault(self.fault("group the paths of", error)));
+        if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
+            let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
         }
     }
 }
@@ -163,12 +163,12 @@ const BUFFER: usize = 1 << 18;
 mod tests {
     use super::*;
 
-    fn names(stream: &[u8], separator: u8) -> Vec<Item> {
-        Names::new(stream, separator).map(|item| item.expect("memory does not fail")).collect()
+    fn names(stream: &[u8], separator: u8) -> Vec<ListItem> {
+        NameReader::new(stream, separator).map(|item| item.expect("memory does not fail")).collect()
     }
 
-    fn name(bytes: &[u8]) -> Item {
-        Item::Name(bytes.to_vec())
+    fn name(bytes: &[u8]) -> ListItem {
+        ListItem::Name(bytes.to_vec())
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let mut stream = vec![b'x'; MAX_NAME];
         assert_eq!(names(&stream, 0), [name(&stream)]);
         stream.extend(b"yz\0ok\0");
-        assert_eq!(names(&stream, 0), [Item::TooLong(1), name(b"ok")]);
-        assert_eq!(names(&vec![b'x'; MAX_NAME + 1], 0), [Item::TooLong(1)]);
+        assert_eq!(names(&stream, 0), [ListItem::TooLong(1), name(b"ok")]);
+        assert_eq!(names(&vec![b'x'; MAX_NAME + 1], 0), [ListItem::TooLong(1)]);
     }
 }

@@ -48,7 +48,7 @@ pub enum ArchiveKind {
     Zip,
 }
 
-/// Where in its holder one name is found.
+/// Where in its container one name is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The number of the item in a list, from 1; with line feeds as separators that is the line.

@@ -33,12 +33,12 @@ use crate::source::location::{Container, Location};
 pub trait Source: Sync {
     /// Hands each directory, and each thing that could not be read, to `visit`, from any thread and in any order. Ends
     /// early if `visit` breaks.
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync));
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync));
 }
 
 /// Several sources, one after the other.
 impl Source for Vec<Box<dyn Source>> {
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let is_ended = AtomicBool::new(false);
         for source in self {
             source.read(&|event| {
@@ -55,9 +55,9 @@ impl Source for Vec<Box<dyn Source>> {
 
 /// What a source meets.
 #[derive(Debug)]
-pub enum Event<'e> {
+pub enum SourceEvent<'e> {
     /// A directory, read as far as it could be.
-    Directory(Batch),
+    Directory(DirectoryBatch),
     /// A directory with more names than should be held at a time.
     Large(&'e mut dyn Parts),
     /// Something that could not be read.
@@ -73,16 +73,16 @@ pub trait Parts: fmt::Debug {
     /// Reads the directory from its beginning and hands over all its names, some at a time; may be called again.
     ///
     /// What cannot be read is told as an event of its own, once.
-    fn each(&mut self, take: &mut dyn FnMut(&Batch));
+    fn each(&mut self, take: &mut dyn FnMut(&DirectoryBatch));
 }
 
 impl dyn Parts + '_ {
     /// All parts in one; `None` if nothing of the directory can be read any more.
-    pub fn whole(&mut self) -> Option<Batch> {
-        let mut whole: Option<Batch> = None;
+    pub fn whole(&mut self) -> Option<DirectoryBatch> {
+        let mut whole: Option<DirectoryBatch> = None;
         let mut excluded = Arena::new();
         self.each(&mut |part| {
-            let whole = whole.get_or_insert_with(|| Batch::new(part.dir.clone(), part.root_len));
+            let whole = whole.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
             whole.count += part.count;
             whole.names.append(&part.names);
             whole.has_links |= part.has_links;
@@ -98,11 +98,11 @@ impl dyn Parts + '_ {
 }
 
 /// Directories that wait to be read, with all that is below them.
-pub type Frontier = Vec<Waiting>;
+pub type Frontier = Vec<PendingDirectories>;
 
 /// Directories in one directory that wait to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct PendingDirectories {
     /// The root of the tree, as it was given; with no `names` it waits itself.
     pub root: PathBuf,
     /// The directory that they are in, as a path from the root.
@@ -113,7 +113,7 @@ pub struct Waiting {
 
 /// The names of one directory.
 #[derive(Debug)]
-pub struct Batch {
+pub struct DirectoryBatch {
     /// What the directory is part of; `None` for the file system.
     pub container: Option<Arc<Container>>,
     /// The directory.
@@ -133,13 +133,13 @@ pub struct Batch {
     /// What else the directory holds.
     pub siblings: SiblingNames,
     /// Which version of the directory this is; `None` if it has only one.
-    pub version: Option<Version>,
+    pub version: Option<DirectoryVersion>,
 }
 
 /// One of several versions of a directory, handed over one after the other. What was said of a name in one is not said
 /// again in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct DirectoryVersion {
     /// Whether it is the first.
     pub is_first: bool,
     /// How many of its names earlier versions have.
@@ -160,7 +160,7 @@ pub enum SiblingNames {
     Unknown,
 }
 
-impl Batch {
+impl DirectoryBatch {
     /// An empty batch of a directory that is judged as a whole.
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
         Self {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_mark_stays_with_its_name_when_names_that_hold_nul_stand_between() {
-        let mut batch = Batch::new(PathBuf::new(), 0);
+        let mut batch = DirectoryBatch::new(PathBuf::new(), 0);
         for (number, name) in (1..).zip([&b"a"[..], b"b\0c", b"d", b"\0", b"e"]) {
             batch.push_located(name, Location::Item(number));
         }

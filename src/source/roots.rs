@@ -7,23 +7,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Batch, Fault, SiblingNames};
+use super::{DirectoryBatch, Fault, SiblingNames};
 use crate::name::arena::Arena;
 
 /// Paths that a tree is read from, looked up.
 #[derive(Debug, Default)]
-pub(super) struct Roots {
+pub(super) struct RootPaths {
     /// The directories, each once.
-    pub(super) trees: Vec<Root>,
+    pub(super) trees: Vec<TreeRoot>,
     /// The names of the roots themselves, those of one directory together.
-    pub(super) singles: Vec<Batch>,
+    pub(super) singles: Vec<DirectoryBatch>,
     /// Those that could not be looked at.
     pub(super) faults: Vec<Fault>,
 }
 
 /// A directory that a tree is read from.
 #[derive(Clone, Debug)]
-pub(super) struct Root {
+pub(super) struct TreeRoot {
     /// As it was given.
     pub(super) path: PathBuf,
     /// How many bytes of a path below it lead to it, the separator included.
@@ -32,7 +32,7 @@ pub(super) struct Root {
     pub(super) device: u64,
 }
 
-impl Roots {
+impl RootPaths {
     /// Looks at `paths`. One that is a symbolic link is followed; a directory that is given twice is taken once.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let (mut roots, mut known) = (Self::default(), HashSet::new());
@@ -43,7 +43,7 @@ impl Roots {
                 Ok(meta) if meta.is_dir() => {
                     if known.insert((meta.dev(), meta.ino())) {
                         let (path, device) = (path.clone(), meta.dev());
-                        roots.trees.push(Root { prefix_len: prefix_len(&path), path, device });
+                        roots.trees.push(TreeRoot { prefix_len: prefix_len(&path), path, device });
                     }
                 }
                 Ok(_) => {}
@@ -66,8 +66,8 @@ impl Roots {
 }
 
 /// Those `names` of `dir` that are roots themselves.
-fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> Batch {
-    let mut batch = Batch::new(dir.to_path_buf(), prefix_len(dir));
+fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> DirectoryBatch {
+    let mut batch = DirectoryBatch::new(dir.to_path_buf(), prefix_len(dir));
     for name in names {
         add(&mut batch, name);
     }
@@ -93,6 +93,6 @@ fn prefix_len(root: &Path) -> usize {
 
 pub(super) const NO_NUL: &str = "the system hands over names as strings that end in NUL";
 
-pub(super) fn add(batch: &mut Batch, name: &OsStr) {
+pub(super) fn add(batch: &mut DirectoryBatch, name: &OsStr) {
     batch.push(name.as_bytes());
 }

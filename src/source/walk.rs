@@ -16,9 +16,9 @@ use nix::errno::Errno;
 use parking_lot::{Condvar, Mutex};
 use walkdir::{DirEntry, WalkDir};
 
-use super::roots::{NO_NUL, Root, Roots, add};
+use super::roots::{NO_NUL, RootPaths, TreeRoot, add};
 use super::scope::Scope;
-use super::{Batch, Event, Fault, SiblingNames, Source};
+use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
 use crate::name::arena::Arena;
 
 /// Trees below some roots.
@@ -26,12 +26,12 @@ use crate::name::arena::Arena;
 pub struct Walk {
     roots: Vec<PathBuf>,
     jobs: usize,
-    options: Options,
+    options: WalkOptions,
 }
 
 /// How a tree is walked.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct WalkOptions {
     /// Which part of it is read.
     pub scope: Scope,
     /// Read the directories that links lead to. One that leads back to a directory above it is a fault.
@@ -43,18 +43,18 @@ pub struct Options {
 impl Walk {
     /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). The roots are
     /// names themselves. A root that is given twice is read once.
-    pub fn new(roots: Vec<PathBuf>, jobs: usize, options: Options) -> Self {
+    pub fn new(roots: Vec<PathBuf>, jobs: usize, options: WalkOptions) -> Self {
         Self { roots, jobs: jobs.max(1), options }
     }
 }
 
 impl Source for Walk {
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let queue = Queue::default();
-        let tell = |event: Event<'_>| queue.heed(visit(event));
-        let Roots { trees, singles, faults } = Roots::look_up(&self.roots);
-        faults.into_iter().for_each(|fault| tell(Event::Fault(fault)));
-        singles.into_iter().for_each(|names| tell(Event::Directory(names)));
+        let tell = |event: SourceEvent<'_>| queue.heed(visit(event));
+        let RootPaths { trees, singles, faults } = RootPaths::look_up(&self.roots);
+        faults.into_iter().for_each(|fault| tell(SourceEvent::Fault(fault)));
+        singles.into_iter().for_each(|names| tell(SourceEvent::Directory(names)));
         queue.state.lock().waiting.extend(trees.iter().rev().map(Work::root));
         std::thread::scope(|scope| {
             let work = || {
@@ -81,7 +81,7 @@ impl Source for Walk {
 /// A directory that is to be read. Very many may wait at a time, so they share what leads to them.
 #[derive(Clone, Debug)]
 struct Work {
-    above: Arc<Above>,
+    above: Arc<Ancestor>,
     /// `None`: the directory is the root.
     name: Option<OsString>,
     depth: usize,
@@ -89,28 +89,28 @@ struct Work {
 
 /// The directory that others are in.
 #[derive(Debug)]
-struct Above {
-    root: Root,
+struct Ancestor {
+    root: TreeRoot,
     path: PathBuf,
     /// Device and inode number of this directory and of those above it, as far as links are followed.
-    line: Option<Arc<Line>>,
+    line: Option<Arc<OrderedOutput>>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct OrderedOutput {
     id: (u64, u64),
-    above: Option<Arc<Line>>,
+    above: Option<Arc<OrderedOutput>>,
 }
 
-impl Line {
+impl OrderedOutput {
     fn holds(&self, id: (u64, u64)) -> bool {
         std::iter::successors(Some(self), |line| line.above.as_deref()).any(|line| line.id == id)
     }
 }
 
 impl Work {
-    fn root(root: &Root) -> Self {
-        let above = Above { root: root.clone(), path: root.path.clone(), line: None };
+    fn root(root: &TreeRoot) -> Self {
+        let above = Ancestor { root: root.clone(), path: root.path.clone(), line: None };
         Self { above: Arc::new(above), name: None, depth: 0 }
     }
 
@@ -118,8 +118,8 @@ impl Work {
     ///
     /// # Errors
     /// Nothing was read, because too many files are open.
-    fn read(&self, options: &Options, tell: &dyn Fn(Event<'_>)) -> Result<Vec<Work>, Fault> {
-        let Options { scope, follows, is_sorted } = options;
+    fn read(&self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> Result<Vec<Work>, Fault> {
+        let WalkOptions { scope, follows, is_sorted } = options;
         if self.depth >= scope.max_depth {
             return Ok(Vec::new());
         }
@@ -138,10 +138,10 @@ impl Work {
             if let Some(id) = meta.filter(|_| *follows).map(|meta| (meta.dev(), meta.ino())) {
                 if line.as_ref().is_some_and(|line| line.holds(id)) {
                     let error = io::Error::other("it leads back to a directory above it");
-                    tell(Event::Fault(Fault { path, attempt: "follow", error }));
+                    tell(SourceEvent::Fault(Fault { path, attempt: "follow", error }));
                     return Ok(Vec::new());
                 }
-                line = Some(Arc::new(Line { id, above: line }));
+                line = Some(Arc::new(OrderedOutput { id, above: line }));
             }
         }
         // Whoever may write here can put a link in the place of a directory that was already seen.
@@ -150,8 +150,8 @@ impl Work {
         if *is_sorted {
             entries = entries.sort_by_file_name();
         }
-        let mut batch = Batch::new(path.clone(), root.prefix_len);
-        let above = Arc::new(Above { root: root.clone(), path, line });
+        let mut batch = DirectoryBatch::new(path.clone(), root.prefix_len);
+        let above = Arc::new(Ancestor { root: root.clone(), path, line });
         let (mut below, mut excluded) = (Vec::new(), Arena::new());
         for entry in entries {
             match entry {
@@ -183,8 +183,8 @@ impl Work {
                     let fault = Fault { path, attempt: "read the directory", error };
                     match fault.error.kind() {
                         _ if is_shortage => return Err(fault),
-                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => tell(Event::Vanished),
-                        _ => tell(Event::Fault(fault)),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => tell(SourceEvent::Vanished),
+                        _ => tell(SourceEvent::Fault(fault)),
                     }
                     if is_unread {
                         return Ok(below);
@@ -195,13 +195,13 @@ impl Work {
         if !excluded.is_empty() {
             batch.siblings = SiblingNames::Excluded(excluded);
         }
-        tell(Event::Directory(batch));
+        tell(SourceEvent::Directory(batch));
         Ok(below)
     }
 }
 
 /// Whether `entry` is a link to a directory.
-fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(Event<'_>)) -> bool {
+fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(SourceEvent<'_>)) -> bool {
     if !entry.file_type().is_symlink() {
         return false;
     }
@@ -210,7 +210,7 @@ fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(Event<'_>)) -> bool {
         // A link that leads nowhere hides nothing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => {
-            tell(Event::Fault(Fault { path: entry.path().into(), attempt: "follow", error }));
+            tell(SourceEvent::Fault(Fault { path: entry.path().into(), attempt: "follow", error }));
             false
         }
     }
@@ -219,12 +219,12 @@ fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(Event<'_>)) -> bool {
 /// Directories that wait, shared by the threads. The last found is the first read, so that few wait at a time.
 #[derive(Debug, Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<WalkState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WalkState {
     /// The next is the last.
     waiting: Vec<Work>,
     /// Threads that take part.
@@ -272,7 +272,7 @@ struct Turn<'q> {
 
 impl Turn<'_> {
     /// Reads the directory, and breaks if this thread is one too many.
-    fn read(mut self, options: &Options, tell: &dyn Fn(Event<'_>)) -> ControlFlow<()> {
+    fn read(mut self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> ControlFlow<()> {
         match self.work.read(options, tell) {
             Ok(below) => self.below = below,
             Err(shortage) => {
@@ -285,7 +285,7 @@ impl Turn<'_> {
                     return ControlFlow::Break(());
                 }
                 drop(state);
-                tell(Event::Fault(shortage));
+                tell(SourceEvent::Fault(shortage));
             }
         }
         ControlFlow::Continue(())
@@ -314,10 +314,10 @@ mod tests {
         for n in 0..50 {
             std::fs::create_dir(dir.path().join(n.to_string())).unwrap();
         }
-        let walk = Walk::new(vec![dir.path().to_path_buf()], 4, Options::default());
+        let walk = Walk::new(vec![dir.path().to_path_buf()], 4, WalkOptions::default());
         let read = || {
             walk.read(&|event| match event {
-                Event::Directory(batch) if batch.dir.ends_with("7") => panic!("on purpose"),
+                SourceEvent::Directory(batch) if batch.dir.ends_with("7") => panic!("on purpose"),
                 _ => ControlFlow::Continue(()),
             });
         };
@@ -331,11 +331,11 @@ mod tests {
         std::fs::write(dir.path().join("elsewhere/secret"), "").unwrap();
         std::os::unix::fs::symlink("elsewhere", dir.path().join("link")).unwrap();
         let seen = |name: Option<&str>, path: PathBuf| {
-            let root = Root { prefix_len: 0, path, device: 0 };
+            let root = TreeRoot { prefix_len: 0, path, device: 0 };
             let work = Work { name: name.map(OsString::from), ..Work::root(&root) };
             let names = Mutex::new(0);
-            let found = work.read(&Options::default(), &|event| {
-                if let Event::Directory(batch) = event {
+            let found = work.read(&WalkOptions::default(), &|event| {
+                if let SourceEvent::Directory(batch) = event {
                     *names.lock() += batch.count;
                 }
             });

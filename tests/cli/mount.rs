@@ -57,7 +57,7 @@ fn an_option_that_is_none_is_named_with_what_it_should_be() {
         (&["--attr-timeout=-1"], "not a number of seconds"),
         (&["--audit-rate", "0"], "invalid value '0'"),
         (&["--profile", "widnows"], "a similar value exists: 'windows'"),
-        (&["--errno", "ENOENT"], "[possible values: EILSEQ, EINVAL, EACCES, EPERM]"),
+        (&["--errno", "ENOENT"], "[possible values: by-rule, EILSEQ, EINVAL, EACCES, EPERM]"),
         (&["--on-mismatch", "convert"], "--normalize <FORM>"),
         (&["--config", "/nonexistent"], "/nonexistent: cannot be read"),
         (&["--audit", "/nonexistent/trail"], "cannot write the audit log /nonexistent/trail"),

@@ -214,12 +214,19 @@ fn readiness_counts_what_each_target_refuses_changes_merges_and_cannot_reach() {
     let counts = |of: &Value| ["refused", "changed", "merged"].map(|key| of[key].as_u64().unwrap());
     // Two that are not UTF-8, eight with one of < > : | ? and one with controls.
     assert_eq!(counts(&windows), [2 * 11, 2, 2 * 3]);
-    assert!(windows["path_too_long"].as_u64().unwrap() > 4, "247 and 259 units with the prefix: {windows}");
+    // With the prefix every path has more than 247 UTF-16 units; these names have nothing graver: two in each directory, and
+    // the directories.
+    assert_eq!(windows["path_too_long"], 2 * 2 + 2);
     // Two names that are not UTF-8; the colon is shown as a slash.
     assert_eq!(counts(&target("macos")), [2 * 2, 2 * 2, 2 * 3]);
     assert_eq!(counts(&target("gcs")), [2 * 3, 0, 0]);
-    let verdicts = ["windows", "macos", "gcs"].map(|name| target(name)["verdict"].clone());
-    assert_eq!(verdicts, ["not-ready"; 3]);
+    for name in ["windows", "macos", "gcs"] {
+        let target = target(name);
+        assert_eq!(target["verdict"], "not-ready");
+        let columns = ["ready", "refused", "changed", "merged", "path_too_long", "warned"];
+        let sum: u64 = columns.iter().map(|column| target[column].as_u64().unwrap()).sum();
+        assert_eq!(sum, summary["names"].as_u64().unwrap(), "each name is in one column: {target}");
+    }
 
     let text = scan(dir.path(), &["--target", "windows,gcs"]);
     let text = stdout(&text);
@@ -227,6 +234,25 @@ fn readiness_counts_what_each_target_refuses_changes_merges_and_cannot_reach() {
     let fine =
         namegate().args(["scan", "tree/plain.txt", "--target", "windows"]).current_dir(dir.path()).output();
     assert!(stdout(&fine.unwrap()).contains("verdict: ready for windows"));
+}
+
+#[test]
+fn a_name_that_changes_on_the_target_is_not_ready_and_counts_in_one_column() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for name in ["a:b", "plain"] {
+        File::create(dir.path().join("tree").join(name)).unwrap();
+    }
+    let text = scan(dir.path(), &["--target", "macos"]);
+    let text = stdout(&text);
+    let row: Vec<&str> = text.lines().find(|line| line.starts_with("macos ")).unwrap().split(' ').collect();
+    let row: Vec<&str> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(row, ["macos", "2", "0", "1", "0", "0", "0", "not", "ready"], "{text}");
+    assert!(text.contains("verdict: not ready for macos: 1 name does not arrive as it is\n"), "{text}");
+    let summary = lines(&scan(dir.path(), &["--target", "macos", "--format", "json"])).pop().unwrap();
+    let macos = &summary["targets"][0];
+    assert_eq!((&macos["verdict"], &macos["ready"]), (&"not-ready".into(), &2.into()));
+    assert_eq!((&macos["changed"], &macos["warned"], &macos["rejected"]), (&1.into(), &0.into(), &0.into()));
 }
 
 #[test]

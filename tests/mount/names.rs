@@ -95,6 +95,32 @@ fn no_system_call_creates_a_name_that_breaks_the_policy() {
 }
 
 #[test]
+fn a_name_that_is_not_utf_8_gets_eilseq_and_a_well_formed_name_that_breaks_a_rule_gets_einval() {
+    const CASES: [(&[u8], Errno); 5] = [
+        (b"aux.txt", Errno::EINVAL),
+        (b"a?b", Errno::EINVAL),
+        (b"a\x01", Errno::EINVAL),
+        (b"caf\xE9", Errno::EILSEQ),
+        (b"aux.\xC0\xAF", Errno::EILSEQ),
+    ];
+    for (args, fixed) in [
+        (&[][..], None),
+        (&["--errno", "by-rule"], None),
+        (&["--errno", "EPERM"], Some(Errno::EPERM)),
+        (&["--errno", "EILSEQ"], Some(Errno::EILSEQ)),
+    ] {
+        let Some(mounted) = Mounted::new(&[&["--profile", "windows"], args].concat()) else { return };
+        with_two_entries(&mounted.mnt());
+        for (name, expected) in CASES {
+            for (how, errno) in creations(&mounted.mnt(), &mounted.mnt().join(OsStr::from_bytes(name))) {
+                let shown = name.escape_ascii();
+                assert_eq!(errno, fixed.unwrap_or(expected), "{args:?}: {how} of {shown}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_stricter_profile_refuses_more_and_what_is_there_stays_reachable() {
     let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", "eacces"]) else { return };
     let dir = mounted.mnt();
@@ -199,8 +225,9 @@ fn ill_formed_names_that_are_there_are_seen_escaped_and_can_be_used_renamed_and_
                 fs::hard_link(&path, dir.join("linked")).unwrap();
                 fs::rename(&path, dir.join("good")).unwrap();
                 fs::remove_file(dir.join("linked")).unwrap();
-                assert_eq!(errno(File::create(&path)), Errno::EILSEQ, "nothing is there now: {shown}");
-                assert_eq!(errno(fs::rename(dir.join("good"), &path)), Errno::EILSEQ);
+                // The name is well-formed, and reads like an escape.
+                assert_eq!(errno(File::create(&path)), Errno::EINVAL, "nothing is there now: {shown}");
+                assert_eq!(errno(fs::rename(dir.join("good"), &path)), Errno::EINVAL);
                 fs::remove_file(dir.join("good")).unwrap();
             }
         }

@@ -156,6 +156,7 @@ fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
         ("EILSEQ", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
         // The client takes an invalid parameter for an older protocol, when it opens.
         ("EINVAL", "NT_STATUS_", "NT_STATUS_INVALID_PARAMETER"),
+        ("by-rule", "NT_STATUS_", "NT_STATUS_INVALID_PARAMETER"),
         ("EACCES", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
     ] {
         let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", errno]) else { return };

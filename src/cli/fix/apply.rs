@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use nix::unistd::geteuid;
 
 use super::looking_on::LookingOn;
-use crate::cli::{Status, Trouble};
+use crate::cli::{CliError, ExitStatus};
 use crate::fix::apply::{BATCH, Options, Tally, apply, planned_names, rehearse};
 use crate::fix::journal::{Base64, Header, Journal, Reading, Root, VERSION, header, shelf};
 use crate::fix::plan::Plan;
@@ -82,12 +82,12 @@ fn batch(text: &str) -> Result<usize, String> {
 ///
 /// # Errors
 /// The plan is wrong, the journal cannot be written, or nothing can be changed there.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let text = read_plan(&args.plan, args.yes || args.resume)
         .map_err(|error| about(&args.plan, format_args!("cannot be read: {error}")))?;
     let plan = Plan::parse(&text).map_err(|mistakes| {
         let lines: Vec<String> = mistakes.iter().map(|m| format!("{}: {m}", shown(&args.plan))).collect();
-        Trouble::new(lines.join("\nnamegate: "))
+        CliError::new(lines.join("\nnamegate: "))
     })?;
     let policy = policy(&plan).map_err(|error| about(&args.plan, error))?;
     if !args.yes && !args.resume {
@@ -95,7 +95,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     }
     if plan.renames.is_empty() && plan.retargets.is_empty() {
         writeln!(out, "There is nothing to be renamed in the plan.")?;
-        return Ok(Status::Clean);
+        return Ok(ExitStatus::Clean);
     }
     let header = args.header(&plan, &text)?;
     let (mut journal, reading) =
@@ -103,7 +103,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let header = match &reading {
         Some(reading) if Phase::of(reading) == Phase::Done => {
             writeln!(out, "The plan was done already; the journal is {}.", shown(journal.path()))?;
-            return Ok(Status::Clean);
+            return Ok(ExitStatus::Clean);
         }
         Some(reading) => reading.header.clone(),
         None => args.header(&plan, &text)?,
@@ -123,7 +123,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
                 // Nothing was done by it.
                 journal.discard();
             }
-            return Err(Trouble::new(error));
+            return Err(CliError::new(error));
         }
     };
     let mut watcher = LookingOn::new(out, header.renames + header.retargets);
@@ -131,7 +131,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let ended_by = watcher.finish()?;
     let place = shown(journal.path());
     let tally = applied.map_err(|error| {
-        Trouble::new(format!(
+        CliError::new(format!(
             "the journal {place} cannot be written: {error}\n\
              What is not in the journal was not done. `namegate fix apply {plan} --resume --journal {place}` goes on, \
              `namegate fix undo {place}` takes back what was done.",
@@ -188,12 +188,12 @@ fn policy(plan: &Plan) -> Result<Option<Policy>, String> {
     config.policy().map(Some).map_err(|error| wrong(error.to_string()))
 }
 
-fn status(tally: &Tally) -> Status {
-    if tally.left == 0 { Status::Clean } else { Status::Findings }
+fn status(tally: &Tally) -> ExitStatus {
+    if tally.left == 0 { ExitStatus::Clean } else { ExitStatus::Findings }
 }
 
-fn about(path: &Path, message: impl std::fmt::Display) -> Trouble {
-    Trouble::new(format_args!("{}: {message}", shown(path)))
+fn about(path: &Path, message: impl std::fmt::Display) -> CliError {
+    CliError::new(format_args!("{}: {message}", shown(path)))
 }
 
 /// Says what would be done.
@@ -202,9 +202,9 @@ fn say(
     plan: &Plan,
     policy: Option<&Policy>,
     out: &mut (dyn Write + Send),
-) -> Result<Status, Trouble> {
+) -> Result<ExitStatus, CliError> {
     let roots = Roots::open(&plan.header.roots, Names::new(), planned_names(plan), args.cross_file_systems);
-    let roots = roots.map_err(Trouble::new)?;
+    let roots = roots.map_err(CliError::new)?;
     let Args { keep_times, keep_original, batch, .. } = *args;
     let options = Options { policy, keep_times, keep_original, batch };
     let mut watcher = LookingOn::new(out, (plan.renames.len() + plan.retargets.len()) as u64);
@@ -223,7 +223,7 @@ fn say(
 }
 
 /// Says what was done.
-fn told(tally: &Tally, out: &mut (dyn Write + Send)) -> Result<(), Trouble> {
+fn told(tally: &Tally, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
     let retargeted = match tally.retargeted {
         0 => String::new(),
         count => format!(", {} followed", counted(count, "link", "links")),
@@ -232,7 +232,7 @@ fn told(tally: &Tally, out: &mut (dyn Write + Send)) -> Result<(), Trouble> {
     rest(tally, "left as they are", out)
 }
 
-fn rest(tally: &Tally, left: &str, out: &mut (dyn Write + Send)) -> Result<(), Trouble> {
+fn rest(tally: &Tally, left: &str, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
     if tally.already > 0 {
         writeln!(out, "{} of the plan done before.", counted(tally.already, "line", "lines"))?;
     }
@@ -246,7 +246,7 @@ fn rest(tally: &Tally, left: &str, out: &mut (dyn Write + Send)) -> Result<(), T
 }
 
 impl Args {
-    fn header(&self, plan: &Plan, text: &[u8]) -> Result<Header, Trouble> {
+    fn header(&self, plan: &Plan, text: &[u8]) -> Result<Header, CliError> {
         let path = path::absolute(&self.plan).map_err(|error| about(&self.plan, error))?;
         let root =
             |root: &crate::fix::plan::Root| Root { path: Base64(root.path.clone()), inode: root.inode };
@@ -267,11 +267,11 @@ impl Args {
     }
 
     /// A new journal.
-    fn begun(&self, header: Header) -> Result<Journal, Trouble> {
+    fn begun(&self, header: Header) -> Result<Journal, CliError> {
         if self.journal.is_none()
             && let Some(path) = interrupted(&header)?
         {
-            return Err(Trouble::new(format!(
+            return Err(CliError::new(format!(
                 "this plan was begun and not ended; the journal is {path}\n\
                  To go on: namegate fix apply {plan} --resume\nTo take back what was done: namegate fix undo {path}",
                 path = shown(&path),
@@ -291,14 +291,14 @@ impl Args {
     }
 
     /// The journal of a run that was killed or interrupted, and what it says.
-    fn resumed(&self, header: &Header) -> Result<(Journal, Option<Reading>), Trouble> {
+    fn resumed(&self, header: &Header) -> Result<(Journal, Option<Reading>), CliError> {
         let path = match &self.journal {
             Some(path) => path.clone(),
             None => match interrupted(header)? {
                 Some(path) => path,
                 None => {
                     let dir = shelf_directory()?;
-                    return Err(Trouble::new(format!(
+                    return Err(CliError::new(format!(
                         "no journal in {} tells of a run of this plan that was not ended; --journal names another",
                         shown(&dir)
                     )));
@@ -320,13 +320,13 @@ impl Args {
     }
 }
 
-pub(super) fn shelf_directory() -> Result<PathBuf, Trouble> {
+pub(super) fn shelf_directory() -> Result<PathBuf, CliError> {
     shelf::directory()
-        .ok_or_else(|| Trouble::new("there is no home directory for journals; name one with --journal"))
+        .ok_or_else(|| CliError::new("there is no home directory for journals; name one with --journal"))
 }
 
 /// The newest journal of a run of the plan that was not ended.
-fn interrupted(plan: &Header) -> Result<Option<PathBuf>, Trouble> {
+fn interrupted(plan: &Header) -> Result<Option<PathBuf>, CliError> {
     let Some(dir) = shelf::directory() else { return Ok(None) };
     let journals =
         shelf::journals(&dir).map_err(|error| about(&dir, format_args!("cannot be read: {error}")))?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 
-use super::{Trouble, show};
+use super::{CliError, show};
 use crate::fix::plan::Rename;
 use crate::fix::plan::check::{Objection, check};
 use crate::fix::propose::{Draft, Planned};
@@ -41,7 +41,7 @@ pub fn about(
     policy: &Policy,
     answers: &mut dyn BufRead,
     questions: &mut dyn Write,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let count = draft.renames();
     let mut asking =
         Asking { policy, answers, questions, ruled: HashMap::new(), at: 0, count, has_left: false };
@@ -49,7 +49,7 @@ pub fn about(
     for planned in &mut directories {
         asking
             .about(draft, planned)
-            .map_err(|error| Trouble::new(format_args!("cannot ask about a rename: {error}")))?;
+            .map_err(|error| CliError::new(format_args!("cannot ask about a rename: {error}")))?;
     }
     directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
     draft.directories = directories;

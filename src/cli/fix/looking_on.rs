@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::Signal;
 
-use crate::cli::{Status, Trouble};
+use crate::cli::{CliError, ExitStatus};
 use crate::fix::plan::path_in;
 use crate::fix::watcher::{Left, Watcher};
 use crate::name::display::display;
@@ -40,7 +40,7 @@ impl<'o> LookingOn<'o> {
     ///
     /// # Errors
     /// What was to be printed could not be.
-    pub fn finish(mut self) -> Result<Option<Status>, Trouble> {
+    pub fn finish(mut self) -> Result<Option<ExitStatus>, CliError> {
         self.bar.finish_and_clear();
         if self.lines > MOST_LINES {
             let more = format!("and {} more", grouped(self.lines - MOST_LINES));
@@ -48,8 +48,8 @@ impl<'o> LookingOn<'o> {
         }
         self.failed.map_or(Ok(()), |error| Err(error.into())).map(|()| {
             self.ended_by.map(|signal| match signal {
-                Signal::SIGTERM => Status::Terminated,
-                _ => Status::Interrupted,
+                Signal::SIGTERM => ExitStatus::Terminated,
+                _ => ExitStatus::Interrupted,
             })
         })
     }

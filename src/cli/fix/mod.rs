@@ -12,7 +12,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-use super::{Status, Trouble};
+use super::{CliError, ExitStatus};
 
 /// Give names that break the policy better ones: by a plan that can be read and edited before anything moves.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ enum Command {
 ///
 /// # Errors
 /// As each of the commands says.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
         Command::Apply(args) => apply::run(args, out),

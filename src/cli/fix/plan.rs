@@ -14,10 +14,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 
-use super::{Status, Trouble, ask, show};
+use super::{CliError, ExitStatus, ask, show};
 use crate::cli::output::{OutputFile, cannot_write};
 use crate::cli::policy_args::PolicyArgs;
-use crate::cli::progress::{Above, Style, Watch};
+use crate::cli::progress::{AboveProgress, ProgressMode, TerminalProgress};
 use crate::fix::plan::{Header, Retarget};
 use crate::fix::propose::map::Map;
 use crate::fix::propose::{Draft, Onlooker, Request, Settings, propose};
@@ -68,7 +68,7 @@ pub struct Args {
     interactive: bool,
     /// How progress is shown on standard error.
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
-    progress: Style,
+    progress: ProgressMode,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -128,7 +128,7 @@ fn maps() -> impl TypedValueParser<Value = Map> {
 ///
 /// # Errors
 /// The policy cannot be read, a glob cannot be understood, or the plan cannot be written.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let policy = args.policy()?;
     let settings = args.settings();
     let request = args.request()?;
@@ -141,7 +141,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     // when asked something.
     let begun = if args.interactive { None } else { create().transpose()? };
     let progress = Progress::default();
-    let watch = Watch::new(args.progress, None, None);
+    let watch = TerminalProgress::new(args.progress, None, None);
     let onlooker = Told {
         progress: &progress,
         faults: Mutex::new(watch.above(anstream::stderr())),
@@ -179,17 +179,17 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     }
     let is_empty = draft.directories.iter().all(|d| d.renames.is_empty() && d.skipped.is_empty());
     Ok(match (onlooker.unreadable.into_inner(), is_empty) {
-        (0, true) => Status::Clean,
-        (0, false) => Status::Findings,
-        _ => Status::Trouble,
+        (0, true) => ExitStatus::Clean,
+        (0, false) => ExitStatus::Findings,
+        _ => ExitStatus::Failed,
     })
 }
 
 /// What a run ends with that a signal has ended.
-fn ended(watch: &Watch) -> Option<Status> {
+fn ended(watch: &TerminalProgress) -> Option<ExitStatus> {
     watch.ended_by().map(|signal| match signal {
-        Signal::SIGTERM => Status::Terminated,
-        _ => Status::Interrupted,
+        Signal::SIGTERM => ExitStatus::Terminated,
+        _ => ExitStatus::Interrupted,
     })
 }
 
@@ -206,7 +206,7 @@ fn write(out: &mut dyn Write, header: &Header, draft: &Draft, retargets: &[Retar
 
 impl Args {
     /// The policy: with `mojibake`, unless the file says otherwise, and without what the mapping asked for would break.
-    fn policy(&self) -> Result<Policy, Trouble> {
+    fn policy(&self) -> Result<Policy, CliError> {
         let mut config = self.policy.config_for(&[&STRICT], &[])?;
         config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
         if self.map.is_some_and(Map::makes_private_use) {
@@ -225,12 +225,12 @@ impl Args {
         Settings { encoding: self.encoding.0, map: self.map, prefix }
     }
 
-    fn request(&self) -> Result<Request, Trouble> {
+    fn request(&self) -> Result<Request, CliError> {
         let exclude = Exclude::new(self.tree.exclude.iter().map(String::as_str));
         let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Ok(Request {
             paths: self.paths.clone(),
-            exclude: exclude.map_err(|error| Trouble::new(format_args!("--exclude: {error}")))?,
+            exclude: exclude.map_err(|error| CliError::new(format_args!("--exclude: {error}")))?,
             max_depth: self.tree.max_depth.unwrap_or(usize::MAX),
             crosses_file_systems: self.tree.cross_file_systems,
             jobs: self.tree.jobs.map_or_else(|| 2 * processors(), usize::from),
@@ -254,7 +254,7 @@ impl Args {
 /// Tells the user how far the reading has come, and what could not be read.
 struct Told<'p, W: Write> {
     progress: &'p Progress,
-    faults: Mutex<Above<W>>,
+    faults: Mutex<AboveProgress<W>>,
     unreadable: AtomicU64,
 }
 

@@ -10,7 +10,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
 
 use super::apply::shelf_directory;
-use crate::cli::{Status, Trouble};
+use crate::cli::{CliError, ExitStatus};
 use crate::fix::journal::{Left, Reading, shelf};
 use crate::fix::plan::path_in;
 use crate::fix::status::{self, Phase};
@@ -43,23 +43,23 @@ pub struct Args {
 ///
 /// # Errors
 /// The place of journals cannot be read, or there is none in it.
-pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let paths = match &args.journal {
         Some(path) => vec![path.clone()],
         None => {
             let dir = shelf_directory()?;
             let mut found = shelf::journals(&dir)
-                .map_err(|error| Trouble::new(format_args!("{}: cannot be read: {error}", shown(&dir))))?;
+                .map_err(|error| CliError::new(format_args!("{}: cannot be read: {error}", shown(&dir))))?;
             if !args.all {
                 found.truncate(1);
             }
             if found.is_empty() {
-                return Err(Trouble::new(format_args!("there is no journal in {}", shown(&dir))));
+                return Err(CliError::new(format_args!("there is no journal in {}", shown(&dir))));
             }
             found
         }
     };
-    let mut worst = Status::Clean;
+    let mut worst = ExitStatus::Clean;
     for (number, path) in paths.iter().enumerate() {
         let read = Reading::look(path).map_err(|error| error.to_string()).and_then(|reading| {
             let file = File::open(path).map_err(|error| error.to_string())?;
@@ -71,7 +71,7 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
             Ok((reading, status)) => {
                 let is_whole = matches!(status.phase, Phase::Done | Phase::Undone);
                 if !is_whole || !status.left.is_empty() || !status.not_undone.is_empty() {
-                    worst = worst.max(Status::Findings);
+                    worst = worst.max(ExitStatus::Findings);
                 }
                 match args.json {
                     true => writeln!(out, "{}", object(path, &reading, &status))?,
@@ -79,7 +79,7 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
                 }
             }
             Err(error) => {
-                worst = Status::Trouble;
+                worst = ExitStatus::Failed;
                 // The others are told of all the same.
                 writeln!(anstream::stderr(), "namegate: {}: {error}", shown(path))?;
             }
@@ -94,7 +94,7 @@ fn text(
     status: &status::Status,
     is_further: bool,
     out: &mut (dyn Write + Send),
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     if is_further {
         writeln!(out)?;
     }

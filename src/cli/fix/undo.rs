@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::apply::shelf_directory;
 use super::looking_on::LookingOn;
-use crate::cli::{Status, Trouble};
+use crate::cli::{CliError, ExitStatus};
 use crate::fix::journal::{Journal, Reading, shelf};
 use crate::fix::status::Phase;
 use crate::fix::undo::undo;
@@ -39,16 +39,16 @@ pub struct Args {
 ///
 /// # Errors
 /// The journal cannot be read or written, or nothing can be changed there.
-pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
+pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let path = match &args.journal {
         Some(path) => path.clone(),
         None => last()?,
     };
-    let about = |message: &dyn std::fmt::Display| Trouble::new(format_args!("{}: {message}", shown(&path)));
+    let about = |message: &dyn std::fmt::Display| CliError::new(format_args!("{}: {message}", shown(&path)));
     let (mut journal, reading) = Journal::resume(&path).map_err(|error| about(&error))?;
     if is_whole(&reading) {
         writeln!(out, "All that {} tells of was taken back already.", shown(&path))?;
-        return Ok(Status::Clean);
+        return Ok(ExitStatus::Clean);
     }
     let started = timestamp_of_now();
     let mut watcher = LookingOn::new(out, reading.lines());
@@ -63,7 +63,7 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble>
         writeln!(out, "Ended before its end. To go on: namegate fix undo {}", shown(&path))?;
         return Ok(status);
     }
-    Ok(if tally.left == 0 { Status::Clean } else { Status::Findings })
+    Ok(if tally.left == 0 { ExitStatus::Clean } else { ExitStatus::Findings })
 }
 
 /// Whether nothing is left to be taken back.
@@ -72,10 +72,10 @@ fn is_whole(reading: &Reading) -> bool {
     Phase::of(reading) == Phase::Undone && !reading.batches.iter().any(is_left)
 }
 
-fn last() -> Result<PathBuf, Trouble> {
+fn last() -> Result<PathBuf, CliError> {
     let dir = shelf_directory()?;
     let journals = shelf::journals(&dir)
-        .map_err(|error| Trouble::new(format_args!("{}: cannot be read: {error}", shown(&dir))))?;
+        .map_err(|error| CliError::new(format_args!("{}: cannot be read: {error}", shown(&dir))))?;
     for path in journals {
         match Reading::look(&path) {
             Ok(reading) if is_whole(&reading) || reading.batches.is_empty() => {}
@@ -83,5 +83,5 @@ fn last() -> Result<PathBuf, Trouble> {
             _ => return Ok(path),
         }
     }
-    Err(Trouble::new(format_args!("no journal in {} has anything to be taken back", shown(&dir))))
+    Err(CliError::new(format_args!("no journal in {} has anything to be taken back", shown(&dir))))
 }

@@ -15,7 +15,7 @@ use super::plan::Given;
 use super::remount::remount;
 use super::settings::Settings;
 use super::{in_background, is_named};
-use crate::cli::{LogFormat, Status, Trouble};
+use crate::cli::{CliError, ExitStatus, LogFormat};
 use crate::service::notify::ServiceManager;
 
 /// Mount a tree so that no name that breaks the policy can be created in it, for mount(8).
@@ -89,29 +89,29 @@ impl Helper {
     ///
     /// # Errors
     /// The exit status, and what to say.
-    pub(in crate::cli) fn run(&self) -> Result<Status, (u8, Trouble)> {
+    pub(in crate::cli) fn run(&self) -> Result<ExitStatus, (u8, CliError)> {
         let failed = |trouble| (FAILURE, trouble);
         if ask_to_remount(&self.options) {
             return self.remount();
         }
-        let given = self.given().map_err(|mistake| (USAGE, Trouble::new(mistake)))?;
+        let given = self.given().map_err(|mistake| (USAGE, CliError::new(mistake)))?;
         if let Some(namespace) = &self.namespace {
             enter(namespace).map_err(failed)?;
         }
         if self.fake {
-            return given.plan().map(|_| Status::Clean).map_err(failed);
+            return given.plan().map(|_| ExitStatus::Clean).map_err(failed);
         }
         // Not whoever has started mount(8): there it is mount(8) that is waited for.
         in_background(given, ServiceManager::none()).map_err(failed)
     }
 
     /// Changes the flags of the mount that is there.
-    fn remount(&self) -> Result<Status, (u8, Trouble)> {
+    fn remount(&self) -> Result<ExitStatus, (u8, CliError)> {
         let words = self
             .options
             .iter()
             .try_fold(Words::default(), |words, list| words.add(list, Strictness::Remount))
-            .map_err(|mistake| (USAGE, Trouble::new(mistake)))?;
+            .map_err(|mistake| (USAGE, CliError::new(mistake)))?;
         if let Some(namespace) = &self.namespace {
             enter(namespace).map_err(|trouble| (FAILURE, trouble))?;
         }
@@ -125,11 +125,11 @@ impl Helper {
 }
 
 /// Goes to the mount namespace of a process, or to the one that a file stands for.
-fn enter(namespace: &OsStr) -> Result<(), Trouble> {
+fn enter(namespace: &OsStr) -> Result<(), CliError> {
     let path = match namespace.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())) {
         Some(pid) => PathBuf::from(format!("/proc/{pid}/ns/mnt")),
         None => Path::new(namespace).into(),
     };
     let entered = File::open(path).and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNS)?));
-    entered.map_err(|error| Trouble::new(format!("cannot enter the mount namespace: {error}")))
+    entered.map_err(|error| CliError::new(format!("cannot enter the mount namespace: {error}")))
 }

@@ -21,7 +21,7 @@ use self::plan::{Given, Plan};
 use self::served::Served;
 use self::service::Service;
 use self::settings::Settings;
-use super::{LogFormat, Status, Trouble};
+use super::{CliError, ExitStatus, LogFormat};
 use crate::fuse;
 use crate::name::display::shown;
 use crate::service::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
@@ -98,9 +98,10 @@ impl Args {
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs the command; it ends with the mount, or when the mount is live.
-pub(super) fn run(args: Args) -> Result<Status, Trouble> {
+pub(super) fn run(args: Args) -> Result<ExitStatus, CliError> {
     let places = (args.source, args.mountpoint);
-    let given = Given::new(places, &args.options, args.settings, Strictness::Strict).map_err(Trouble::new)?;
+    let given =
+        Given::new(places, &args.options, args.settings, Strictness::Strict).map_err(CliError::new)?;
     let manager = ServiceManager::from_environment();
     if args.daemon { in_background(given, manager) } else { serve(given, manager, None) }
 }
@@ -112,13 +113,13 @@ fn metrics_of(mountpoint: &Path) -> Metrics {
 }
 
 /// Mounts and serves; when the mount is live, `ready` is told.
-fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> Result<Status, Trouble> {
+fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> Result<ExitStatus, CliError> {
     let given = given.absolute()?;
     let plan = given.plan()?;
     let service = Service::begin(manager.clone(), &plan.mountpoint, plan.is_confined)?;
     // Before there is a second thread: threads inherit what is blocked.
     let signals =
-        ServerSignals::block().map_err(|error| Trouble::new(format!("cannot block signals: {error}")))?;
+        ServerSignals::block().map_err(|error| CliError::new(format!("cannot block signals: {error}")))?;
     let reserved = reserve(&plan)?;
     let metrics = Arc::new(metrics_of(&plan.mountpoint));
     let outlets = plan.metrics.outlets(metrics.clone())?;
@@ -127,17 +128,17 @@ fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> R
     let audit = audit::AuditSettings { recent: recent.clone(), ..plan.audit.open(metrics.clone())? };
     let source = path::absolute(&plan.source).unwrap_or(plan.source.clone());
     let mounted = fuse::mount(&plan.source, &plan.mountpoint, plan.terms.clone(), audit, &plan.options)
-        .map_err(Trouble::new)?;
-    let _outlets = outlets.start().map_err(Trouble::new)?;
+        .map_err(CliError::new)?;
+    let _outlets = outlets.start().map_err(CliError::new)?;
     let is_detached = ready.is_some();
     if let Some(ready) = ready {
-        ready.detach().map_err(|error| Trouble::new(format!("cannot go into the background: {error}")))?;
+        ready.detach().map_err(|error| CliError::new(format!("cannot go into the background: {error}")))?;
     }
     let name = reserved.as_ref().map_or_else(|| name_of(&plan), |reserved| reserved.name().clone());
     let served = Arc::new(Served::new((name, source), given, plan, mounted.handle(), (metrics, recent)));
     let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
     let control =
-        control.map_err(|error| Trouble::new(format!("cannot serve the control socket: {error}")))?;
+        control.map_err(|error| CliError::new(format!("cannot serve the control socket: {error}")))?;
     let _pulse = service.mounted(status)?;
     let control = Arc::new(Mutex::new(control));
     let (socket, told) = (control.clone(), manager.clone());
@@ -158,16 +159,16 @@ fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> R
         }
     };
     let signals = if is_detached { signals.without_terminal() } else { signals };
-    signals.watch(act).map_err(|error| Trouble::new(format!("cannot wait for signals: {error}")))?;
+    signals.watch(act).map_err(|error| CliError::new(format!("cannot wait for signals: {error}")))?;
     let ended = mounted.serve();
     manager.stopping();
     drop(control.lock().take());
-    ended.map(|()| Status::Clean).map_err(|error| match is_detached {
+    ended.map(|()| ExitStatus::Clean).map_err(|error| match is_detached {
         true => {
             log::error!("{error}");
-            Trouble::Told
+            CliError::AlreadyReported
         }
-        false => Trouble::new(error),
+        false => CliError::new(error),
     })
 }
 
@@ -192,7 +193,7 @@ fn name_of(plan: &Plan) -> InstanceName {
 }
 
 /// The control socket. A mount without one is better than none, but of one instance file there is one mount.
-fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, Trouble> {
+fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, CliError> {
     let Some(directory) = control::directory() else {
         log::info!("no control socket: XDG_RUNTIME_DIR is not set");
         return Ok(None);
@@ -200,7 +201,7 @@ fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, Trouble> {
     match control::reserve(&directory, &name_of(plan), plan.name.is_none()) {
         Ok(reserved) => Ok(Some(reserved)),
         Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NameTaken>()) => {
-            Err(Trouble::new(error))
+            Err(CliError::new(error))
         }
         Err(error) => {
             log::warn!("no control socket in {}: {error}", shown(&directory));
@@ -210,19 +211,19 @@ fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, Trouble> {
 }
 
 /// The same in a process of its own; this one waits until the mount is live.
-fn in_background(given: Given, manager: ServiceManager) -> Result<Status, Trouble> {
+fn in_background(given: Given, manager: ServiceManager) -> Result<ExitStatus, CliError> {
     if given.writes_to_output() {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             "--audit - writes to standard output, which a mount in the background has not",
         ));
     }
-    let impossible = |error| Trouble::new(format!("cannot go into the background: {error}"));
+    let impossible = |error| CliError::new(format!("cannot go into the background: {error}"));
     match divide().map_err(impossible)? {
         DaemonRole::Server(ready) => serve(given, manager, Some(ready)),
         DaemonRole::Starter(waiting) => match waiting.wait().map_err(impossible)? {
-            true => Ok(Status::Clean),
+            true => Ok(ExitStatus::Clean),
             // It has said why.
-            false => Err(Trouble::Told),
+            false => Err(CliError::AlreadyReported),
         },
     }
 }

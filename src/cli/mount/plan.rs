@@ -12,8 +12,8 @@ use nix::unistd::{Gid, Group};
 use super::mount_options::{Strictness, Words};
 use super::settings::{Settings, Switch};
 use crate::cli::metrics_args::MetricsArgs;
-use crate::cli::policy_args::{File, load};
-use crate::cli::{LogFormat, Trouble};
+use crate::cli::policy_args::{ConfigFile, load};
+use crate::cli::{CliError, LogFormat};
 use crate::fuse::{Options, Terms};
 use crate::gate::{Gate, Mode};
 use crate::name::display::{display, shown};
@@ -92,8 +92,8 @@ impl Given {
     ///
     /// # Errors
     /// The working directory is not to be found.
-    pub(super) fn absolute(mut self) -> Result<Self, Trouble> {
-        let lost = |error| Trouble::new(format!("cannot tell what a path is relative to: {error}"));
+    pub(super) fn absolute(mut self) -> Result<Self, CliError> {
+        let lost = |error| CliError::new(format!("cannot tell what a path is relative to: {error}"));
         self.settings.policy.make_absolute().map_err(lost)?;
         let textfile = &mut self.settings.metrics.metrics_textfile;
         *textfile = textfile.as_deref().map(path::absolute).transpose().map_err(lost)?;
@@ -108,12 +108,12 @@ impl Given {
     ///
     /// # Errors
     /// All mistakes in them, and what is missing.
-    pub(super) fn plan(&self) -> Result<Plan, Trouble> {
+    pub(super) fn plan(&self) -> Result<Plan, CliError> {
         let file = self.settings.policy.file();
-        let (instance, policy) = match file.as_deref().map(load).transpose().map_err(Trouble::new)? {
+        let (instance, policy) = match file.as_deref().map(load).transpose().map_err(CliError::new)? {
             None => (None, None),
-            Some(File::Policy(policy)) => (None, Some(*policy)),
-            Some(File::Instance(mut instance)) => {
+            Some(ConfigFile::Policy(policy)) => (None, Some(*policy)),
+            Some(ConfigFile::Instance(mut instance)) => {
                 let policy = instance.policy.take();
                 (Some(*instance), policy)
             }
@@ -124,8 +124,8 @@ impl Given {
         let shown_file = file.as_deref().map(shown);
         let place = |given: &Option<PathBuf>, said: &Option<PathBuf>, key| {
             let missing = || match &shown_file {
-                Some(file) => Trouble::new(format!("{file}: `{key}` is missing, on the command line too")),
-                None => Trouble::new(format!("no {key} is given, and no --config that says it")),
+                Some(file) => CliError::new(format!("{file}: `{key}` is missing, on the command line too")),
+                None => CliError::new(format!("no {key} is given, and no --config that says it")),
             };
             given.as_ref().or(said.as_ref()).cloned().ok_or_else(missing)
         };
@@ -209,13 +209,13 @@ fn flags(mount: &config::Mount) -> MsFlags {
 
 impl AuditPlan {
     /// Opens what it names.
-    pub(super) fn open(&self, metrics: Arc<Metrics>) -> Result<audit::AuditSettings, Trouble> {
+    pub(super) fn open(&self, metrics: Arc<Metrics>) -> Result<audit::AuditSettings, CliError> {
         let audit_log = match self.file.as_deref() {
             None => None,
             Some(file) if file == Path::new("-") => Some(AuditLog::to(io::stdout())),
             Some(file) => {
                 let unusable =
-                    |error| Trouble::new(format!("cannot write the audit log {}: {error}", shown(file)));
+                    |error| CliError::new(format!("cannot write the audit log {}: {error}", shown(file)));
                 let group = self.group.as_deref().map(group).transpose()?;
                 let open = |file: PathBuf| match group {
                     Some(group) => AuditLog::append_for(&file, group),
@@ -233,13 +233,13 @@ impl AuditPlan {
 }
 
 /// A group by its name or its number.
-fn group(name: &str) -> Result<Gid, Trouble> {
+fn group(name: &str) -> Result<Gid, CliError> {
     let by_number = || name.parse().ok().map(Gid::from_raw);
     let found = Group::from_name(name).map_err(|errno| errno.desc());
     found
         .and_then(|group| group.map(|group| group.gid).or_else(by_number).ok_or("there is no such group"))
         .map_err(|why| {
-            Trouble::new(format!(
+            CliError::new(format!(
                 "cannot give the audit log to the group {}: {why}",
                 display(name.as_bytes())
             ))

@@ -12,7 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::mount_options::Words;
-use crate::cli::{Status, Trouble};
+use crate::cli::{CliError, ExitStatus};
 use crate::fuse::Options;
 use crate::name::display::shown;
 use crate::sys::mounts::{covering, mounts};
@@ -27,9 +27,9 @@ const FLAGS: &[(FsFlags, MsFlags)] = &[
 ];
 
 /// Gives the mount on `mountpoint` the flags that `words` ask for, or, with `fake` set, says whether that is possible.
-pub(super) fn remount(mountpoint: &Path, words: &Words, fake: bool) -> Result<Status, Trouble> {
+pub(super) fn remount(mountpoint: &Path, words: &Words, fake: bool) -> Result<ExitStatus, CliError> {
     let place = shown(mountpoint);
-    let impossible = |why: &str| Trouble::new(format!("cannot remount {place}: {why}"));
+    let impossible = |why: &str| CliError::new(format!("cannot remount {place}: {why}"));
     let target = mountpoint.canonicalize().map_err(|error| impossible(&error.to_string()))?;
     let table = mounts().map_err(|error| impossible(&error.to_string()))?;
     if covering(&table, &target).is_none_or(|mount| mount.kind != "fuse.namegate") {
@@ -64,5 +64,5 @@ pub(super) fn remount(mountpoint: &Path, words: &Words, fake: bool) -> Result<St
         mount(None::<&str>, &target, None::<&str>, flags, None::<&str>)
             .map_err(|errno| impossible(errno.desc()))?;
     }
-    Ok(Status::Clean)
+    Ok(ExitStatus::Clean)
 }

@@ -8,7 +8,7 @@ use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
 use super::plan::{Given, Plan};
-use crate::cli::Trouble;
+use crate::cli::CliError;
 use crate::fuse::{Handle, Terms};
 use crate::gate::Mode;
 use crate::report::JsonBytes;
@@ -83,8 +83,8 @@ impl Served {
 
     fn try_reload(&self) -> Result<ReloadOutcome, String> {
         let plan = self.given.plan().map_err(|trouble| match trouble {
-            Trouble::Message(why) => why,
-            Trouble::OutputClosed | Trouble::Told => "the configuration cannot be read".into(),
+            CliError::Message(why) => why,
+            CliError::OutputClosed | CliError::AlreadyReported => "the configuration cannot be read".into(),
         })?;
         let mut terms = plan.terms.clone();
         let by_hand = self.state.lock().by_hand;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::Trouble;
+use super::super::CliError;
 use crate::service::confinement::{Confinement, confine, give_up, raise_open_files};
 use crate::service::health::{Prober, Pulse};
 use crate::service::notify::ServiceManager;
@@ -21,16 +21,16 @@ impl Service {
         manager: ServiceManager,
         mountpoint: &Path,
         is_confined: bool,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         raise_open_files();
         let no_prober = |error| {
-            Trouble::new(format!("cannot start the process that asks the mount whether it answers: {error}"))
+            CliError::new(format!("cannot start the process that asks the mount whether it answers: {error}"))
         };
         let prober =
             if manager.is_there() { Some(Prober::start(mountpoint).map_err(no_prober)?) } else { None };
         if is_confined {
             give_up().map_err(|error| {
-                Trouble::new(format!(
+                CliError::new(format!(
                     "cannot give up privileges: {error}; --no-sandbox mounts with all of them"
                 ))
             })?;
@@ -43,7 +43,7 @@ impl Service {
     pub(super) fn mounted(
         self,
         status: impl Fn() -> String + Send + 'static,
-    ) -> Result<Option<Pulse>, Trouble> {
+    ) -> Result<Option<Pulse>, CliError> {
         if self.is_confined {
             match confine() {
                 Ok(Confinement::Done) => log::info!("confined to what serving needs"),
@@ -54,13 +54,13 @@ impl Service {
                     log::info!("no system call is filtered on this kind of processor")
                 }
                 Err(error) => {
-                    return Err(Trouble::new(format!(
+                    return Err(CliError::new(format!(
                         "cannot confine the server: {error}; --no-sandbox mounts without that"
                     )));
                 }
             }
         }
         let pulse = self.prober.map(|prober| Pulse::start(self.manager, prober, status)).transpose();
-        pulse.map_err(|error| Trouble::new(format!("cannot tell the service manager: {error}")))
+        pulse.map_err(|error| CliError::new(format!("cannot tell the service manager: {error}")))
     }
 }

@@ -23,9 +23,9 @@ pub(super) struct Settings {
     /// How names that are there and not UTF-8 are seen; with --mode permissive always as with show [default: escape].
     #[arg(long, value_parser = word(EXISTING))]
     pub(super) existing: Option<Existing>,
-    /// The error that a refused name gets [default: EILSEQ].
+    /// The error that a refused name gets [default: by-rule].
     #[arg(long, value_parser = word(ERRNOS), ignore_case = true)]
-    pub(super) errno: Option<Errno>,
+    pub(super) errno: Option<Option<Errno>>,
     /// Judge the targets of new symbolic links too, each component like a new name.
     #[arg(long)]
     pub(super) check_targets: bool,

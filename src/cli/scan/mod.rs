@@ -12,16 +12,16 @@ use nix::sys::signal::Signal;
 use self::resume::StateFile;
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
-use super::format::{Format, ReportArgs};
+use super::format::{ReportArgs, ReportFormat};
 use super::judging::JudgingArgs;
 use super::output::OutputArgs;
 use super::policy_args::PolicyArgs;
-use super::progress::{Style, Watch};
-use super::{Status, Trouble};
+use super::progress::{ProgressMode, TerminalProgress};
+use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
-use crate::report::fan::{Fan, Faults};
+use crate::report::fan::{FaultReport, MultiReport};
 use crate::report::text::Layout;
-use crate::scan::{self, Keeper, Progress};
+use crate::scan::{self, CheckpointSink, Progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +48,7 @@ Exit status: 0 no finding of the severity of --fail-on, 1 findings, 2 something 
 /// Judge every name of directory trees, lists, git repositories and archives.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ScanArgs {
     /// What to judge: the last name of each path, and everything below those that are directories.
     #[arg(value_name = "PATH", required_unless_present_any = INSTEAD_OF_PATHS)]
     paths: Vec<PathBuf>,
@@ -58,7 +58,7 @@ pub struct Args {
     report: ReportArgs,
     /// How progress is shown on standard error.
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
-    progress: Style,
+    progress: ProgressMode,
     /// Keep in this file what is left to be read, and in STATE.found what was found; if they are there already, go on from
     /// there. The report tells of everything, found now or before. The files are removed when the scan comes to its end.
     /// Directory trees alone can be resumed.
@@ -78,13 +78,23 @@ pub struct Args {
 ///
 /// # Errors
 /// The policy cannot be read, options do not go together, or the output cannot be written.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> {
-    let Args { paths, sources, report: report_args, progress: style, resume, output, judging, tree, policy } =
-        args;
+pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+    let ScanArgs {
+        paths,
+        sources,
+        report: report_args,
+        progress: style,
+        resume,
+        output,
+        judging,
+        tree,
+        policy,
+    } = args;
     let policy = judging.policy(&policy)?;
     let mut settings = judging.settings(report_args.encoding)?;
     settings.owner_of = tree.owner_of();
-    let mut head = report_args.head(report_args.format == Format::Html || output.writes(Format::Html))?;
+    let mut head =
+        report_args.head(report_args.format == ReportFormat::Html || output.writes(ReportFormat::Html))?;
     head.scanned = paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect();
     // Where a Windows path is meant, an escaped backslash would mislead.
     head.prefix = display(&settings.prefix).to_string().replace(r"\\", r"\");
@@ -105,7 +115,7 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     );
     tree.warn_of_file_systems(&paths);
     let progress = Progress::default();
-    let watch = Watch::new(style, expected, wanted);
+    let watch = TerminalProgress::new(style, expected, wanted);
     let mut above: Box<dyn Write + Send> = match watch.is_drawn() && io::stdout().is_terminal() {
         true => Box::new(watch.above(out)),
         false => Box::new(out),
@@ -116,25 +126,27 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<Status, Trouble> 
     let mut files = output.begin()?;
     let mut reports = files.reports(fail_on, Layout { faults: true, ..layout }, &head);
     reports.push(match output.quiet {
-        true => Box::new(Faults::new(&mut faults)),
+        true => Box::new(FaultReport::new(&mut faults)),
         false => report_args.report(&mut above, &mut faults, layout, &head),
     });
-    let mut report = Fan::new(reports);
-    let keeper = state.as_ref().map(|state| state as &dyn Keeper);
+    let mut report = MultiReport::new(reports);
+    let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);
     let scanned =
         || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper, before.flatten());
     let summary = watch.over(&progress, scanned)?;
     drop(report);
     files.finish()?;
     match (watch.ended_by(), state) {
-        (Some(Signal::SIGTERM), _) => return Ok(Status::Terminated),
-        (Some(_), _) => return Ok(Status::Interrupted),
+        (Some(Signal::SIGTERM), _) => return Ok(ExitStatus::Terminated),
+        (Some(_), _) => return Ok(ExitStatus::Interrupted),
         (None, Some(state)) => {
-            state.remove().map_err(|error| Trouble::new(format_args!("cannot remove the state: {error}")))?;
+            state
+                .remove()
+                .map_err(|error| CliError::new(format_args!("cannot remove the state: {error}")))?;
         }
         (None, None) => {}
     }
-    Ok(Status::of(&summary, fail_on))
+    Ok(ExitStatus::from_summary(&summary, fail_on))
 }
 
 /// A path as the head of a report shows it: readers do not know the working directory.

@@ -1,11 +1,10 @@
-//! The state of a scan that can be resumed: a file that says what is left to be read, and one beside it that holds what was
-//! found, so that the scan that ends tells of everything.
+//! The state of a scan that can be resumed: a file with what is left to be read, and a file beside it with what was found, so that
+//! the scan that completes reports everything.
 //!
-//! The first is replaced as a whole, after everything that it takes for told has been written; it says how much of the
-//! second holds. Both go when the scan ends. They hold for one command line in one directory: another one would tell of
-//! other names.
+//! The state is replaced as a whole, after the findings that it counts have been written; it says how many bytes of these are
+//! valid. Both files are removed when the scan completes. They are valid for one command line in one directory.
 //!
-//! They decide what is read and reported, so both have to be files of this user, or of root.
+//! They decide what is read and reported, so both must belong to this user or to root.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,114 +16,114 @@ use nix::fcntl::OFlag;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Trouble;
+use crate::cli::CliError;
 use crate::name::display::{display, shown};
 use crate::output::{Named, Place, Replacement};
-use crate::scan::{Counts, Keeper, Kept, Octets};
-use crate::source::{Frontier, Waiting};
+use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink, Octets};
+use crate::source::{Frontier, PendingDirectories};
 
-/// Where the state is kept.
+/// The files of a state.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
     place: Box<Named>,
-    run: Run,
-    told: Mutex<Told>,
+    invocation: Invocation,
+    found: Mutex<FoundFile>,
 }
 
-/// What was found, as lines.
+/// The file with the findings, a line each.
 #[derive(Debug)]
-struct Told {
+struct FoundFile {
     place: Box<Named>,
     file: BufWriter<File>,
-    /// How many bytes of it there are.
+    /// Its length in bytes.
     bytes: u64,
 }
 
-/// What a state holds for.
+/// The command line that a state is valid for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Run {
+struct Invocation {
     namegate: String,
     directory: Octets,
     arguments: Vec<Octets>,
 }
 
-/// A file.
+/// The contents of the state file.
 #[derive(Serialize, Deserialize)]
-struct State {
+struct ResumeState {
     #[serde(flatten)]
-    run: Run,
-    /// How many bytes of the file beside it hold.
-    told: u64,
-    counts: Counts,
-    left: Vec<Left>,
+    invocation: Invocation,
+    /// How many bytes of the file of findings are valid.
+    found: u64,
+    counts: CheckpointCounts,
+    left: Vec<PendingEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Left {
+struct PendingEntry {
     root: Octets,
     dir: Octets,
     names: Vec<Octets>,
 }
 
 impl StateFile {
-    /// The state in the file `path`, for the command line that this process was started with; and, if there is such a file,
-    /// what it says is left and what was told.
+    /// Opens the state in the file `path` for the command line of this process; if the file exists, returns what is left and the
+    /// checkpoint.
     ///
     /// # Errors
-    /// A file cannot be read or made, is none of ours, or is of another command line.
-    pub fn open(path: PathBuf) -> Result<(Self, Option<(Frontier, Kept)>), Trouble> {
+    /// A file cannot be read or created, is not the state of a scan, or belongs to another command line.
+    pub fn open(path: PathBuf) -> Result<(Self, Option<(Frontier, Checkpoint)>), CliError> {
         let directory = env::current_dir().unwrap_or_default();
-        let run = Run {
+        let invocation = Invocation {
             namegate: env!("CARGO_PKG_VERSION").into(),
             directory: directory.as_os_str().into(),
             arguments: env::args_os().skip(1).map(|arg| Octets::from(&*arg)).collect(),
         };
         let name = shown(&path);
-        let unreadable = |error: io::Error| Trouble::new(format_args!("{name}: cannot be read: {error}"));
+        let unreadable = |error: io::Error| CliError::new(format_args!("{name}: cannot be read: {error}"));
         let place = match Place::of(&path).map_err(unreadable)? {
             Place::Named(named) => named,
             Place::Open(_) => return Err(unreadable(io::Error::other("it is not a file"))),
         };
         let Some(mut file) = place.open_own(OFlag::O_RDONLY).map_err(unreadable)? else {
-            let told = Told::begin(&place, &path)?;
-            return Ok((Self { path, place, run, told: Mutex::new(told) }, None));
+            let found = FoundFile::create(&place, &path)?;
+            return Ok((Self { path, place, invocation, found: Mutex::new(found) }, None));
         };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
-        let state: State = serde_json::from_slice(&bytes)
-            .map_err(|error| Trouble::new(format_args!("{name}: not the state of a scan: {error}")))?;
-        if state.run != run {
-            return Err(Trouble::new(format_args!(
-                "{name}: the state of another scan, which can only be resumed in the same way: {}",
-                state.run
+        let state: ResumeState = serde_json::from_slice(&bytes)
+            .map_err(|error| CliError::new(format_args!("{name}: not the state of a scan: {error}")))?;
+        if state.invocation != invocation {
+            return Err(CliError::new(format_args!(
+                "{name}: the state of another scan; only this command line can resume it: {}",
+                state.invocation
             )));
         }
-        let left = state.left.into_iter().map(|left| Waiting {
+        let left = state.left.into_iter().map(|left| PendingDirectories {
             root: OsString::from(left.root).into(),
             dir: OsString::from(left.dir).into(),
             names: left.names.into_iter().map(OsString::from).collect(),
         });
-        let (told, lines) = Told::go_on(&place, &path, state.told)?;
-        let kept = Kept { counts: state.counts, lines: Box::new(lines) };
-        Ok((Self { path, place, run, told: Mutex::new(told) }, Some((left.collect(), kept))))
+        let (found, lines) = FoundFile::resume(&place, &path, state.found)?;
+        let checkpoint = Checkpoint { counts: state.counts, lines: Box::new(lines) };
+        Ok((Self { path, place, invocation, found: Mutex::new(found) }, Some((left.collect(), checkpoint))))
     }
 
-    /// Removes the files: the scan has come to its end.
+    /// Removes the files: the scan is complete.
     ///
     /// # Errors
     /// One cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
-        // Without the state the other says nothing, so the state goes first.
+        // The file of findings is of no use without the state, so the state goes first.
         self.place.remove()?;
-        self.told().place.remove()
+        self.lock_found().place.remove()
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock()
+    fn lock_found(&self) -> MutexGuard<'_, FoundFile> {
+        self.found.lock()
     }
 
-    fn write(&self, state: &State) -> io::Result<()> {
+    fn write(&self, state: &ResumeState) -> io::Result<()> {
         let mut new = Replacement::begin(self.place.beside("")?, None)?;
         new.file().write_all(&serde_json::to_vec(state)?)?;
         new.file().sync_all()?;
@@ -132,30 +131,30 @@ impl StateFile {
     }
 }
 
-/// What the name of the file of findings ends with, behind that of the state.
+/// The suffix of the file of findings, after the name of the state.
 const FOUND: &str = ".found";
 
 /// The name of the file of findings beside the state `path`, for messages.
-fn found(path: &Path) -> String {
+fn found_name(path: &Path) -> String {
     let mut found = path.as_os_str().to_owned();
     found.push(FOUND);
     shown(Path::new(&found))
 }
 
-impl Told {
-    fn begin(state: &Named, path: &Path) -> Result<Self, Trouble> {
+impl FoundFile {
+    fn create(state: &Named, path: &Path) -> Result<Self, CliError> {
         let created = || -> io::Result<(Box<Named>, File)> {
             let place = state.beside(FOUND)?;
             let file = place.create_new()?;
             Ok((place, file))
         };
         let (place, file) = created()
-            .map_err(|error| Trouble::new(format_args!("{}: cannot be made: {error}", found(path))))?;
+            .map_err(|error| CliError::new(format_args!("cannot create {}: {error}", found_name(path))))?;
         Ok(Self { place, file: BufWriter::new(file), bytes: 0 })
     }
 
-    /// Goes on behind the first `bytes` bytes of it; and a reader of these.
-    fn go_on(state: &Named, path: &Path, bytes: u64) -> Result<(Self, impl BufRead + use<>), Trouble> {
+    /// Opens the file to append after its first `bytes` bytes, and a reader of these.
+    fn resume(state: &Named, path: &Path, bytes: u64) -> Result<(Self, impl BufRead + use<>), CliError> {
         let opened = || -> io::Result<(Box<Named>, File, File)> {
             let place = state.beside(FOUND)?;
             let missing = || io::Error::from(io::ErrorKind::NotFound);
@@ -163,55 +162,55 @@ impl Told {
             if file.metadata()?.len() < bytes {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            // What came since the state was kept is found again.
+            // What was found since the state was saved will be found again.
             file.set_len(bytes)?;
             file.seek(SeekFrom::End(0))?;
             let lines = place.open_own(OFlag::O_RDONLY)?.ok_or_else(missing)?;
             Ok((place, file, lines))
         };
         let (place, file, lines) = opened().map_err(|error| {
-            let name = found(path);
-            Trouble::new(format_args!(
-                "{name}: what was found so far cannot be read: {error}; without it only a scan from the beginning tells \
-                 everything: remove the state, too"
+            let name = found_name(path);
+            CliError::new(format_args!(
+                "cannot read what was found so far from {name}: {error}; remove the state file to scan from the beginning"
             ))
         })?;
         Ok((Self { place, file: BufWriter::new(file), bytes }, BufReader::new(lines).take(bytes)))
     }
 }
 
-impl std::fmt::Display for Run {
+impl std::fmt::Display for Invocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "namegate {}, in {}:", self.namegate, display(&self.directory.0))?;
         self.arguments.iter().try_for_each(|argument| write!(f, " {}", display(&argument.0)))
     }
 }
 
-impl Keeper for StateFile {
-    fn tell(&self, line: &[u8]) -> io::Result<()> {
-        let mut told = self.told();
-        told.file.write_all(line)?;
-        told.file.write_all(b"\n")?;
-        told.bytes += line.len() as u64 + 1;
+impl CheckpointSink for StateFile {
+    fn append(&self, line: &[u8]) -> io::Result<()> {
+        let mut found = self.lock_found();
+        found.file.write_all(line)?;
+        found.file.write_all(b"\n")?;
+        found.bytes += line.len() as u64 + 1;
         Ok(())
     }
 
-    fn keep(&self, frontier: &Frontier, &counts: &Counts) -> io::Result<()> {
-        let told = {
-            let mut told = self.told();
-            told.file.flush()?;
-            told.file.get_ref().sync_data()?;
-            told.bytes
+    fn save(&self, frontier: &Frontier, &counts: &CheckpointCounts) -> io::Result<()> {
+        let found = {
+            let mut found = self.lock_found();
+            found.file.flush()?;
+            found.file.get_ref().sync_data()?;
+            found.bytes
         };
-        let left = frontier.iter().map(|waiting| Left {
+        let left = frontier.iter().map(|waiting| PendingEntry {
             root: waiting.root.as_os_str().into(),
             dir: waiting.dir.as_os_str().into(),
             names: waiting.names.iter().map(|name| Octets::from(&**name)).collect(),
         });
-        let state = State { run: self.run.clone(), told, counts, left: left.collect() };
+        let state = ResumeState { invocation: self.invocation.clone(), found, counts, left: left.collect() };
         let name = shown(&self.path);
-        self.write(&state)
-            .map_err(|error| io::Error::new(error.kind(), format!("the state in {name}: {error}")))
+        self.write(&state).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot save the state in {name}: {error}"))
+        })
     }
 }
 
@@ -224,20 +223,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_kept_is_what_is_read() {
+    fn a_state_is_read_as_it_was_saved() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(OsStr::from_bytes(b"st\xE4te"));
         let (file, nothing) = StateFile::open(path.clone()).unwrap();
         assert!(nothing.is_none());
         let names = vec![OsString::from_vec(b"\xFF\n".to_vec()), "b".into()];
-        let left =
-            vec![Waiting { root: "/r".into(), dir: OsString::from_vec(b"a/\xE9".to_vec()).into(), names }];
-        let counts = Counts { directories: 1, names: 2, vanished: 3, accepted: 4 };
-        file.tell(b"one").unwrap();
-        file.keep(&Frontier::new(), &Counts::default()).unwrap();
-        file.tell(b"two").unwrap();
-        file.keep(&left, &counts).unwrap();
-        file.tell(b"three, which no state takes for told").unwrap();
+        let left = vec![PendingDirectories {
+            root: "/r".into(),
+            dir: OsString::from_vec(b"a/\xE9".to_vec()).into(),
+            names,
+        }];
+        let counts = CheckpointCounts { directories: 1, names: 2, vanished: 3, accepted: 4 };
+        file.append(b"one").unwrap();
+        file.save(&Frontier::new(), &CheckpointCounts::default()).unwrap();
+        file.append(b"two").unwrap();
+        file.save(&left, &counts).unwrap();
+        file.append(b"three, which no state counts").unwrap();
         drop(file);
         for more in ["three", "four"] {
             let (file, kept) = StateFile::open(path.clone()).unwrap();
@@ -245,23 +247,23 @@ mod tests {
             assert_eq!((frontier, kept.counts), (left.clone(), counts));
             let lines: Vec<String> = kept.lines.lines().map(Result::unwrap).collect();
             assert_eq!(lines, ["one", "two"], "{more}");
-            file.tell(more.as_bytes()).unwrap();
+            file.append(more.as_bytes()).unwrap();
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
         let mut found = path.clone().into_os_string();
         found.push(FOUND);
         fs::write(&found, "on").unwrap();
         assert!(
-            matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("from the beginning"))
+            matches!(StateFile::open(path.clone()), Err(CliError::Message(m)) if m.contains("from the beginning"))
         );
         let changed = fs::read_to_string(&path).unwrap().replace("\"namegate\":\"", "\"namegate\":\"0.");
         fs::write(&path, changed).unwrap();
         assert!(
-            matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("another scan"))
+            matches!(StateFile::open(path.clone()), Err(CliError::Message(m)) if m.contains("another scan"))
         );
         fs::write(&path, "{}").unwrap();
         assert!(
-            matches!(StateFile::open(path.clone()), Err(Trouble::Message(m)) if m.contains("not the state"))
+            matches!(StateFile::open(path.clone()), Err(CliError::Message(m)) if m.contains("not the state"))
         );
         fs::remove_file(&path).unwrap();
         let (file, _) = StateFile::open(path).unwrap();

@@ -14,7 +14,7 @@ use crate::source::archive::{Archive, MemberEncoding};
 use crate::source::git::{Git, What};
 use crate::source::group::Shape;
 use crate::source::list::List;
-use crate::source::list::fields::{Decoding, Format};
+use crate::source::list::fields::{Decoding, ListFormat};
 
 /// The options.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub struct SourceArgs {
     /// How a list is written: `plain`, `csv:COLUMN` (a number from 1, or a header) or `jsonl:FIELD` (a name, or a JSON
     /// pointer).
     #[arg(long, default_value = "plain", requires = "lists", value_name = "FORMAT")]
-    list_format: Format,
+    list_format: ListFormat,
     /// How the items of a list are encoded.
     #[arg(long, value_enum, default_value_t = Decode::None, requires = "lists", value_name = "ENCODING")]
     decode: Decode,

@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::statvfs;
 use parking_lot::Mutex;
 
-use crate::cli::Trouble;
+use crate::cli::CliError;
 use crate::cli::instances::user;
 use crate::name::display::shown;
 use crate::scan::OwnerOf;
@@ -64,12 +64,12 @@ pub struct TreeArgs {
     #[arg(long, requires = "paths")]
     owners: bool,
     /// What reads the tree.
-    #[arg(long, value_enum, default_value_t = Engine::Auto, requires = "paths")]
-    engine: Engine,
+    #[arg(long, value_enum, default_value_t = ScanEngine::Auto, requires = "paths")]
+    engine: ScanEngine,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Engine {
+enum ScanEngine {
     /// walkdir with --follow or --sort, getdents otherwise.
     Auto,
     /// System calls, with any depth.
@@ -107,23 +107,23 @@ impl TreeArgs {
         &self,
         paths: &[PathBuf],
         resumption: Option<Resumption>,
-    ) -> Result<Box<dyn Source>, Trouble> {
+    ) -> Result<Box<dyn Source>, CliError> {
         let exclude = Exclude::new(self.exclude.iter().map(String::as_str));
-        let exclude = exclude.map_err(|error| Trouble::new(format_args!("--exclude: {error}")))?;
+        let exclude = exclude.map_err(|error| CliError::new(format_args!("--exclude: {error}")))?;
         let max_depth = self.max_depth.unwrap_or(usize::MAX);
         let scope = Scope { max_depth, one_file_system: self.one_file_system, exclude };
         let (paths, jobs) = (paths.to_vec(), self.jobs());
         let asked = self.follow || self.sort;
-        if self.engine == Engine::Getdents && asked {
-            return Err(Trouble::new("--follow and --sort are done by the engine walkdir alone"));
+        if self.engine == ScanEngine::Getdents && asked {
+            return Err(CliError::new("--follow and --sort are done by the engine walkdir alone"));
         }
-        if self.engine == Engine::Walkdir || asked {
+        if self.engine == ScanEngine::Walkdir || asked {
             if resumption.is_some() {
-                return Err(Trouble::new(
+                return Err(CliError::new(
                     "--resume is done by the engine getdents alone, which cannot --follow or --sort",
                 ));
             }
-            let options = walk::Options { scope, follows: self.follow, is_sorted: self.sort };
+            let options = walk::WalkOptions { scope, follows: self.follow, is_sorted: self.sort };
             return Ok(Box::new(Walk::new(paths, jobs, options)));
         }
         let mut tree = Tree::new(paths, scope, jobs);

@@ -12,7 +12,7 @@ use crate::name::reading::{Encoding, likeliest};
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, DecodingMethod, EncodingHint, Policy, SuggestedName, Verdict};
-use crate::source::Batch;
+use crate::source::DirectoryBatch;
 
 /// What could be done.
 #[derive(Debug, Default)]
@@ -69,7 +69,12 @@ fn merges(rule: RuleId) -> bool {
 }
 
 /// What could be done about the names of a batch; `prior` is what was decided for a directory above.
-pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings, prior: Option<Prior>) -> Findings {
+pub(super) fn judge(
+    batch: &DirectoryBatch,
+    policy: &Policy,
+    settings: &Settings,
+    prior: Option<Prior>,
+) -> Findings {
     let directory = batch.directory(&settings.prefix);
     let check = policy.check_directory(&directory);
     let mapped = || is_mapped(batch, settings).then(|| DirectoryCheck::without_violations(&directory));
@@ -118,7 +123,7 @@ pub(super) fn judge(batch: &Batch, policy: &Policy, settings: &Settings, prior: 
     findings
 }
 
-fn is_mapped(batch: &Batch, settings: &Settings) -> bool {
+fn is_mapped(batch: &DirectoryBatch, settings: &Settings) -> bool {
     let Some(map) = settings.map else { return false };
     let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
     texts.any(|name| map.apply(name).is_some())

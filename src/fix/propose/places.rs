@@ -17,7 +17,7 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use crate::fix::plan::{Ctime, Directory, Handle, Identity, Kind, Root, components, path_in};
 use crate::name::arena::Arena;
 use crate::source::scope::Exclude;
-use crate::source::{Batch, SiblingNames};
+use crate::source::{DirectoryBatch, SiblingNames};
 use crate::sys::directory::{self, Entry};
 use crate::sys::handle;
 use crate::sys::open::again;
@@ -104,9 +104,14 @@ impl Places {
     ///
     /// # Errors
     /// It cannot be read, or is not where it was.
-    pub(super) fn batch(&self, dir: &[u8], root_len: usize, exclude: &Exclude) -> Result<Batch, Errno> {
+    pub(super) fn batch(
+        &self,
+        dir: &[u8],
+        root_len: usize,
+        exclude: &Exclude,
+    ) -> Result<DirectoryBatch, Errno> {
         let opened = self.open(dir)?;
-        let mut batch = Batch::new(PathBuf::from(OsStr::from_bytes(dir)), root_len);
+        let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(dir)), root_len);
         let mut excluded = Arena::new();
         let below_root = dir.get(root_len..).unwrap_or_default();
         opened.each(&mut |entry| {

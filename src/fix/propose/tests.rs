@@ -402,9 +402,9 @@ proptest! {
             }
         }
         for link in &links {
-            let holder = &dirs[link.at % dirs.len()];
+            let container = &dirs[link.at % dirs.len()];
             let to = &paths[link.to % paths.len()];
-            let ups = holder.strip_prefix(&root).unwrap().components().count();
+            let ups = container.strip_prefix(&root).unwrap().components().count();
             let relative = Path::new("./").join("../".repeat(ups)).join(to.strip_prefix(&root).unwrap());
             let target = match link.style {
                 0 => to.clone(),
@@ -413,7 +413,7 @@ proptest! {
                 3 => path_of(&link.name).to_path_buf(),
                 _ => Path::new("../".repeat(ups + 1).as_str()).join("root").join(to.strip_prefix(&root).unwrap()),
             };
-            let path = holder.join(path_of(&link.name));
+            let path = container.join(path_of(&link.name));
             if symlink(target, &path).is_ok() {
                 paths.push(path);
             }

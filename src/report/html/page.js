@@ -104,9 +104,10 @@
   /* ---- readiness ---- */
 
   const FATES = [
-    ["refused", "refused", "s1", "names that the target refuses"], ["changed", "changed", "s2", "names that the target accepts and stores or shows differently"],
-    ["merged", "merged", "s3", "names that the target cannot tell from another name of the directory"], ["path_too_long", "path too long", "s4", "names whose path is longer than the target allows"],
-    ["warned", "warnings only", "s5", "names that the target accepts, with a warning"]];
+    ["refused", "refused", "s1", "names that the target refuses"], ["changed", "changed", "s2", "names that the target stores or shows as others"],
+    ["merged", "merged", "s3", "names that become one with another of their directory"], ["path_too_long", "path too long", "s4", "names whose path is longer than the target, or some of its programs, can handle"],
+    ["warned", "warnings only", "s5", "names that arrive as they are, with a warning"]];
+  const READY = ["ready", "ready", "s0", "names that arrive as they are"];
   const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
@@ -123,7 +124,7 @@
       el("h3", {}, target.target, el("span", { class: `pill ${pill}`, text: words })),
       el("p", { class: "title", text: run.titles[target.target] || "" }),
       bar,
-      el("ul", { class: "fates" }, ...FATES.map(([key, label, colour, title]) =>
+      el("ul", { class: "fates" }, ...[READY, ...FATES].map(([key, label, colour, title]) =>
         el("li", { class: target[key] ? "" : "zero", title }, el("span", { class: `dot ${colour}` }), label, el("b", { text: number.format(target[key]) }))))));
   }
 

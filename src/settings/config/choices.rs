@@ -33,11 +33,12 @@ pub const EXISTING: &[Choice<Existing>] = &[
 ];
 
 /// The error that a refused name gets. The first one is the default.
-pub const ERRNOS: &[Choice<Errno>] = &[
-    choice("EILSEQ", Errno::EILSEQ, "Invalid or incomplete multibyte or wide character"),
-    choice("EINVAL", Errno::EINVAL, "Invalid argument"),
-    choice("EACCES", Errno::EACCES, "Permission denied"),
-    choice("EPERM", Errno::EPERM, "Operation not permitted"),
+pub const ERRNOS: &[Choice<Option<Errno>>] = &[
+    choice("by-rule", None, "EILSEQ if the name is not UTF-8, EINVAL if it breaks another rule"),
+    choice("EILSEQ", Some(Errno::EILSEQ), "Invalid or incomplete multibyte or wide character"),
+    choice("EINVAL", Some(Errno::EINVAL), "Invalid argument"),
+    choice("EACCES", Some(Errno::EACCES), "Permission denied"),
+    choice("EPERM", Some(Errno::EPERM), "Operation not permitted"),
 ];
 
 /// The word for a value; empty for one that has none.

@@ -62,7 +62,7 @@ fn every_key_is_read_and_written() {
         Mount {
             mode: Some(Mode::Permissive),
             existing: Some(Existing::Hide),
-            errno: Some(Errno::EINVAL),
+            errno: Some(Some(Errno::EINVAL)),
             check_targets: Some(true),
             entry_timeout: Some(Duration::from_millis(500)),
             attr_timeout: Some(Duration::from_secs(60)),

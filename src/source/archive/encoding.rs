@@ -41,9 +41,9 @@ impl MemberEncoding {
 
 /// No encoding has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown;
+pub struct UnknownEncoding;
 
-impl fmt::Display for Unknown {
+impl fmt::Display for UnknownEncoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "expected utf-8, an OEM code page such as cp437 or cp850, or an encoding such as shift_jis",
@@ -51,12 +51,12 @@ impl fmt::Display for Unknown {
     }
 }
 
-impl std::error::Error for Unknown {}
+impl std::error::Error for UnknownEncoding {}
 
 impl FromStr for MemberEncoding {
-    type Err = Unknown;
+    type Err = UnknownEncoding;
 
-    fn from_str(label: &str) -> Result<Self, Unknown> {
+    fn from_str(label: &str) -> Result<Self, UnknownEncoding> {
         let label = label.to_ascii_lowercase();
         if matches!(&label[..], "utf-8" | "utf8") {
             return Ok(Self::Utf8);
@@ -67,7 +67,7 @@ impl FromStr for MemberEncoding {
         {
             return Ok(Self::Oem(page));
         }
-        label.parse().map(Self::Legacy).map_err(|_| Unknown)
+        label.parse().map(Self::Legacy).map_err(|_| UnknownEncoding)
     }
 }
 
@@ -90,6 +90,6 @@ mod tests {
             assert_eq!(encoding.decode(bytes), name, "{label}");
         }
         assert_eq!("cp437".parse(), Ok(MemberEncoding::CP437));
-        assert_eq!("nothing".parse::<MemberEncoding>(), Err(Unknown));
+        assert_eq!("nothing".parse::<MemberEncoding>(), Err(UnknownEncoding));
     }
 }

@@ -9,7 +9,7 @@ mod packed;
 mod tar;
 mod zip;
 
-pub use encoding::{MemberEncoding, Unknown};
+pub use encoding::{MemberEncoding, UnknownEncoding};
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::group::{self, Groups, MAX_PARTS, Shape};
 use super::list::MAX_NAME;
-use super::{Event, Fault, Source};
+use super::{Fault, Source, SourceEvent};
 use crate::source::location::{ArchiveKind, Container, Location};
 use packed::Packing;
 
@@ -79,10 +79,10 @@ impl Members<'_> {
 }
 
 impl Source for Archive {
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let mut is_ended = false;
         let mut tell = |error| {
-            let answer = visit(Event::Fault(self.fault(error)));
+            let answer = visit(SourceEvent::Fault(self.fault(error)));
             is_ended |= answer.is_break();
             answer
         };
@@ -96,21 +96,21 @@ impl Source for Archive {
         if is_ended {
             return;
         }
-        if let Err(error) = groups.finish(&mut |batch| visit(Event::Directory(batch))) {
-            let _ = visit(Event::Fault(self.fault(error)));
+        if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
+            let _ = visit(SourceEvent::Fault(self.fault(error)));
         }
     }
 }
 
 /// An archive that was opened.
-enum Opened {
+enum OpenArchive {
     /// A regular file.
     File(BufReader<File>),
     /// What cannot be read twice, with what was read of it.
     Flow { start: Vec<u8>, rest: File },
 }
 
-impl Opened {
+impl OpenArchive {
     fn new(path: &Path) -> io::Result<Self> {
         let file = match path == Path::new("-") {
             true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
@@ -149,12 +149,12 @@ impl Opened {
         }
     }
 
-    fn tar(self, packing: Packing) -> io::Result<packed::Stream> {
+    fn tar(self, packing: Packing) -> io::Result<packed::ArchiveStream> {
         match self {
-            Self::File(file) => packed::Stream::of_file(file, packing),
+            Self::File(file) => packed::ArchiveStream::of_file(file, packing),
             Self::Flow { start, rest } => {
                 let stream = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(rest));
-                Ok(packed::Stream::flowing(stream, packing))
+                Ok(packed::ArchiveStream::flowing(stream, packing))
             }
         }
     }
@@ -163,7 +163,7 @@ impl Opened {
 impl Archive {
     /// The members, as far as they can be read.
     fn gather(&self, tell: &mut dyn FnMut(io::Error) -> ControlFlow<()>) -> io::Result<Groups> {
-        let mut opened = Opened::new(&self.file)?;
+        let mut opened = OpenArchive::new(&self.file)?;
         let packing = Packing::of(opened.start()?);
         let kind = match packing {
             None => ArchiveKind::Zip,

@@ -43,14 +43,14 @@ const MAX_UNPACKED: u64 = 64 << 30;
 const MAX_RATIO: u64 = 4096;
 
 /// The octets of a tar.
-pub(super) enum Stream {
+pub(super) enum ArchiveStream {
     /// A file that is not compressed, in which what is between the headers need not be read.
     Plain { file: BufReader<File>, at: u64, len: u64 },
     /// What can only be read as it comes.
     Flow { stream: Box<dyn Read>, packed: Rc<Cell<u64>>, unpacked: u64 },
 }
 
-impl Stream {
+impl ArchiveStream {
     /// The tar in the regular file `file`, which begins where it is to be read.
     pub(super) fn of_file(file: BufReader<File>, packing: Packing) -> io::Result<Self> {
         if packing == Packing::None {
@@ -101,7 +101,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for ArchiveStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain { file, at, .. } => {

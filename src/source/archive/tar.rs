@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use ::tar::{Header, PaxExtensions};
 
 use super::Members;
-use super::packed::Stream;
+use super::packed::ArchiveStream;
 
 /// Headers and contents come in blocks of so many octets.
 const BLOCK: usize = 512;
@@ -32,7 +32,7 @@ struct Ahead {
 ///
 /// # Errors
 /// The tar is damaged or ends before its end; the members before that were taken.
-pub(super) fn read(stream: &mut Stream, members: &mut Members<'_>) -> io::Result<()> {
+pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io::Result<()> {
     let mut ahead = Ahead::default();
     let mut is_void = false;
     while let Some(block) = block(stream)? {
@@ -93,7 +93,7 @@ pub(super) fn is_header(octets: &[u8]) -> bool {
 }
 
 /// The next block; `None` at the end of the file.
-fn block(stream: &mut Stream) -> io::Result<Option<[u8; BLOCK]>> {
+fn block(stream: &mut ArchiveStream) -> io::Result<Option<[u8; BLOCK]>> {
     let (mut block, mut filled) = ([0; BLOCK], 0);
     while filled < BLOCK {
         match stream.read(&mut block[filled..]) {
@@ -108,7 +108,7 @@ fn block(stream: &mut Stream) -> io::Result<Option<[u8; BLOCK]>> {
 }
 
 /// What stands behind a header, in whole blocks, and must be read.
-fn extended(stream: &mut Stream, size: u64, members: &Members<'_>) -> io::Result<Vec<u8>> {
+fn extended(stream: &mut ArchiveStream, size: u64, members: &Members<'_>) -> io::Result<Vec<u8>> {
     if size > MAX_EXTENDED {
         return Err(damaged(members, &format!("its extended header has more than {MAX_EXTENDED} bytes")));
     }
@@ -122,7 +122,7 @@ fn extended(stream: &mut Stream, size: u64, members: &Members<'_>) -> io::Result
 }
 
 /// Passes over what stands behind a header.
-fn skip(stream: &mut Stream, size: u64, members: &Members<'_>) -> io::Result<()> {
+fn skip(stream: &mut ArchiveStream, size: u64, members: &Members<'_>) -> io::Result<()> {
     let whole = size.checked_next_multiple_of(BLOCK as u64);
     let whole = whole.ok_or_else(|| damaged(members, "its size is impossible"))?;
     stream.skip(whole).map_err(|error| cut_short(error, members))
@@ -136,7 +136,7 @@ fn cut_short(error: io::Error, members: &Members<'_>) -> io::Error {
 }
 
 /// Passes over the rest of the map of a sparse file of GNU's old format.
-fn skip_map(stream: &mut Stream, header: &Header) -> io::Result<()> {
+fn skip_map(stream: &mut ArchiveStream, header: &Header) -> io::Result<()> {
     let mut goes_on = header.as_gnu().is_some_and(::tar::GnuHeader::is_extended);
     while goes_on {
         let Some(map) = block(stream)? else { return Err(io::Error::other("it is cut short in a map")) };

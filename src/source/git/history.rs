@@ -15,10 +15,10 @@ use gix::objs::{CommitRefIter, Kind, TagRefIter};
 use super::batch_at;
 use super::repository::{Repository, unread};
 use super::tree::{MAX_DEPTH, MAX_PLACES, Tell, entries, joined, too_many};
-use crate::source::Version;
+use crate::source::DirectoryVersion;
 use crate::source::location::{self, Location};
 
-/// Reads all there is. The batches have marks, and say what of them is new.
+/// Reads all there is. The batches have locations, and say what of them is new.
 pub(super) fn read(repository: &Repository, tell: Tell<'_>) -> ControlFlow<()> {
     let commits = commits(repository, tell)?;
     let mut history = History { repository, commits, paths: vec![Directory::default()] };
@@ -204,7 +204,7 @@ impl History<'_> {
                 }
             }
             if way == Way::Forth {
-                batch.version = Some(Version { is_first, again });
+                batch.version = Some(DirectoryVersion { is_first, again });
                 tell(Ok(batch))?;
             }
         }

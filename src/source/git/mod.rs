@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::group::{self, Groups, Shape};
-use super::{Batch, Event, Fault, SiblingNames, Source};
+use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
 use crate::name::arena::Arena;
 use crate::source::location::Container;
 use repository::Repository;
@@ -45,12 +45,12 @@ pub enum What {
 }
 
 /// Whoever is told what is read.
-type Visit<'v> = &'v dyn Fn(Event<'_>) -> ControlFlow<()>;
+type Visit<'v> = &'v dyn Fn(SourceEvent<'_>) -> ControlFlow<()>;
 
 impl Source for Git {
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         if let Err(error) = self.read_all(visit) {
-            let _ = visit(Event::Fault(self.fault(error)));
+            let _ = visit(SourceEvent::Fault(self.fault(error)));
         }
     }
 }
@@ -71,7 +71,7 @@ impl Git {
             Some(base) => Some(repository.tree_of(repository.resolve(base)?)?),
             None => None,
         };
-        let fault = |error| Event::Fault(self.fault(error));
+        let fault = |error| SourceEvent::Fault(self.fault(error));
         // Broken off by the visitor is done, too.
         let _ = match &self.what {
             What::Revision(revision) => {
@@ -79,7 +79,7 @@ impl Git {
                 tree::read(&repository, top, base, &mut |item| match item {
                     Ok(mut batch) => {
                         batch.container = Some(Arc::clone(&container));
-                        visit(Event::Directory(batch))
+                        visit(SourceEvent::Directory(batch))
                     }
                     Err(error) => visit(fault(error)),
                 })
@@ -88,7 +88,7 @@ impl Git {
             What::All => history::read(&repository, &mut |item| match item {
                 Ok(mut batch) => {
                     batch.container = Some(Arc::clone(&container));
-                    visit(Event::Directory(batch))
+                    visit(SourceEvent::Directory(batch))
                 }
                 Err(error) => visit(fault(error)),
             }),
@@ -109,7 +109,7 @@ impl Git {
             let path: &[u8] = entry.path(&index);
             if !group::takes(path) {
                 let text = format!("the index has a path of more than {} components", group::MAX_PARTS);
-                if visit(Event::Fault(self.fault(io::Error::other(text)))).is_break() {
+                if visit(SourceEvent::Fault(self.fault(io::Error::other(text)))).is_break() {
                     return Ok(());
                 }
                 continue;
@@ -129,17 +129,17 @@ impl Git {
                         failed = below.try_for_each(|path| groups.add(&path, 0));
                         if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                     }
-                    Err(error) => visit(Event::Fault(self.fault(error))),
+                    Err(error) => visit(SourceEvent::Fault(self.fault(error))),
                 });
                 failed?;
             }
         }
         groups.finish(&mut |batch| match base {
-            None => visit(Event::Directory(batch)),
+            None => visit(SourceEvent::Directory(batch)),
             Some(base) => match beside_base(repository, base, batch) {
-                Ok(Some(batch)) => visit(Event::Directory(batch)),
+                Ok(Some(batch)) => visit(SourceEvent::Directory(batch)),
                 Ok(None) => ControlFlow::Continue(()),
-                Err(error) => visit(Event::Fault(self.fault(error))),
+                Err(error) => visit(SourceEvent::Fault(self.fault(error))),
             },
         })
     }
@@ -150,7 +150,11 @@ impl Git {
 }
 
 /// What of `batch` is not in the same directory below `base`; `None` if all of it is.
-fn beside_base(repository: &Repository, base: gix::ObjectId, batch: Batch) -> io::Result<Option<Batch>> {
+fn beside_base(
+    repository: &Repository,
+    base: gix::ObjectId,
+    batch: DirectoryBatch,
+) -> io::Result<Option<DirectoryBatch>> {
     let Some(old) = tree::names_at(repository, base, batch.dir.as_os_str().as_bytes())? else {
         return Ok(Some(batch));
     };
@@ -158,8 +162,8 @@ fn beside_base(repository: &Repository, base: gix::ObjectId, batch: Batch) -> io
 }
 
 /// `batch` without the names in `old`, which stand beside it then; `None` if nothing is left.
-fn without(batch: Batch, old: &HashSet<Vec<u8>>) -> Option<Batch> {
-    let (mut new, mut others) = (Batch::new(batch.dir, batch.root_len), Arena::new());
+fn without(batch: DirectoryBatch, old: &HashSet<Vec<u8>>) -> Option<DirectoryBatch> {
+    let (mut new, mut others) = (DirectoryBatch::new(batch.dir, batch.root_len), Arena::new());
     new.container = batch.container;
     for (_, name) in batch.names.iter() {
         if old.contains(name) {
@@ -173,6 +177,6 @@ fn without(batch: Batch, old: &HashSet<Vec<u8>>) -> Option<Batch> {
 }
 
 /// The directory at `path`.
-fn batch_at(path: &[u8]) -> Batch {
-    Batch::new(PathBuf::from(OsStr::from_bytes(path)), 0)
+fn batch_at(path: &[u8]) -> DirectoryBatch {
+    DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(path)), 0)
 }

@@ -9,7 +9,7 @@ use gix::objs::{Kind, TreeRefIter, tree::EntryRef};
 
 use super::repository::{Repository, unread};
 use super::{batch_at, without};
-use crate::source::Batch;
+use crate::source::DirectoryBatch;
 
 /// A directory that is deeper is not read. git itself reads 2048 levels (`core.maxTreeDepth`).
 pub(super) const MAX_DEPTH: usize = 4096;
@@ -19,7 +19,7 @@ pub(super) const MAX_DEPTH: usize = 4096;
 pub(super) const MAX_PLACES: u32 = 1 << 16;
 
 /// Whoever is told of each directory, and of what cannot be read.
-pub(super) type Tell<'t> = &'t mut dyn FnMut(io::Result<Batch>) -> ControlFlow<()>;
+pub(super) type Tell<'t> = &'t mut dyn FnMut(io::Result<DirectoryBatch>) -> ControlFlow<()>;
 
 /// The entries of a tree, by name, and what is wrong with it.
 pub(super) fn entries<'b>(

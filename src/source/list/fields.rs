@@ -1,4 +1,4 @@
-//! Names in one column of a CSV file, or in one field of JSON Lines.
+//! NameReader in one column of a CSV file, or in one field of JSON Lines.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,12 +9,12 @@ use std::str::FromStr;
 use data_encoding::BASE64;
 use serde_json::Value;
 
-use super::{Item, MAX_NAME, Names};
+use super::{ListItem, MAX_NAME, NameReader};
 use crate::source::group::MAX_PARTS;
 
 /// How the items of a list are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum ListFormat {
     /// One behind the other, with a separator.
     #[default]
     Plain,
@@ -33,7 +33,7 @@ pub enum Column {
     Header(String),
 }
 
-impl FromStr for Format {
+impl FromStr for ListFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -131,21 +131,21 @@ impl fmt::Display for Missing {
 /// # Errors
 /// The stream cannot be read, or is no CSV any more.
 pub fn read<R: BufRead>(
-    format: &Format,
+    format: &ListFormat,
     stream: R,
     separator: u8,
     visit: &mut dyn FnMut(Field) -> io::Result<()>,
 ) -> io::Result<()> {
     let field = match format {
-        Format::Csv(column) => return read_csv(column, stream, visit),
-        Format::Plain => None,
-        Format::JsonLines(field) => Some(field),
+        ListFormat::Csv(column) => return read_csv(column, stream, visit),
+        ListFormat::Plain => None,
+        ListFormat::JsonLines(field) => Some(field),
     };
-    for item in Names::new(stream, separator) {
+    for item in NameReader::new(stream, separator) {
         visit(match (item?, field) {
-            (Item::TooLong(_), _) => Err(Missing::TooLong),
-            (Item::Name(name), None) => Ok(name),
-            (Item::Name(line), Some(field)) => json_field(&line, field),
+            (ListItem::TooLong(_), _) => Err(Missing::TooLong),
+            (ListItem::Name(name), None) => Ok(name),
+            (ListItem::Name(line), Some(field)) => json_field(&line, field),
         })?;
     }
     Ok(())
@@ -170,7 +170,7 @@ fn read_csv<R: Read>(
     visit: &mut dyn FnMut(Field) -> io::Result<()>,
 ) -> io::Result<()> {
     let left = Rc::new(Cell::new(MAX_RECORD));
-    let stream = Bounded { stream, left: Rc::clone(&left) };
+    let stream = BoundedReader { stream, left: Rc::clone(&left) };
     let has_headers = matches!(column, Column::Header(_));
     let mut records = csv::ReaderBuilder::new().has_headers(has_headers).flexible(true).from_reader(stream);
     let at = match column {
@@ -192,12 +192,12 @@ fn read_csv<R: Read>(
 }
 
 /// A stream that ends in an error when too much is read of it at a time.
-struct Bounded<R> {
+struct BoundedReader<R> {
     stream: R,
     left: Rc<Cell<usize>>,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for BoundedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(buffer)?;
         match self.left.get().checked_sub(read) {
@@ -279,8 +279,8 @@ mod tests {
     #[test]
     fn formats_are_read_from_the_command_line() {
         for bad in ["csv", "csv:", "csv:0", "jsonl:", "xml:a", ""] {
-            assert!(bad.parse::<Format>().is_err(), "{bad}");
+            assert!(bad.parse::<ListFormat>().is_err(), "{bad}");
         }
-        assert_eq!("csv:key:2".parse(), Ok(Format::Csv(Column::Header("key:2".into()))));
+        assert_eq!("csv:key:2".parse(), Ok(ListFormat::Csv(Column::Header("key:2".into()))));
     }
 }

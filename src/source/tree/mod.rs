@@ -23,12 +23,12 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::fstat;
 
-use self::node::{Frame, Kept, Node, open_root, push_name};
-use self::pool::{Job, Pool, jobs_from};
-use self::reading::{BUFFER, Order};
-use super::roots::{Root, Roots};
+use self::node::{Frame, OpenNodes, TreeNode, open_root, push_name};
+use self::pool::{ReadJob, WorkPool, jobs_from};
+use self::reading::{BUFFER, ReadRequest};
+use super::roots::{RootPaths, TreeRoot};
 use super::scope::Scope;
-use super::{Event, Fault, Frontier, Source};
+use super::{Fault, Frontier, Source, SourceEvent};
 
 /// Trees below some roots.
 #[derive(Debug)]
@@ -60,39 +60,39 @@ impl Tree {
     }
 
     /// What is to be done. The names of the roots, and what is wrong with these, is told here.
-    fn begin(&self, tell: &dyn Fn(Event<'_>)) -> Vec<Job> {
-        let Roots { trees, singles, faults } = Roots::look_up(&self.roots);
-        let trees: Vec<Arc<Root>> = trees.into_iter().map(Arc::new).collect();
+    fn begin(&self, tell: &dyn Fn(SourceEvent<'_>)) -> Vec<ReadJob> {
+        let RootPaths { trees, singles, faults } = RootPaths::look_up(&self.roots);
+        let trees: Vec<Arc<TreeRoot>> = trees.into_iter().map(Arc::new).collect();
         if let Some(left) = &self.resumed {
             let (jobs, lost) = jobs_from(left, &trees);
-            lost.iter().for_each(|_| tell(Event::Vanished));
+            lost.iter().for_each(|_| tell(SourceEvent::Vanished));
             return jobs;
         }
-        faults.into_iter().for_each(|fault| tell(Event::Fault(fault)));
-        singles.into_iter().for_each(|names| tell(Event::Directory(names)));
-        trees.into_iter().rev().map(Job::Root).collect()
+        faults.into_iter().for_each(|fault| tell(SourceEvent::Fault(fault)));
+        singles.into_iter().for_each(|names| tell(SourceEvent::Directory(names)));
+        trees.into_iter().rev().map(ReadJob::TreeRoot).collect()
     }
 }
 
 impl Source for Tree {
-    fn read(&self, visit: &(dyn Fn(Event<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let stopped = AtomicBool::new(false);
         let jobs =
             self.begin(&|event| stopped.store(stopped.load(Relaxed) | visit(event).is_break(), Relaxed));
-        let pool = Pool::new(jobs);
+        let pool = WorkPool::new(jobs);
         if stopped.into_inner() {
             pool.stop();
         }
-        let tell = |event: Event<'_>| {
+        let tell = |event: SourceEvent<'_>| {
             if visit(event).is_break() {
                 pool.stop();
             }
         };
-        let kept = Kept::at_most(most_kept(self.jobs));
+        let kept = OpenNodes::at_most(most_kept(self.jobs));
         std::thread::scope(|scope| {
             let work = || {
                 pool.join();
-                Thread::new(self, &pool, &kept, &tell).work();
+                TreeWorker::new(self, &pool, &kept, &tell).work();
             };
             for _ in 1..self.jobs {
                 // Where the system gives no more threads, those that are there do the work.
@@ -103,7 +103,7 @@ impl Source for Tree {
             work();
         });
         if pool.is_stopped() && self.wanted.is_some() {
-            tell(Event::Frontier(pool.rest()));
+            tell(SourceEvent::Frontier(pool.rest()));
         }
     }
 }
@@ -116,11 +116,11 @@ fn most_kept(jobs: usize) -> usize {
 }
 
 /// One of the threads that read a tree.
-struct Thread<'t> {
+struct TreeWorker<'t> {
     tree: &'t Tree,
-    pool: &'t Pool,
-    kept: &'t Arc<Kept>,
-    tell: &'t dyn Fn(Event<'_>),
+    pool: &'t WorkPool,
+    kept: &'t Arc<OpenNodes>,
+    tell: &'t dyn Fn(SourceEvent<'_>),
     /// The directories that lead to where the thread is, from the shallowest, each with those in it that wait.
     stack: Vec<Frame>,
     /// The path of the directory that is read.
@@ -129,8 +129,13 @@ struct Thread<'t> {
     is_busy: bool,
 }
 
-impl<'t> Thread<'t> {
-    fn new(tree: &'t Tree, pool: &'t Pool, kept: &'t Arc<Kept>, tell: &'t dyn Fn(Event<'_>)) -> Self {
+impl<'t> TreeWorker<'t> {
+    fn new(
+        tree: &'t Tree,
+        pool: &'t WorkPool,
+        kept: &'t Arc<OpenNodes>,
+        tell: &'t dyn Fn(SourceEvent<'_>),
+    ) -> Self {
         let (stack, path) = (Vec::new(), Vec::new());
         Self { tree, pool, kept, tell, stack, path, buffer: vec![0; BUFFER], is_busy: false }
     }
@@ -156,10 +161,10 @@ impl<'t> Thread<'t> {
 
     /// Works until nothing is left, or the reading is stopped, or the thread is one too many (and not busy any more).
     /// Breaks if what is left is known already.
-    fn run(&mut self, job: Job) -> ControlFlow<()> {
+    fn run(&mut self, job: ReadJob) -> ControlFlow<()> {
         match job {
-            Job::Root(root) => self.read_root(root)?,
-            Job::Frame(frame) => {
+            ReadJob::TreeRoot(root) => self.read_root(root)?,
+            ReadJob::Frame(frame) => {
                 self.path = frame.node.path();
                 self.stack.push(frame);
             }
@@ -187,7 +192,7 @@ impl<'t> Thread<'t> {
             if let Some(wanted) = &self.tree.wanted {
                 wanted.store(false, Relaxed);
             }
-            (self.tell)(Event::Frontier(frontier));
+            (self.tell)(SourceEvent::Frontier(frontier));
         });
         if told { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
@@ -201,18 +206,18 @@ impl<'t> Thread<'t> {
             given => given,
         };
         if let Some(given) = given {
-            self.pool.give(Job::Frame(given));
+            self.pool.give(ReadJob::Frame(given));
         }
     }
 
-    fn read_root(&mut self, root: Arc<Root>) -> ControlFlow<()> {
+    fn read_root(&mut self, root: Arc<TreeRoot>) -> ControlFlow<()> {
         match open_root(&root) {
             Ok(dir) => {
                 self.path = root.path.as_os_str().as_bytes().to_vec();
-                self.read(dir, 0, &Arc::clone(&root), || Node::root(root));
+                self.read(dir, 0, &Arc::clone(&root), || TreeNode::root(root));
             }
             Err(Errno::EMFILE | Errno::ENFILE)
-                if self.pool.retire(Some(Job::Root(Arc::clone(&root))), &mut self.stack) =>
+                if self.pool.retire(Some(ReadJob::TreeRoot(Arc::clone(&root))), &mut self.stack) =>
             {
                 self.is_busy = false;
                 return ControlFlow::Break(());
@@ -256,18 +261,18 @@ impl<'t> Thread<'t> {
                 push_name(&mut self.path, name.as_bytes());
                 let depth = above.depth + 1;
                 let root = Arc::clone(above.root_of());
-                self.read(dir, depth, &root, || Node::below(Arc::clone(&above), name));
+                self.read(dir, depth, &root, || TreeNode::below(Arc::clone(&above), name));
             }
         }
         ControlFlow::Continue(())
     }
 
-    fn read(&mut self, dir: OwnedFd, depth: usize, root: &Root, node: impl FnOnce() -> Arc<Node>) {
+    fn read(&mut self, dir: OwnedFd, depth: usize, root: &TreeRoot, node: impl FnOnce() -> Arc<TreeNode>) {
         let scope = &self.tree.scope;
         if depth >= scope.max_depth || scope.one_file_system && self.is_elsewhere(&dir, root) {
             return;
         }
-        let order = Order {
+        let order = ReadRequest {
             path: &self.path,
             prefix_len: root.prefix_len,
             exclude: &scope.exclude,
@@ -288,7 +293,7 @@ impl<'t> Thread<'t> {
     }
 
     /// Whether `dir` is on another file system than the root.
-    fn is_elsewhere(&self, dir: &OwnedFd, root: &Root) -> bool {
+    fn is_elsewhere(&self, dir: &OwnedFd, root: &TreeRoot) -> bool {
         fstat(dir).is_ok_and(|stat| stat.st_dev != root.device)
     }
 
@@ -300,16 +305,18 @@ impl<'t> Thread<'t> {
     fn tell_unread(&self, path: &Path, error: Errno) {
         (self.tell)(match error {
             // It was removed, or something else has taken its place.
-            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => Event::Vanished,
-            _ => {
-                Event::Fault(Fault { path: path.into(), attempt: "read the directory", error: error.into() })
-            }
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => SourceEvent::Vanished,
+            _ => SourceEvent::Fault(Fault {
+                path: path.into(),
+                attempt: "read the directory",
+                error: error.into(),
+            }),
         });
     }
 }
 
 /// However the work of a thread ends, the others learn of it: they would wait for ever for one that panicked.
-impl Drop for Thread<'_> {
+impl Drop for TreeWorker<'_> {
     fn drop(&mut self) {
         if self.is_busy && std::thread::panicking() {
             self.pool.stop();
@@ -317,7 +324,7 @@ impl Drop for Thread<'_> {
     }
 }
 
-fn path_in(above: &Node, name: &OsStr) -> PathBuf {
+fn path_in(above: &TreeNode, name: &OsStr) -> PathBuf {
     let mut path = above.path();
     push_name(&mut path, name.as_bytes());
     OsString::from_vec(path).into()

@@ -1,7 +1,7 @@
 //! Directories that were opened, and the names in them that wait to be opened.
 //!
 //! A directory is opened by its name in the one that holds it, so that no path is ever too long. The descriptors that
-//! this needs are kept by the [`Frame`]s, as long as names wait in them and not more than [`Kept`] allows; a directory
+//! this needs are kept by the [`Frame`]s, as long as names wait in them and not more than [`OpenNodes`] allows; a directory
 //! whose descriptor was let go of is found again from the nearest one above it, step by step, without following links.
 
 use std::ffi::{OsStr, OsString};
@@ -16,8 +16,8 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
 
-use crate::source::Waiting;
-use crate::source::roots::Root;
+use crate::source::PendingDirectories;
+use crate::source::roots::TreeRoot;
 
 /// What a directory is opened with to be read. Nothing else is ever opened: a FIFO or a device in the place of a
 /// directory fails with ENOTDIR.
@@ -28,12 +28,12 @@ const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEX
 
 /// How many descriptors are kept open, and how many may be.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct OpenNodes {
     now: AtomicUsize,
     most: usize,
 }
 
-impl Kept {
+impl OpenNodes {
     pub(super) fn at_most(most: usize) -> Arc<Self> {
         Arc::new(Self { now: AtomicUsize::new(0), most })
     }
@@ -47,11 +47,11 @@ impl Kept {
 #[derive(Debug)]
 pub(super) struct Held {
     fd: OwnedFd,
-    kept: Arc<Kept>,
+    kept: Arc<OpenNodes>,
 }
 
 impl Held {
-    fn new(fd: OwnedFd, kept: &Arc<Kept>) -> Arc<Self> {
+    fn new(fd: OwnedFd, kept: &Arc<OpenNodes>) -> Arc<Self> {
         kept.now.fetch_add(1, Relaxed);
         Arc::new(Self { fd, kept: Arc::clone(kept) })
     }
@@ -65,11 +65,11 @@ impl Drop for Held {
 
 /// A directory that holds others.
 #[derive(Debug)]
-pub(super) struct Node {
-    above: Option<Arc<Node>>,
+pub(super) struct TreeNode {
+    above: Option<Arc<TreeNode>>,
     /// Empty for a root.
     name: OsString,
-    root: Arc<Root>,
+    root: Arc<TreeRoot>,
     /// How many levels below the root.
     pub(super) depth: usize,
     /// The length of the path in bytes.
@@ -77,7 +77,7 @@ pub(super) struct Node {
     held: Mutex<Weak<Held>>,
 }
 
-impl Node {
+impl TreeNode {
     /// The directory `name` in `above`.
     pub(super) fn below(above: Arc<Self>, name: OsString) -> Arc<Self> {
         let (root, depth) = (Arc::clone(&above.root), above.depth + 1);
@@ -87,7 +87,7 @@ impl Node {
     }
 
     /// A root.
-    pub(super) fn root(root: Arc<Root>) -> Arc<Self> {
+    pub(super) fn root(root: Arc<TreeRoot>) -> Arc<Self> {
         let path_len = root.path.as_os_str().len();
         Arc::new(Self {
             above: None,
@@ -99,7 +99,7 @@ impl Node {
         })
     }
 
-    pub(super) fn root_of(&self) -> &Arc<Root> {
+    pub(super) fn root_of(&self) -> &Arc<TreeRoot> {
         &self.root
     }
 
@@ -135,7 +135,7 @@ impl Node {
     }
 
     /// Opens the directory again.
-    fn again(&self, kept: &Arc<Kept>) -> Result<Arc<Held>, Errno> {
+    fn again(&self, kept: &Arc<OpenNodes>) -> Result<Arc<Held>, Errno> {
         let (mut steps, mut from) = (Vec::new(), None);
         for node in self.upwards() {
             from = node.held();
@@ -155,7 +155,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for TreeNode {
     /// Goes up in a loop: a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
@@ -166,7 +166,7 @@ impl Drop for Node {
 }
 
 /// Opens a root for reading. It may be a link.
-pub(super) fn open_root(root: &Root) -> Result<OwnedFd, Errno> {
+pub(super) fn open_root(root: &TreeRoot) -> Result<OwnedFd, Errno> {
     open(&root.path, READ, Mode::empty())
 }
 
@@ -181,7 +181,7 @@ pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
 /// Directories of one directory that wait to be read.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) node: Arc<Node>,
+    pub(super) node: Arc<TreeNode>,
     dir: Option<Arc<Held>>,
     /// Their names, each with a NUL behind it: half a million may wait, so each costs its bytes alone.
     names: Vec<u8>,
@@ -190,7 +190,7 @@ pub(super) struct Frame {
 
 impl Frame {
     /// The directories `names`, each with a NUL behind it, in `node`.
-    pub(super) fn new(node: Arc<Node>, names: Vec<u8>) -> Self {
+    pub(super) fn new(node: Arc<TreeNode>, names: Vec<u8>) -> Self {
         Self { node, dir: None, names, at: 0 }
     }
 
@@ -199,7 +199,7 @@ impl Frame {
     }
 
     /// Keeps `fd`, the directory itself, open for what waits in it. Gives it back if no more may be kept.
-    pub(super) fn keep(&mut self, fd: OwnedFd, kept: &Arc<Kept>) -> Option<OwnedFd> {
+    pub(super) fn keep(&mut self, fd: OwnedFd, kept: &Arc<OpenNodes>) -> Option<OwnedFd> {
         if kept.is_full() {
             return Some(fd);
         }
@@ -231,7 +231,7 @@ impl Frame {
     ///
     /// # Errors
     /// As openat(2) says, for it or for what leads to it.
-    pub(super) fn open(&mut self, name: &OsStr, kept: &Arc<Kept>) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(&mut self, name: &OsStr, kept: &Arc<OpenNodes>) -> Result<OwnedFd, Errno> {
         if self.dir.is_none() {
             let again = self.node.again(kept)?;
             if kept.is_full() {
@@ -255,9 +255,9 @@ impl Frame {
     }
 
     /// What waits, to be told.
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> PendingDirectories {
         let names = self.names[self.at..].split(|&b| b == 0).filter(|name| !name.is_empty());
-        Waiting {
+        PendingDirectories {
             root: self.node.root.path.clone(),
             dir: self.node.way(),
             names: names.map(|name| OsStr::from_bytes(name).to_owned()).collect(),
@@ -273,9 +273,9 @@ fn open_in(dir: &Held, name: &OsStr) -> Result<OwnedFd, Errno> {
 mod tests {
     use super::*;
 
-    fn root(path: PathBuf) -> Arc<Node> {
+    fn root(path: PathBuf) -> Arc<TreeNode> {
         let prefix_len = path.as_os_str().len() + usize::from(!path.ends_with("/"));
-        Node::root(Arc::new(Root { path, prefix_len, device: 0 }))
+        TreeNode::root(Arc::new(TreeRoot { path, prefix_len, device: 0 }))
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
     fn a_chain_deeper_than_the_stack_is_dropped() {
         let mut node = root("/".into());
         for _ in 0..1_000_000 {
-            node = Node::below(node, "d".into());
+            node = TreeNode::below(node, "d".into());
         }
         assert_eq!(node.depth, 1_000_000);
     }
@@ -305,9 +305,9 @@ mod tests {
     fn a_directory_that_was_let_go_of_is_found_again_and_never_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
-        let kept = Kept::at_most(1);
-        let a = Node::below(root(dir.path().into()), "a".into());
-        let mut frame = Frame::new(Node::below(a, "b".into()), b"c\0".to_vec());
+        let kept = OpenNodes::at_most(1);
+        let a = TreeNode::below(root(dir.path().into()), "a".into());
+        let mut frame = Frame::new(TreeNode::below(a, "b".into()), b"c\0".to_vec());
         assert_eq!(frame.node.path(), dir.path().join("a/b").as_os_str().as_bytes());
         assert!(frame.open("c".as_ref(), &kept).is_ok());
         assert!(frame.let_go() || kept.now.load(Relaxed) == 0, "one is kept at most");

@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::node::{Frame, Node};
-use crate::source::roots::Root;
-use crate::source::{Frontier, Waiting};
+use super::node::{Frame, TreeNode};
+use crate::source::roots::TreeRoot;
+use crate::source::{Frontier, PendingDirectories};
 
 /// What a thread gets to do.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum ReadJob {
     /// A root that was not read yet.
-    Root(Arc<Root>),
+    TreeRoot(Arc<TreeRoot>),
     /// Directories in one that was read.
     Frame(Frame),
 }
 
-impl Job {
-    fn waiting(&self) -> Waiting {
+impl ReadJob {
+    fn waiting(&self) -> PendingDirectories {
         match self {
-            Self::Root(root) => {
-                Waiting { root: root.path.clone(), dir: Default::default(), names: Vec::new() }
+            Self::TreeRoot(root) => {
+                PendingDirectories { root: root.path.clone(), dir: Default::default(), names: Vec::new() }
             }
             Self::Frame(frame) => frame.waiting(),
         }
@@ -34,8 +34,8 @@ impl Job {
 
 /// The shared part.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
-    state: Mutex<State>,
+pub(super) struct WorkPool {
+    state: Mutex<WorkPoolState>,
     changed: Condvar,
     /// Threads that wait for work.
     hungry: AtomicUsize,
@@ -43,9 +43,9 @@ pub(super) struct Pool {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WorkPoolState {
     /// The next is the last.
-    jobs: Vec<Job>,
+    jobs: Vec<ReadJob>,
     /// Threads that take part.
     threads: usize,
     /// Threads that have work, and may find more.
@@ -60,9 +60,9 @@ struct State {
     is_telling: bool,
 }
 
-impl Pool {
-    pub(super) fn new(jobs: Vec<Job>) -> Self {
-        Self { state: Mutex::new(State { jobs, ..State::default() }), ..Self::default() }
+impl WorkPool {
+    pub(super) fn new(jobs: Vec<ReadJob>) -> Self {
+        Self { state: Mutex::new(WorkPoolState { jobs, ..WorkPoolState::default() }), ..Self::default() }
     }
 
     pub(super) fn join(&self) {
@@ -85,13 +85,13 @@ impl Pool {
         self.changed.notify_all();
     }
 
-    pub(super) fn give(&self, job: Job) {
+    pub(super) fn give(&self, job: ReadJob) {
         self.state.lock().jobs.push(job);
         self.changed.notify_one();
     }
 
     /// Work for a thread that has none, which is busy from then on; `None` when nothing is left or the reading is stopped.
-    pub(super) fn take(&self) -> Option<Job> {
+    pub(super) fn take(&self) -> Option<ReadJob> {
         let mut state = self.state.lock();
         loop {
             if self.is_stopped() {
@@ -123,14 +123,14 @@ impl Pool {
 
     /// A busy thread has no files to read by and gives back its work; false if it is the last, which has nobody to leave
     /// it to.
-    pub(super) fn retire(&self, job: Option<Job>, stack: &mut Vec<Frame>) -> bool {
+    pub(super) fn retire(&self, job: Option<ReadJob>, stack: &mut Vec<Frame>) -> bool {
         let mut state = self.state.lock();
         if state.threads == 1 {
             return false;
         }
         state.threads -= 1;
         state.busy -= 1;
-        state.jobs.extend(stack.drain(..).filter(|frame| !frame.is_empty()).map(Job::Frame));
+        state.jobs.extend(stack.drain(..).filter(|frame| !frame.is_empty()).map(ReadJob::Frame));
         state.jobs.extend(job);
         drop(state);
         self.changed.notify_all();
@@ -155,7 +155,7 @@ impl Pool {
             }
             state.is_telling = true;
             let mut all = std::mem::take(&mut state.waiting);
-            all.extend(state.jobs.iter().map(Job::waiting));
+            all.extend(state.jobs.iter().map(ReadJob::waiting));
             drop(state);
             tell(all);
             state = self.state.lock();
@@ -175,7 +175,7 @@ impl Pool {
 }
 
 /// The jobs that go on from `frontier`; what lies below none of `roots` is given back.
-pub(super) fn jobs_from(frontier: &Frontier, roots: &[Arc<Root>]) -> (Vec<Job>, Frontier) {
+pub(super) fn jobs_from(frontier: &Frontier, roots: &[Arc<TreeRoot>]) -> (Vec<ReadJob>, Frontier) {
     let (mut jobs, mut lost) = (Vec::new(), Vec::new());
     for waiting in frontier {
         let Some(root) = roots.iter().find(|root| root.path == waiting.root) else {
@@ -183,19 +183,19 @@ pub(super) fn jobs_from(frontier: &Frontier, roots: &[Arc<Root>]) -> (Vec<Job>, 
             continue;
         };
         if waiting.names.is_empty() {
-            jobs.push(Job::Root(Arc::clone(root)));
+            jobs.push(ReadJob::TreeRoot(Arc::clone(root)));
             continue;
         }
         let node = waiting
             .dir
             .iter()
-            .fold(Node::root(Arc::clone(root)), |above, name| Node::below(above, name.to_owned()));
+            .fold(TreeNode::root(Arc::clone(root)), |above, name| TreeNode::below(above, name.to_owned()));
         let mut names = Vec::new();
         for name in &waiting.names {
             names.extend_from_slice(name.as_encoded_bytes());
             names.push(0);
         }
-        jobs.push(Job::Frame(Frame::new(node, names)));
+        jobs.push(ReadJob::Frame(Frame::new(node, names)));
     }
     (jobs, lost)
 }

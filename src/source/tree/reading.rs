@@ -1,4 +1,4 @@
-//! Reading one directory: its names into a batch, the directories among them to wait.
+//! DirectoryReader one directory: its names into a batch, the directories among them to wait.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,7 +15,7 @@ use super::node::push_name;
 use crate::name::arena::Arena;
 use crate::source::roots::add;
 use crate::source::scope::Exclude;
-use crate::source::{Batch, Event, Fault, Parts, SiblingNames};
+use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
 use crate::sys::directory::{self, Entry};
 
 /// So many bytes of names are held of one directory; of a larger one, so many at a time.
@@ -25,12 +25,12 @@ const MOST_HELD: usize = 1 << 18;
 pub(super) const BUFFER: usize = 64 * 1024;
 
 /// A directory that is being read.
-pub(super) struct Reading<'r> {
+pub(super) struct DirectoryReader<'r> {
     dir: BorrowedFd<'r>,
     buffer: &'r mut [u8],
     exclude: &'r Exclude,
-    tell: &'r dyn Fn(Event<'_>),
-    batch: Batch,
+    tell: &'r dyn Fn(SourceEvent<'_>),
+    batch: DirectoryBatch,
     excluded: Arena,
     /// The path counted from the root, and room for a name behind it.
     below_root: Vec<u8>,
@@ -42,7 +42,7 @@ pub(super) struct Reading<'r> {
     is_again: bool,
 }
 
-impl fmt::Debug for Reading<'_> {
+impl fmt::Debug for DirectoryReader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reading").field("dir", &self.batch.dir).finish_non_exhaustive()
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Reading<'_> {
 
 /// What is asked of a directory.
 #[derive(Clone, Copy)]
-pub(super) struct Order<'o> {
+pub(super) struct ReadRequest<'o> {
     /// Its path.
     pub(super) path: &'o [u8],
     /// How many bytes of it lead to the root.
@@ -64,21 +64,21 @@ pub(super) struct Order<'o> {
 /// Reads the directory `dir`, tells what it holds, and gives the names of the directories in it, each with a NUL behind it.
 pub(super) fn read(
     dir: BorrowedFd<'_>,
-    order: Order<'_>,
+    order: ReadRequest<'_>,
     buffer: &mut [u8],
-    tell: &dyn Fn(Event<'_>),
+    tell: &dyn Fn(SourceEvent<'_>),
 ) -> Vec<u8> {
-    let Order { path, prefix_len, exclude, descends } = order;
+    let ReadRequest { path, prefix_len, exclude, descends } = order;
     let below_root = match exclude.is_empty() {
         true => Vec::new(),
         false => path.get(prefix_len..).unwrap_or_default().to_vec(),
     };
-    let mut reading = Reading {
+    let mut reading = DirectoryReader {
         dir,
         buffer,
         exclude,
         tell,
-        batch: Batch::new(PathBuf::from(OsString::from_vec(path.to_vec())), prefix_len),
+        batch: DirectoryBatch::new(PathBuf::from(OsString::from_vec(path.to_vec())), prefix_len),
         excluded: Arena::new(),
         dir_len: below_root.len(),
         below_root,
@@ -91,9 +91,9 @@ pub(super) fn read(
         Filled::Nothing => {}
         Filled::All => {
             reading.close_part();
-            tell(Event::Directory(reading.batch));
+            tell(SourceEvent::Directory(reading.batch));
         }
-        Filled::Part => tell(Event::Large(&mut reading)),
+        Filled::Part => tell(SourceEvent::Large(&mut reading)),
     }
     reading.below
 }
@@ -109,7 +109,7 @@ enum Filled {
     Part,
 }
 
-impl Reading<'_> {
+impl DirectoryReader<'_> {
     /// Reads on until the directory ends or enough is held.
     fn fill(&mut self) -> Filled {
         while self.batch.names.len() + self.excluded.len() < MOST_HELD {
@@ -121,7 +121,7 @@ impl Reading<'_> {
                     if !self.is_again {
                         (self.tell)(match error {
                             // The directory itself was removed.
-                            Errno::ENOENT => Event::Vanished,
+                            Errno::ENOENT => SourceEvent::Vanished,
                             _ => self.fault(self.batch.dir.clone(), "read the directory", error),
                         });
                     }
@@ -185,8 +185,8 @@ impl Reading<'_> {
         self.exclude.matches(Path::new(OsStr::from_bytes(&self.below_root)), is_dir)
     }
 
-    fn fault(&self, path: PathBuf, attempt: &'static str, error: Errno) -> Event<'static> {
-        Event::Fault(Fault { path, attempt, error: error.into() })
+    fn fault(&self, path: PathBuf, attempt: &'static str, error: Errno) -> SourceEvent<'static> {
+        SourceEvent::Fault(Fault { path, attempt, error: error.into() })
     }
 
     /// Lays what was left out beside the names.
@@ -197,8 +197,8 @@ impl Reading<'_> {
     }
 }
 
-impl Parts for Reading<'_> {
-    fn each(&mut self, take: &mut dyn FnMut(&Batch)) {
+impl Parts for DirectoryReader<'_> {
+    fn each(&mut self, take: &mut dyn FnMut(&DirectoryBatch)) {
         if self.has_ended {
             self.is_again = true;
             if let Err(error) = lseek(self.dir, 0, Whence::SeekSet) {

@@ -26,10 +26,10 @@ fn read(source: &dyn Source) -> BTreeSet<(PathBuf, usize)> {
     let found = Mutex::new(BTreeSet::new());
     source.read(&|event| {
         match event {
-            Event::Directory(batch) if batch.is_whole() => {
+            SourceEvent::Directory(batch) if batch.is_whole() => {
                 assert!(found.lock().insert((batch.dir, batch.count)), "each once");
             }
-            Event::Directory(_) => {}
+            SourceEvent::Directory(_) => {}
             other => panic!("{other:?}"),
         }
         ControlFlow::Continue(())
@@ -50,12 +50,12 @@ fn every_directory_is_read_once_whatever_the_number_of_threads_and_descriptors()
     for most in 0..3 {
         let tree = tree(dir.path(), 1);
         let found = Mutex::new(0);
-        let tell = |event: Event<'_>| {
-            assert!(matches!(event, Event::Directory(_)), "{event:?}");
+        let tell = |event: SourceEvent<'_>| {
+            assert!(matches!(event, SourceEvent::Directory(_)), "{event:?}");
             *found.lock() += 1;
         };
-        let pool = Pool::new(tree.begin(&|_| {}));
-        Thread::new(&tree, &pool, &Kept::at_most(most), &tell).work();
+        let pool = WorkPool::new(tree.begin(&|_| {}));
+        TreeWorker::new(&tree, &pool, &OpenNodes::at_most(most), &tell).work();
         assert_eq!(found.into_inner(), expected.len(), "{most} descriptors");
     }
 }
@@ -71,14 +71,14 @@ fn a_reading_that_is_stopped_anywhere_tells_what_is_left_and_goes_on_there() {
         let (found, left) = (Mutex::new(BTreeSet::new()), Mutex::new(None));
         first.read(&|event| {
             match event {
-                Event::Directory(batch) if batch.is_whole() => {
+                SourceEvent::Directory(batch) if batch.is_whole() => {
                     let mut found = found.lock();
                     found.insert((batch.dir, batch.count));
                     if found.len() >= stop_at {
                         return ControlFlow::Break(());
                     }
                 }
-                Event::Frontier(frontier) => *left.lock() = Some(frontier),
+                SourceEvent::Frontier(frontier) => *left.lock() = Some(frontier),
                 _ => {}
             }
             ControlFlow::Continue(())
@@ -103,12 +103,12 @@ fn what_is_left_is_told_whenever_that_is_wanted_and_all_stand_still_meanwhile() 
         let frontiers = Mutex::new(Vec::new());
         source.read(&|event| {
             match event {
-                Event::Directory(batch) if batch.is_whole() => {
+                SourceEvent::Directory(batch) if batch.is_whole() => {
                     let mut found = found.lock();
                     found.insert((batch.dir, batch.count));
                     wanted.store(found.len() % 20 == 0, Relaxed);
                 }
-                Event::Frontier(frontier) => {
+                SourceEvent::Frontier(frontier) => {
                     frontiers.lock().push((frontier, found.lock().clone()));
                 }
                 _ => {}
@@ -133,7 +133,7 @@ fn a_visitor_that_panics_ends_the_reading_for_all_threads() {
     let tree = tree(dir.path(), 4);
     let read = || {
         tree.read(&|event| match event {
-            Event::Directory(batch) if batch.dir.ends_with("dir 2") => panic!("on purpose"),
+            SourceEvent::Directory(batch) if batch.dir.ends_with("dir 2") => panic!("on purpose"),
             _ => ControlFlow::Continue(()),
         });
     };

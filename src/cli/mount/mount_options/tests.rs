@@ -54,7 +54,7 @@ fn every_word_says_what_its_long_option_says() {
     let matches = definitions().try_get_matches_from(said).unwrap();
     let expected = Settings::from_arg_matches(&matches).unwrap();
     assert_eq!(format!("{:?}", words.settings), format!("{expected:?}"));
-    assert_eq!((expected.mode, expected.errno), (Some(Mode::Permissive), Some(Errno::EACCES)));
+    assert_eq!((expected.mode, expected.errno), (Some(Mode::Permissive), Some(Some(Errno::EACCES))));
     assert_eq!(expected.attr_timeout, Some(Duration::from_millis(2500)));
 }
 

@@ -1,20 +1,20 @@
-//! What is wrong with a name because of where it stands: in a git tree or in an archive.
+//! Rules for names in a git tree or in an archive.
 //!
-//! By itself such a name may be good, so that no policy can judge it; and no policy lets it pass.
+//! By itself such a name may be valid, so that a policy cannot find it; and no policy allows it here.
 
 use crate::name::Span;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Policy, Violation};
-use crate::report::Objection;
+use crate::report::ReportedViolation;
 use crate::source::location::{ArchiveKind, Container};
 
-/// The objections to `name` as it stands in `container`.
-pub(super) fn objections(policy: &Policy, container: &Container, name: &[u8]) -> Vec<Objection> {
-    let object = |rule, severity, span, message: &str| {
+/// The violations of `name` that follow from its container.
+pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) -> Vec<ReportedViolation> {
+    let violation = |rule, severity, span, message: &str| {
         let profiles = policy.profile_set();
         let refused_by = if severity == Severity::Error { profiles } else { ProfileSet::EMPTY };
-        Objection {
+        ReportedViolation {
             violation: Violation { rule, severity, span, profiles, refused_by },
             message: message.to_owned(),
             group: None,
@@ -25,7 +25,7 @@ pub(super) fn objections(policy: &Policy, container: &Container, name: &[u8]) ->
         Container::Git { .. } if name == b".git" => {
             let message = "git keeps this name for itself: a checkout would write into the repository";
             let whole = Span::new(0, name.len());
-            vec![object(RuleId::DotGitLookalike, Severity::Error, whole, message)]
+            vec![violation(RuleId::DotGitLookalike, Severity::Error, whole, message)]
         }
         // What separates in an archive is `/` (zip: APPNOTE 4.4.17.1; tar: pax in POSIX.1).
         Container::Archive { kind, .. } => {
@@ -35,13 +35,13 @@ pub(super) fn objections(policy: &Policy, container: &Container, name: &[u8]) ->
             };
             let message = "a `\\`, which is part of the name here and separates names on Windows";
             let at = memchr::memchr_iter(b'\\', name);
-            at.map(|at| object(rule, severity, Span::new(at, at + 1), message)).collect()
+            at.map(|at| violation(rule, severity, Span::new(at, at + 1), message)).collect()
         }
         Container::Git { .. } | Container::List { .. } => Vec::new(),
     }
 }
 
-/// A better text for an objection of the policy, where the place tells more than the name.
+/// A better message for a violation of the policy, where the container says more than the name.
 pub(super) fn message(container: &Container, dir: &[u8], rule: RuleId) -> Option<&'static str> {
     match (container, rule) {
         (Container::List { .. }, _) => None,

@@ -1,8 +1,7 @@
-//! What a scan has told, kept so that another that goes on from there can tell it again: a line of JSON for each directory
-//! with findings and for each fault.
+//! Checkpoints: what a scan has reported, as a line of JSON for each directory with findings and for each fault, so that the scan
+//! that resumes it can report everything.
 //!
-//! The lines are read by the release that wrote them and by nobody else. They hold what reports get and not what reports
-//! write, so that every format can be made of them.
+//! Only the release that wrote the lines reads them. They hold what reports receive, so that every format can be made of them.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead};
@@ -13,48 +12,48 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::directory::Findings;
+use super::directory::DirectoryFindings;
 use crate::name::Span;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, SuggestedName, Violation};
-use crate::report::{Group, Objection, Record};
+use crate::report::{CollisionGroup, ReportedName, ReportedViolation};
 use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
 
-/// Keeps how far a scan has come and what it has told, so that another can go on from there.
-pub trait Keeper: std::fmt::Debug + Sync {
-    /// `line`, without a line feed at its end, is to be told again by whoever goes on.
+/// Stores checkpoints, from which another scan can resume.
+pub trait CheckpointSink: std::fmt::Debug + Sync {
+    /// Appends a line for the scan that resumes this one; `line` has no line feed at its end.
     ///
     /// # Errors
-    /// It cannot be kept; the scan ends.
-    fn tell(&self, line: &[u8]) -> io::Result<()>;
+    /// The line cannot be written; the scan ends.
+    fn append(&self, line: &[u8]) -> io::Result<()>;
 
-    /// Everything but `frontier` has been judged, and the report of it has been written.
+    /// Saves that everything but `frontier` has been checked and reported.
     ///
     /// # Errors
-    /// It cannot be kept; the scan ends.
-    fn keep(&self, frontier: &Frontier, counts: &Counts) -> io::Result<()>;
+    /// The checkpoint cannot be written; the scan ends.
+    fn save(&self, frontier: &Frontier, counts: &CheckpointCounts) -> io::Result<()>;
 }
 
-/// What a scan goes on from.
-pub struct Kept {
-    /// What was counted.
-    pub counts: Counts,
-    /// The lines that were told.
+/// What a scan resumes from.
+pub struct Checkpoint {
+    /// The counts at the checkpoint.
+    pub counts: CheckpointCounts,
+    /// The lines that were appended before it.
     pub lines: Box<dyn BufRead>,
 }
 
-/// What was counted of what is not told: directories and names without findings.
+/// Counts that cannot be made from the lines: they include directories and names without findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct CheckpointCounts {
     /// Directories read.
     pub directories: u64,
-    /// Names judged.
+    /// Names checked.
     pub names: u64,
     /// Entries that were gone when their turn came.
     pub vanished: u64,
-    /// Entries of the baseline that were met.
+    /// Entries of the baseline that were found.
     pub accepted: u64,
 }
 
@@ -89,24 +88,24 @@ impl From<Octets> for OsString {
     }
 }
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Line {
-    Directory { dir: Octets, inode: Option<u64>, groups: Vec<KeptGroup>, records: Vec<KeptRecord> },
+enum CheckpointLine {
+    Directory { dir: Octets, inode: Option<u64>, groups: Vec<StoredGroup>, records: Vec<StoredName> },
     Fault { path: Octets, message: String },
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptGroup {
-    violation: KeptViolation,
+struct StoredGroup {
+    violation: StoredViolation,
     members: Vec<Octets>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptRecord {
+struct StoredName {
     name: Octets,
-    objections: Vec<KeptObjection>,
+    objections: Vec<StoredObjection>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     repair: Option<(String, Confidence)>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -114,16 +113,16 @@ struct KeptRecord {
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptObjection {
-    violation: KeptViolation,
+struct StoredObjection {
+    violation: StoredViolation,
     message: String,
-    /// The place of its group among those of the directory.
+    /// The index of its group among those of the directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     group: Option<usize>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptViolation {
+struct StoredViolation {
     rule: String,
     severity: Severity,
     start: usize,
@@ -132,26 +131,26 @@ struct KeptViolation {
     refused_by: ProfileSet,
 }
 
-/// What a line has told.
-pub(super) enum Again {
-    Findings(Findings),
+/// The contents of a line, for the report.
+pub(super) enum Replay {
+    Findings(DirectoryFindings),
     Fault { path: PathBuf, message: String },
 }
 
-/// The line that tells of these findings, of which there is at least one.
-pub(super) fn of_findings(findings: &Findings) -> Option<Vec<u8>> {
+/// The line for these findings; `None` if there are none.
+pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
     let place = findings.records.first()?.place.as_ref()?;
-    let groups = findings.groups.iter().map(|group| KeptGroup {
+    let groups = findings.groups.iter().map(|group| StoredGroup {
         violation: (&group.violation).into(),
         members: group.members.iter().cloned().map(Octets).collect(),
     });
-    let at = |group: &Arc<Group>| findings.groups.iter().position(|other| Arc::ptr_eq(group, other));
-    let records = findings.records.iter().map(|record| KeptRecord {
+    let at = |group: &Arc<CollisionGroup>| findings.groups.iter().position(|other| Arc::ptr_eq(group, other));
+    let records = findings.records.iter().map(|record| StoredName {
         name: Octets(record.name.clone()),
         objections: record
             .objections
             .iter()
-            .map(|objection| KeptObjection {
+            .map(|objection| StoredObjection {
                 violation: (&objection.violation).into(),
                 message: objection.message.clone(),
                 group: objection.group.as_ref().and_then(at),
@@ -161,66 +160,75 @@ pub(super) fn of_findings(findings: &Findings) -> Option<Vec<u8>> {
         owner: record.owner.clone(),
     });
     let (dir, inode) = (Octets(place.dir.clone()), place.inode);
-    Some(written(&Line::Directory { dir, inode, groups: groups.collect(), records: records.collect() }))
+    Some(written(&CheckpointLine::Directory {
+        dir,
+        inode,
+        groups: groups.collect(),
+        records: records.collect(),
+    }))
 }
 
-/// The line that tells of a fault.
-pub(super) fn of_fault(fault: &Fault) -> Vec<u8> {
-    written(&Line::Fault { path: fault.path.as_os_str().into(), message: fault.to_string() })
+/// The line for a fault.
+pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
+    written(&CheckpointLine::Fault { path: fault.path.as_os_str().into(), message: fault.to_string() })
 }
 
-fn written(line: &Line) -> Vec<u8> {
+fn written(line: &CheckpointLine) -> Vec<u8> {
     serde_json::to_vec(line).expect("it has no map, and nothing in it can fail")
 }
 
 /// Reads a line.
 ///
 /// # Errors
-/// InvalidData: no scan has written it.
-pub(super) fn read(line: &[u8]) -> io::Result<Again> {
+/// InvalidData: the line was not written by a scan of this release.
+pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
     let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let line: Line = serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))?;
+    let line: CheckpointLine = serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))?;
     let (dir, inode, groups, records) = match line {
-        Line::Directory { dir, inode, groups, records } => (dir, inode, groups, records),
-        Line::Fault { path, message } => {
-            return Ok(Again::Fault { path: OsString::from(path).into(), message });
+        CheckpointLine::Directory { dir, inode, groups, records } => (dir, inode, groups, records),
+        CheckpointLine::Fault { path, message } => {
+            return Ok(Replay::Fault { path: OsString::from(path).into(), message });
         }
     };
     let place = Arc::new(DirectoryPath { container: None, dir: dir.0, inode });
-    let group = |kept: KeptGroup| -> io::Result<Arc<Group>> {
-        let members = kept.members.into_iter().map(|member| member.0).collect();
-        Ok(Arc::new(Group::new(Arc::clone(&place), kept.violation.read()?, members)))
+    let group = |stored: StoredGroup| -> io::Result<Arc<CollisionGroup>> {
+        let members = stored.members.into_iter().map(|member| member.0).collect();
+        Ok(Arc::new(CollisionGroup::new(Arc::clone(&place), stored.violation.read()?, members)))
     };
     let groups = groups.into_iter().map(group).collect::<io::Result<Vec<_>>>()?;
-    let objection = |kept: KeptObjection| -> io::Result<Objection> {
-        let group = match kept.group {
+    let objection = |stored: StoredObjection| -> io::Result<ReportedViolation> {
+        let group = match stored.group {
             Some(at) => Some(groups.get(at).ok_or_else(|| damaged(format!("no group {at}")))?),
             None => None,
         };
-        Ok(Objection { violation: kept.violation.read()?, message: kept.message, group: group.cloned() })
+        Ok(ReportedViolation {
+            violation: stored.violation.read()?,
+            message: stored.message,
+            group: group.cloned(),
+        })
     };
-    let record = |kept: KeptRecord| -> io::Result<Record> {
-        Ok(Record {
+    let record = |stored: StoredName| -> io::Result<ReportedName> {
+        Ok(ReportedName {
             place: Some(Arc::clone(&place)),
             location: None,
-            name: kept.name.0,
-            objections: kept.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
-            repair: kept.repair.map(|(name, confidence)| SuggestedName { name, confidence }),
-            owner: kept.owner,
+            name: stored.name.0,
+            objections: stored.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
+            repair: stored.repair.map(|(name, confidence)| SuggestedName { name, confidence }),
+            owner: stored.owner,
         })
     };
     let records = records.into_iter().map(record).collect::<io::Result<_>>()?;
-    Ok(Again::Findings(Findings { groups, records }))
+    Ok(Replay::Findings(DirectoryFindings { groups, records }))
 }
 
-impl From<&Violation> for KeptViolation {
+impl From<&Violation> for StoredViolation {
     fn from(violation: &Violation) -> Self {
         let Violation { rule, severity, span, profiles, refused_by } = *violation;
         Self { rule: rule.name().into(), severity, start: span.start, end: span.end, profiles, refused_by }
     }
 }
 
-impl KeptViolation {
+impl StoredViolation {
     fn read(self) -> io::Result<Violation> {
         let Self { rule, severity, start, end, profiles, refused_by } = self;
         let rule: RuleId = rule.parse().map_err(|error: crate::policy::UnknownWord| {
@@ -234,27 +242,27 @@ impl KeptViolation {
 mod tests {
     use super::*;
     use crate::policy::{Policy, profile};
-    use crate::scan::{Settings, directory};
-    use crate::source::Batch;
+    use crate::scan::{ScanSettings, directory};
+    use crate::source::DirectoryBatch;
 
     #[test]
     fn what_is_read_is_what_was_written_collisions_and_repairs_included() {
-        let mut batch = Batch::new("d\u{e9}".into(), 0);
+        let mut batch = DirectoryBatch::new("d\u{e9}".into(), 0);
         for name in [&b"README"[..], b"Readme", b"caf\xE9", b"a:b\n", b"nul", b"ok"] {
             batch.push(name);
         }
         let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
-        let findings = directory::judge(&batch, &policy, &Settings::default());
+        let findings = directory::check(&batch, &policy, &ScanSettings::default());
         assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
-        let line = of_findings(&findings).unwrap();
+        let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));
-        let Again::Findings(again) = read(&line).unwrap() else { panic!("findings") };
+        let Replay::Findings(again) = read(&line).unwrap() else { panic!("findings") };
         assert_eq!(format!("{:?}", again.records), format!("{:?}", findings.records));
         assert_eq!(format!("{:?}", again.groups), format!("{:?}", findings.groups));
 
         let error = io::Error::other("no");
         let fault = Fault { path: OsString::from_vec(b"\xFF".to_vec()).into(), attempt: "read", error };
-        let Again::Fault { path, message } = read(&of_fault(&fault)).unwrap() else { panic!("a fault") };
+        let Replay::Fault { path, message } = read(&fault_line(&fault)).unwrap() else { panic!("a fault") };
         assert_eq!((path, message), (fault.path.clone(), fault.to_string()));
         for damaged in [&b""[..], b"{}", &line[..line.len() - 9], br#"{"fault":{"path":"?","message":""}}"#] {
             assert_eq!(read(damaged).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidData));
