@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::{CliError, ExitStatus};
-use crate::doctor::{Check, Condition, Machine};
+use crate::doctor::{Diagnosis, Condition, Machine};
 use crate::report::json;
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub struct DoctorArgs {
 struct Examination<'c> {
     r#type: &'static str,
     condition: Condition,
-    checks: &'c [Check],
+    checks: &'c [Diagnosis],
 }
 
 /// Runs the command.

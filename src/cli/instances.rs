@@ -17,7 +17,7 @@ use crate::name::display::{display, shown};
 use crate::service::control::{
     self, ControlRequest, FoundSocket, FoundSockets, InstanceStatus, RequestError,
 };
-use crate::sys::mounts::{self, Mount};
+use crate::sys::mounts::{self, MountEntry};
 
 /// Once one of a user's instances has said that it is mounted somewhere, the others have so long to say that they are, too.
 const SOON: Duration = Duration::from_millis(300);
@@ -161,13 +161,13 @@ fn hint(sockets: &FoundSockets, asked: Option<u32>, is_meant: impl Fn(&FoundSock
 }
 
 /// Whose mount of namegate is seen at `place`, by the word of the kernel; `None` if there is none.
-pub(super) fn owner_at(table: &[Mount], place: &Path) -> Option<u32> {
+pub(super) fn owner_at(table: &[MountEntry], place: &Path) -> Option<u32> {
     let mount = mounts::covering(table, place)?;
     if mount.kind != "fuse.namegate" { None } else { owner_of(mount) }
 }
 
 /// Whose mount it is: FUSE's option `user_id`, which nobody but root can choose (fuse.rst in the kernel's documentation).
-pub(super) fn owner_of(mount: &Mount) -> Option<u32> {
+pub(super) fn owner_of(mount: &MountEntry) -> Option<u32> {
     let mut options = mount.options.split(|&byte| byte == b',');
     let uid = options.find_map(|option| option.strip_prefix(b"user_id="))?;
     std::str::from_utf8(uid).ok()?.parse().ok()

@@ -26,7 +26,7 @@ use super::{CliError, ExitStatus};
 use crate::name::display::width;
 use crate::report::{JsonBytes, json};
 use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError, harmless};
-use crate::sys::mounts::{self, Mount};
+use crate::sys::mounts::{self, MountEntry};
 use crate::sys::process::{close_all_but, fork};
 
 const EXAMPLES: &str = "\
@@ -106,8 +106,9 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
     let known: BTreeSet<_> =
         rows.iter().filter(is_believed).filter_map(|row| row.mountpoint.as_ref()?.bytes()).collect();
     // Of mounts on one place the last covers the others.
-    let seen: BTreeMap<&Path, &Mount> = mounts.iter().map(|mount| (mount.point.as_path(), mount)).collect();
-    let others: Vec<&Mount> = seen
+    let seen: BTreeMap<&Path, &MountEntry> =
+        mounts.iter().map(|mount| (mount.point.as_path(), mount)).collect();
+    let others: Vec<&MountEntry> = seen
         .into_values()
         .filter(|mount| mount.kind == "fuse.namegate")
         .filter(|mount| !known.contains(mount.point.as_os_str().as_encoded_bytes()))
@@ -138,7 +139,7 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
 fn row(
     found: &FoundSocket,
     answer: Result<InstanceStatus, RequestError>,
-    mounts: &[Mount],
+    mounts: &[MountEntry],
 ) -> Option<ListRow> {
     let (name, uid) = (Some(found.name().to_string()), Some(found.uid()));
     let without = |state| ListRow {

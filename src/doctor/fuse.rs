@@ -10,14 +10,14 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-use super::{Check, Machine};
+use super::{Diagnosis, Machine};
 use crate::name::display::{display, shown};
 use crate::sys::handle;
 
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_ADMIN: u32 = 21;
 
-pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Check> {
+pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Diagnosis> {
     let kernel = machine.text("proc/sys/kernel/osrelease").ok();
     let version = kernel.as_deref().and_then(version);
     let mut checks = vec![
@@ -38,31 +38,31 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn kernel_check(release: Option<&str>, version: Option<(u32, u32)>) -> Check {
+fn kernel_check(release: Option<&str>, version: Option<(u32, u32)>) -> Diagnosis {
     const ID: &str = "kernel";
     match (release, version) {
         (Some(release), Some(version)) if version >= (5, 6) => {
-            Check::ok(ID, format!("Linux {}", display(release.as_bytes())))
+            Diagnosis::ok(ID, format!("Linux {}", display(release.as_bytes())))
         }
-        (Some(release), Some(_)) => Check::fail(
+        (Some(release), Some(_)) => Diagnosis::fail(
             ID,
             format!("Linux {}, which has no openat2(2)", display(release.as_bytes())),
             "a mount needs Linux 5.6 or later; scans, checks and repairs run on any",
         ),
-        _ => Check::unknown(ID, "/proc/sys/kernel/osrelease tells no version"),
+        _ => Diagnosis::unknown(ID, "/proc/sys/kernel/osrelease tells no version"),
     }
 }
 
-fn device(machine: &Machine) -> Check {
+fn device(machine: &Machine) -> Diagnosis {
     const ID: &str = "fuse-device";
     match OpenOptions::new().read(true).write(true).open(machine.path("dev/fuse")) {
-        Ok(_) => Check::ok(ID, "/dev/fuse can be opened"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Check::fail(
+        Ok(_) => Diagnosis::ok(ID, "/dev/fuse can be opened"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Diagnosis::fail(
             ID,
             "there is no /dev/fuse",
             "modprobe fuse; in a container, hand the device in (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
         ),
-        Err(error) => Check::fail(
+        Err(error) => Diagnosis::fail(
             ID,
             format!("/dev/fuse cannot be opened: {error}"),
             "run as root, or let the user open it (mode 0666, as udev sets it)",
@@ -70,7 +70,7 @@ fn device(machine: &Machine) -> Check {
     }
 }
 
-fn helper(machine: &Machine) -> Check {
+fn helper(machine: &Machine) -> Diagnosis {
     const ID: &str = "fusermount3";
     let found = ["usr/bin", "bin", "usr/local/bin"].iter().find_map(|dir| {
         let path = machine.path(dir).join("fusermount3");
@@ -78,15 +78,15 @@ fn helper(machine: &Machine) -> Check {
     });
     match found {
         Some((path, meta)) if machine.is_root_user || (meta.mode() & 0o4000 != 0 && meta.uid() == 0) => {
-            Check::ok(ID, path)
+            Diagnosis::ok(ID, path)
         }
-        Some((path, _)) => Check::fail(
+        Some((path, _)) => Diagnosis::fail(
             ID,
             format!("{path} is not set-user-id root, so that plain users cannot mount"),
             format!("chown root {path} && chmod 4755 {path}"),
         ),
-        None if machine.is_root_user => Check::ok(ID, "not there, and not needed by root"),
-        None => Check::fail(
+        None if machine.is_root_user => Diagnosis::ok(ID, "not there, and not needed by root"),
+        None => Diagnosis::fail(
             ID,
             "there is no fusermount3, so that plain users cannot mount",
             "install it (Debian, Fedora: the package fuse3)",
@@ -94,14 +94,14 @@ fn helper(machine: &Machine) -> Check {
     }
 }
 
-fn allow_other(machine: &Machine) -> Check {
+fn allow_other(machine: &Machine) -> Diagnosis {
     const ID: &str = "user-allow-other";
     let conf = machine.text("etc/fuse.conf").unwrap_or_default();
     let is_set = conf.lines().any(|line| line.trim() == "user_allow_other");
     match is_set || machine.is_root_user {
-        true if is_set => Check::ok(ID, "/etc/fuse.conf has user_allow_other"),
-        true => Check::ok(ID, "not set in /etc/fuse.conf, and not needed by root"),
-        false => Check::warn(
+        true if is_set => Diagnosis::ok(ID, "/etc/fuse.conf has user_allow_other"),
+        true => Diagnosis::ok(ID, "not set in /etc/fuse.conf, and not needed by root"),
+        false => Diagnosis::warn(
             ID,
             "/etc/fuse.conf has no user_allow_other: what a plain user mounts only that user sees",
             "add the line `user_allow_other` to /etc/fuse.conf if others are to see it (-o allow_other)",
@@ -109,30 +109,34 @@ fn allow_other(machine: &Machine) -> Check {
     }
 }
 
-fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u32)>) -> Check {
+fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u32)>) -> Diagnosis {
     const ID: &str = "fuse-passthrough";
     let (Some(release), Some(version)) = (release, version) else {
-        return Check::unknown(ID, "the version of the kernel is not known");
+        return Diagnosis::unknown(ID, "the version of the kernel is not known");
     };
     if version < (6, 9) {
         let found = "file contents go through the server: the kernel is older than 6.9";
-        return Check::warn(ID, found, "Linux 6.9 or later reads and writes by itself, at native speed");
+        return Diagnosis::warn(ID, found, "Linux 6.9 or later reads and writes by itself, at native speed");
     }
     // A release comes from the kernel, and `/` is in none.
     let config = machine.text(&format!("boot/config-{release}"));
     if config.is_ok_and(|config| !config.lines().any(|line| line == "CONFIG_FUSE_PASSTHROUGH=y")) {
         let found =
             "file contents go through the server: the kernel was built without CONFIG_FUSE_PASSTHROUGH";
-        return Check::warn(ID, found, "a kernel with CONFIG_FUSE_PASSTHROUGH=y reads and writes by itself");
+        return Diagnosis::warn(
+            ID,
+            found,
+            "a kernel with CONFIG_FUSE_PASSTHROUGH=y reads and writes by itself",
+        );
     }
     match capable(machine, CAP_SYS_ADMIN) {
-        Some(true) => Check::ok(ID, "the kernel reads and writes file contents by itself"),
-        Some(false) => Check::warn(
+        Some(true) => Diagnosis::ok(ID, "the kernel reads and writes file contents by itself"),
+        Some(false) => Diagnosis::warn(
             ID,
             "file contents go through the server: only CAP_SYS_ADMIN may let the kernel do it",
             "mount as root where speed matters",
         ),
-        None => Check::unknown(ID, "/proc/self/status tells no capabilities"),
+        None => Diagnosis::unknown(ID, "/proc/self/status tells no capabilities"),
     }
 }
 
@@ -143,23 +147,27 @@ fn capable(machine: &Machine, capability: u32) -> Option<bool> {
     Some(u64::from_str_radix(set.trim(), 16).ok()? & (1 << capability) != 0)
 }
 
-fn fanotify(machine: &Machine, version: Option<(u32, u32)>) -> Check {
+fn fanotify(machine: &Machine, version: Option<(u32, u32)>) -> Diagnosis {
     const ID: &str = "fanotify";
     let watches = machine.text("proc/sys/fs/inotify/max_user_watches").unwrap_or_else(|_| "?".into());
     let by_directory = format!("`watch` has to watch each directory by itself, at most {watches} of them");
     let advice =
         "raise fs.inotify.max_user_watches (sysctl) above the number of directories, or watch as root";
     if !machine.path("proc/sys/fs/fanotify").exists() || version.is_some_and(|version| version < (5, 9)) {
-        return Check::warn(ID, format!("the kernel cannot tell names by fanotify: {by_directory}"), advice);
+        return Diagnosis::warn(
+            ID,
+            format!("the kernel cannot tell names by fanotify: {by_directory}"),
+            advice,
+        );
     }
     match capable(machine, CAP_SYS_ADMIN) {
-        Some(true) => Check::ok(ID, "`watch` can watch whole file systems"),
-        Some(false) => Check::warn(ID, format!("without CAP_SYS_ADMIN {by_directory}"), advice),
-        None => Check::unknown(ID, "/proc/self/status tells no capabilities"),
+        Some(true) => Diagnosis::ok(ID, "`watch` can watch whole file systems"),
+        Some(false) => Diagnosis::warn(ID, format!("without CAP_SYS_ADMIN {by_directory}"), advice),
+        None => Diagnosis::unknown(ID, "/proc/self/status tells no capabilities"),
     }
 }
 
-fn handles(machine: &Machine, source: &PathBuf) -> Check {
+fn handles(machine: &Machine, source: &PathBuf) -> Diagnosis {
     const ID: &str = "file-handles";
     let shown = shown(source);
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(source);
@@ -167,27 +175,27 @@ fn handles(machine: &Machine, source: &PathBuf) -> Check {
         Ok(dir) => dir,
         Err(error) => {
             let advice = "name a directory that is there and may be opened";
-            return Check::fail(ID, format!("{shown} cannot be opened: {error}"), advice);
+            return Diagnosis::fail(ID, format!("{shown} cannot be opened: {error}"), advice);
         }
     };
-    match handle::of(&dir) {
+    match handle::from_fd(&dir) {
         Ok(_) if capable(machine, CAP_DAC_READ_SEARCH) == Some(true) => {
-            Check::ok(ID, format!("{shown} is on a file system that has them"))
+            Diagnosis::ok(ID, format!("{shown} is on a file system that has them"))
         }
-        Ok(_) => Check::warn(
+        Ok(_) => Diagnosis::warn(
             ID,
             format!(
                 "{shown}: every file in use costs an open descriptor: only CAP_DAC_READ_SEARCH opens by handle"
             ),
             "mount as root, or raise the limit of open files (ulimit -Hn) for large trees",
         ),
-        Err(Errno::EOPNOTSUPP) => Check::warn(
+        Err(Errno::EOPNOTSUPP) => Diagnosis::warn(
             ID,
             format!(
                 "{shown}: every file in use costs an open descriptor: its file system has no file handles"
             ),
             "overlayfs has them with the option nfs_export=on; else raise the limit of open files (LimitNOFILE=)",
         ),
-        Err(error) => Check::unknown(ID, format!("{shown}: {error}")),
+        Err(error) => Diagnosis::unknown(ID, format!("{shown}: {error}")),
     }
 }

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::{Check, Machine};
+use super::{Diagnosis, Machine};
 use crate::name::display::display;
 use crate::sys::locale::codeset;
 
 const ADVICE: &str = "set LANG=C.UTF-8 (or another UTF-8 locale that `locale -a` lists)";
 
-pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     let mut checks = Vec::new();
     if machine.is_live() {
         checks.push(caller());
@@ -44,43 +44,43 @@ fn asked<'v>(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Option<&'v [u
     })
 }
 
-fn caller() -> Check {
+fn caller() -> Diagnosis {
     const ID: &str = "locale-caller";
     match codeset(b"") {
-        Some(codeset) if is_utf8(&codeset) => Check::ok(ID, "this shell's names are UTF-8"),
-        Some(codeset) => Check::warn(ID, format!("this shell's names are {codeset}"), ADVICE),
-        None => Check::warn(ID, "this shell's locale is not installed: programs fall back to C", ADVICE),
+        Some(codeset) if is_utf8(&codeset) => Diagnosis::ok(ID, "this shell's names are UTF-8"),
+        Some(codeset) => Diagnosis::warn(ID, format!("this shell's names are {codeset}"), ADVICE),
+        None => Diagnosis::warn(ID, "this shell's locale is not installed: programs fall back to C", ADVICE),
     }
 }
 
 /// What services are started with: the environment of the manager, else its configuration.
-fn system(machine: &Machine) -> Check {
+fn system(machine: &Machine) -> Diagnosis {
     const ID: &str = "locale-system";
     let advice = "localectl set-locale LANG=C.UTF-8, which writes /etc/locale.conf, and restart services";
     let is_manager = machine.text("proc/1/comm").is_ok_and(|comm| comm == "systemd");
     if is_manager && let Ok(environment) = machine.read("proc/1/environ") {
         let name = asked(environment.split(|&byte| byte == 0));
         return match objection(name) {
-            None => Check::ok(ID, "systemd starts services in a UTF-8 locale"),
-            Some(objection) => Check::warn(ID, format!("systemd starts services in {objection}"), advice),
+            None => Diagnosis::ok(ID, "systemd starts services in a UTF-8 locale"),
+            Some(objection) => Diagnosis::warn(ID, format!("systemd starts services in {objection}"), advice),
         };
     }
     let files = ["etc/locale.conf", "etc/default/locale"];
     let Some((file, text)) = files.iter().find_map(|file| Some((file, machine.read(file).ok()?))) else {
-        return Check::unknown(ID, "neither systemd's environment nor /etc/locale.conf can be read");
+        return Diagnosis::unknown(ID, "neither systemd's environment nor /etc/locale.conf can be read");
     };
     let unquoted: Vec<Vec<u8>> = text
         .split(|&byte| byte == b'\n')
         .map(|line| line.trim_ascii().iter().copied().filter(|byte| !matches!(byte, b'"' | b'\'')).collect())
         .collect();
     match objection(asked(unquoted.iter().map(Vec::as_slice))) {
-        None => Check::ok(ID, format!("/{file} names a UTF-8 locale")),
-        Some(objection) => Check::warn(ID, format!("/{file} asks for {objection}"), advice),
+        None => Diagnosis::ok(ID, format!("/{file} names a UTF-8 locale")),
+        Some(objection) => Diagnosis::warn(ID, format!("/{file} asks for {objection}"), advice),
     }
 }
 
 /// Services that run in a locale whose names are not UTF-8, each once.
-fn services(machine: &Machine) -> Check {
+fn services(machine: &Machine) -> Diagnosis {
     const ID: &str = "locale-services";
     const SHOWN: usize = 8;
     let mut found = BTreeMap::<String, String>::new();
@@ -102,12 +102,12 @@ fn services(machine: &Machine) -> Check {
     }
     if found.is_empty() {
         return match (looked_at, hidden) {
-            (0, 0) => Check::ok(ID, "no service runs"),
+            (0, 0) => Diagnosis::ok(ID, "no service runs"),
             (0, hidden) => {
-                Check::unknown(ID, format!("the environment of {hidden} services is root's to read"))
+                Diagnosis::unknown(ID, format!("the environment of {hidden} services is root's to read"))
             }
-            (_, 0) => Check::ok(ID, format!("all {looked_at} processes of services have UTF-8 names")),
-            (_, _) => Check::ok(
+            (_, 0) => Diagnosis::ok(ID, format!("all {looked_at} processes of services have UTF-8 names")),
+            (_, _) => Diagnosis::ok(
                 ID,
                 format!("{looked_at} processes of services have UTF-8 names; {hidden} are hidden"),
             ),
@@ -119,7 +119,7 @@ fn services(machine: &Machine) -> Check {
     if more > 0 {
         shown.push(format!("and {more} more"));
     }
-    Check::warn(
+    Diagnosis::warn(
         ID,
         format!("not UTF-8: {}", shown.join(", ")),
         "systemctl edit SERVICE, and in [Service] Environment=LANG=C.UTF-8; or localectl set-locale for all of them",

@@ -42,7 +42,7 @@ impl Condition {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct Diagnosis {
     /// What, in a word that stays the same in all releases.
     pub id: &'static str,
     /// How good it is.
@@ -54,7 +54,7 @@ pub struct Check {
     pub advice: Option<String>,
 }
 
-impl Check {
+impl Diagnosis {
     fn ok(id: &'static str, found: impl Into<String>) -> Self {
         Self { id, condition: Condition::Ok, found: found.into(), advice: None }
     }
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     /// Looks at everything; `sources` are directories that are to be mounted.
-    pub fn examine(&self, sources: &[PathBuf]) -> Vec<Check> {
+    pub fn examine(&self, sources: &[PathBuf]) -> Vec<Diagnosis> {
         let mut checks = fuse::checks(self, sources);
         checks.extend(locale::checks(self));
         checks.extend(mounts::checks(self));

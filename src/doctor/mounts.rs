@@ -5,22 +5,22 @@
 use nix::errno::Errno;
 use nix::sys::statfs::statfs;
 
-use super::{Check, Machine};
+use super::{Diagnosis, Machine};
 use crate::name::display::{display, shown};
-use crate::sys::mounts::{Mount, parse};
+use crate::sys::mounts::{MountEntry, parse};
 
-pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     const ID: &str = "mounts";
     let table = match machine.read("proc/self/mountinfo") {
         Ok(table) => parse(&table),
-        Err(error) => return vec![Check::unknown(ID, format!("/proc/self/mountinfo: {error}"))],
+        Err(error) => return vec![Diagnosis::unknown(ID, format!("/proc/self/mountinfo: {error}"))],
     };
-    let mut checks: Vec<Check> = table.iter().filter_map(charset).collect();
+    let mut checks: Vec<Diagnosis> = table.iter().filter_map(charset).collect();
     if machine.is_live() {
         checks.extend(table.iter().filter(|mount| mount.kind == "fuse.namegate").map(server));
     }
     if checks.is_empty() {
-        checks.push(Check::ok(
+        checks.push(Diagnosis::ok(
             "name-encodings",
             "all mounted file systems hand names out as they are, or as UTF-8",
         ));
@@ -29,7 +29,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
 }
 
 /// Whether names come out in another encoding than UTF-8.
-fn charset(mount: &Mount) -> Option<Check> {
+fn charset(mount: &MountEntry) -> Option<Diagnosis> {
     let options = || mount.options.split(|&byte| byte == b',');
     if options().any(|option| option == b"utf8" || option == b"utf8=1") {
         return None;
@@ -48,7 +48,7 @@ fn charset(mount: &Mount) -> Option<Check> {
         "vfat" | "msdos" => "utf8",
         _ => "iocharset=utf8",
     };
-    Some(Check::warn(
+    Some(Diagnosis::warn(
         "name-encodings",
         format!(
             "{} ({}) hands names out in {}",
@@ -63,14 +63,14 @@ fn charset(mount: &Mount) -> Option<Check> {
 }
 
 /// Whether the server of a mount still answers.
-fn server(mount: &Mount) -> Check {
+fn server(mount: &MountEntry) -> Diagnosis {
     const ID: &str = "servers";
     match statfs(&mount.point) {
-        Err(Errno::ENOTCONN) => Check::fail(
+        Err(Errno::ENOTCONN) => Diagnosis::fail(
             ID,
             format!("{} has lost its server", shown(&mount.point)),
             "mount it again, which replaces it, or take it away: umount -l MOUNTPOINT, fusermount3 -uz MOUNTPOINT",
         ),
-        _ => Check::ok(ID, format!("{} is served", shown(&mount.point))),
+        _ => Diagnosis::ok(ID, format!("{} is served", shown(&mount.point))),
     }
 }

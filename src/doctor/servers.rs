@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::{Check, Machine};
+use super::{Diagnosis, Machine};
 use crate::name::display::{display, shown};
 use crate::sys::mounts::{holding, parse};
 
-pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     let mut checks = Vec::new();
     if let Ok(conf) = machine.read("etc/samba/smb.conf") {
         checks.extend(samba(&String::from_utf8_lossy(&conf)));
@@ -48,7 +48,7 @@ fn settings(conf: &str) -> Vec<Setting> {
     found
 }
 
-fn samba(conf: &str) -> Vec<Check> {
+fn samba(conf: &str) -> Vec<Diagnosis> {
     const ID: &str = "samba";
     let settings = settings(conf);
     let mut checks = Vec::new();
@@ -64,17 +64,17 @@ fn samba(conf: &str) -> Vec<Check> {
                 .map(|(_, _, v)| v.as_str())
         };
         match name.as_str() {
-            "unixcharset" if !matches!(low.as_str(), "utf-8" | "utf8") => checks.push(Check::warn(
+            "unixcharset" if !matches!(low.as_str(), "utf-8" | "utf8") => checks.push(Diagnosis::warn(
                 ID,
                 format!("{place}: names reach the disk in another encoding than UTF-8, and a gate refuses them"),
                 "unix charset = UTF-8, after converting what is there (namegate scan, namegate fix)",
             )),
-            "manglednames" if matches!(low.as_str(), "yes" | "true" | "1") => checks.push(Check::warn(
+            "manglednames" if matches!(low.as_str(), "yes" | "true" | "1") => checks.push(Diagnosis::warn(
                 ID,
                 format!("{place}: clients see other names than the disk has, and may write them back"),
                 "mangled names = illegal, or no, once the names suit Windows (--profile smb)",
             )),
-            "vfsobjects" if words().any(|word| word == "catia") => checks.push(Check::warn(
+            "vfsobjects" if words().any(|word| word == "catia") => checks.push(Diagnosis::warn(
                 ID,
                 format!(
                     "{place}: characters are mapped ({})",
@@ -85,14 +85,14 @@ fn samba(conf: &str) -> Vec<Check> {
             "vfsobjects"
                 if words().any(|word| word == "fruit") && of_section("fruit:encoding") != Some("native") =>
             {
-                checks.push(Check::warn(
+                checks.push(Diagnosis::warn(
                     ID,
                     format!("{place}: what Windows reserves is stored as private characters (fruit:encoding = private)"),
                     "fruit:encoding = native if other programs read the disk; see the rule smb-private-use",
                 ));
             }
             "preservecase" | "shortpreservecase" if matches!(low.as_str(), "no" | "false" | "0") => {
-                checks.push(Check::warn(
+                checks.push(Diagnosis::warn(
                     ID,
                     format!("{place}: new names get another case than they were given"),
                     "preserve case = yes",
@@ -102,13 +102,13 @@ fn samba(conf: &str) -> Vec<Check> {
         }
     }
     if checks.is_empty() {
-        checks.push(Check::ok(ID, "smb.conf stores names as UTF-8 and as they are"));
+        checks.push(Diagnosis::ok(ID, "smb.conf stores names as UTF-8 and as they are"));
     }
     checks
 }
 
 /// Exports of mounts that have no number of their own, without which the server refuses them.
-fn nfs(machine: &Machine) -> Vec<Check> {
+fn nfs(machine: &Machine) -> Vec<Diagnosis> {
     const ID: &str = "nfs-exports";
     let mut files = vec![machine.path("etc/exports")];
     let more = fs::read_dir(machine.path("etc/exports.d")).into_iter().flatten().flatten();
@@ -126,7 +126,7 @@ fn nfs(machine: &Machine) -> Vec<Check> {
         };
         exported += 1;
         if !options.windows(5).any(|window| window == b"fsid=") {
-            checks.push(Check::fail(
+            checks.push(Diagnosis::fail(
                 ID,
                 format!(
                     "{} is exported from the mount {} without a number of its own",
@@ -138,7 +138,7 @@ fn nfs(machine: &Machine) -> Vec<Check> {
         }
     }
     if exported > 0 && checks.is_empty() {
-        checks.push(Check::ok(ID, "exports of mounts have fsid="));
+        checks.push(Diagnosis::ok(ID, "exports of mounts have fsid="));
     }
     checks
 }

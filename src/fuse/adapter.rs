@@ -17,12 +17,12 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::Failure;
-use super::dispatch::{Core, TRANSFER, Weight};
-use super::reply::Serving;
+use super::ServeError;
+use super::dispatch::{RequestCore, TRANSFER, Weight};
+use super::reply::RequestContext;
 use super::reroot::node;
 use super::translate::requested_time;
-use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Entry, Fh, NodeId, OpenNode, SetId};
+use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Fh, LookupEntry, NodeId, OpenNode, SetId};
 use crate::telemetry::metrics::Op;
 use crate::workers::{Domain, Load};
 
@@ -52,11 +52,11 @@ const MAX_BACKGROUND: u16 = 1024;
 
 #[derive(Debug)]
 pub(super) struct Adapter {
-    core: Arc<Core>,
+    core: Arc<RequestCore>,
 }
 
 impl Adapter {
-    pub(super) fn new(core: Arc<Core>) -> Self {
+    pub(super) fn new(core: Arc<RequestCore>) -> Self {
         Self { core }
     }
 
@@ -70,7 +70,7 @@ impl Adapter {
         op: Op,
         request: &Request,
         ino: INodeNo,
-        job: impl FnOnce(&Serving<'_>) + Send + 'static,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
         self.weighed(op, request, self.on(ino), job);
     }
@@ -80,7 +80,7 @@ impl Adapter {
         op: Op,
         request: &Request,
         weight: Weight,
-        job: impl FnOnce(&Serving<'_>) + Send + 'static,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
         self.core.serve((op, request.uid(), weight), job);
     }
@@ -94,7 +94,7 @@ fn fh(handle: FileHandle) -> Fh {
     Fh(handle.0)
 }
 
-pub(super) fn generation(entry: &Entry) -> Generation {
+pub(super) fn generation(entry: &LookupEntry) -> Generation {
     Generation(entry.generation.into())
 }
 
@@ -117,7 +117,7 @@ impl Filesystem for Adapter {
         self.weighed(Op::Lookup, request, self.core.on(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
             match serving.core.server.do_lookup(serving.reach(), parent, &name) {
-                Err(Failure::Backing(ELSEWHERE)) => {
+                Err(ServeError::Backing(ELSEWHERE)) => {
                     // Which mount it is shows when it answers.
                     serving.hand_on(Domain::Other(!parent.0), move |serving| {
                         let found = serving.core.server.do_lookup(serving.reach(), parent, &name);

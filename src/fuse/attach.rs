@@ -22,7 +22,7 @@ use nix::unistd::{geteuid, getgid, getuid};
 
 use super::mountpoint::detach;
 use super::options::Options;
-use super::reroot::Unseen;
+use super::reroot::HiddenMount;
 use crate::sys::mounts::{covering, mounts};
 use crate::sys::socket::receive_fd;
 
@@ -47,11 +47,11 @@ impl Attachment {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => by_helper(place, source, options)?,
             mounted => mounted?,
         };
-        Ok((Self::of(place, requests.try_clone()?), requests))
+        Ok((Self::for_mounted(place, requests.try_clone()?), requests))
     }
 
     /// What has just been attached to `place`.
-    fn of(place: &Path, connection: OwnedFd) -> Self {
+    fn for_mounted(place: &Path, connection: OwnedFd) -> Self {
         Self { place: place.into(), connection, device: device_at(place) }
     }
 
@@ -106,7 +106,7 @@ pub(super) enum Attaching {
     /// It is at its place.
     Done(Attachment),
     /// It comes to its place when its source has been looked up.
-    Unseen(Unseen),
+    HiddenMount(HiddenMount),
 }
 
 impl Attaching {
@@ -121,11 +121,11 @@ impl Attaching {
         options: &Options,
     ) -> io::Result<(Self, OwnedFd)> {
         let unseen = match geteuid().is_root() {
-            true => Unseen::mount(place, source, root, options)?,
+            true => HiddenMount::mount(place, source, root, options)?,
             false => None,
         };
         Ok(match unseen {
-            Some((unseen, requests)) => (Self::Unseen(unseen), requests),
+            Some((unseen, requests)) => (Self::HiddenMount(unseen), requests),
             None => {
                 let (attachment, requests) = Attachment::new(place, source, options)?;
                 (Self::Done(attachment), requests)
@@ -136,13 +136,13 @@ impl Attaching {
     /// Brings it to its place, if it is not there. INIT has been answered.
     ///
     /// # Errors
-    /// As [`Unseen::attach`].
+    /// As [`HiddenMount::attach`].
     pub(super) fn finish(self) -> io::Result<Attachment> {
         match self {
             Self::Done(attachment) => Ok(attachment),
-            Self::Unseen(unseen) => {
+            Self::HiddenMount(unseen) => {
                 let (place, connection) = unseen.attach()?;
-                Ok(Attachment::of(&place, connection))
+                Ok(Attachment::for_mounted(&place, connection))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! File contents that the kernel reads and writes by itself, without this process (fuse-passthrough.rst of the kernel).
+//! FUSE passthrough: files that the kernel reads and writes by itself, without this process (fuse-passthrough.rst of the kernel).
 
 use std::collections::HashMap;
 use std::io;
@@ -12,47 +12,48 @@ use parking_lot::Mutex;
 use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough};
 use crate::telemetry::metrics::Metrics;
 
-/// How an opened file is answered: with a backing file that the kernel reads and writes by itself, or without one.
-pub(super) struct Opened {
+/// The reply to an open: with or without a backing file that the kernel reads and writes by itself.
+pub(super) struct OpenReply {
     pub(super) backing: Option<Arc<BackingId>>,
     pub(super) flags: FopenFlags,
-    /// Whether the kernel changes the file by itself from now on, and did not before.
+    /// Whether this is the first open file through which the kernel may change the content by itself.
     pub(super) is_first_writer: bool,
 }
 
-/// A file that a client opens.
-pub(super) struct Opening {
+/// A request to open a file.
+pub(super) struct OpenRequest {
     pub(super) node: NodeId,
     pub(super) fh: Fh,
-    /// Those of open(2).
+    /// Flags of open(2).
     pub(super) flags: i32,
 }
 
-/// What a node's open files have in common.
+/// The backing file that all open files of a node share.
 #[derive(Debug)]
-struct Lent {
-    /// `None` for a node whose file cannot be had that way.
+struct LentFile {
+    /// `None` if the kernel cannot use the backing file.
     id: Option<Arc<BackingId>>,
-    /// How many files of it are open.
+    /// Number of open files.
     opens: usize,
-    /// How many of these for writing.
+    /// Number of files open for writing.
     writers: usize,
-    /// Set when it must not outlast them.
+    /// Whether the backing file must be released with the last open file.
     is_revoked: bool,
 }
 
-type Ids = HashMap<NodeId, Lent>;
+type Ids = HashMap<NodeId, LentFile>;
 
-/// The backing files that the kernel reads and writes by itself.
+/// The backing files that are registered with the kernel.
 #[derive(Debug)]
 pub(super) struct Backing {
-    /// Whether the kernel does that at all.
+    /// Whether the kernel supports passthrough.
     is_offered: AtomicBool,
-    /// By node, from its first open to its forgetting, or to its last close where files that nobody has open must not be held. An inode is open either way, never both: the kernel refuses to mix.
+    /// By node: from the first open until the kernel forgets the node, or until the last close if files must not be held longer. All
+    /// open files of an inode either use passthrough or do not: the kernel refuses a mix.
     ids: Mutex<Ids>,
-    /// How many of them the kernel has.
+    /// Number of backing files registered with the kernel.
     lent: AtomicUsize,
-    /// How many files are open for writing.
+    /// Number of files open for writing.
     writers: AtomicUsize,
     was_said: AtomicBool,
     metrics: Arc<Metrics>,
@@ -65,17 +66,17 @@ impl Backing {
         Self { is_offered, ids: Mutex::default(), lent, writers, was_said, metrics }
     }
 
-    /// Whether the kernel takes file contents over.
+    /// Whether the kernel supports passthrough.
     pub(super) fn is_offered(&self) -> bool {
         self.is_offered.load(Ordering::Relaxed)
     }
 
-    /// How many files the kernel has taken over at the moment.
+    /// Number of backing files registered with the kernel.
     pub(super) fn lent(&self) -> usize {
         self.lent.load(Ordering::Relaxed)
     }
 
-    /// Asks the kernel to take file contents over; one line in the log says so if it does not.
+    /// Requests passthrough from the kernel; logs one line if the kernel does not support it.
     pub(super) fn negotiate(&self, config: &mut KernelConfig) {
         // The backing file system itself must not be stacked on another one then: the kernel counts to two.
         let is_offered = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
@@ -86,15 +87,15 @@ impl Backing {
         }
     }
 
-    /// How a file is answered that was opened; it is closed again when that is an error. `register` makes its backing
-    /// file known to the kernel.
+    /// Builds the reply for a file that was opened, and closes the file again on error. `register` registers its backing file with
+    /// the kernel.
     pub(super) fn open(
         &self,
         tree: &Passthrough,
-        opening: &Opening,
+        opening: &OpenRequest,
         register: impl FnOnce(&OwnedFd) -> io::Result<BackingId>,
-    ) -> nix::Result<Opened> {
-        let Opening { node, fh, flags } = *opening;
+    ) -> nix::Result<OpenReply> {
+        let OpenRequest { node, fh, flags } = *opening;
         let mut answer = match tree.has_flush(node) {
             true => FopenFlags::empty(),
             // Spares a request at every close.
@@ -105,7 +106,7 @@ impl Backing {
         if backing.is_none() {
             self.metrics.fell_back();
         }
-        // The kernel takes the file over as it is, and does not ask whether it may be written.
+        // The kernel does not check that the backing file can be opened for writing.
         let opened = match backing {
             Some(_) => tree.open_elsewhere(fh),
             None => tree.open_here(fh),
@@ -118,18 +119,18 @@ impl Backing {
             answer |= FopenFlags::FOPEN_DIRECT_IO;
         }
         let is_first_writer = is_first_writer && backing.is_some();
-        Ok(Opened { backing, flags: answer, is_first_writer })
+        Ok(OpenReply { backing, flags: answer, is_first_writer })
     }
 
-    /// Whether the kernel may change the content of `node` by itself at the moment: by a write(2), of which it knows, or in a
-    /// memory map, of which it does not.
+    /// Whether the kernel may change the content of `node` by itself: by write(2), which it tracks, or through a memory map, which it
+    /// does not.
     pub(super) fn is_written(&self, node: NodeId) -> bool {
         self.writers.load(Ordering::Acquire) > 0
             && self.ids.lock().get(&node).is_some_and(|lent| lent.writers > 0 && lent.id.is_some())
     }
 
-    /// The backing file of a node that is opened, if the kernel can have it, and whether it is the first one for writing;
-    /// `register` makes it known.
+    /// The backing file of a node that is being opened, if the kernel can use it, and whether this is the first open file for
+    /// writing; `register` registers it.
     fn id(
         &self,
         tree: &Passthrough,
@@ -143,7 +144,7 @@ impl Backing {
         if let Some(lent) = self.ids.lock().get_mut(&node) {
             return self.count(lent, is_writer);
         }
-        // Not under the lock: others are served meanwhile. Of two that are made at once the first counts for both.
+        // Without the lock, so that other requests continue. Of two concurrent registrations the first one is used for both.
         let made = register().unwrap_or_else(|error| {
             if !self.was_said.swap(true, Ordering::Relaxed) {
                 log::warn!(
@@ -153,18 +154,18 @@ impl Backing {
             None
         });
         let made = made.map(Arc::new);
-        // It counts as holding the file.
+        // A registered backing file holds the file.
         let is_revoked = made.is_some() && !tree.may_be_held(node);
         let mut ids = self.ids.lock();
         let lent = ids.entry(node).or_insert_with(|| {
             self.lent.fetch_add(made.is_some().into(), Ordering::Relaxed);
-            Lent { id: made.clone(), opens: 0, writers: 0, is_revoked }
+            LentFile { id: made.clone(), opens: 0, writers: 0, is_revoked }
         });
         self.count(lent, is_writer)
     }
 
-    /// Counts one more open file.
-    fn count(&self, lent: &mut Lent, is_writer: bool) -> (Option<Arc<BackingId>>, bool) {
+    /// Counts an open file.
+    fn count(&self, lent: &mut LentFile, is_writer: bool) -> (Option<Arc<BackingId>>, bool) {
         lent.opens += 1;
         if is_writer {
             lent.writers += 1;
@@ -191,12 +192,12 @@ impl Backing {
                 None => None,
             }
         };
-        // When nobody has the file open, nothing holds it any more.
+        // Before the last close, so that nothing holds the file after it.
         drop(id);
         tree.release(fh);
     }
 
-    /// The kernel must not change the content of `node` by itself any more. Files that are open go on as they are.
+    /// Ends passthrough for `node`. Files that are already open keep using it.
     pub(super) fn revoke(&self, node: NodeId) {
         let _id = {
             let mut ids = self.ids.lock();
@@ -206,11 +207,11 @@ impl Backing {
         };
     }
 
-    /// Takes lookups of `node` back by `take_back`, and forgets its file if the node is gone. Under one lock, so that no file
-    /// that is opened meanwhile loses what it has just been given. What is left of the node is returned: giving that up may
-    /// take long, and must not happen under the lock.
+    /// Subtracts lookups of `node` by `take_back`, and releases its backing file if the node is gone. Both happen under one lock, so
+    /// that a file that is opened meanwhile keeps its backing file. Returns the node for the caller to drop, because that may take
+    /// long and must not happen under the lock.
     pub(super) fn forget(&self, node: NodeId, take_back: impl FnOnce() -> Forgotten) -> Forgotten {
-        // Its end is a system call of its own, and waits until the lock is free.
+        // Dropped after the lock is released, because that is a system call.
         let (forgotten, _id) = {
             let mut ids = self.ids.lock();
             let forgotten = take_back();
@@ -220,7 +221,7 @@ impl Backing {
         forgotten
     }
 
-    fn remove(&self, ids: &mut Ids, node: NodeId) -> Option<Lent> {
+    fn remove(&self, ids: &mut Ids, node: NodeId) -> Option<LentFile> {
         let removed = ids.remove(&node)?;
         self.writers.fetch_sub(removed.writers, Ordering::AcqRel);
         self.lent.fetch_sub(removed.id.is_some().into(), Ordering::Relaxed);

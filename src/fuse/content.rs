@@ -1,4 +1,4 @@
-//! Files that are opened, read, written and given up.
+//! Open, create, forget, read and write.
 
 use std::ffi::OsStr;
 
@@ -6,27 +6,27 @@ use fuser::{FileHandle, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
 use nix::errno::Errno;
 
 use super::adapter::generation;
-use super::backing::{Opened, Opening};
-use super::reply::Serving;
+use super::backing::{OpenReply, OpenRequest};
+use super::reply::RequestContext;
 use super::translate::attributes;
 use crate::passthrough::{Caller, Fh, NodeId, SetId};
 use crate::telemetry::metrics::Op;
 use crate::workers::Domain;
 
-impl Serving<'_> {
+impl RequestContext<'_> {
     pub(super) fn open(&self, caller: &Caller, node: NodeId, flags: i32, reply: ReplyOpen) {
         let (tree, backing) = (&self.core.server.tree, &self.core.backing);
         let opened = tree.open(caller, node, flags).and_then(|fh| {
-            let opened = backing.open(tree, &Opening { node, fh, flags }, |fd| reply.open_backing(fd))?;
+            let opened = backing.open(tree, &OpenRequest { node, fh, flags }, |fd| reply.open_backing(fd))?;
             Ok((FileHandle(fh.0), opened))
         });
-        if matches!(&opened, Ok((_, Opened { is_first_writer: true, .. }))) {
-            // What the kernel keeps was told when nobody could change the file in memory.
+        if matches!(&opened, Ok((_, OpenReply { is_first_writer: true, .. }))) {
+            // The kernel cached attributes while no client could change the file through a memory map.
             self.forget_attributes(node);
         }
         match opened {
-            Ok((fh, Opened { backing: Some(id), flags, .. })) => reply.opened_passthrough(fh, flags, &id),
-            Ok((fh, Opened { backing: None, flags, .. })) => reply.opened(fh, flags),
+            Ok((fh, OpenReply { backing: Some(id), flags, .. })) => reply.opened_passthrough(fh, flags, &id),
+            Ok((fh, OpenReply { backing: None, flags, .. })) => reply.opened(fh, flags),
             Err(errno) => {
                 reply.error(self.errno(errno));
                 self.core.server.give_back();
@@ -34,7 +34,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Makes a file as `name` in `parent`, and opens it with `flags`.
+    /// Creates a file `name` in `parent` and opens it with `flags`.
     pub(super) fn create(
         &self,
         caller: &Caller,
@@ -45,18 +45,18 @@ impl Serving<'_> {
     ) {
         let (server, backing) = (&self.core.server, &self.core.backing);
         let tree = &server.tree;
-        // Better not made than made and not opened.
+        // Fail before the file is created.
         let may_be_opened = if backing.is_offered() { Ok(()) } else { tree.check_share(caller.uid) };
         let made = may_be_opened
             .map_err(Into::into)
             .and_then(|()| server.do_create(caller, parent, name, mode, flags));
         let opened = made.and_then(|(entry, fh)| {
-            let opening = Opening { node: entry.node, fh, flags };
+            let opening = OpenRequest { node: entry.node, fh, flags };
             let open = || backing.open(tree, &opening, |fd| reply.open_backing(fd));
             match tree.charge(entry.node, caller.uid).and_then(|()| open()) {
                 Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
                 Err(errno) => {
-                    // It is closed already if it is the opening that failed.
+                    // If opening failed, it is already closed.
                     tree.release(fh);
                     self.forget(entry.node, 1);
                     Err(errno.into())
@@ -67,8 +67,9 @@ impl Serving<'_> {
             Ok((entry, fh, opened)) => {
                 let (attr, generation) = (attributes(&entry.stat), generation(&entry));
                 let may_be_kept = server.may_be_kept(parent, name);
-                // The file is empty: whoever is to change it in memory makes it longer first, upon which the kernel asks again.
-                let timeout = server.now().timeouts().of_both(&entry, may_be_kept, false);
+                // The file is empty: before a change through a memory map it must grow, and the kernel then reads the attributes
+                // again.
+                let timeout = server.now().timeouts().for_both(&entry, may_be_kept, false);
                 match opened.backing {
                     Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
                     None => reply.created(&timeout, &attr, generation, fh, opened.flags),
@@ -79,7 +80,7 @@ impl Serving<'_> {
         server.give_back();
     }
 
-    /// Takes lookups of a node back.
+    /// Subtracts lookups of a node.
     pub(super) fn forget(&self, node: NodeId, lookups: u64) {
         let tree = &self.core.server.tree;
         let mount = tree.mount(node);
@@ -114,7 +115,7 @@ impl Serving<'_> {
         reply: ReplyWrite,
     ) {
         match self.core.server.tree.write(writer, fh, offset, data, set_id) {
-            // No more was written than there was, and that came in one request.
+            // The data came in one request, so its length fits.
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(self.errno(errno)),
         }

@@ -1,18 +1,18 @@
-//! Where a request is served: by the thread that has read it, or in the pool.
+//! Chooses where a request is served: by the thread that has read it, or in the pool.
 //!
-//! The thread that has read a request serves what is answered from memory and from the directories of the source's own
-//! file system. To the pool go, from the beginning:
+//! The thread that has read a request serves what needs only memory and the directories of the file system of the source. These
+//! requests go to the pool at once:
 //!
-//! - what copies, allocates or brings to the disk (copy_file_range, fallocate, fsync, O_SYNC), cuts a large file off, or
-//!   moves more than [`TRANSFER`] bytes through this process;
-//! - everything on another mount below the source, and everything if a server on the network or in user space has the
-//!   source: whether such a server answers is not known;
-//! - what the last one like it was slow at, and everything while no thread is left in reserve (`crate::workers`).
+//! - requests that copy, allocate or sync (copy_file_range, fallocate, fsync, O_SYNC), truncate a large file, or transfer more than
+//!   [`TRANSFER`] bytes through this process;
+//! - all requests to another mount below the source, and all requests if the source is on a network or user-space file system, which
+//!   may not answer;
+//! - requests like one that was slow recently, and all requests while no thread is in reserve (`crate::workers`).
 //!
-//! A read that finds nothing in the page cache, and a name that turns out to lead to another mount, go there from the middle.
+//! A read that finds nothing in the page cache, and a lookup that turns out to lead to another mount, continue in the pool.
 //!
-//! Requests may overtake each other: the kernel sends no RELEASE and no FORGET for what an unanswered request refers to, and
-//! counts of lookups are sums, whatever their order.
+//! Requests may overtake each other: the kernel sends no RELEASE and no FORGET for inodes of an unanswered request, and lookup counts
+//! are sums, whatever their order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,38 +20,40 @@ use std::time::{Duration, Instant};
 
 use super::backing::Backing;
 use super::readers::Readers;
-use super::reply::Serving;
+use super::reply::RequestContext;
 use super::server::Server;
 use crate::passthrough::NodeId;
 use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
-use crate::workers::{Domain, InWork, Lane, Limits, Load, SlowRequests, Turn, Workers, regular_readers};
+use crate::workers::{
+    Domain, Lane, Load, PoolLimits, RequestInProgress, RequestTurn, SlowRequests, Workers, regular_readers,
+};
 
-/// More than that is not moved by a thread that has others to serve: the copy takes longer than waking another thread.
+/// Larger transfers go to the pool: copying them takes longer than waking another thread.
 pub(super) const TRANSFER: usize = 128 << 10;
 
-/// What is known of a request before it is served.
+/// The expected cost of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     domain: Domain,
-    /// What it is to the pool, if it goes there in any case.
+    /// Its load, if it always goes to the pool.
     load: Option<Load>,
 }
 
 impl Weight {
-    /// The same request, which is known to take long.
+    /// The same weight with this load.
     pub(super) fn takes(self, load: Load) -> Self {
         Self { load: Some(load), ..self }
     }
 
-    /// The same if `takes_long`.
+    /// The same weight with this load if `takes_long`.
     pub(super) fn takes_if(self, takes_long: bool, load: Load) -> Self {
         if takes_long { self.takes(load) } else { self }
     }
 }
 
-/// All that requests are served with.
+/// Everything that serving a request needs.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct RequestCore {
     pub(super) server: Arc<Server>,
     pub(super) backing: Arc<Backing>,
     pub(super) readers: Readers,
@@ -60,11 +62,11 @@ pub(super) struct Core {
     slow: SlowRequests,
 }
 
-impl Core {
-    /// What `server` holds can be read from `metrics` from now on.
+impl RequestCore {
+    /// Also registers the gauges of `server` with `metrics`.
     pub(super) fn new(server: Arc<Server>, metrics: Arc<Metrics>) -> std::io::Result<Self> {
         let backing = Arc::new(Backing::new(metrics.clone()));
-        let workers = Arc::new(Workers::start(regular_readers(), Limits::default())?);
+        let workers = Arc::new(Workers::start(regular_readers(), PoolLimits::default())?);
         let (served, lent, busy) =
             (Arc::downgrade(&server), Arc::downgrade(&backing), Arc::downgrade(&workers));
         metrics.read_gauges_by(move || {
@@ -85,29 +87,29 @@ impl Core {
         Ok(Self { server, backing, readers: Readers::default(), metrics, workers, slow })
     }
 
-    /// A request for this node.
+    /// The weight of a request for this node.
     pub(super) fn on(&self, node: NodeId) -> Weight {
         let domain = self.server.tree.mount(node).map_or(Domain::Own, Domain::Other);
         Weight { domain, load: None }
     }
 
-    /// A request for both.
+    /// The weight of a request for both nodes.
     pub(super) fn on_both(&self, one: NodeId, other: NodeId) -> Weight {
         let (one, other) = (self.on(one), self.on(other));
         if one.domain == Domain::Own { other } else { one }
     }
 
-    /// Whether the source's own file system answers by itself.
+    /// Whether the request concerns a local file system.
     pub(super) fn is_local(&self, weight: Weight) -> bool {
         weight.domain == Domain::Own && !self.server.tree.is_remote()
     }
 
-    /// Where in the pool a request is served; `None` for right here.
+    /// The lane of the pool that serves a request; `None` for the current thread.
     fn lane(&self, op: Op, user: u32, weight: Weight, now: Instant) -> Option<Lane> {
         let is_local = self.is_local(weight);
         let is_needed = || self.workers.is_short() || self.slow.contains(op as u8, user, now);
         let load = match weight.load {
-            // A copy that waits for a server is no work for the processor.
+            // A copy on a remote file system waits for a server and uses little processor time.
             Some(Load::Heavy) if !is_local => Load::Light,
             Some(Load::Probe) | None if is_local && !is_needed() => return None,
             Some(load) => load,
@@ -116,19 +118,19 @@ impl Core {
         Some(Lane { user, domain: weight.domain, load })
     }
 
-    /// A request of `user` has been read.
-    pub(super) fn asked(self: &Arc<Self>, op: Op, user: u32, weight: Weight) -> Asked<'_> {
+    /// Starts a request of `user` that was just read.
+    pub(super) fn asked(self: &Arc<Self>, op: Op, user: u32, weight: Weight) -> ReceivedRequest<'_> {
         let turn = self.workers.begin(op as u8);
         let timing = self.metrics.begin(op);
         let lane = self.lane(op, user, weight, timing.begun());
-        Asked { core: self, user, turn, timing, lane }
+        ReceivedRequest { core: self, user, turn, timing, lane }
     }
 
-    /// Serves a request of `user` by `job`, here or in the pool.
+    /// Runs `job` for a request of `user`, in this thread or in the pool.
     pub(super) fn serve(
         self: &Arc<Self>,
         (op, user, weight): (Op, u32, Weight),
-        job: impl FnOnce(&Serving<'_>) + Send + 'static,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
         let asked = self.asked(op, user, weight);
         match asked.lane {
@@ -137,29 +139,29 @@ impl Core {
         }
     }
 
-    /// Has the pool serve a request that began at `begun`.
+    /// Runs `job` in the pool for a request that began at `begun`.
     pub(super) fn submit(
         self: &Arc<Self>,
         (op, lane, begun): (Op, Lane, Instant),
         bytes: usize,
-        job: impl FnOnce(&Serving<'_>) + Send + 'static,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
         let core = self.clone();
         self.workers.submit(lane, op as u8, bytes, move || {
             let resumed = Instant::now();
-            job(&Serving::resumed(&core, core.metrics.resume(op, begun), lane));
+            job(&RequestContext::resumed(&core, core.metrics.resume(op, begun), lane));
             core.learn(op, lane.user, resumed);
         });
     }
 
-    /// Drops what may take long to be dropped, and nobody waits for.
+    /// Drops a value in the pool, because that may take long.
     pub(super) fn drop_beside(&self, op: Op, domain: Domain, dropped: impl Send + 'static) {
-        // It belongs to nobody any more.
+        // No user waits for it.
         let lane = Lane { user: u32::MAX, domain, load: Load::Closing };
         self.workers.submit(lane, op as u8, 0, move || drop(dropped));
     }
 
-    /// How many bytes of a write of `user` the pool takes: all, unless many are waiting. The client then comes back with the
+    /// Number of bytes of a write that the pool accepts: all, unless many are waiting. The client then repeats the call for the
     /// rest, as after any short write (write(2)).
     pub(super) fn room(&self, lane: Lane, bytes: usize) -> usize {
         const LITTLE: usize = 64 << 10;
@@ -171,51 +173,56 @@ impl Core {
         self.slow.learn(op as u8, user, now - since, now);
     }
 
-    /// Requests that have been in work for longer than `age`.
-    pub(super) fn in_work_for(&self, age: Duration) -> Vec<InWork> {
+    /// Requests that have been in progress for longer than `age`.
+    pub(super) fn in_work_for(&self, age: Duration) -> Vec<RequestInProgress> {
         self.workers.in_work_for(age)
     }
 
-    /// Waits until the pool has nothing to do, at most that long; whether it has.
+    /// Waits until the pool is idle, at most `patience`. Returns whether it is.
     pub(super) fn settle(&self, patience: Duration) -> bool {
         self.workers.settle(patience)
     }
 }
 
 /// A request that has been read.
-pub(super) struct Asked<'a> {
-    core: &'a Arc<Core>,
+pub(super) struct ReceivedRequest<'a> {
+    core: &'a Arc<RequestCore>,
     user: u32,
-    turn: Turn<'a>,
+    turn: RequestTurn<'a>,
     timing: Timing<'a>,
-    /// Where in the pool it is served; `None` for right here.
+    /// The lane of the pool that serves it; `None` for the current thread.
     pub(super) lane: Option<Lane>,
 }
 
-impl Asked<'_> {
-    /// Serves it by this thread, which may then be kept in reserve.
-    pub(super) fn here(self, job: impl FnOnce(&Serving<'_>)) {
+impl ReceivedRequest<'_> {
+    /// Serves it in this thread, which may then go to the reserve.
+    pub(super) fn here(self, job: impl FnOnce(&RequestContext<'_>)) {
         let core = self.core;
         self.among_others(job);
         core.workers.rest();
     }
 
-    /// Serves it by this thread, which has others of the same message to serve.
-    pub(super) fn among_others(self, job: impl FnOnce(&Serving<'_>)) {
+    /// Serves it in this thread, which has more requests of the same message to serve.
+    pub(super) fn among_others(self, job: impl FnOnce(&RequestContext<'_>)) {
         let Self { core, user, turn, timing, .. } = self;
         let (op, begun) = (timing.op(), timing.begun());
-        let serving = Serving::in_place(core, timing, user);
-        // One request that finds a defect must not cost everybody a thread. Its client gets an error.
+        let serving = RequestContext::in_place(core, timing, user);
+        // A panic must not cost a thread. The client of the request gets an error.
         if catch_unwind(AssertUnwindSafe(|| job(&serving))).is_err() {
-            log::error!("{}: not served to its end, because of a defect in this program", op.name());
+            log::error!("{}: the request failed because of a bug in namegate", op.name());
         }
         drop(serving);
         core.learn(op, user, begun);
         drop(turn);
     }
 
-    /// Has the pool serve it.
-    pub(super) fn beside(self, lane: Lane, bytes: usize, job: impl FnOnce(&Serving<'_>) + Send + 'static) {
+    /// Serves it in the pool.
+    pub(super) fn beside(
+        self,
+        lane: Lane,
+        bytes: usize,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
+    ) {
         let Self { core, turn, timing, .. } = self;
         core.submit((timing.op(), lane, timing.hand_on()), bytes, job);
         drop((timing, turn));

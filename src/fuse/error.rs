@@ -1,4 +1,4 @@
-//! Why there is no mount, in one sentence each.
+//! Reasons why a mount fails, with one sentence each.
 
 use std::fmt;
 use std::io;
@@ -8,44 +8,44 @@ use nix::errno::Errno;
 
 use crate::name::display::{display, shown};
 
-/// Why a tree could not be mounted, or the mount ended.
+/// The reason why a tree cannot be mounted, or why the mount ended.
 #[derive(Debug)]
 pub enum Error {
     /// The source cannot be opened or served.
     Source(PathBuf, io::Error),
     /// The mount point cannot be used.
     Mountpoint(PathBuf, io::Error),
-    /// The mount point lies inside the source: whoever walked the mount would come through it again and again.
+    /// The mount point is inside the source: a walk of the mount would never end.
     Inside {
-        /// Below this…
+        /// The source.
         source: PathBuf,
-        /// …lies this.
+        /// The mount point below it.
         mountpoint: PathBuf,
     },
-    /// There is a mount of namegate already.
+    /// namegate is already mounted at the mount point.
     Mounted {
-        /// Here…
+        /// The mount point.
         mountpoint: PathBuf,
-        /// …of this, in the words of the mount table.
+        /// The source of the existing mount, as in the mount table.
         source: Vec<u8>,
     },
-    /// The mount options `suid` and `dev` are for root.
+    /// Only root may use the mount options `suid` and `dev`.
     ForRoot,
-    /// Times of access cannot be kept as they are, which the mount option `noatime` asks for.
+    /// The mount option `noatime` cannot be applied.
     AccessTimes(PathBuf, io::Error),
     /// The kernel's FUSE device cannot be opened.
     Device(io::Error),
-    /// Neither is there the right to mount, nor fusermount3 that would have it.
+    /// The process has no right to mount, and fusermount3 is not installed.
     Helper(PathBuf),
-    /// The system did not mount it.
+    /// The mount call failed.
     Mount(PathBuf, io::Error),
     /// Serving ended with an error.
     Serving(io::Error),
-    /// It was asked to end, and ended although these requests were stuck.
+    /// The server ended on request while these FUSE requests were stuck.
     Stuck(String),
 }
 
-/// The reason alone, on one line; errors of the system without their number.
+/// The reason on one line; system errors without their number.
 fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),

@@ -1,31 +1,31 @@
-//! Why a request was not served, and which errno says so.
+//! Reasons why a request fails, and their errno.
 
 use nix::errno::Errno;
 
 use crate::gate::Refusal;
 
-/// Why a request was not served.
+/// The reason why a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The gate did not let the name pass.
+pub enum ServeError {
+    /// The gate rejected the name.
     Refused(Refusal),
-    /// The backing tree said no.
+    /// An operation on the backing tree failed.
     Backing(Errno),
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for ServeError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Errno> for Failure {
+impl From<Errno> for ServeError {
     fn from(errno: Errno) -> Self {
         Self::Backing(errno)
     }
 }
 
-impl Failure {
+impl ServeError {
     /// The errno that the client gets. A name that breaks the policy gets `for_violations`; `None` stands for EILSEQ where
     /// the bytes are not UTF-8, and EINVAL where a well-formed name breaks another rule, as vfat, ntfs3 and its option
     /// `windows_names` have it.
@@ -43,9 +43,9 @@ impl Failure {
     pub fn errno(&self, for_violations: Option<Errno>) -> Errno {
         match self {
             Self::Refused(Refusal::TooLong { .. }) => Errno::ENAMETOOLONG,
-            // Nothing in the tree, as it is seen through the gate, has this name.
+            // The gate shows no entry with this name.
             Self::Refused(Refusal::CannotExist(_) | Refusal::NotShown { .. }) => Errno::ENOENT,
-            // The name breaks the policy, or reads like an escape.
+            // The name violates the policy, or looks like an escaped name.
             Self::Refused(refusal) => for_violations.unwrap_or(match refusal {
                 Refusal::Violates(violation) if violation.rule.is_always_on() => Errno::EILSEQ,
                 _ => Errno::EINVAL,

@@ -1,16 +1,17 @@
 //! Directories that are listed: names alone, or names with attributes, each of which is a lookup.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use nix::errno::Errno;
 
 use super::adapter::generation;
-use super::reply::Serving;
+use super::reply::RequestContext;
 use super::translate::{attributes, bare, entry_type, file_type};
-use crate::passthrough::{ELSEWHERE, Fh, NodeId, Reach, Room};
+use crate::passthrough::{ELSEWHERE, Fh, NodeId, Reach};
 
-impl Serving<'_> {
+impl RequestContext<'_> {
     /// The names in `dir` from `offset` on, as far as there is room, for the thread `pid`.
     pub(super) fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectory) {
         let tree = &self.core.server.tree;
@@ -25,14 +26,14 @@ impl Serving<'_> {
                         file_type(found.stat.st_mode)
                     }
                     // It has gone since.
-                    Err(_) => return Room::Left,
+                    Err(_) => return ControlFlow::Continue(()),
                 },
             };
             if reply.add(INodeNo(entry.ino), entry.next, kind, entry.name) {
-                return Room::None;
+                return ControlFlow::Break(());
             }
             told += 1;
-            Room::Left
+            ControlFlow::Continue(())
         });
         self.core.readers.told(pid, dir, told);
         match done {
@@ -50,7 +51,7 @@ impl Serving<'_> {
             if name.is_some() {
                 // An empty reply would be the end of the directory.
                 if left == 0 && given {
-                    return Room::None;
+                    return ControlFlow::Break(());
                 }
                 left = left.saturating_sub(1);
             }
@@ -76,10 +77,10 @@ impl Serving<'_> {
                 None => None,
                 Some(Ok(found)) => Some(found),
                 // It has gone since, or is the source itself once more, which has no second place.
-                Some(Err(Errno::ENOENT | Errno::ELOOP)) => return Room::Left,
+                Some(Err(Errno::ENOENT | Errno::ELOOP)) => return ControlFlow::Continue(()),
                 Some(Err(errno)) => {
                     failed = Some(errno);
-                    return Room::None;
+                    return ControlFlow::Break(());
                 }
             };
             let (attr, generation, timeout) = match &found {
@@ -88,7 +89,7 @@ impl Serving<'_> {
                     let may_be_kept = server.may_be_kept(dir, entry.name);
                     let is_written = self.core.backing.is_written(found.node);
                     let timeout = match is_near {
-                        true => server.now().timeouts().of_both(found, may_be_kept, is_written),
+                        true => server.now().timeouts().for_both(found, may_be_kept, is_written),
                         false => Duration::ZERO,
                     };
                     (attributes(&found.stat), generation(found), timeout)
@@ -101,10 +102,10 @@ impl Serving<'_> {
                 if let Some(found) = found {
                     tree.forget(found.node, 1);
                 }
-                return Room::None;
+                return ControlFlow::Break(());
             }
             given = true;
-            Room::Left
+            ControlFlow::Continue(())
         });
         match (done, failed) {
             (Err(failure), _) => reply.error(self.errno(failure)),

@@ -1,8 +1,8 @@
-//! The kernel's file system protocol, by `fuser`: an adapter over [`passthrough`](crate::passthrough) and nothing more.
+//! The FUSE protocol of the kernel, by `fuser`: a thin adapter over [`passthrough`](crate::passthrough).
 //!
-//! `adapter` decodes a request, `dispatch` finds the thread that serves it, one `do_*` of [`Server`] is called, and `reply` answers
-//! and counts it. The `do_*` ask the gate, call the backing tree
-//! and return a `Result`; they are tested without a mount. What goes wrong becomes an errno in one place, [`Failure`].
+//! `adapter` decodes a request, `dispatch` chooses the thread that serves it, a `do_*` method of [`Server`] executes it, and `reply`
+//! answers and counts it. The `do_*` methods check names at the gate, call the backing tree and return a `Result`; they are
+//! tested without a mount. All errors become an errno in one place, [`ServeError`].
 //!
 //! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
 
@@ -29,9 +29,9 @@ mod timeouts;
 mod translate;
 
 pub use error::Error;
-pub use failure::Failure;
+pub use failure::ServeError;
 pub use mount::mount;
 pub use mounted::{Handle, Mounted};
 pub use options::Options;
 pub use server::Server;
-pub use terms::Terms;
+pub use terms::ServeConfig;

@@ -17,15 +17,15 @@ use nix::unistd::geteuid;
 
 use super::adapter::Adapter;
 use super::attach::Attaching;
-use super::dispatch::Core;
+use super::dispatch::RequestCore;
 use super::error::Error;
 use super::mounted::Mounted;
 use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
 use super::server::Server;
-use super::terms::Terms;
+use super::terms::ServeConfig;
 use crate::gate::Mode as GateMode;
-use crate::passthrough::{Passthrough, Settings};
+use crate::passthrough::{Passthrough, PassthroughSettings};
 use crate::sys::tree::{clone_tree, keep_access_times};
 use crate::telemetry::audit::{self, Audit};
 
@@ -39,7 +39,7 @@ use crate::telemetry::audit::{self, Audit};
 pub fn mount(
     source: &Path,
     mountpoint: &Path,
-    terms: Terms,
+    terms: ServeConfig,
     audit: audit::AuditSettings,
     options: &Options,
 ) -> Result<Mounted, Error> {
@@ -79,7 +79,7 @@ pub fn mount(
 
     umask(Mode::empty());
     use_open_files();
-    let settings = Settings { cached_fds: CACHED_FDS };
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
     if !tree.holds_by_handle() {
@@ -92,7 +92,7 @@ pub fn mount(
     metrics.set_permissive(terms.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
     let server = Arc::new(Server::new(tree, terms).with_metrics(metrics.clone()).with_audit(audit));
-    let core = Arc::new(Core::new(server.clone(), metrics).map_err(Error::Serving)?);
+    let core = Arc::new(RequestCore::new(server.clone(), metrics).map_err(Error::Serving)?);
     let adapter = Adapter::new(core.clone());
     let not_mounted = |error: io::Error| match error.kind() {
         // All that was named is there: what is missing is the program that mounts for other users.
@@ -138,7 +138,7 @@ mod tests {
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {
         let terms = || {
             let policy = crate::policy::Policy::from_profiles(&[&crate::policy::profile::UTF8]);
-            Terms::of(Gate::new(Arc::new(policy), GateMode::Enforcing))
+            ServeConfig::new(Gate::new(Arc::new(policy), GateMode::Enforcing))
         };
         let dir = tempfile::tempdir().unwrap();
         let (inside, file) = (dir.path().join("a/b"), dir.path().join("file"));

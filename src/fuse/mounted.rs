@@ -14,21 +14,21 @@ use fuser::Session;
 
 use super::adapter::Adapter;
 use super::attach::Attachment;
-use super::dispatch::Core;
+use super::dispatch::RequestCore;
 use super::error::Error;
 use super::reroot::numbers;
 use super::server::Server;
-use super::terms::Terms;
+use super::terms::ServeConfig;
 use crate::sys::process::take_away;
 use crate::telemetry::metrics::Op;
-use crate::workers::InWork;
+use crate::workers::RequestInProgress;
 
 /// A mount that is live and not served yet: requests wait. It goes when it is dropped.
 #[derive(Debug)]
 pub struct Mounted {
     session: Session<Adapter>,
     attachment: Arc<Attachment>,
-    core: Arc<Core>,
+    core: Arc<RequestCore>,
     handle: Handle,
     endings: Receiver<Ending>,
 }
@@ -46,7 +46,7 @@ enum Ending {
 #[derive(Clone, Debug)]
 pub struct Handle {
     server: Weak<Server>,
-    core: Weak<Core>,
+    core: Weak<RequestCore>,
     attachment: Weak<Attachment>,
     place: Arc<Path>,
     ends: Sender<Ending>,
@@ -57,7 +57,7 @@ impl Mounted {
     pub(super) fn new(
         session: Session<Adapter>,
         attachment: Attachment,
-        core: Arc<Core>,
+        core: Arc<RequestCore>,
         mountpoint: &Path,
     ) -> Self {
         let attachment = Arc::new(attachment);
@@ -133,7 +133,7 @@ impl Handle {
     }
 
     /// The terms in force; `None` if the mount has ended.
-    pub fn terms(&self) -> Option<Terms> {
+    pub fn terms(&self) -> Option<ServeConfig> {
         Some(self.server.upgrade()?.terms())
     }
 
@@ -141,7 +141,7 @@ impl Handle {
     /// ended. No request waits, and none is served on both. What the kernel keeps of names that are seen otherwise now it is
     /// made to forget: mostly that is done when this returns, and for very many directories it goes on for a while. It would
     /// forget by itself in the time that it was told.
-    pub fn swap(&self, terms: Terms) -> Option<Terms> {
+    pub fn swap(&self, terms: ServeConfig) -> Option<ServeConfig> {
         let server = self.server.upgrade()?;
         let before = server.swap(terms.clone());
         if terms.show_otherwise(&before)
@@ -219,7 +219,7 @@ impl Handle {
 }
 
 /// How many requests of which kind, and how long the oldest of them has been in work.
-fn in_words(stuck: &[InWork]) -> String {
+fn in_words(stuck: &[RequestInProgress]) -> String {
     let mut by_name = BTreeMap::<&str, usize>::new();
     for work in stuck {
         *by_name.entry(Op::by_number(work.kind).map_or("request", Op::name)).or_default() += 1;

@@ -1,12 +1,12 @@
-//! Having the kernel forget inodes that it keeps for later, where each costs a descriptor.
+//! Makes the kernel forget cached inodes, where each costs a descriptor.
 //!
-//! From Linux 6.18 on it can be asked for that (FUSE_NOTIFY_PRUNE of linux/fuse.h). `fuser` does not know this message, so it
-//! is written to the device as it is. It waits for nobody: the kernel drops the entries that are not in use
-//! (d_prune_aliases), and the requests to forget their inodes (FUSE_FORGET) come before any other that a server reads next.
+//! Linux 6.18 and later support this by FUSE_NOTIFY_PRUNE (linux/fuse.h). `fuser` does not support this message, so it is written to
+//! the device directly. It blocks nobody: the kernel drops the entries that are not in use (d_prune_aliases), and the server reads
+//! the resulting FUSE_FORGET requests before any other request.
 //!
-//! Before, the kernel can be made to drop entries by their names only (FUSE_NOTIFY_INVAL_ENTRY), those in use among them. That
-//! is done with files that nobody has open: a directory that lost its entry would be no path any more for whoever is inside.
-//! The kernel waits for other requests there, so that a thread of its own does it.
+//! Older kernels drop entries only by name (FUSE_NOTIFY_INVAL_ENTRY), even if they are in use. The server uses this for files that
+//! nobody has open, but not for directories: a working directory would lose its path. This notification waits for other
+//! requests, so a separate thread sends it.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,24 +24,24 @@ use crate::passthrough::NodeId;
 /// `FUSE_NOTIFY_PRUNE`.
 const CODE: i32 = 9;
 
-/// Where the kernel is asked to forget.
+/// Sends the notifications.
 #[derive(Debug, Default)]
 pub(super) struct Pruning {
     device: OnceLock<OwnedFd>,
-    /// Set when the kernel does not know the message.
+    /// Whether the kernel does not support the message.
     is_unknown: AtomicBool,
-    /// To the thread that makes the kernel forget, where it cannot be asked.
+    /// Queue of the thread for older kernels.
     forcing: OnceLock<Option<SyncSender<Vec<NodeId>>>>,
 }
 
 impl Pruning {
-    /// Asks on `device` from now on.
+    /// Sets the device for notifications.
     pub(super) fn ask_on(&self, device: OwnedFd) {
         // A server has one mount.
         let _ = self.device.set(device);
     }
 
-    /// Asks the kernel to forget `nodes`, those that it has no use for right now; whether it can be asked.
+    /// Asks the kernel to forget those of `nodes` that are not in use. Returns whether the kernel supports this.
     fn ask(&self, nodes: &[NodeId]) -> bool {
         let Some(device) = self.device.get() else { return true };
         if self.is_unknown.load(Ordering::Relaxed) {
@@ -60,14 +60,14 @@ impl Pruning {
 }
 
 impl Server {
-    /// Has the kernel forget what costs too much.
+    /// Asks the kernel to forget inodes, if too many cost a descriptor.
     pub(super) fn give_back(self: &Arc<Self>) {
         let nodes = self.tree.surplus();
         if nodes.is_empty() || self.pruning.ask(&nodes) {
             return;
         }
         let start = || {
-            /// Batches that wait, at most. Those that find no room come round again.
+            /// Maximum number of waiting batches. The nodes of a dropped batch are selected again later.
             const WAITING: usize = 4;
             let (sender, receiver) = sync_channel(WAITING);
             let server = Arc::downgrade(self);
@@ -81,13 +81,13 @@ impl Server {
     }
 }
 
-/// Makes the kernel forget the nodes that come, until there is no server any more.
+/// Makes the kernel forget the received nodes, until the server has ended.
 fn force(server: &Weak<Server>, nodes: &Receiver<Vec<NodeId>>) {
     for nodes in nodes {
         let Some(server) = server.upgrade() else { return };
         let Some(notifier) = server.notifier() else { continue };
         for (parent, name) in nodes.into_iter().filter_map(|node| server.tree.place(node)) {
-            // Under other spellings it may be kept still; it is the stored one as a rule.
+            // Usually the kernel caches the stored name; an equivalent name stays cached.
             if let Some(shown) = server.now().terms.gate.show(&name)
                 && let Err(error) = notifier.inval_entry(INodeNo(parent.0), &shown.name)
             {

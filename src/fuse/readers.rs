@@ -80,14 +80,14 @@ impl Reader {
 
 /// How an opened directory is going to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ListingUse {
     /// For its names.
     Names,
     /// For the attributes of its entries too: a list of names in the kernel's cache would keep them from coming along.
     Attributes,
 }
 
-impl Reading {
+impl ListingUse {
     /// Whether the kernel keeps what it is told of a directory (FOPEN_CACHE_DIR), and what it was told before
     /// (FOPEN_KEEP_CACHE).
     pub(super) fn flags(self, listing: Listing) -> FopenFlags {
@@ -124,7 +124,7 @@ impl Default for Readers {
 
 impl Readers {
     /// `pid` opens a directory.
-    pub(super) fn opens(&self, pid: u32, directory: NodeId) -> Reading {
+    pub(super) fn opens(&self, pid: u32, directory: NodeId) -> ListingUse {
         let mut reader = self.reader(pid);
         if reader.pid != pid {
             *reader = Reader { pid, ..Reader::default() };
@@ -174,9 +174,9 @@ impl Readers {
         };
         drop(reader);
         match self.reading(habit, directory, is_sample) {
-            Reading::Attributes => usize::MAX,
-            Reading::Names if habit == Habit::Unknown && opened <= 1 => PROBE,
-            Reading::Names => 0,
+            ListingUse::Attributes => usize::MAX,
+            ListingUse::Names if habit == Habit::Unknown && opened <= 1 => PROBE,
+            ListingUse::Names => 0,
         }
     }
 
@@ -206,12 +206,12 @@ impl Readers {
         }
     }
 
-    fn reading(&self, habit: Habit, directory: NodeId, is_sample: bool) -> Reading {
+    fn reading(&self, habit: Habit, directory: NodeId, is_sample: bool) -> ListingUse {
         let was_asked = || self.place(directory).load(Ordering::Relaxed) == directory.0;
         match habit {
-            Habit::Asks if !is_sample => Reading::Attributes,
-            Habit::Unknown if !is_sample && was_asked() => Reading::Attributes,
-            Habit::Asks | Habit::Unknown | Habit::Lists => Reading::Names,
+            Habit::Asks if !is_sample => ListingUse::Attributes,
+            Habit::Unknown if !is_sample && was_asked() => ListingUse::Attributes,
+            Habit::Asks | Habit::Unknown | Habit::Lists => ListingUse::Names,
         }
     }
 
@@ -243,11 +243,11 @@ mod tests {
     #[test]
     fn who_is_not_known_gets_a_few_attributes_and_the_rest_when_they_are_used() {
         let readers = Readers::default();
-        assert_eq!(readers.opens(7, A), Reading::Names);
+        assert_eq!(readers.opens(7, A), ListingUse::Names);
         assert_eq!(readers.with_attributes(7, A, 0), PROBE);
         assert_eq!(readers.with_attributes(7, A, 9), usize::MAX, "the kernel asks on");
         assert_eq!(readers.with_attributes(7, A, 99), usize::MAX);
-        assert_eq!(readers.opens(7, B), Reading::Attributes);
+        assert_eq!(readers.opens(7, B), ListingUse::Attributes);
         assert_eq!(readers.with_attributes(7, B, 0), usize::MAX);
     }
 
@@ -257,17 +257,17 @@ mod tests {
         readers.opens(7, A);
         readers.looked_up(7, A);
         readers.told(7, A, 100);
-        assert_eq!(readers.opens(7, B), Reading::Names);
+        assert_eq!(readers.opens(7, B), ListingUse::Names);
         assert_eq!(readers.with_attributes(7, B, 0), 0);
         readers.told(7, B, 100);
         for _ in 0..100 {
             readers.looked_up(7, NodeId(300));
         }
-        assert_eq!(readers.opens(7, A), Reading::Names, "entries of other directories were looked up");
+        assert_eq!(readers.opens(7, A), ListingUse::Names, "entries of other directories were looked up");
         for _ in 0..100 {
             readers.looked_up(7, B);
         }
-        assert_eq!(readers.opens(7, A), Reading::Attributes);
+        assert_eq!(readers.opens(7, A), ListingUse::Attributes);
     }
 
     #[test]
@@ -275,11 +275,11 @@ mod tests {
         let readers = Readers::default();
         readers.opens(7, A);
         readers.with_attributes(7, A, 9);
-        assert_eq!(readers.opens(8, A), Reading::Attributes);
-        assert_eq!(readers.opens(9, B), Reading::Names);
+        assert_eq!(readers.opens(8, A), ListingUse::Attributes);
+        assert_eq!(readers.opens(9, B), ListingUse::Names);
         readers.told(9, B, 100);
         readers.opens(9, A);
-        assert_eq!(readers.opens(10, A), Reading::Names);
+        assert_eq!(readers.opens(10, A), ListingUse::Names);
     }
 
     /// What a process that reads these directories gets with attributes, all entries that it is not given told and not looked
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(readers.with_attributes(500, A, 0), PROBE);
         readers.told(500, A, 92);
         (0..92).for_each(|_| readers.looked_up(500, A));
-        assert_eq!(readers.opens(501, A), Reading::Attributes);
+        assert_eq!(readers.opens(501, A), ListingUse::Attributes);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) fn numbers(node: NodeId) -> impl Iterator<Item = INodeNo> {
 
 /// A file system that is mounted, and not seen yet.
 #[derive(Debug)]
-pub(super) struct Unseen {
+pub(super) struct HiddenMount {
     place: PathBuf,
     /// The same connection as the one that requests will be read from.
     connection: File,
@@ -67,7 +67,7 @@ pub(super) struct Unseen {
     ended: UnixStream,
 }
 
-impl Unseen {
+impl HiddenMount {
     /// Mounts where nobody sees it; `Ok(None)` where that is not possible, and nothing has been done. Besides, the descriptor
     /// through which requests come.
     ///

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -13,25 +14,25 @@ use arc_swap::{ArcSwap, Guard};
 use fuser::Notifier;
 use nix::errno::Errno;
 
-use super::Failure;
+use super::ServeError;
 use super::prune::Pruning;
-use super::spelling::Leaving;
-use super::terms::{InForce, Terms, outdated};
+use super::spelling::PendingRenames;
+use super::terms::{ActiveConfig, ServeConfig, outdated};
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
-use crate::passthrough::{Caller, DirEntry, Entry, Fh, NodeId, Passthrough, Reach, Room};
+use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
 use crate::telemetry::audit::{Audit, AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::{Metrics, Op};
 
 /// What an operation gives, or why not.
-pub(super) type Result<T> = std::result::Result<T, Failure>;
+pub(super) type Result<T> = std::result::Result<T, ServeError>;
 
 /// A backing tree behind a gate.
 #[derive(Debug)]
 pub struct Server {
     pub(super) tree: Passthrough,
-    in_force: ArcSwap<InForce>,
-    leaving: Leaving,
+    active: ArcSwap<ActiveConfig>,
+    leaving: PendingRenames,
     audit: Option<Audit>,
     metrics: Option<Arc<Metrics>>,
     /// Where the kernel hears what is not asked for.
@@ -40,10 +41,10 @@ pub struct Server {
 }
 
 /// The terms that one request is served on.
-pub(super) type Now = Guard<Arc<InForce>>;
+pub(super) type CurrentConfig = Guard<Arc<ActiveConfig>>;
 
 /// A name that is to come into being.
-struct Attempt<'a> {
+struct NameAttempt<'a> {
     operation: Op,
     caller: &'a Caller,
     parent: NodeId,
@@ -54,13 +55,13 @@ struct Attempt<'a> {
 
 impl Server {
     /// `tree`, served on these terms.
-    pub fn new(tree: Passthrough, terms: Terms) -> Self {
+    pub fn new(tree: Passthrough, terms: ServeConfig) -> Self {
         tree.hold_spellings(terms.entry_timeout);
-        let in_force = ArcSwap::from_pointee(InForce::new(terms));
+        let active = ArcSwap::from_pointee(ActiveConfig::new(terms));
         Self {
             tree,
-            in_force,
-            leaving: Leaving::default(),
+            active,
+            leaving: PendingRenames::default(),
             audit: None,
             metrics: None,
             notifier: OnceLock::new(),
@@ -79,15 +80,15 @@ impl Server {
     }
 
     /// The terms in force.
-    pub(super) fn now(&self) -> Now {
-        self.in_force.load()
+    pub(super) fn now(&self) -> CurrentConfig {
+        self.active.load()
     }
 
     /// Serves what comes from now on on other terms; returns those that held.
-    pub fn swap(&self, terms: Terms) -> Terms {
+    pub fn swap(&self, terms: ServeConfig) -> ServeConfig {
         // Of two changes at once the later one has to know of the earlier one, or a change of the view could be missed.
         let mut shows_otherwise = false;
-        let before = self.in_force.rcu(|now| {
+        let before = self.active.rcu(|now| {
             let (next, differs) = now.followed_by(terms.clone());
             shows_otherwise = differs;
             next
@@ -113,7 +114,7 @@ impl Server {
                 if !matches!(entry.name.as_bytes(), b"." | b"..") {
                     names.extend(outdated(before, &after.terms.gate, entry.name).map(Cow::into_owned));
                 }
-                Room::Left
+                ControlFlow::Continue(())
             });
             names.iter().for_each(|name| forget(directory, Some(name)));
             forget(directory, None);
@@ -121,7 +122,7 @@ impl Server {
     }
 
     /// The terms on which requests are served that come now.
-    pub fn terms(&self) -> Terms {
+    pub fn terms(&self) -> ServeConfig {
         self.now().terms.clone()
     }
 
@@ -152,27 +153,27 @@ impl Server {
         Self { metrics: Some(metrics), ..self }
     }
 
-    pub(super) fn errno(&self, failure: Failure) -> Errno {
+    pub(super) fn errno(&self, failure: ServeError) -> Errno {
         failure.errno(self.now().terms.for_violations)
     }
 
     /// A name that is to come into being by `operation` in `parent`.
     fn new_name<'n>(
         &self,
-        now: &InForce,
+        now: &ActiveConfig,
         operation: Op,
         caller: &Caller,
         parent: NodeId,
         name: &'n OsStr,
     ) -> Result<Admitted<'n>> {
-        self.admit(now, &Attempt { operation, caller, parent, name, target: None }, name, 0)
+        self.admit(now, &NameAttempt { operation, caller, parent, name, target: None }, name, 0)
     }
 
     /// Lets `part` come in, which begins at byte `at` of what is attempted.
     fn admit<'n>(
         &self,
-        now: &InForce,
-        attempt: &Attempt<'_>,
+        now: &ActiveConfig,
+        attempt: &NameAttempt<'_>,
         part: &'n OsStr,
         at: usize,
     ) -> Result<Admitted<'n>> {
@@ -182,7 +183,7 @@ impl Server {
             (Ok(_), Some(violation)) => (AuditOutcome::LetThrough, Some(violation.rule), violation.span),
             (Ok(_), None) => return Ok(admitted?),
         };
-        let Attempt { operation, caller, parent, name, target } = *attempt;
+        let NameAttempt { operation, caller, parent, name, target } = *attempt;
         if let Some(metrics) = &self.metrics {
             match &admitted {
                 Err(_) => metrics.refused(operation, rule),
@@ -206,7 +207,7 @@ impl Server {
     }
 
     /// Whether an entry may come into being under the name that another one is stored by.
-    fn check_stored(&self, now: &InForce, stored: &Admitted<'_>) -> nix::Result<()> {
+    fn check_stored(&self, now: &ActiveConfig, stored: &Admitted<'_>) -> nix::Result<()> {
         match now.terms.gate.admit(Intent::Create, stored.as_os_str()) {
             Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
             // It would come to be stored otherwise.
@@ -218,7 +219,7 @@ impl Server {
     /// A target is content, and passes as it is; its components are judged like new names where that was asked for.
     fn check_target(
         &self,
-        now: &InForce,
+        now: &ActiveConfig,
         caller: &Caller,
         parent: NodeId,
         name: &OsStr,
@@ -227,7 +228,7 @@ impl Server {
         if !now.terms.checks_targets {
             return Ok(());
         }
-        let attempt = Attempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
+        let attempt = NameAttempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
         let mut at = 0;
         for part in target.as_bytes().split(|&byte| byte == b'/') {
             if !matches!(part, b"" | b"." | b"..") {
@@ -243,7 +244,7 @@ impl Server {
     }
 
     /// A name that is only named.
-    fn present_name<'n>(&self, now: &InForce, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
+    fn present_name<'n>(&self, now: &ActiveConfig, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
         if now.terms.gate.is_shortened(name) {
             return self.shortened_name(now, parent, name);
         }
@@ -251,28 +252,34 @@ impl Server {
     }
 
     /// A name whose escape was too long to be shown: only the directory knows which one it is.
-    fn shortened_name(&self, now: &InForce, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
+    fn shortened_name(&self, now: &ActiveConfig, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
         let mut found = None;
         self.tree.list(parent, |entry| match now.terms.gate.show(entry.name) {
             Some(shown) if shown.name == name => {
                 found = Some(shown.admitted.into_owned());
-                Room::None
+                ControlFlow::Break(())
             }
-            _ => Room::Left,
+            _ => ControlFlow::Continue(()),
         })?;
-        found.ok_or(Failure::Backing(Errno::ENOENT))
+        found.ok_or(ServeError::Backing(Errno::ENOENT))
     }
 
-    pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<Entry> {
+    pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
         let now = self.now();
         let name = self.present_name(&now, parent, name)?;
-        Ok(self.tree.lookup_spelt(now.spelt_by.as_ref(), reach, parent, &name)?)
+        Ok(self.tree.lookup_equivalent(now.equivalence.as_ref(), reach, parent, &name)?)
     }
 
-    pub(super) fn do_mkdir(&self, caller: &Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Entry> {
+    pub(super) fn do_mkdir(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+    ) -> Result<LookupEntry> {
         let now = self.now();
         let name = self.new_name(&now, Op::Mkdir, caller, parent, name)?;
-        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
             self.tree.mkdir(caller, parent, name, mode)
         })?)
     }
@@ -284,10 +291,10 @@ impl Server {
         name: &OsStr,
         mode: u32,
         rdev: u32,
-    ) -> Result<Entry> {
+    ) -> Result<LookupEntry> {
         let now = self.now();
         let name = self.new_name(&now, Op::Mknod, caller, parent, name)?;
-        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
             self.tree.mknod(caller, parent, name, mode, rdev)
         })?)
     }
@@ -298,11 +305,11 @@ impl Server {
         parent: NodeId,
         name: &OsStr,
         target: &OsStr,
-    ) -> Result<Entry> {
+    ) -> Result<LookupEntry> {
         let now = self.now();
         self.check_target(&now, caller, parent, name, target)?;
         let name = self.new_name(&now, Op::Symlink, caller, parent, name)?;
-        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
             self.tree.symlink(caller, parent, name, target)
         })?)
     }
@@ -313,10 +320,10 @@ impl Server {
         node: NodeId,
         parent: NodeId,
         name: &OsStr,
-    ) -> Result<Entry> {
+    ) -> Result<LookupEntry> {
         let now = self.now();
         let name = self.new_name(&now, Op::Link, caller, parent, name)?;
-        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, |name| {
+        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
             self.tree.link(caller, node, parent, name)
         })?)
     }
@@ -328,27 +335,27 @@ impl Server {
         name: &OsStr,
         mode: u32,
         flags: i32,
-    ) -> Result<(Entry, Fh)> {
+    ) -> Result<(LookupEntry, Fh)> {
         let now = self.now();
         let name = self.new_name(&now, Op::Create, caller, parent, name)?;
         let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
-        Ok(self.tree.change_spelt(now.spelt_by.as_ref(), parent, &name, create)?)
+        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, create)?)
     }
 
     pub(super) fn do_unlink(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
         let now = self.now();
         let name = self.present_name(&now, parent, name)?;
-        Ok(self
-            .tree
-            .change_spelt(now.spelt_by.as_ref(), parent, &name, |name| self.tree.unlink(uid, parent, name))?)
+        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
+            self.tree.unlink(uid, parent, name)
+        })?)
     }
 
     pub(super) fn do_rmdir(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
         let now = self.now();
         let present = self.present_name(&now, parent, name)?;
-        let result = self
-            .tree
-            .change_spelt(now.spelt_by.as_ref(), parent, &present, |name| self.tree.rmdir(uid, parent, name));
+        let result = self.tree.change_equivalent(now.equivalence.as_ref(), parent, &present, |name| {
+            self.tree.rmdir(uid, parent, name)
+        });
         if result == Err(Errno::ENOTEMPTY) && now.terms.gate.existing() == Existing::Hide {
             // Somebody who sees an empty directory and cannot remove it should find out why.
             let shown = name.as_bytes().escape_ascii();
@@ -366,7 +373,7 @@ impl Server {
         flags: u32,
     ) -> Result<()> {
         let now = self.now();
-        if now.spelt_by.is_some() {
+        if now.equivalence.is_some() {
             self.let_go(&now, (parent, name), (new_parent, new_name), flags)?;
         }
         let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
@@ -379,8 +386,8 @@ impl Server {
             0 => self.new_name(&now, Op::Rename, caller, new_parent, new_name)?,
             _ => self.present_name(&now, new_parent, new_name)?,
         };
-        Ok(self.tree.change_two_spelt(
-            now.spelt_by.as_ref(),
+        Ok(self.tree.change_two_equivalent(
+            now.equivalence.as_ref(),
             (parent, &name),
             (new_parent, &new_name),
             |name, new_name| {
@@ -392,11 +399,17 @@ impl Server {
         )?)
     }
 
-    /// Before an entry moves from a name that the kernel may keep to one that it must not: see [`Leaving`].
+    /// Before an entry moves from a name that the kernel may keep to one that it must not: see [`PendingRenames`].
     ///
     /// # Errors
     /// ESTALE, upon which the kernel asks for the names anew and then for the rename once more.
-    fn let_go(&self, now: &InForce, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
+    fn let_go(
+        &self,
+        now: &ActiveConfig,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+        flags: u32,
+    ) -> Result<()> {
         let is_known = |(_, name): (NodeId, &OsStr)| now.terms.gate.has_other_spellings(name);
         let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
         let leaving = match (is_known(from), is_known(to)) {
@@ -416,14 +429,14 @@ impl Server {
         &self,
         fh: Fh,
         offset: u64,
-        mut take: impl FnMut(&DirEntry<'_>, Option<&Admitted<'_>>) -> Room,
+        mut take: impl FnMut(&DirEntry<'_>, Option<&Admitted<'_>>) -> ControlFlow<()>,
     ) -> Result<()> {
         let now = self.now();
         Ok(self.tree.readdir(fh, offset, |entry| match entry.name.as_bytes() {
             b"." | b".." => take(entry, None),
             _ => match now.terms.gate.show(entry.name) {
                 Some(shown) => take(&DirEntry { name: &shown.name, ..*entry }, Some(&shown.admitted)),
-                None => Room::Left,
+                None => ControlFlow::Continue(()),
             },
         })?)
     }

@@ -1,14 +1,12 @@
-//! One entry under many spellings, as the kernel sees it.
+//! Equivalent names of one entry, and the dentry cache of the kernel.
 //!
-//! The kernel keeps each name that it looked up by itself, and knows of no spellings. What it keeps of one of them stays
-//! when the entry goes by another one. So it is told to keep none of them: a name that has other spellings, even if
-//! nobody uses them, is good for one look.
+//! The kernel caches each name separately and does not know that names are equivalent. If an entry is removed by one name, a
+//! cached equivalent name would stay. So names that have equivalents get an entry timeout of zero.
 //!
-//! One way past that is left. A rename takes what the kernel keeps of the old name along to the new one (`d_move`), with
-//! the time for which it was good. An entry that was `a` a moment ago and is `é` now would be kept as `é`. Therefore the
-//! first request to rename `a` to `é` is answered ESTALE. The kernel then looks all names up anew and asks once more
-//! (`retry_estale`, linux/namei.h), and this time `a` is good for one look. It never asks a third time, and ESTALE is never
-//! said twice: whoever renames without that loop (nfsd(7)) succeeds with the second try.
+//! One case remains. A rename moves the cached dentry to the new name (`d_move`), with its timeout: an entry that was renamed from
+//! `a` to `é` would be cached as `é`. Therefore the first request to rename `a` to `é` fails with ESTALE. The kernel then repeats
+//! all lookups and sends the rename again (`retry_estale`, linux/namei.h), and now `a` has a timeout of zero too. The second
+//! request never fails with ESTALE, so a client without that loop (nfsd(7)) succeeds with its second attempt.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::gate::{Admitted, Gate};
-use crate::passthrough::{NodeId, Orthography};
+use crate::passthrough::{NameEquivalence, NodeId};
 
-impl Orthography for Gate {
+impl NameEquivalence for Gate {
     fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr> {
         Gate::key(self, name)
     }
@@ -34,21 +32,20 @@ impl Orthography for Gate {
     }
 }
 
-/// Names from which entries have gone, or are about to go, to names that have other spellings. The kernel is told to keep
-/// none of them either: whoever uses such a name for the next file, as a program does that writes a file under a
-/// temporary name, need not be asked twice again.
+/// Old names of entries that were renamed, or are about to be renamed, to names with equivalents. They get an entry timeout of zero
+/// too, so that a program that uses the same temporary name again needs no second request.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
-    /// With the order in which they came.
+pub(super) struct PendingRenames {
+    /// The names, with the order of their last use.
     names: Mutex<HashMap<(NodeId, OsString), u64>>,
     came: AtomicU64,
 }
 
-impl Leaving {
-    /// More than can be between their two requests at once.
+impl PendingRenames {
+    /// More than the number of renames between their first and second request.
     const MOST: usize = 1024;
 
-    /// Whether the entry may go: not the first time.
+    /// Whether the entry may be renamed now: not at the first request.
     pub(super) fn let_go(&self, (parent, name): (NodeId, &OsStr)) -> bool {
         let mut names = self.names.lock();
         let came = self.came.fetch_add(1, Ordering::AcqRel);
@@ -61,9 +58,9 @@ impl Leaving {
         was_known
     }
 
-    /// Whether a name is one of them.
+    /// Whether `name` is one of these names.
     pub(super) fn contains(&self, parent: NodeId, name: &OsStr) -> bool {
-        // Mostly there has never been one, which is seen without the lock.
+        // Usually there are none, which needs no lock.
         self.came.load(Ordering::Acquire) != 0 && {
             let names = self.names.lock();
             names.contains_key(&(parent, name.to_owned()))
@@ -77,7 +74,7 @@ mod tests {
 
     #[test]
     fn an_entry_goes_when_it_is_asked_for_the_second_time() {
-        let leaving = Leaving::default();
+        let leaving = PendingRenames::default();
         let root = NodeId::ROOT;
         assert!(!leaving.contains(root, OsStr::new("a")));
         assert!(!leaving.let_go((root, OsStr::new("a"))));
@@ -85,12 +82,12 @@ mod tests {
         for _ in 0..2 {
             assert!(leaving.let_go((root, OsStr::new("a"))));
         }
-        for i in 0..Leaving::MOST - 1 {
+        for i in 0..PendingRenames::MOST - 1 {
             assert!(!leaving.let_go((root, OsStr::new(&i.to_string()))));
         }
         assert!(leaving.contains(root, OsStr::new("a")));
         assert!(!leaving.let_go((root, OsStr::new("one too many"))));
         assert!(!leaving.contains(root, OsStr::new("a")), "the oldest is asked for anew");
-        assert_eq!(leaving.names.lock().len(), Leaving::MOST);
+        assert_eq!(leaving.names.lock().len(), PendingRenames::MOST);
     }
 }

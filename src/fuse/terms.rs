@@ -1,8 +1,7 @@
-//! The terms on which a tree is served, as far as they may change while it is mounted.
+//! The settings that may change while a tree is mounted.
 //!
-//! A request is served on the terms that are in force when it comes, from its beginning to its end: whoever serves one
-//! takes them once. New terms are one pointer that is exchanged, so that no request waits for a change, and none sees half
-//! of one.
+//! A request uses the configuration that is active when it arrives, from start to end: the configuration is loaded once per
+//! request. A reload exchanges one pointer, so no request waits for it or sees half of a change.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -13,28 +12,27 @@ use nix::errno::Errno;
 
 use super::timeouts::Timeouts;
 use crate::gate::{Gate, Intent};
-use crate::passthrough::Orthography;
+use crate::passthrough::NameEquivalence;
 
-/// How names are judged, and what of the answers may be kept.
+/// How names are checked, and how long the kernel may cache replies.
 #[derive(Clone, Debug)]
-pub struct Terms {
-    /// Who passes.
+pub struct ServeConfig {
+    /// The gate that checks names.
     pub gate: Gate,
     /// What the creation of a name that breaks the policy fails with; `None`: the rule decides
     /// ([`Failure::errno`](super::Failure::errno)).
     pub for_violations: Option<Errno>,
-    /// The targets of new symbolic links are judged too, each component like a new name.
+    /// Whether the targets of new symbolic links are checked too, each component like a new name.
     pub checks_targets: bool,
-    /// How long the kernel may take for granted that a name leads to a file; a change made directly in the source shows
-    /// by then.
+    /// How long the kernel may cache names; a change made directly in the source is visible after this time.
     pub entry_timeout: Duration,
-    /// The same for the attributes of a file.
+    /// How long the kernel may cache attributes.
     pub attr_timeout: Duration,
 }
 
-impl Terms {
-    /// The usual ones, with this gate.
-    pub fn of(gate: Gate) -> Self {
+impl ServeConfig {
+    /// The default configuration, with this gate.
+    pub fn new(gate: Gate) -> Self {
         Self {
             gate,
             for_violations: None,
@@ -44,41 +42,41 @@ impl Terms {
         }
     }
 
-    /// Whether an entry can be seen under another name, or be found under others, than on these terms.
+    /// Whether an entry may be shown or found under other names than with the configuration `other`.
     pub(super) fn show_otherwise(&self, other: &Self) -> bool {
         let spellings = |terms: &Self| terms.gate.policy().normalization();
         self.gate.existing() != other.gate.existing() || spellings(self) != spellings(other)
     }
 }
 
-/// Terms that hold, and what follows from them.
+/// The active configuration, with values derived from it.
 #[derive(Debug)]
-pub(super) struct InForce {
-    pub(super) terms: Terms,
-    /// Only where an entry has more than one name in its directory.
-    pub(super) spelt_by: Option<Arc<dyn Orthography>>,
-    /// What held before, and until when.
+pub(super) struct ActiveConfig {
+    pub(super) terms: ServeConfig,
+    /// Set if an entry can have more than one name in its directory.
+    pub(super) equivalence: Option<Arc<dyn NameEquivalence>>,
+    /// The previous gate, and when it was replaced.
     before: Option<(Gate, Instant)>,
 }
 
-impl InForce {
-    pub(super) fn new(terms: Terms) -> Self {
+impl ActiveConfig {
+    pub(super) fn new(terms: ServeConfig) -> Self {
         let gate = &terms.gate;
-        let spelt_by = gate.knows_spellings().then(|| Arc::new(gate.clone()) as Arc<dyn Orthography>);
-        Self { terms, spelt_by, before: None }
+        let equivalence = gate.knows_spellings().then(|| Arc::new(gate.clone()) as Arc<dyn NameEquivalence>);
+        Self { terms, equivalence, before: None }
     }
 
-    /// What follows on this; and whether entries are seen otherwise then.
-    pub(super) fn followed_by(&self, terms: Terms) -> (Self, bool) {
+    /// The configuration that replaces this one. Also returns whether entries are then shown under other names.
+    pub(super) fn followed_by(&self, terms: ServeConfig) -> (Self, bool) {
         let shows_otherwise = terms.show_otherwise(&self.terms);
         let before = Some((self.terms.gate.clone(), Instant::now()));
         (Self { before, ..Self::new(terms) }, shows_otherwise)
     }
 
-    /// Whether it is not certain that `name` means one entry and is its only name. For a while what it meant before counts
-    /// too: a request that is answered now may have been served on those terms.
+    /// Whether `name` may stand for several entries, or is not the only name of its entry. For a while, the previous configuration
+    /// counts too: a request that is answered now may have used it.
     pub(super) fn is_ambiguous(&self, name: &OsStr) -> bool {
-        /// No request takes longer but where the source hangs.
+        /// Requests take longer only if the source hangs.
         const WHILE: Duration = Duration::from_secs(60);
         let was = |(gate, until): &(Gate, Instant)| {
             until.elapsed() < WHILE
@@ -92,7 +90,7 @@ impl InForce {
     }
 }
 
-/// Whether `name` may stand for another entry, or none, through one gate than through the other.
+/// Whether `name` may stand for different entries at the two gates.
 fn means_otherwise(one: &Gate, other: &Gate, name: &OsStr) -> bool {
     let entry = |gate: &Gate| {
         let admitted = gate.admit(Intent::Address, name).ok()?;
@@ -101,8 +99,7 @@ fn means_otherwise(one: &Gate, other: &Gate, name: &OsStr) -> bool {
     one.is_shortened(name) || other.is_shortened(name) || entry(one) != entry(other)
 }
 
-/// The name under which the entry that stands as `stored` was seen through `before`, if the kernel must not keep it through
-/// `after`.
+/// The name under which the gate `before` showed the entry `stored`, if the kernel must not cache that name with the gate `after`.
 pub(super) fn outdated<'n>(before: &Gate, after: &Gate, stored: &'n OsStr) -> Option<Cow<'n, OsStr>> {
     let seen = before.show(stored)?.name;
     (after.has_other_spellings(&seen) || means_otherwise(before, after, &seen)).then_some(seen)

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-use super::place::{Place, refused};
+use super::place::{Destination, refused};
 use crate::sys::open;
 use crate::sys::trust::is_guarded;
 
@@ -21,9 +21,9 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     const FLAGS: OFlag =
         OFlag::O_WRONLY.union(OFlag::O_APPEND).union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
     loop {
-        let named = match Place::of(path)? {
-            Place::Open(file) => return Ok(file),
-            Place::Named(named) => named,
+        let named = match Destination::resolve(path)? {
+            Destination::Open(file) => return Ok(file),
+            Destination::Named(named) => named,
         };
         let Some((held, stat)) = &named.entry else {
             let flags = FLAGS | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

@@ -13,7 +13,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::place::{Named, Place, refused};
+use super::place::{Destination, NamedEntry, refused};
 use crate::sys::rename::renameat2;
 use crate::sys::stat::{self, Stat};
 use crate::sys::{open, xattr};
@@ -48,9 +48,9 @@ impl Output {
     }
 
     fn begin(path: &Path, mode: Option<u32>) -> io::Result<Self> {
-        let named = match Place::of(path)? {
-            Place::Open(file) => return Ok(Self::InPlace(file)),
-            Place::Named(named) => named,
+        let named = match Destination::resolve(path)? {
+            Destination::Open(file) => return Ok(Self::InPlace(file)),
+            Destination::Named(named) => named,
         };
         let Some((held, stat)) = named.entry.as_ref().filter(|(_, stat)| stat.kind != libc::S_IFREG) else {
             return Replacement::begin(named, mode).map(Box::new).map(Self::New);
@@ -119,8 +119,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The path leads through a link of somebody else; otherwise as unlink(2) says.
 pub fn remove(path: &Path) -> io::Result<()> {
-    match Place::of(path)? {
-        Place::Named(named) if named.entry.as_ref().is_some_and(|(_, stat)| stat.kind == libc::S_IFREG) => {
+    match Destination::resolve(path)? {
+        Destination::Named(named)
+            if named.entry.as_ref().is_some_and(|(_, stat)| stat.kind == libc::S_IFREG) =>
+        {
             named.remove()
         }
         _ => Ok(()),
@@ -130,7 +132,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// A new file under a temporary name, in the directory of the one that it will replace. It goes away unless it is committed.
 #[derive(Debug)]
 pub struct Replacement {
-    named: Box<Named>,
+    named: Box<NamedEntry>,
     temporary: OsString,
     file: File,
     /// The mode that it gets in any case.
@@ -143,7 +145,7 @@ impl Replacement {
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn begin(named: Box<Named>, mode: Option<u32>) -> io::Result<Self> {
+    pub fn begin(named: Box<NamedEntry>, mode: Option<u32>) -> io::Result<Self> {
         // Who may read it is known when it has the owner that it is to have.
         let created = if mode.is_some() || replaced(&named).is_some() { 0o600 } else { 0o666 };
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -199,7 +201,7 @@ impl Drop for Replacement {
 
 /// The file that is replaced, if its owner and its mode count. What somebody else has put there in advance does not choose who
 /// reads and writes what comes there.
-fn replaced(named: &Named) -> Option<&(OwnedFd, Stat)> {
+fn replaced(named: &NamedEntry) -> Option<&(OwnedFd, Stat)> {
     named.entry.as_ref().filter(|(_, stat)| stat.kind == libc::S_IFREG && named.is_of_us(stat))
 }
 

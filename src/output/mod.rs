@@ -11,4 +11,4 @@ mod place;
 
 pub use append::append;
 pub use create::{Output, Replacement, remove, write};
-pub use place::{Named, Place};
+pub use place::{Destination, NamedEntry};

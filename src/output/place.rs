@@ -32,16 +32,16 @@ const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXE
 
 /// Where a path leads.
 #[derive(Debug)]
-pub enum Place {
+pub enum Destination {
     /// To something that is open already.
     Open(File),
     /// To a name in a directory.
-    Named(Box<Named>),
+    Named(Box<NamedEntry>),
 }
 
 /// A name in a directory, and what had it when it was looked at.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedEntry {
     /// The directory.
     pub dir: OwnedFd,
     /// What the directory is.
@@ -52,13 +52,13 @@ pub struct Named {
     pub entry: Option<(OwnedFd, Stat)>,
 }
 
-impl Place {
+impl Destination {
     /// Walks `path`.
     ///
     /// # Errors
     /// A link of somebody else on the way; a directory that is not there or may not be searched; EISDIR for a path that can
     /// only be a directory's.
-    pub fn of(path: &Path) -> io::Result<Self> {
+    pub fn resolve(path: &Path) -> io::Result<Self> {
         if let Some(number) = descriptor(path) {
             return Ok(Self::Open(open::duplicate(number)?.into()));
         }
@@ -85,13 +85,15 @@ impl Place {
             }
             let held = match openat(&dir, &*name, HOLD, Mode::empty()) {
                 Ok(held) => held,
-                Err(Errno::ENOENT) if is_last => return Named::new(dir, name, None).map(Self::Named),
+                Err(Errno::ENOENT) if is_last => {
+                    return NamedEntry::new(dir, name, None).map(Self::Named);
+                }
                 Err(error) => return Err(error.into()),
             };
             let stat = stat::at(&held, OsStr::new(""))?;
             if stat.kind != libc::S_IFLNK {
                 return match is_last {
-                    true => Named::new(dir, name, Some((held, stat))).map(Self::Named),
+                    true => NamedEntry::new(dir, name, Some((held, stat))).map(Self::Named),
                     false => Err(Errno::ENOTDIR.into()),
                 };
             }
@@ -125,7 +127,7 @@ impl Place {
     }
 }
 
-impl Named {
+impl NamedEntry {
     fn new(dir: OwnedFd, name: OsString, entry: Option<(OwnedFd, Stat)>) -> io::Result<Box<Self>> {
         let dir_stat = stat::at(&dir, OsStr::new(""))?;
         Ok(Box::new(Self { dir, dir_stat, name, entry }))

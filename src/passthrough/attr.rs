@@ -1,4 +1,4 @@
-//! Attributes: of inodes, of symbolic links their content, of the file system its size.
+//! Attributes of inodes, targets of symbolic links, and statistics of the file system.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,11 +12,11 @@ use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat};
 
-use super::inode::Node;
+use super::inode::TrackedNode;
 use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
 use crate::sys::open::path_of;
 
-/// What is to change; `None` stays as it is.
+/// Attributes to change; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes {
     /// Permission bits, with set-id and sticky bits.
@@ -29,7 +29,7 @@ pub struct Changes {
     pub size: Option<u64>,
     /// Time of last access; [`TimeSpec::UTIME_NOW`] for now.
     pub atime: Option<TimeSpec>,
-    /// Time of last modification, likewise.
+    /// Time of last modification; [`TimeSpec::UTIME_NOW`] for now.
     pub mtime: Option<TimeSpec>,
 }
 
@@ -43,13 +43,13 @@ impl Passthrough {
     /// The attributes of `node`.
     ///
     /// # Errors
-    /// ESTALE when it is gone.
+    /// ESTALE if the file is gone.
     pub fn getattr(&self, node: NodeId) -> Result<FileStat> {
         let node = self.nodes.node(node)?;
         self.stat(&node, &*self.nodes.fd(&node)?)
     }
 
-    fn stat(&self, node: &Node, fd: impl AsFd) -> Result<FileStat> {
+    fn stat(&self, node: &TrackedNode, fd: impl AsFd) -> Result<FileStat> {
         let mut stat = fstat(fd)?;
         node.note_mode(stat.st_mode);
         if node.id != NodeId::ROOT {
@@ -58,8 +58,7 @@ impl Passthrough {
         Ok(stat)
     }
 
-    /// Changes attributes of `node`, and returns them all as they are then. `fh` is the open file through which the
-    /// length is set, if there is one.
+    /// Changes attributes of `node` and returns all of them. `fh` is the open file through which the length is set, if any.
     ///
     /// # Errors
     /// As chown(2), chmod(2), truncate(2) and utimensat(2) say.
@@ -74,11 +73,11 @@ impl Passthrough {
         let fd = self.nodes.fd(&node)?;
         let path = path_of(&*fd);
         let changes_owner = changes.uid.is_some() || changes.gid.is_some();
-        // The kernel leaves it to us which bits go with a change of owner. chown(2) without ids comes as no change at all.
+        // The server clears the bits that a change of owner clears. chown(2) without ids arrives as an empty change.
         if node.has_set_id() && (changes_owner || changes.is_empty()) {
             self.drop_set_id(&node, caller, &*fd)?;
         }
-        // The owner first: where a mode comes along, it is the one that is wanted in the end.
+        // The owner first, because changing it may change the mode.
         if changes_owner {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
             fchownat(&*fd, "", uid, gid, AtFlags::AT_EMPTY_PATH)?;
@@ -98,22 +97,22 @@ impl Passthrough {
         self.stat(&node, &*fd)
     }
 
-    fn set_size(&self, caller: &Caller, node: &Arc<Node>, fh: Option<Fh>, size: u64) -> Result<()> {
+    fn set_size(&self, caller: &Caller, node: &Arc<TrackedNode>, fh: Option<Fh>, size: u64) -> Result<()> {
         let size = i64::try_from(size).map_err(|_| Errno::EFBIG)?;
         let open = fh.map(|fh| self.files.get(fh)).transpose()?.filter(|open| open.is_writable());
         let file = match &open {
             Some(open) => self.file(open)?,
             None if node.kind != SFlag::S_IFREG => return Err(Errno::EINVAL),
-            // The kernel has checked the right to do this; through a descriptor the caller needs no more than the room.
+            // The kernel has checked the permission.
             None => Arc::new(File::from(self.nodes.open(node, OFlag::O_WRONLY)?)),
         };
         self.changing(node, caller, SetId::AsCaller, || nix::unistd::ftruncate(&file, size))
     }
 
-    /// The content of a symbolic link.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// EINVAL when `node` is none.
+    /// EINVAL for other file types.
     pub fn readlink(&self, node: NodeId) -> Result<OsString> {
         let node = self.nodes.node(node)?;
         match node.kind {
@@ -122,12 +121,12 @@ impl Passthrough {
         }
     }
 
-    /// Size and room of the file system on which `node` lies.
+    /// Statistics of the file system of `node`.
     ///
     /// # Errors
     /// As statvfs(3) says.
     pub fn statfs(&self, node: NodeId) -> Result<Statvfs> {
-        // A node that is gone still lies on some file system, and df asks for any: the source's own.
+        // For a node that is gone, report the file system of the source.
         match self.fd(node) {
             Ok(fd) => fstatvfs(&*fd),
             Err(_) => fstatvfs::<&OwnedFd>(self.nodes.root()),

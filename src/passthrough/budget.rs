@@ -1,12 +1,12 @@
-//! How many descriptors clients cost this process, and how many of them one user may take.
+//! Descriptors that clients cost this process, and the share of each user.
 //!
-//! A descriptor that is made for a client and stays is counted for the user who asked for it: an open directory, an open file
-//! that the kernel does not read and write by itself, an inode without a kernel file handle, a removed inode that the kernel
-//! still knows. Descriptors that only save work are not counted; they are closed when counted ones need the room.
+//! A descriptor that stays open for a client is charged to the user who requested it: an open directory, an open file that the
+//! kernel does not read and write by itself, an inode without a kernel file handle, or a removed inode that the kernel has not
+//! forgotten. Spare descriptors, which only save work, are not charged; they are closed when charged ones need the room.
 //!
-//! The rule: a user may hold as many counted descriptors as are free. One user who takes all he can get so leaves half of
-//! them, two leave a third, and whoever comes next always gets some. Nobody gets those of the reserve: they are for what is
-//! opened and closed within a request, for the control socket and for logs.
+//! The rule: a user may hold as many charged descriptors as are free. One user who takes as many as possible leaves half of them,
+//! two leave a third, and the next user always gets some. The reserve is charged to nobody: it serves descriptors that are opened
+//! and closed within one request, the control socket and logs.
 //!
 //! The limit is RLIMIT_NOFILE, and may be changed from outside (prlimit(1)) at any time.
 
@@ -21,33 +21,33 @@ use parking_lot::Mutex;
 
 use super::Result;
 
-/// The descriptors of this process.
+/// The descriptor budget of this process.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Reads the limit.
+    /// Reads the current limit.
     limit: fn() -> usize,
-    /// How many can be counted: the limit without the reserve.
+    /// Maximum number of charged descriptors: the limit without the reserve.
     available: AtomicUsize,
-    /// How many are counted.
+    /// Number of charged descriptors.
     counted: AtomicUsize,
     by_user: Mutex<HashMap<u32, usize>>,
 }
 
-/// A descriptor that is counted for a user, as long as this lives.
+/// A charge of one descriptor to a user, released when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct DescriptorShare {
     budget: Arc<Budget>,
     uid: u32,
 }
 
-/// What is left of `limit` without the reserve: an eighth, and not more than 256.
+/// The limit without the reserve, which is an eighth of it and at most 256.
 fn without_reserve(limit: usize) -> usize {
     limit - (limit / 8).min(256)
 }
 
 /// The limit of this process.
 fn limit() -> usize {
-    // It is always there to be read (getrlimit(2)); 1024 is what systems begin with.
+    // getrlimit(2) does not fail here; 1024 is the usual default.
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
@@ -64,7 +64,7 @@ impl Budget {
         Arc::new(budget)
     }
 
-    /// Takes notice of a limit that was changed.
+    /// Reads the limit again, which may have changed.
     pub(super) fn read_limit(&self) {
         self.available.store(without_reserve((self.limit)()), Ordering::Relaxed);
     }
@@ -73,16 +73,16 @@ impl Budget {
         self.available.load(Ordering::Relaxed)
     }
 
-    /// How many more can be counted.
+    /// Number of descriptors that can still be charged.
     pub(super) fn free(&self) -> usize {
         self.available().saturating_sub(self.counted.load(Ordering::Relaxed))
     }
 
-    /// Counts a descriptor for the user `uid`.
+    /// Charges a descriptor to the user `uid`.
     ///
     /// # Errors
-    /// ENFILE for a user who holds as many as are free: his own limit of open files (EMFILE) is another one.
-    pub(super) fn charge(self: &Arc<Self>, uid: u32) -> Result<Share> {
+    /// ENFILE for a user who holds as many as are free. (EMFILE would mean the limit of the user's own process.)
+    pub(super) fn charge(self: &Arc<Self>, uid: u32) -> Result<DescriptorShare> {
         self.read_limit();
         let mut by_user = self.by_user.lock();
         let held = by_user.get(&uid).copied().unwrap_or_default();
@@ -91,13 +91,13 @@ impl Budget {
         }
         by_user.insert(uid, held + 1);
         self.counted.fetch_add(1, Ordering::Relaxed);
-        Ok(Share { budget: self.clone(), uid })
+        Ok(DescriptorShare { budget: self.clone(), uid })
     }
 
-    /// Whether [`Budget::charge`] would succeed `times` times, at least once.
+    /// Checks that [`Budget::charge`] would succeed `times` times; `times` is at least 1.
     ///
     /// # Errors
-    /// Those of it.
+    /// As [`Budget::charge`].
     pub(super) fn check(&self, uid: u32, times: usize) -> Result<()> {
         self.read_limit();
         let held = self.by_user.lock().get(&uid).copied().unwrap_or_default();
@@ -106,7 +106,7 @@ impl Budget {
     }
 }
 
-impl Drop for Share {
+impl Drop for DescriptorShare {
     fn drop(&mut self) {
         self.budget.counted.fetch_sub(1, Ordering::Relaxed);
         if let Entry::Occupied(mut held) = self.budget.by_user.lock().entry(self.uid) {

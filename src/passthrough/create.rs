@@ -8,7 +8,7 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::file::{OpenFile, opened_as};
-use super::{Caller, Entry, Fh, NodeId, Passthrough, Result};
+use super::{Caller, Fh, LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::{again, beneath, path_of};
 
@@ -17,24 +17,30 @@ fn permissions(mode: u32) -> Mode {
     Mode::from_bits_truncate(mode & 0o7777)
 }
 
-/// Whether a new file's mode survives only with the caller's groups: the set-group-id bit (open(2), S_ISGID).
+/// Whether the mode of a new file depends on the caller's groups: it has the set-group-id bit (open(2), S_ISGID).
 fn groups_matter(mode: u32) -> bool {
     mode & libc::S_ISGID != 0
 }
 
 impl Passthrough {
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     /// As mkdir(2) says.
-    pub fn mkdir(&self, caller: &Caller, parent: NodeId, name: &Admitted<'_>, mode: u32) -> Result<Entry> {
+    pub fn mkdir(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Admitted<'_>,
+        mode: u32,
+    ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         self.as_caller(caller, groups_matter(mode), || mkdirat(&*dir, name.as_os_str(), permissions(mode)))?;
         self.lookup_in(&*dir, name)
     }
 
-    /// Makes a file of the type in `mode`: a FIFO, a socket, a device with the number `rdev`, or a regular file.
+    /// Creates a file of the type in `mode`: a FIFO, a socket, a device with the number `rdev`, or a regular file.
     ///
     /// # Errors
     /// As mknod(2) says.
@@ -45,7 +51,7 @@ impl Passthrough {
         name: &Admitted<'_>,
         mode: u32,
         rdev: u32,
-    ) -> Result<Entry> {
+    ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
@@ -55,7 +61,7 @@ impl Passthrough {
         self.lookup_in(&*dir, name)
     }
 
-    /// Makes a symbolic link whose content is `target`, byte for byte.
+    /// Creates a symbolic link to `target`, byte for byte.
     ///
     /// # Errors
     /// As symlink(2) says.
@@ -65,20 +71,26 @@ impl Passthrough {
         parent: NodeId,
         name: &Admitted<'_>,
         target: &OsStr,
-    ) -> Result<Entry> {
+    ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
         self.lookup_in(&*dir, name)
     }
 
-    /// Gives `node` another name.
+    /// Creates a hard link to `node`.
     ///
     /// # Errors
     /// As link(2) says.
-    pub fn link(&self, caller: &Caller, node: NodeId, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+    pub fn link(
+        &self,
+        caller: &Caller,
+        node: NodeId,
+        parent: NodeId,
+        name: &Admitted<'_>,
+    ) -> Result<LookupEntry> {
         let (file, dir) = (self.fd(node)?, self.fd(parent)?);
-        // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; this way is the manual page's other one.
+        // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; linkat(2) documents this alternative.
         let path = path_of(&*file);
         self.charged_to(caller, || {
             linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)
@@ -86,13 +98,12 @@ impl Passthrough {
         self.lookup_in(&*dir, name)
     }
 
-    /// Makes a regular file and opens it; `flags` are those of open(2).
+    /// Creates a regular file and opens it; `flags` are those of open(2).
     ///
-    /// When the name has come to exist since the kernel looked, the file is opened under the caller's ids, unless O_EXCL
-    /// was asked for.
+    /// If the name was created since the kernel looked it up, the file is opened under the caller's ids, unless `flags` has O_EXCL.
     ///
     /// # Errors
-    /// As open(2) says. ESTALE when what has come to exist is no regular file: the kernel then looks again.
+    /// As open(2) says. ESTALE if the name now belongs to another type of file: the kernel then repeats the lookup.
     pub fn create(
         &self,
         caller: &Caller,
@@ -100,7 +111,7 @@ impl Passthrough {
         name: &Admitted<'_>,
         mode: u32,
         flags: i32,
-    ) -> Result<(Entry, Fh)> {
+    ) -> Result<(LookupEntry, Fh)> {
         self.check_share_of_entry(caller.uid, 1)?;
         let dir = self.fd(parent)?;
         let flags = OFlag::from_bits_truncate(flags);
@@ -109,7 +120,7 @@ impl Passthrough {
             self.nodes.with_room(|| beneath(&*dir, name.as_os_str(), exclusive, permissions(mode)))
         };
         let (entry, file) = match self.as_caller(caller, groups_matter(mode), make) {
-            // The descriptor that was made, not the name once more: another file may stand there by now.
+            // Use the new descriptor, not the name: the name may already belong to another file.
             Ok(file) => (self.nodes.count_opened(&file)?, file),
             Err(Errno::EEXIST) if !flags.contains(OFlag::O_EXCL) => {
                 let held = self.hold(&*dir, name)?;
@@ -136,7 +147,7 @@ impl Passthrough {
     }
 }
 
-/// A device number as the kernel sends it (`new_encode_dev`, linux/kdev_t.h) as one of this C library.
+/// Converts a device number of the kernel (`new_encode_dev`, linux/kdev_t.h) to one of the C library.
 fn device(rdev: u32) -> libc::dev_t {
     let (major, minor) = ((rdev & 0xFFF00) >> 8, (rdev & 0xFF) | ((rdev >> 12) & 0xFFF00));
     libc::makedev(major, minor)

@@ -17,7 +17,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
 use super::{Passthrough, Result};
-use crate::sys::capability::{Set, Sets};
+use crate::sys::capability::{CapabilitySet, CapabilitySets};
 use crate::sys::identity::{self, set_thread_groups};
 
 /// Who asks.
@@ -34,15 +34,15 @@ pub struct Caller {
 }
 
 /// Capabilities by their numbers in linux/capability.h.
-pub(super) const FSETID: Set = Set::of(&[4]);
+pub(super) const FSETID: CapabilitySet = CapabilitySet::from_numbers(&[4]);
 /// CAP_SETGID and CAP_SETUID.
-const SWITCHING: Set = Set::of(&[6, 7]);
-const SYS_RESOURCE: Set = Set::of(&[24]);
+const SWITCHING: CapabilitySet = CapabilitySet::from_numbers(&[6, 7]);
+const SYS_RESOURCE: CapabilitySet = CapabilitySet::from_numbers(&[24]);
 /// CAP_FS_SET of the kernel: what a change of the file system's user id from root drops, and one back to root restores.
-pub(super) const OF_FILES: Set = Set::of(&[0, 1, 2, 3, 4, 9, 27, 32]);
+pub(super) const OF_FILES: CapabilitySet = CapabilitySet::from_numbers(&[0, 1, 2, 3, 4, 9, 27, 32]);
 /// CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER.
-const ANY_FILE: Set = Set::of(&[1, 2, 3]);
-const NONE: Set = Set::of(&[]);
+const ANY_FILE: CapabilitySet = CapabilitySet::from_numbers(&[1, 2, 3]);
+const NONE: CapabilitySet = CapabilitySet::from_numbers(&[]);
 
 /// The user who owns nothing and whom no reserve is for. Not root, whose id alone opens the reserve of ext4
 /// (`ext4_has_free_clusters`).
@@ -50,24 +50,24 @@ const NOBODY: Uid = Uid::from_raw(65534);
 
 /// A thread that serves requests, as it is while it acts for nobody.
 #[derive(Clone, Copy)]
-pub(super) struct Thread {
-    own: Sets,
+pub(super) struct RequestThread {
+    own: CapabilitySets,
     /// Whether it may take on ids of others.
     switches: bool,
     /// The group id for the file system, as the last caller left it.
     fsgid: Gid,
 }
 
-thread_local!(static THREAD: Cell<Option<Thread>> = const { Cell::new(None) });
+thread_local!(static THREAD: Cell<Option<RequestThread>> = const { Cell::new(None) });
 
-impl Thread {
+impl RequestThread {
     /// This thread. The first time it gives up what no request may have: CAP_SYS_RESOURCE, with which a write ignores quotas
     /// and takes reserved blocks, and the groups of whoever started the server.
     pub(super) fn current() -> Result<Self> {
         if let Some(thread) = THREAD.get() {
             return Ok(thread);
         }
-        let mut own = Sets::of_thread()?;
+        let mut own = CapabilitySets::of_thread()?;
         if own.effective.0 & SYS_RESOURCE.0 != 0 {
             own.effective.0 &= !SYS_RESOURCE.0;
             own.apply()?;
@@ -97,7 +97,7 @@ fn current_fsuid() -> Uid {
 
 /// As long as it lives, this thread acts for somebody.
 pub(super) struct Acting {
-    thread: Thread,
+    thread: RequestThread,
     uid: Uid,
     recapped: bool,
     regrouped: bool,
@@ -107,19 +107,19 @@ pub(super) struct Acting {
 
 /// Whom a thread acts for.
 #[derive(Clone, Copy)]
-pub(super) struct Identity<'g> {
+pub(super) struct CallerIdentity<'g> {
     uid: Uid,
     /// `None` to leave it as it is, where no outcome depends on it.
     gid: Option<Gid>,
     /// Supplementary groups; `None` for those of the thread, which has none.
     groups: Option<&'g [Gid]>,
     /// Which of [`OF_FILES`] it has.
-    rights: Set,
+    rights: CapabilitySet,
 }
 
-impl<'g> Identity<'g> {
+impl<'g> CallerIdentity<'g> {
     /// The user and the group of a caller, with the rights that the user id gives.
-    pub(super) fn of(caller: &Caller) -> Self {
+    pub(super) fn for_caller(caller: &Caller) -> Self {
         let uid = Uid::from_raw(caller.uid);
         let rights = if uid.is_root() { OF_FILES } else { NONE };
         Self { uid, gid: Some(Gid::from_raw(caller.gid)), groups: None, rights }
@@ -129,15 +129,15 @@ impl<'g> Identity<'g> {
         Self { groups: Some(groups), ..self }
     }
 
-    pub(super) fn with_rights(self, rights: Set) -> Self {
+    pub(super) fn with_rights(self, rights: CapabilitySet) -> Self {
         Self { rights, ..self }
     }
 }
 
 impl Acting {
-    pub(super) fn new(identity: Identity<'_>) -> Result<Self> {
-        let thread = Thread::current()?;
-        let Identity { uid, gid, groups, rights } = identity;
+    pub(super) fn new(identity: CallerIdentity<'_>) -> Result<Self> {
+        let thread = RequestThread::current()?;
+        let CallerIdentity { uid, gid, groups, rights } = identity;
         let is_other = |id: u32| id == u32::MAX;
         if is_other(uid.as_raw()) || gid.is_some_and(|gid| is_other(gid.as_raw())) {
             // A request that the kernel sends for nobody that this server could know.
@@ -181,13 +181,13 @@ impl Acting {
     /// anything.
     pub(super) fn nobody() -> Result<Self> {
         // The group that no reserve is for (`ext4_has_free_clusters` leaves root's out).
-        Self::new(Identity { uid: NOBODY, gid: Some(Gid::from_raw(0)), groups: None, rights: NONE })
+        Self::new(CallerIdentity { uid: NOBODY, gid: Some(Gid::from_raw(0)), groups: None, rights: NONE })
     }
 
     /// For root, without the right to keep set-id bits.
     pub(super) fn without_fsetid() -> Result<Self> {
-        let rights = Set(OF_FILES.0 & !FSETID.0);
-        Self::new(Identity { uid: Uid::from_raw(0), gid: None, groups: None, rights })
+        let rights = CapabilitySet(OF_FILES.0 & !FSETID.0);
+        Self::new(CallerIdentity { uid: Uid::from_raw(0), gid: None, groups: None, rights })
     }
 }
 
@@ -240,7 +240,7 @@ impl Passthrough {
         if !self.acts_for_others {
             return create();
         }
-        let identity = Identity::of(caller);
+        let identity = CallerIdentity::for_caller(caller);
         let may_need_groups = caller.uid != 0 && caller.pid != 0;
         if !(may_need_groups && groups_matter) {
             let result = {
@@ -262,10 +262,10 @@ impl Passthrough {
     /// or of a capability) the thread is the caller with the rights to any file. A file system on another machine may not
     /// know of those: there it is tried as root at last.
     pub(super) fn charged_to<T>(&self, caller: &Caller, change: impl Fn() -> Result<T>) -> Result<T> {
-        if !self.acts_for_others || !Thread::current()?.switches {
+        if !self.acts_for_others || !RequestThread::current()?.switches {
             return change();
         }
-        let identity = Identity::of(caller);
+        let identity = CallerIdentity::for_caller(caller);
         if caller.uid == 0 {
             let _acting = Acting::new(identity)?;
             return change();

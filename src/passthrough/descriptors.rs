@@ -1,9 +1,9 @@
-//! The descriptors of inodes: which are kept, how long, and what is closed when others are needed.
+//! The descriptors of inodes: which ones stay open, how long, and which ones are closed first.
 //!
-//! Three kinds of descriptors stay open between requests. Those that only save the next request the work of opening are
-//! *spare*: the oldest is closed when there are too many, and all are when the process can open no more. Those without which
-//! an inode would be out of reach are counted for a user (`budget`). Those of files that the server reads and writes itself
-//! are counted likewise (`file`).
+//! Three kinds of descriptors stay open between requests. *Spare* descriptors only save a later request the call to open: the
+//! oldest one is closed when there are too many, and all are closed when the process has reached its limit. Descriptors without
+//! which an inode could not be used are charged to a user (`budget`), as are those of files that the server reads and writes itself
+//! (`file`).
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -18,8 +18,8 @@ use nix::sys::time::TimeSpec;
 use parking_lot::Mutex;
 
 use super::Result;
-use super::budget::{Budget, Share};
-use super::inode::{Hold, Node, Table};
+use super::budget::{Budget, DescriptorShare};
+use super::inode::{InodeRef, NodeTable, TrackedNode};
 use crate::sys::handle;
 use crate::sys::open::again;
 
@@ -27,8 +27,8 @@ use crate::sys::open::again;
 #[derive(Debug)]
 pub(super) struct Descriptor {
     fd: OwnedFd,
-    /// For whom it is counted, if it is.
-    share: OnceLock<Share>,
+    /// The user to whom it is charged, if any.
+    share: OnceLock<DescriptorShare>,
 }
 
 impl Descriptor {
@@ -40,8 +40,8 @@ impl Descriptor {
         self.share.get().is_some()
     }
 
-    /// Counts it from now on. Of two at once the first counts.
-    pub(super) fn count(&self, share: Share) {
+    /// Charges it. Of two concurrent charges the first one applies.
+    pub(super) fn count(&self, share: DescriptorShare) {
         let _ = self.share.set(share);
     }
 }
@@ -60,39 +60,38 @@ impl Deref for Descriptor {
     }
 }
 
-/// How long a node's descriptor is kept.
+/// How long the descriptor of a node stays open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stay {
-    /// Until others are needed more.
+    /// Until another descriptor needs the room.
     #[default]
     Spare,
-    /// Until nobody has the file open: it was removed, and its file system keeps it under another name meanwhile.
+    /// Until no client has the file open: it was removed, and its file system has renamed it until then.
     UntilClosed,
-    /// Until the kernel forgets the node: it was removed, or there is no handle.
+    /// Until the kernel forgets the node: the file was removed, or it has no handle.
     UntilForgotten,
 }
 
-/// What is known of a node's descriptors, and of how it is used.
+/// The descriptors of a node, and how it is used.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
-    /// The descriptor that was made last, if it still exists.
+pub(super) struct NodeDescriptors {
+    /// The most recent descriptor, if it is still open.
     last: Weak<Descriptor>,
-    /// The same, kept open for the next request.
+    /// The most recent descriptor, kept open for later requests.
     kept: Option<Arc<Descriptor>>,
-    /// How many files of the node clients have open.
+    /// Number of times clients have the file open.
     pub(super) opens: u32,
-    /// How many failures to write the file back were reported, whoever had it open.
+    /// Number of write-back errors reported to any client.
     pub(super) write_errors: u16,
     pub(super) stay: Stay,
-    /// Whether its descriptor was asked for since this was last cleared.
+    /// Whether its descriptor was used since this flag was last cleared.
     pub(super) was_used: bool,
-    /// Of a directory: when it was changed last before it was listed last, and how its entries were seen then. Boxed, because
-    /// most nodes are files.
+    /// For a directory: its change time and the view when it was last listed. Boxed, because most nodes are files.
     pub(super) listed: Option<Box<(TimeSpec, u64)>>,
 }
 
-impl Opened {
-    /// Of a node that is held by this descriptor.
+impl NodeDescriptors {
+    /// For a node that is referenced by this descriptor.
     pub(super) fn held(fd: Arc<Descriptor>) -> Self {
         let mut opened = Self { stay: Stay::UntilForgotten, ..Self::default() };
         opened.keep(fd);
@@ -108,26 +107,26 @@ impl Opened {
         self.kept.as_ref()
     }
 
-    /// Takes the descriptor away, whatever it is kept for.
+    /// Removes the kept descriptor.
     pub(super) fn take(&mut self) -> Option<Arc<Descriptor>> {
         self.kept.take()
     }
 
-    /// Whether a request uses a descriptor right now. What is kept does not count.
+    /// Whether a request is using a descriptor. The kept one does not count.
     pub(super) fn is_in_use(&self) -> bool {
         self.last.strong_count() > usize::from(self.kept.is_some())
     }
 }
 
-/// What holds a descriptor that others may be opened in place of.
+/// The owner of a spare descriptor.
 pub(super) trait Spare: Debug + Send + Sync {
     /// Closes the descriptor, unless it is in use, needed after all, or gone.
     fn give_up(&self);
 }
 
-impl Spare for Node {
+impl Spare for TrackedNode {
     fn give_up(&self) {
-        // One that is locked is being opened right now, perhaps by this very thread.
+        // A locked one is being opened, perhaps by this thread.
         let _closed_behind_the_lock = match self.opened.try_lock() {
             Some(mut opened) if opened.stay == Stay::Spare => opened.take(),
             _ => None,
@@ -138,7 +137,7 @@ impl Spare for Node {
 /// All spare descriptors.
 #[derive(Debug)]
 pub(super) struct Spares {
-    /// Those that were made first in front.
+    /// Oldest first.
     queue: Mutex<VecDeque<Weak<dyn Spare>>>,
     most: usize,
     budget: Arc<Budget>,
@@ -149,17 +148,17 @@ impl Spares {
         Self { queue: Mutex::default(), most, budget }
     }
 
-    /// Lets `spare` keep its descriptor for a while.
+    /// Adds an owner whose descriptor may stay open for now.
     pub(super) fn keep(&self, spare: Weak<dyn Spare>) {
         self.queue.lock().push_back(spare);
         self.trim();
     }
 
-    /// Closes the oldest, until there are no more than there may be beside those that are counted.
+    /// Closes the oldest ones until the charged descriptors leave room for the rest.
     pub(super) fn trim(&self) {
         let most = self.most.min(self.budget.available() / 4).min(self.budget.free());
         loop {
-            // Closed when the queue is free again: the last close of a file can take its time.
+            // Closed after the queue is unlocked: the last close of a file can take long.
             let oldest = {
                 let mut queue = self.queue.lock();
                 if queue.len() <= most {
@@ -179,15 +178,15 @@ impl Spares {
     }
 }
 
-impl Table {
-    /// A descriptor of the node; `O_PATH`, but the root's.
-    pub(super) fn fd(&self, node: &Arc<Node>) -> Result<Arc<Descriptor>> {
+impl NodeTable {
+    /// A descriptor of the node, `O_PATH` except for the root.
+    pub(super) fn fd(&self, node: &Arc<TrackedNode>) -> Result<Arc<Descriptor>> {
         let mut opened = node.opened.lock();
         opened.was_used = true;
         if let Some(fd) = opened.last.upgrade() {
             return Ok(fd);
         }
-        let (Hold::Handle(handle), Some((mount, _))) = (&node.hold, &self.mount) else {
+        let (InodeRef::Handle(handle), Some((mount, _))) = (&node.hold, &self.mount) else {
             return Err(Errno::ESTALE);
         };
         let open = || handle::open(mount, handle, OFlag::O_PATH | OFlag::O_NOFOLLOW);
@@ -198,16 +197,16 @@ impl Table {
         Ok(fd)
     }
 
-    fn keep_spare(&self, node: &Arc<Node>) {
-        let spare: Weak<Node> = Arc::downgrade(node);
+    fn keep_spare(&self, node: &Arc<TrackedNode>) {
+        let spare: Weak<TrackedNode> = Arc::downgrade(node);
         self.spares.keep(spare);
     }
 
-    /// Opens the node anew.
-    pub(super) fn open(&self, node: &Arc<Node>, flags: OFlag) -> Result<OwnedFd> {
+    /// Opens the node with `flags`.
+    pub(super) fn open(&self, node: &Arc<TrackedNode>, flags: OFlag) -> Result<OwnedFd> {
         match (&node.hold, &self.mount) {
-            // Shorter than by way of a descriptor.
-            (Hold::Handle(handle), Some((mount, _))) if node.opened.lock().kept.is_none() => {
+            // Faster than through a descriptor.
+            (InodeRef::Handle(handle), Some((mount, _))) if node.opened.lock().kept.is_none() => {
                 self.with_room(|| handle::open(mount, handle, flags))
             }
             _ => {
@@ -217,8 +216,7 @@ impl Table {
         }
     }
 
-    /// What `open` opens. When this process can have no more descriptors open, those that are spare are closed for it: what
-    /// clients have open comes first.
+    /// Calls `open`; if the process has reached its limit of descriptors, closes the spare ones and calls it again.
     pub(super) fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
         match open() {
             Err(Errno::EMFILE) => {
@@ -230,26 +228,26 @@ impl Table {
         }
     }
 
-    /// Counts a descriptor that is going to stay for the user `uid`.
+    /// Charges a descriptor that stays open to the user `uid`.
     ///
     /// # Errors
-    /// ENFILE for a user who has too many.
-    pub(super) fn charge(&self, uid: u32) -> Result<Share> {
+    /// ENFILE for a user who is charged for too many.
+    pub(super) fn charge(&self, uid: u32) -> Result<DescriptorShare> {
         let share = self.budget.charge(uid).inspect_err(|_| self.held.refused())?;
         self.spares.trim();
         Ok(share)
     }
 
-    /// Keeps a removed node within reach, if there is room for that among what is counted for the user `uid`. If there is
-    /// none, who has it open mostly reaches it by its handle.
-    pub(super) fn keep_removed(&self, uid: u32, node: &Node, fd: Arc<Descriptor>, stay: Stay) {
+    /// Keeps a descriptor of a removed node, if the user `uid` may be charged for it. Otherwise clients that have it open usually
+    /// still use it by its handle.
+    pub(super) fn keep_removed(&self, uid: u32, node: &TrackedNode, fd: Arc<Descriptor>, stay: Stay) {
         if !fd.is_counted() {
             let Ok(share) = self.charge(uid) else { return };
             fd.count(share);
         }
         let _closed_behind_the_lock = {
             let mut opened = node.opened.lock();
-            // The last one may have closed it meanwhile.
+            // The last client may have closed it meanwhile.
             if stay == Stay::UntilClosed && opened.opens == 0 {
                 return;
             }
@@ -260,9 +258,9 @@ impl Table {
         };
     }
 
-    /// Lets a node be held again that has no handle, by what `find` finds if it is the same file.
-    pub(super) fn hold_again(&self, node: &Node, find: impl FnOnce() -> Result<OwnedFd>) {
-        if matches!(node.hold, Hold::Fd(_))
+    /// References a node without a handle again, by the descriptor that `find` returns, if that is the same file.
+    pub(super) fn hold_again(&self, node: &TrackedNode, find: impl FnOnce() -> Result<OwnedFd>) {
+        if matches!(node.hold, InodeRef::Fd(_))
             && let Ok(fd) = find()
             && fstat(&fd).is_ok_and(|stat| node.is(&stat))
         {

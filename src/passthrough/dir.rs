@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, atomic};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,20 +13,19 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek};
 use parking_lot::Mutex;
 
-use super::budget::Share;
-use super::inode::Node;
+use super::budget::DescriptorShare;
+use super::inode::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::sys::directory;
 
-/// As much as C libraries ask for at once: some 1000 entries of ordinary length.
+/// The buffer size of C libraries: some 1000 entries of ordinary length.
 const BUFFER: usize = 32 * 1024;
 
-/// A change after this time bears another time than one before, whatever the clock of the file system ticks in: the kernel's
-/// own in milliseconds, FAT's in two seconds.
+/// Two changes this far apart have different times on every file system: the clock of the kernel has a resolution of milliseconds,
+/// that of FAT two seconds.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Whether the next change of a directory whose last one was at `changed`, in seconds and nanoseconds, will show in its
-/// times, as far as clocks tell.
+/// Whether the next change of a directory will change its times; the last change was at this time, in seconds and nanoseconds.
 pub(super) fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
     let since_epoch = Duration::new(
         u64::try_from(seconds).unwrap_or_default(),
@@ -40,24 +39,24 @@ pub(super) fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
 #[derive(Debug)]
 pub struct OpenDir {
     file: Arc<File>,
-    /// For whom it is counted, if it stays open.
-    _share: Option<Share>,
-    /// If it had settled when it was opened: the node, when it had been changed last, and the view.
-    settled: Option<(Arc<Node>, (TimeSpec, u64))>,
-    stream: Mutex<Stream>,
+    /// The user to whom it is charged, if it stays open.
+    _share: Option<DescriptorShare>,
+    /// If it was settled when it was opened: the node, its change time, and the view.
+    settled: Option<(Arc<TrackedNode>, (TimeSpec, u64))>,
+    stream: Mutex<EntryStream>,
 }
 
-/// What has been read and not yet handed out.
+/// Entries that were read and not yet returned.
 #[derive(Debug)]
-struct Stream {
-    /// Made when it is first needed: who has the entries from elsewhere asks for none.
+struct EntryStream {
+    /// Allocated when first needed: a client with a cached listing reads no entries.
     buffer: Vec<u8>,
     filled: Range<usize>,
-    /// Where the directory goes on at `filled.start`.
+    /// Directory offset of `filled.start`.
     position: u64,
 }
 
-/// An entry as the directory has it.
+/// An entry of a directory, with its stored name.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'d> {
     /// Its name; `.` and `..` among them.
@@ -66,7 +65,7 @@ pub struct DirEntry<'d> {
     pub ino: u64,
     /// Its type, one of the `DT_` constants.
     pub kind: u8,
-    /// Where the next one is asked for.
+    /// Offset of the next entry.
     pub next: u64,
 }
 
@@ -76,22 +75,22 @@ impl OpenDir {
     }
 }
 
-/// How a directory is opened to be listed.
+/// Flags to open a directory for listing.
 pub(super) const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NONBLOCK);
 
 impl OpenDir {
     pub(super) fn new(dir: OwnedFd) -> Self {
-        let stream = Stream { buffer: Vec::new(), filled: 0..0, position: 0 };
+        let stream = EntryStream { buffer: Vec::new(), filled: 0..0, position: 0 };
         Self { file: Arc::new(dir.into()), _share: None, settled: None, stream: Mutex::new(stream) }
     }
 
-    /// As [`OpenDir::each`], for whoever asks for some entries at a time: what was handed out before an error reaches them,
-    /// and the error comes when they ask for more.
-    fn read(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+    /// As [`OpenDir::each`], for clients that read some entries at a time: they get the entries before an error, and the error with
+    /// the next request.
+    fn read(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> ControlFlow<()>) -> Result<()> {
         let mut has_handed = false;
         let done = self.each(offset, |entry| {
             let room = take(entry);
-            has_handed |= room == Room::Left;
+            has_handed |= room.is_continue();
             room
         });
         match done {
@@ -100,14 +99,18 @@ impl OpenDir {
         }
     }
 
-    /// Hands the entries from `offset` on to `take`, until it says that it has no room for the one it got.
+    /// Passes the entries from `offset` on to `take` until it breaks, which means that it has not used the last entry.
     ///
     /// # Errors
-    /// As getdents64(2) says, wherever in the directory.
-    pub(super) fn each(&self, offset: u64, mut take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+    /// As getdents64(2) says, anywhere in the directory.
+    pub(super) fn each(
+        &self,
+        offset: u64,
+        mut take: impl FnMut(&DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut stream = self.stream.lock();
-        let Stream { buffer, filled, position } = &mut *stream;
-        // At 0 the directory is read anew: rewinddir(3) promises to show what has changed.
+        let EntryStream { buffer, filled, position } = &mut *stream;
+        // At 0 the directory is read again: rewinddir(3) shows changes.
         if offset != *position || offset == 0 {
             // A value of d_off is opaque: the kernel's u64 and its off_t are the same bits.
             lseek(&self.file, offset as i64, Whence::SeekSet)?;
@@ -125,15 +128,15 @@ impl OpenDir {
             let next = entry.next as u64;
             let handed = DirEntry { name: entry.name, ino: entry.ino, kind: entry.kind, next };
             match take(&handed) {
-                Room::None => return Ok(()),
-                Room::Left => (filled.start, *position) = (filled.start + len, next),
+                ControlFlow::Break(()) => return Ok(()),
+                ControlFlow::Continue(()) => (filled.start, *position) = (filled.start + len, next),
             }
         }
     }
 }
 
 impl Passthrough {
-    /// Opens a directory for the user `uid`, and says whether it has changed since it was opened last.
+    /// Opens a directory for the user `uid`. Also returns whether it has changed since it was last opened.
     ///
     /// # Errors
     /// As open(2) says; ENFILE for a user who has too many descriptors of this process.
@@ -155,32 +158,36 @@ impl Passthrough {
         Ok((self.dirs.add(OpenDir { _share: share, settled, ..dir }), listing))
     }
 
-    /// Says that entries are seen under other names from now on: no listing is the [same](Listing::Same) as one before.
+    /// Records that entries are shown under other names from now on: no listing is the [same](Listing::Same) as an earlier one.
     pub fn change_view(&self) {
         self.views.fetch_add(1, atomic::Ordering::Release);
     }
 
-    /// Hands all entries of a directory on to `take`, until it says that it has no room for another. Nobody else is told of
-    /// this: what was said of the directory before holds as it did.
+    /// Passes all entries of a directory to `take` until it breaks. This does not affect what the kernel caches of the directory.
     ///
     /// # Errors
     /// As for opendir and readdir.
-    pub fn list(&self, node: NodeId, take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+    pub fn list(&self, node: NodeId, take: impl FnMut(&DirEntry<'_>) -> ControlFlow<()>) -> Result<()> {
         let node = self.nodes.node(node)?;
         OpenDir::new(self.nodes.open(&node, FLAGS)?).each(0, take)
     }
 
-    /// Hands the entries from `offset` on to `take`, until it says that it has no room for the one it got.
+    /// Passes the entries from `offset` on to `take` until it breaks, which means that it has not used the last entry.
     ///
     /// `offset` is 0 or the `next` of an entry.
     ///
     /// # Errors
-    /// As getdents64(2) says, if nothing has been handed out before.
-    pub fn readdir(&self, fh: Fh, offset: u64, take: impl FnMut(&DirEntry<'_>) -> Room) -> Result<()> {
+    /// As getdents64(2) says, if no entry was passed before.
+    pub fn readdir(
+        &self,
+        fh: Fh,
+        offset: u64,
+        take: impl FnMut(&DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         self.dirs.get(fh)?.read(offset, take)
     }
 
-    /// Brings the directory to the disk, or with `data_only` its entries.
+    /// Syncs the directory to disk, or with `data_only` only its entries.
     ///
     /// # Errors
     /// As fsync(2) says.
@@ -191,29 +198,20 @@ impl Passthrough {
 
     /// Closes the directory.
     pub fn releasedir(&self, fh: Fh) {
-        // Not when it was opened: before the kernel has heard of that, it has dropped nothing of what it kept.
+        // Not when it was opened: the kernel drops its cached listing only after the reply to that.
         if let Some((node, changed)) = self.dirs.remove(fh).as_deref().and_then(|dir| dir.settled.as_ref()) {
             node.note_listing(*changed);
         }
     }
 }
 
-/// What is known of the entries of a directory when it is opened.
+/// Whether the entries of a directory have changed when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// The same as when it was opened last. What was read then, or later, holds.
+    /// They are the same as when it was last opened: a cached listing is valid.
     Same,
-    /// Others, or it was not opened before. What is read from now on holds until this is said again.
+    /// They have changed, or the directory was not opened before: a listing from now on may be cached.
     New,
-    /// It has just been changed, and may change again without a trace: what is read now must not be kept.
+    /// The directory has just changed and may change again without a new time: its listing must not be cached.
     Unsettled,
-}
-
-/// Whether an entry found room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// It did, and the next may come.
-    Left,
-    /// It did not, and has to be handed out again.
-    None,
 }

@@ -15,53 +15,52 @@ use nix::sys::statfs::{
 use nix::unistd::{Whence, dup, lseek};
 use parking_lot::Mutex;
 
-use super::budget::Share;
-use super::credentials::{Acting, Thread};
+use super::budget::DescriptorShare;
+use super::credentials::{Acting, RequestThread};
 use super::descriptors::{Spare, Stay};
-use super::inode::{Node, is_large};
+use super::inode::{TrackedNode, is_large};
 use super::remove::renames_removed;
 use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
 use crate::sys::nowait;
 
 /// An open file.
 ///
-/// Where the kernel reads and writes the backing file by itself, hardly anything of it comes here: a descriptor is made for the
-/// request that needs one, and is spare afterwards. The kernel has the inode open until then, so that it is found by its
-/// handle, also without a name. Where the server reads and writes the file itself it has it open as long as the client has,
-/// and that is counted for the user.
+/// If the kernel reads and writes the backing file by itself, few requests need a descriptor: it is opened for the request and is
+/// spare afterwards. The kernel keeps the inode open, so its handle stays valid even without a name. If the server reads and writes
+/// the file, it keeps the file open as long as the client does, and charges the descriptor to the user.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     opener: Caller,
     flags: OFlag,
     backing: Mutex<BackingFile>,
-    // Behind the descriptor, which is closed when nobody has the file open any more.
-    node: Opening,
+    // Declared after the descriptor, which is closed first.
+    node: OpenCount,
 }
 
-/// The server's own descriptor of an open file.
+/// The descriptor of an open file in the server.
 #[derive(Debug, Default)]
 struct BackingFile {
     file: Option<Arc<File>>,
-    /// For whom it is counted, if it stays.
-    share: Option<Share>,
-    /// Whether it was closed once, and what it would have reported since was not heard.
+    /// The user to whom it is charged, if it stays open.
+    share: Option<DescriptorShare>,
+    /// Whether it was closed in between, so that errors since then were not reported to it.
     was_closed: bool,
-    /// How many failures to write the file back had been reported when this one heard of them last.
+    /// Number of write-back errors known to this open file.
     write_errors: u16,
 }
 
-/// One opening of a node, counted as long as it lives.
+/// Counts one open file of a node until dropped.
 #[derive(Debug)]
-struct Opening(Arc<Node>);
+struct OpenCount(Arc<TrackedNode>);
 
-impl Opening {
-    fn new(node: Arc<Node>) -> Self {
+impl OpenCount {
+    fn new(node: Arc<TrackedNode>) -> Self {
         node.opened.lock().opens += 1;
         Self(node)
     }
 }
 
-impl Drop for Opening {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         let _closed_behind_the_lock = {
             let mut opened = self.0.opened.lock();
@@ -71,24 +70,24 @@ impl Drop for Opening {
     }
 }
 
-/// From where to where bytes are copied.
+/// Arguments of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyRange {
-    /// What is read.
+    /// File to read.
     pub from: Fh,
-    /// From which byte on.
+    /// Offset of the first byte to read.
     pub from_offset: u64,
-    /// What is written.
+    /// File to write.
     pub to: Fh,
-    /// From which byte on.
+    /// Offset of the first byte to write.
     pub to_offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
 /// The flags with which the server opens a file that a client opened with `flags`.
 ///
-/// O_DIRECT asks for aligned buffers that the server has no say in; what creates and truncates is done by then.
+/// O_DIRECT would require aligned buffers. Creation and truncation are already done.
 pub(super) fn opened_as(flags: OFlag) -> OFlag {
     flags & (OFlag::O_ACCMODE | OFlag::O_APPEND | OFlag::O_SYNC | OFlag::O_DSYNC | OFlag::O_NOATIME)
 }
@@ -102,14 +101,14 @@ fn signed(offset: u64) -> Result<i64> {
 }
 
 impl OpenFile {
-    pub(super) fn new(node: Arc<Node>, opener: &Caller, flags: OFlag, file: Option<OwnedFd>) -> Self {
+    pub(super) fn new(node: Arc<TrackedNode>, opener: &Caller, flags: OFlag, file: Option<OwnedFd>) -> Self {
         let write_errors = node.opened.lock().write_errors;
         let file = file.map(|file| Arc::new(File::from(file)));
         let backing = Mutex::new(BackingFile { file, write_errors, ..BackingFile::default() });
-        Self { opener: *opener, flags, backing, node: Opening::new(node) }
+        Self { opener: *opener, flags, backing, node: OpenCount::new(node) }
     }
 
-    pub(super) fn node(&self) -> &Arc<Node> {
+    pub(super) fn node(&self) -> &Arc<TrackedNode> {
         &self.node.0
     }
 
@@ -117,10 +116,10 @@ impl OpenFile {
         self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
     }
 
-    /// What is to be said of writing the file back, when the file system has answered `synced`.
+    /// The result of a sync to report to the client, when the file system has returned `synced`.
     ///
-    /// A failure is reported to everybody who has the file open, once (errseq_t of the kernel). A descriptor that was opened
-    /// after somebody else had heard of it does not know, and such one may have been made for this file since.
+    /// A write-back error is reported once to every open file (errseq_t of the kernel). A descriptor that was opened after the error
+    /// was reported to another one does not get it, and the descriptor of this file may have been reopened since.
     pub(super) fn heard(&self, synced: Result<()>) -> Result<()> {
         let (mut backing, mut opened) = (self.backing.lock(), self.node.0.opened.lock());
         let is_news = backing.write_errors == opened.write_errors;
@@ -147,26 +146,25 @@ impl Spare for OpenFile {
     }
 }
 
-/// Of linux/magic.h; nix has it for the GNU C library alone.
+/// From linux/magic.h; nix defines it for the GNU C library only.
 const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
 
-/// Likewise.
+/// From linux/magic.h.
 const F2FS_SUPER_MAGIC: FsType = FsType(0xF2F5_2010);
 const UBIFS_SUPER_MAGIC: FsType = FsType(0x2405_1905);
 
-/// File systems that ask nobody but this kernel who may do what. Every one with blocks that are reserved for root is among
-/// them: ext2 to ext4, F2FS, UBIFS.
+/// File systems on which this kernel alone checks permissions. They include all that reserve blocks for root: ext2 to ext4, F2FS,
+/// UBIFS.
 pub(super) fn is_local(kind: FsType) -> bool {
     closes_silently(kind) || [F2FS_SUPER_MAGIC, UBIFS_SUPER_MAGIC].contains(&kind)
 }
 
-/// File systems of this machine's own, whose close(2) has nothing to say: none of them has a `flush` of its own.
+/// Local file systems on which close(2) reports no errors: they have no `flush` operation.
 pub(super) fn closes_silently(kind: FsType) -> bool {
     [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC].contains(&kind)
 }
 
-/// File systems that ask a server on the network or in user space. The numbers are those of linux/magic.h, and of each file
-/// system's own sources where that has none.
+/// Network and user-space file systems. The numbers are from linux/magic.h or from the sources of the file system.
 pub(super) fn is_remote(kind: FsType) -> bool {
     const OTHERS: [u32; 9] = [
         0xFF53_4D42, // CIFS
@@ -179,13 +177,13 @@ pub(super) fn is_remote(kind: FsType) -> bool {
         0x0BD0_0BD0, // Lustre
         0x786F_4256, // vboxsf
     ];
-    // The type is as wide as a word, and some of the numbers have the highest of 32 bits set.
+    // The type is as wide as a word, and some numbers have the highest of 32 bits set.
     let is_other = |&other: &u32| kind.0 as u32 == other;
     kind == NFS_SUPER_MAGIC || kind == FUSE_SUPER_MAGIC || OTHERS.iter().any(is_other)
 }
 
 impl Passthrough {
-    /// The server's own descriptor of an open file.
+    /// The descriptor of an open file, opened if necessary.
     pub(super) fn file(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
         let (file, is_new) = self.opened(open, &mut open.backing.lock())?;
         if is_new {
@@ -194,7 +192,7 @@ impl Passthrough {
         Ok(file)
     }
 
-    /// The same, and whether it was opened for this. It is kept in any case.
+    /// The descriptor of an open file, and whether this call opened it. It stays open in either case.
     fn opened(&self, open: &OpenFile, backing: &mut BackingFile) -> Result<(Arc<File>, bool)> {
         if let Some(file) = &backing.file {
             return Ok((file.clone(), false));
@@ -204,8 +202,8 @@ impl Passthrough {
         Ok((file, true))
     }
 
-    /// The same for what needs no right to write. A file that was opened for writing may have been made immutable since, or
-    /// what it lies on read-only, and what was opened before can be brought to the disk all the same.
+    /// A descriptor for operations that need no write permission. A file that was opened for writing may have become immutable, or
+    /// its file system read-only, and can still be synced.
     fn file_to_read(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
         match self.file(open) {
             Err(Errno::EPERM | Errno::EACCES | Errno::EROFS | Errno::ETXTBSY) if open.is_writable() => {
@@ -220,11 +218,11 @@ impl Passthrough {
         self.nodes.spares.keep(spare);
     }
 
-    /// Opens a regular file; `flags` are those of open(2). [`Passthrough::open_here`] or [`Passthrough::open_elsewhere`] comes
-    /// next.
+    /// Opens a regular file; `flags` are those of open(2). The caller then calls [`Passthrough::open_here`] or
+    /// [`Passthrough::open_elsewhere`].
     ///
     /// # Errors
-    /// EINVAL for what is no regular file; no kernel asks for that.
+    /// EINVAL for other file types, which no kernel sends.
     pub fn open(&self, opener: &Caller, node: NodeId, flags: i32) -> Result<Fh> {
         let node = self.nodes.node(node)?;
         if node.kind != SFlag::S_IFREG {
@@ -233,10 +231,10 @@ impl Passthrough {
         Ok(self.files.add(OpenFile::new(node, opener, OFlag::from_bits_truncate(flags), None)))
     }
 
-    /// Opens the backing file, to read and write it here for whoever opened it.
+    /// Opens the backing file, to read and write it in the server.
     ///
     /// # Errors
-    /// As open(2) says; ENFILE for a user who has too many descriptors of this process.
+    /// As open(2) says; ENFILE for a user who is charged for too many descriptors.
     pub fn open_here(&self, fh: Fh) -> Result<()> {
         let open = self.files.get(fh)?;
         let share = self.nodes.charge(open.opener.uid)?;
@@ -246,15 +244,15 @@ impl Passthrough {
         Ok(())
     }
 
-    /// Leaves reading and writing the file to somebody who has it open for himself, and finds out whether it may be written at
-    /// all if it is to be: because of chattr(1) +i and +a, a read-only mount, or a running program.
+    /// Leaves reading and writing the file to the kernel. For a writer, checks that the file can be opened for writing at all, which
+    /// chattr(1) +i and +a, a read-only mount, or a running program may prevent.
     ///
     /// # Errors
     /// As open(2) says.
     pub fn open_elsewhere(&self, fh: Fh) -> Result<()> {
         let open = self.files.get(fh)?;
         if open.is_writable() {
-            // As long as it is open the kernel reports to it what fails to be written back.
+            // As long as it is open, the kernel reports write-back errors to it.
             self.opened(&open, &mut open.backing.lock())?;
             self.keep_spare(&open);
         } else {
@@ -263,12 +261,11 @@ impl Passthrough {
         Ok(())
     }
 
-    /// Gives an `O_PATH` descriptor of a file to `take`, which lets somebody else read and write the file for everybody who
-    /// opens it, with the rights that this thread has in the meantime. Those are nobody's: a change clears set-id bits,
-    /// whoever makes it, and takes no blocks that are reserved for root.
+    /// Passes an `O_PATH` descriptor of a file to `take`, which registers it with the kernel for all clients that open the file. The
+    /// kernel uses the rights that this thread has meanwhile, which are those of nobody: every change clears set-id bits and
+    /// uses no blocks that are reserved for root.
     ///
-    /// Nothing for a file with set-id bits, on which they would have to stay where root makes the change: changes to it
-    /// come one by one.
+    /// `None` for a file with set-id bits, which must stay where root makes the change: the server serves such files itself.
     ///
     /// # Errors
     /// Those of `take`; ESTALE when the file is gone.
@@ -286,20 +283,19 @@ impl Passthrough {
         let is_local = if is_own { self.is_local } else { is_local(fstatfs(&*fd)?.filesystem_type()) };
         let _acting = match self.acts_for_others {
             false => None,
-            // On another machine nobody might not even be allowed to open it.
-            true if !is_local || !Thread::current()?.switches() => Some(Acting::without_fsetid()?),
+            // On a file server, nobody might not be allowed to open it.
+            true if !is_local || !RequestThread::current()?.switches() => Some(Acting::without_fsetid()?),
             true => Some(Acting::nobody()?),
         };
         take(&fd).map(Some)
     }
 
-    /// Whether the file system of `node` may have something to say when the file is closed.
+    /// Whether close(2) may report an error on the file system of `node`.
     pub fn has_flush(&self, node: NodeId) -> bool {
         !(self.closes_silently && self.nodes.is_own(node))
     }
 
-    /// Whether the file of `node` may be held when nobody has it open: file systems that rename removed files would do so with
-    /// every file that was open once.
+    /// Whether a descriptor of `node` may stay open when no client has the file open: not on file systems that rename removed files.
     pub fn may_be_held(&self, node: NodeId) -> bool {
         match self.nodes.is_own(node) {
             true => !self.renames_removed,
@@ -310,7 +306,7 @@ impl Passthrough {
         }
     }
 
-    /// Reads into `buffer` from `offset` on, and returns how many bytes; fewer than there is room for at the end alone.
+    /// Reads from `offset` into `buffer` and returns the number of bytes; the buffer is filled except at the end of the file.
     ///
     /// # Errors
     /// As pread(2) says.
@@ -323,7 +319,7 @@ impl Passthrough {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(Errno::EINTR) => {}
-                // What was read before is worth more than the error, which comes back with the next request.
+                // Return what was read; the next request gets the error.
                 Err(_) if filled > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -331,10 +327,10 @@ impl Passthrough {
         Ok(filled)
     }
 
-    /// Reads as [`Passthrough::read`] does, as long as that needs no wait for a disk where the file system can tell.
+    /// Reads as [`Passthrough::read`] does, unless it would wait for a disk and the file system can tell.
     ///
     /// # Errors
-    /// The same; EAGAIN when a part of it is not at hand. Nothing is said of what is.
+    /// As pread(2) says; EAGAIN when some of the range is not cached.
     pub fn read_at_hand(&self, fh: Fh, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let open = self.files.get(fh)?;
         let file = self.file(&open)?;
@@ -352,8 +348,8 @@ impl Passthrough {
         Ok(filled)
     }
 
-    /// Writes `data` from `offset` on, and returns how much of it was written. `writer` is `None` for what was changed in
-    /// memory, by anybody who has the file open: whoever opened it pays.
+    /// Writes `data` at `offset` and returns the number of bytes written. `writer` is `None` for changes through a memory map; they
+    /// are charged to the user who opened the file.
     ///
     /// # Errors
     /// As pwrite(2) says.
@@ -371,13 +367,13 @@ impl Passthrough {
         self.changing(open.node(), writer, set_id, || file.write_at(data, offset).map_err(errno))
     }
 
-    /// Somebody closed a descriptor of the file: what its file system has to say about that.
+    /// Reports errors of the file system when a client closes a descriptor of the file.
     ///
     /// # Errors
     /// As close(2) says.
     pub fn flush(&self, fh: Fh) -> Result<()> {
         let open = self.files.get(fh)?;
-        // Only what was written has something to say, also where it was somebody else who wrote it.
+        // Only written data can cause an error, including data written by other clients.
         let file = match open.is_writable() {
             true => self.file(&open).ok(),
             false => open.backing.lock().file.clone(),
@@ -393,22 +389,22 @@ impl Passthrough {
         self.files.get(fh).is_ok_and(|open| open.is_writable())
     }
 
-    /// Whether closing the file for good may take long: on another mount, or where somebody has something to say about it,
-    /// and where it frees the blocks of a removed file.
+    /// Whether the last close of the file may take long: on another mount, where close(2) reports errors, or if it frees the blocks
+    /// of a removed file.
     pub fn takes_long_to_release(&self, fh: Fh) -> bool {
         let Ok(open) = self.files.get(fh) else { return false };
         let frees = |file: &File| fstat(file).is_ok_and(|stat| stat.st_nlink == 0 && is_large(&stat));
-        // Whoever has it locked may be opening it, and be stuck.
+        // The thread that holds the lock may be stuck in open(2).
         let Some(backing) = open.backing.try_lock() else { return true };
         backing.file.as_ref().is_some_and(|file| self.has_flush(open.node().id) || frees(file))
     }
 
-    /// Closes the file for good.
+    /// Closes the file.
     pub fn release(&self, fh: Fh) {
         self.files.remove(fh);
     }
 
-    /// Brings the file to the disk, or with `data_only` its content.
+    /// Syncs the file to disk, or with `data_only` only its content.
     ///
     /// # Errors
     /// As fsync(2) says.
@@ -430,10 +426,10 @@ impl Passthrough {
         self.changing(open.node(), caller, SetId::AsCaller, allocate)
     }
 
-    /// The next data (SEEK_DATA) or hole (SEEK_HOLE) from `offset` on. Other places the kernel finds by itself.
+    /// The next data (SEEK_DATA) or hole (SEEK_HOLE) at or after `offset`. The kernel handles other values of `whence`.
     ///
     /// # Errors
-    /// ENXIO behind the end; EINVAL for another `whence`.
+    /// ENXIO beyond the end; EINVAL for another `whence`.
     pub fn lseek(&self, fh: Fh, offset: i64, whence: i32) -> Result<i64> {
         let whence = match whence {
             libc::SEEK_DATA => Whence::SeekData,
@@ -444,13 +440,13 @@ impl Passthrough {
         lseek(self.file_to_read(&open)?, offset, whence)
     }
 
-    /// Copies within the backing tree, and returns how many bytes.
+    /// Copies within the backing tree and returns the number of bytes copied.
     ///
     /// # Errors
     /// As copy_file_range(2) says.
     pub fn copy_file_range(&self, caller: &Caller, range: &CopyRange) -> Result<usize> {
-        // The caller comes back for the rest. Whoever shares the file, the disk or the thread waits for no more than this, and
-        // a signal ends a long copy.
+        // The caller repeats the call for the rest. This bounds the wait of others for the file, the disk or the thread, and lets a
+        // signal end a long copy.
         const MOST: usize = 16 << 20;
         let (from, to) = (self.files.get(range.from)?, self.files.get(range.to)?);
         let (mut from_offset, mut to_offset) = (signed(range.from_offset)?, signed(range.to_offset)?);

@@ -1,4 +1,4 @@
-//! Open files and directories by the numbers that stand for them in requests.
+//! Open files and directories by the handle numbers of FUSE requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use parking_lot::RwLock;
 
 use super::Result;
 
-/// The number of an open file or directory.
+/// Handle number of an open file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fh(pub u64);
 
-/// What is open, of one kind.
+/// All open files, or all open directories.
 #[derive(Debug)]
-pub(super) struct Handles<T> {
+pub(super) struct HandleMap<T> {
     open: RwLock<HashMap<u64, Arc<T>>>,
     next: AtomicU64,
 }
 
-impl<T> Handles<T> {
+impl<T> HandleMap<T> {
     pub(super) fn new() -> Self {
         Self { open: RwLock::default(), next: AtomicU64::new(1) }
     }
 
     pub(super) fn add(&self, value: T) -> Fh {
-        // 64 bits do not come round: a number is never given twice.
+        // 64 bits do not wrap around: no number is used twice.
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.write().insert(fh, Arc::new(value));
         Fh(fh)
     }
 
-    /// How many are open.
+    /// Number of open handles.
     pub(super) fn len(&self) -> usize {
         self.open.read().len()
     }

@@ -1,37 +1,36 @@
-//! Inodes that are held by descriptors, because there is no handle: counted for users, and given back when there are many.
+//! Inodes without a file handle, each held by a descriptor: charged to users, and released when there are many.
 //!
-//! The kernel knows an inode until it has no use for it any more, and it has use for all that it has memory for. Where each
-//! costs a descriptor it is asked to forget those that were not used for the longest time ([`Passthrough::surplus`]). It
-//! keeps what is in use: what is open, somebody's working directory, or the parent of what it keeps.
+//! The kernel caches inodes as long as it has memory. Where each inode costs a descriptor, the server asks the kernel to forget
+//! the least recently used ones ([`Passthrough::surplus`]). The kernel keeps inodes that are in use: open files, working
+//! directories, and the parents of what it keeps.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::inode::{Hold, Node, Table};
+use super::inode::{InodeRef, NodeTable, TrackedNode};
 use super::{NodeId, Passthrough, Result};
 
-/// So many new ones between two times that the kernel is asked.
+/// New inodes between two requests to the kernel to forget some.
 const BETWEEN: usize = 32;
-/// So many are looked at for each that has come: enough to go round all of them before a quarter as many have come, however
-/// many of them cannot be given back.
+/// Inodes examined for each new inode: all are examined before a quarter as many new ones have arrived.
 const FOR_EACH: usize = 4;
 
 /// The nodes that are held by descriptors.
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    /// Those that were not used for the longest time in front, by id and number. Some are not known any more.
+pub(super) struct HeldNodes {
+    /// Ids and numbers, least recently used first. Some have been forgotten.
     queue: Mutex<VecDeque<(NodeId, u32)>>,
     count: AtomicUsize,
-    /// How many have come since the kernel was asked last, with some for each that was refused.
+    /// Number of new inodes since the kernel was last asked, with a surcharge for each refusal.
     come: AtomicUsize,
-    /// How many there have been.
+    /// Number of inodes ever added.
     made: AtomicU32,
 }
 
-impl Held {
-    /// Takes a new one in, and gives it a number.
+impl HeldNodes {
+    /// Adds an inode and returns its number.
     pub(super) fn add(&self, id: NodeId) -> u32 {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.come.fetch_add(1, Ordering::Relaxed);
@@ -40,20 +39,20 @@ impl Held {
         number
     }
 
-    /// Somebody was refused a descriptor: the next time the kernel is asked at once, for more.
+    /// Records that a user was refused a descriptor: the kernel is then asked at once, for more inodes.
     pub(super) fn refused(&self) {
         const AS_IF: usize = 8 * BETWEEN;
         self.come.fetch_add(AS_IF, Ordering::Relaxed);
     }
 
-    /// Strikes off a node that is not known any more, if it was held by a descriptor.
-    pub(super) fn remove(&self, node: &Node) {
-        if matches!(node.hold, Hold::Fd(_)) {
+    /// Removes a node from the count, if it was held by a descriptor.
+    pub(super) fn remove(&self, node: &TrackedNode) {
+        if matches!(node.hold, InodeRef::Fd(_)) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Takes the first `most` out of the queue.
+    /// Removes and returns the first `most` entries of the queue.
     fn take(&self, most: usize) -> Vec<(NodeId, u32)> {
         let mut queue = self.queue.lock();
         let most = most.min(queue.len());
@@ -61,8 +60,8 @@ impl Held {
     }
 }
 
-impl Table {
-    /// Nodes that the kernel should forget, if there are too many that are held by descriptors.
+impl NodeTable {
+    /// Nodes that the kernel should forget, if too many are held by descriptors.
     fn surplus(&self) -> Vec<NodeId> {
         let held = &self.held;
         if held.come.load(Ordering::Relaxed) < BETWEEN {
@@ -71,45 +70,44 @@ impl Table {
         let come = held.come.swap(0, Ordering::Relaxed);
         let (count, available) = (held.count.load(Ordering::Relaxed), self.budget.available());
         let (is_many, is_too_many) = (count > available / 8, count > available / 4);
-        // Behind those that are known the queue has some that were forgotten, which go by and by.
+        // Forgotten nodes leave the queue here.
         let (mut known, mut surplus) = (Vec::new(), Vec::new());
-        // The table is not asked under the lock of the queue: whoever adds to the queue has locked the table.
+        // Lock order: a thread that adds to the queue has locked the table, so the table is not locked while the queue is.
         for (id, number) in held.take(FOR_EACH * come) {
             let Ok(node) = self.node(id) else { continue };
-            if !matches!(node.hold, Hold::Fd(its) if its == number) {
+            if !matches!(node.hold, InodeRef::Fd(its) if its == number) {
                 continue;
             }
             known.push((id, number));
             if is_many {
                 let mut opened = node.opened.lock();
                 let was_used = std::mem::take(&mut opened.was_used);
-                // What was used lately is spared, as long as that goes. What is in use the kernel spares.
+                // Recently used nodes are spared unless there are too many. The kernel keeps nodes that are in use.
                 if opened.opens == 0 && (is_too_many || !was_used) {
                     surplus.push(id);
                 }
             }
         }
-        // What is in use, and what the kernel does not give back, comes round again.
+        // Nodes that the kernel keeps are examined again later.
         held.queue.lock().extend(known);
         surplus
     }
 }
 
 impl Passthrough {
-    /// Nodes that cost a descriptor each, of which there are too many, and that were not used for the longest time: the
-    /// kernel should be asked to forget them. Mostly there are none. To be asked for after each lookup, and when a user was
-    /// refused a descriptor.
+    /// The least recently used nodes that cost a descriptor each, if there are too many. The caller asks the kernel to forget
+    /// them, after each lookup and after a user was refused a descriptor. Usually there are none.
     pub fn surplus(&self) -> Vec<NodeId> {
         self.nodes.surplus()
     }
 
-    /// Counts what holds `node` for the user `uid`, unless it is counted or costs nothing.
+    /// Charges the descriptor of `node` to the user `uid`, unless it is already charged or needs none.
     ///
     /// # Errors
-    /// ENFILE for a user who has too many descriptors of this process.
+    /// ENFILE for a user who is charged for too many descriptors.
     pub fn charge(&self, node: NodeId, uid: u32) -> Result<()> {
         let node = self.nodes.node(node)?;
-        if node.id == NodeId::ROOT || matches!(node.hold, Hold::Handle(_)) {
+        if node.id == NodeId::ROOT || matches!(node.hold, InodeRef::Handle(_)) {
             return Ok(());
         }
         let Some(fd) = node.opened.lock().kept().cloned() else { return Ok(()) };
@@ -119,10 +117,10 @@ impl Passthrough {
         Ok(())
     }
 
-    /// Whether a file can be opened for the user `uid` that costs a descriptor.
+    /// Checks that the user `uid` may be charged for one more descriptor.
     ///
     /// # Errors
-    /// ENFILE for a user who has too many of them.
+    /// ENFILE for a user who is charged for too many descriptors.
     pub fn check_share(&self, uid: u32) -> Result<()> {
         self.check_shares(uid, 1)
     }
@@ -131,8 +129,8 @@ impl Passthrough {
         self.nodes.budget.check(uid, times).inspect_err(|_| self.nodes.held.refused())
     }
 
-    /// The same for an entry that is going to be made, and opened `opens` times, where each costs a descriptor. It is better
-    /// not made than made and not within reach.
+    /// Checks the share for a new entry that will be opened `opens` times, if each needs a descriptor. Fails before the entry is
+    /// created, because an entry without a descriptor could not be used.
     pub(super) fn check_share_of_entry(&self, uid: u32, opens: usize) -> Result<()> {
         if self.nodes.has_handles() { Ok(()) } else { self.check_shares(uid, 1 + opens) }
     }

@@ -1,8 +1,7 @@
-//! Flags of inodes, as chattr(1) and lsattr(1) have them: the only ioctl requests that are carried.
+//! Inode flags, as set by chattr(1) and shown by lsattr(1): the only supported ioctl requests.
 //!
-//! Kernels since 5.13 check by themselves who may set what; older ones hand the request on as it came. So the rules of
-//! ioctl_iflags(2) are held here too: by the backing file system, under the caller's ids, and by hand where those do not
-//! reach.
+//! Kernels since 5.13 check the permission to set flags; older ones pass the request on unchecked. So the rules of ioctl_iflags(2)
+//! are enforced here too: by the backing file system, under the caller's ids, and otherwise by a check of the owner.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -15,7 +14,7 @@ use super::file::OpenFile;
 use super::{Caller, Fh, OpenDir, Passthrough, Result};
 use crate::sys::iflags;
 
-/// What is open: files and directories are counted apart.
+/// An open file or directory; both have handle numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenNode {
     /// A regular file.
@@ -24,26 +23,25 @@ pub enum OpenNode {
     Dir(Fh),
 }
 
-/// What keeps a descriptor open while it is in use.
-enum Held {
+/// Keeps the descriptor open while it is in use.
+enum OpenedNode {
     File(Arc<OpenFile>),
     Dir(Arc<OpenDir>),
 }
 
 impl Passthrough {
-    /// Does what the ioctl `command` asks for with `data`, and returns what is answered: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
+    /// Executes the ioctl `command` with `data` and returns the reply: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
     /// FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR of linux/fs.h.
     ///
     /// # Errors
-    /// ENOTTY for any other command, which is what programs expect to hear of one that a file does not know; EPERM when the
-    /// caller may not; EINVAL for less data than there should be; otherwise as ioctl_iflags(2) says.
+    /// ENOTTY for any other command, as programs expect; EPERM if the caller may not; EINVAL for too little data; otherwise as
+    /// ioctl_iflags(2) says.
     pub fn ioctl(&self, caller: &Caller, open: OpenNode, command: u32, data: &[u8]) -> Result<Vec<u8>> {
         let held = match open {
-            OpenNode::File(fh) => Held::File(self.files.get(fh)?),
-            OpenNode::Dir(fh) => Held::Dir(self.dirs.get(fh)?),
+            OpenNode::File(fh) => OpenedNode::File(self.files.get(fh)?),
+            OpenNode::Dir(fh) => OpenedNode::Dir(self.dirs.get(fh)?),
         };
-        // A kernel that asks for the size that the command's number has sends and takes a long; the flags are its first
-        // four bytes (ioctl_iflags(2), "BUGS").
+        // By the size in the command number, the kernel passes a long; the flags are its first four bytes (ioctl_iflags(2), "BUGS").
         match command {
             iflags::GET => Ok(iflags::get(&*self.held_file(&held)?)?.to_ne_bytes().into()),
             iflags::SET => {
@@ -63,15 +61,15 @@ impl Passthrough {
         }
     }
 
-    fn held_file(&self, held: &Held) -> Result<Arc<File>> {
+    fn held_file(&self, held: &OpenedNode) -> Result<Arc<File>> {
         match held {
-            Held::File(open) => self.file(open),
-            Held::Dir(open) => Ok(open.file()),
+            OpenedNode::File(open) => self.file(open),
+            OpenedNode::Dir(open) => Ok(open.file()),
         }
     }
 
-    /// Runs `set` for `caller`, whom `file` must belong to. A server that cannot act for others could otherwise do it for
-    /// them with its own files.
+    /// Runs `set` for `caller`, who must own `file`. Otherwise a server that cannot act for other users would set flags of its own
+    /// files for them.
     fn as_owner(&self, caller: &Caller, file: impl AsFd, set: impl Fn() -> Result<()>) -> Result<()> {
         if caller.uid != 0 && caller.uid != fstat(file)?.st_uid {
             return Err(Errno::EPERM);

@@ -1,9 +1,9 @@
-//! The inodes that the kernel knows of, and how they are held.
+//! The inodes that the kernel has looked up, and how the server references them.
 //!
-//! A node id is the inode number of the backing file wherever that is unique: on the source's own device. Inodes of other
-//! devices below it get numbers with the highest bit set. An inode is held by its kernel file handle, which costs memory
-//! only; where there are no handles to be had (some file systems, other mounts, servers without CAP_DAC_READ_SEARCH) by an
-//! `O_PATH` descriptor. Descriptors made from handles are kept in a bounded queue for the next request (`descriptors`).
+//! On the device of the source, a node id is the inode number of the backing file. Inodes of other devices get numbers with the
+//! highest bit set. An inode is referenced by its kernel file handle, which needs only memory. Without handles (on some file
+//! systems, on other mounts, without CAP_DAC_READ_SEARCH) it is referenced by an `O_PATH` descriptor. Descriptors opened from
+//! handles are kept in a bounded queue for later requests (`descriptors`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -20,14 +20,14 @@ use nix::sys::time::TimeSpec;
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::descriptors::{Descriptor, Opened, Spares};
-use super::held::Held;
-use super::{Entry, Passthrough, Result};
-use crate::sys::handle::{self, Handle, MountId};
+use super::descriptors::{Descriptor, NodeDescriptors, Spares};
+use super::held::HeldNodes;
+use super::{LookupEntry, Passthrough, Result};
+use crate::sys::handle::{self, KernelHandle, MountId};
 use crate::sys::open::{again, path_of};
 use crate::sys::stat::{at_hand, mount_of};
 
-/// The number of a node in requests.
+/// Number of a node in FUSE requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(pub u64);
 
@@ -36,63 +36,65 @@ impl NodeId {
     pub const ROOT: Self = Self(1);
 }
 
-/// Set in the numbers of inodes whose own number would not be unique. No file system in use counts that far.
+/// Flag in the node ids of inodes on other devices, whose inode numbers are not unique. No file system in use has inode numbers
+/// this high.
 const FOREIGN: u64 = 1 << 63;
 
-/// What tells inodes apart as long as they exist.
+/// Identifies an inode as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct FileId {
     dev: u64,
     ino: u64,
 }
 
-impl Place {
-    fn of(stat: &FileStat) -> Self {
+impl FileId {
+    fn from_stat(stat: &FileStat) -> Self {
         Self { dev: stat.st_dev, ino: stat.st_ino }
     }
 }
 
 #[derive(Debug)]
-pub(super) enum Hold {
-    /// By its kernel file handle.
-    Handle(Handle),
-    /// By a descriptor, among those of the node. The number tells it from others that had its inode number before.
+pub(super) enum InodeRef {
+    /// A kernel file handle.
+    Handle(KernelHandle),
+    /// A descriptor, stored in the descriptors of the node. The number distinguishes this inode from earlier ones with the same
+    /// inode number.
     Fd(u32),
 }
 
-impl Hold {
-    fn is_handle(&self, other: &Handle) -> bool {
+impl InodeRef {
+    fn is_handle(&self, other: &KernelHandle) -> bool {
         matches!(self, Self::Handle(handle) if handle == other)
     }
 }
 
-/// An inode that the kernel knows of.
+/// An inode that the kernel has looked up and not yet forgotten.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct TrackedNode {
     pub(super) id: NodeId,
-    place: Place,
+    place: FileId,
     /// The file type, `S_IFMT` of the mode.
     pub(super) kind: SFlag,
-    pub(super) hold: Hold,
-    /// Whether it is a regular file that had set-id bits when its mode was seen last.
+    pub(super) hold: InodeRef,
+    /// Whether it was a regular file with set-id bits when its mode was last read.
     has_set_id: AtomicBool,
-    /// The mount on which it lies, if that is not the source's own.
+    /// Its mount, if that is not the mount of the source.
     mount: Option<u64>,
-    pub(super) opened: Mutex<Opened>,
+    pub(super) opened: Mutex<NodeDescriptors>,
 }
 
-impl Node {
+impl TrackedNode {
     /// Whether this is a regular file that had set-id bits when its mode was last read.
     pub(super) fn has_set_id(&self) -> bool {
         self.has_set_id.load(Ordering::Relaxed)
     }
 
-    /// Its mode has been read.
+    /// Records a mode that was just read.
     pub(super) fn note_mode(&self, mode: u32) {
         self.has_set_id.store(has_set_id(mode), Ordering::Relaxed);
     }
 
-    /// When the directory had been changed last when it was listed last, and in which view.
+    /// Change time of the directory when it was last listed, and the view at that time.
     pub(super) fn listed(&self) -> Option<(TimeSpec, u64)> {
         self.opened.lock().listed.as_deref().copied()
     }
@@ -101,28 +103,28 @@ impl Node {
         self.opened.lock().listed = Some(Box::new(changed));
     }
 
-    /// Whether the file with these attributes has its place.
+    /// Whether these attributes belong to the same device and inode number.
     pub(super) fn is(&self, stat: &FileStat) -> bool {
-        self.place == Place::of(stat)
+        self.place == FileId::from_stat(stat)
     }
 
-    /// Whether this node is the file that was found by a name, of type `kind`, and within reach.
-    fn is_held(&self, found: &By, kind: SFlag) -> bool {
+    /// Whether this node is the file of type `kind` that a lookup found.
+    fn is_held(&self, found: &FoundInode, kind: SFlag) -> bool {
         match (&self.hold, found) {
-            (Hold::Handle(_), By::Handle(handle)) => self.hold.is_handle(handle),
-            (Hold::Handle(_), By::Fd(_)) => false,
-            // An inode that is held exists, so that nothing else has its number on a file system of this machine. A file server
-            // (SMB) does not know what is held here, and gives the number of a removed file to the next one. A removed file
-            // has no name by which it could be found.
-            (Hold::Fd(_), _) => {
+            (InodeRef::Handle(_), FoundInode::Handle(handle)) => self.hold.is_handle(handle),
+            (InodeRef::Handle(_), FoundInode::Fd(_)) => false,
+            // A local file system does not reuse the number of an inode that is held open. A file server (SMB) does not know which
+            // files are held here and may give the number of a removed file to a new one. A removed file has no name, so no
+            // lookup can find it.
+            (InodeRef::Fd(_), _) => {
                 let has_name = |fd: &Arc<Descriptor>| at_hand(&**fd).is_ok_and(|stat| stat.st_nlink > 0);
                 self.kind == kind && self.opened.lock().kept().is_some_and(has_name)
             }
         }
     }
 
-    /// Whether giving it up may take long: the last descriptor of a removed file frees its blocks, and on another mount
-    /// anything can happen.
+    /// Whether closing its descriptors may take long: closing the last descriptor of a removed file frees its blocks, and another
+    /// mount may not answer.
     fn takes_long_to_close(&self) -> bool {
         self.mount.is_some() || {
             let kept = self.opened.lock().kept().cloned();
@@ -133,27 +135,26 @@ impl Node {
 
     fn generation(&self) -> u32 {
         match &self.hold {
-            Hold::Handle(handle) => handle.fingerprint(),
-            Hold::Fd(number) => *number,
+            InodeRef::Handle(handle) => handle.fingerprint(),
+            InodeRef::Fd(number) => *number,
         }
     }
 }
 
-/// Whether removing the file, or cutting it off, keeps a file system busy for some time.
+/// Whether removing or truncating the file keeps the file system busy for some time.
 pub(super) fn is_large(stat: &FileStat) -> bool {
-    /// Of 512 bytes (stat(2)): 64 MiB.
+    /// 64 MiB in units of 512 bytes (stat(2)).
     const BLOCKS: i64 = 64 << 11;
     stat.st_blocks > BLOCKS
 }
 
-/// What is left of a node whose lookups have been taken back: nothing, while others are left. Its descriptors are closed
-/// when this is dropped.
+/// A node whose lookup count reached zero, or nothing if lookups are left. Dropping it closes the descriptors of the node.
 #[derive(Debug)]
 #[must_use]
-pub struct Forgotten(Option<Arc<Node>>);
+pub struct Forgotten(Option<Arc<TrackedNode>>);
 
 impl Forgotten {
-    /// Whether the node is unknown now.
+    /// Whether the node was removed from the lookup table.
     pub fn is_gone(&self) -> bool {
         self.0.is_some()
     }
@@ -164,46 +165,45 @@ impl Forgotten {
     }
 }
 
-/// How far a lookup goes.
+/// Which mounts a lookup may enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// No further than the source's own mount, as far as that can be told beforehand: [`ELSEWHERE`] is the answer for a name
-    /// that leads to another one. Whether that file system answers at all is not known.
+    /// Only the mount of the source. A lookup of a name on another mount fails with [`ELSEWHERE`], because that file system may not
+    /// answer.
     Near,
-    /// To other mounts too.
+    /// All mounts.
     Any,
 }
 
-/// What a lookup that stays [near](Reach::Near) says of a name that leads to another mount. No file system says that of a
-/// name (it is an error of mount(2) in other systems).
+/// Error of a lookup within [`Reach::Near`] for a name on another mount. No file system returns this errno for a name.
 pub const ELSEWHERE: Errno = Errno::EREMOTE;
 
 #[derive(Debug)]
-struct Counted {
-    node: Arc<Node>,
+struct LookupCount {
+    node: Arc<TrackedNode>,
     lookups: u64,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    nodes: HashMap<u64, Counted>,
-    foreign: HashMap<Place, u64>,
+struct LookupTable {
+    nodes: HashMap<u64, LookupCount>,
+    foreign: HashMap<FileId, u64>,
     foreign_made: u64,
 }
 
 /// All nodes.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct NodeTable {
     root: Arc<Descriptor>,
-    root_place: Place,
-    /// The number of the mount that the source is on, where the kernel tells.
+    root_place: FileId,
+    /// Id of the mount of the source, if the kernel reports it.
     root_mount: Option<u64>,
-    /// The mount on which handles are opened, if they can be opened at all.
+    /// The mount for opening handles, if handles can be opened.
     pub(super) mount: Option<(OwnedFd, MountId)>,
-    known: Mutex<Known>,
+    known: Mutex<LookupTable>,
     pub(super) budget: Arc<Budget>,
     pub(super) spares: Spares,
-    pub(super) held: Held,
+    pub(super) held: HeldNodes,
 }
 
 /// Whether a file of this mode, type included, is a regular one with set-id bits, which a write may take away.
@@ -215,28 +215,28 @@ fn kind_of(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-impl Table {
+impl NodeTable {
     pub(super) fn new(root: OwnedFd, spares: usize) -> Result<Self> {
         let stat = fstat(&root)?;
         if kind_of(&stat) != SFlag::S_IFDIR {
             return Err(Errno::ENOTDIR);
         }
-        // All calls that take no O_PATH descriptor go through /proc: better to miss it now than in the middle.
+        // Calls that accept no O_PATH descriptor use /proc. If it is missing, fail at the start.
         nix::sys::stat::stat(path_of(&root).as_str())?;
         let mount = mount_for_handles(&root).ok();
         let root = Descriptor::new(root);
-        let place = Place::of(&stat);
-        let node = Node {
+        let place = FileId::from_stat(&stat);
+        let node = TrackedNode {
             id: NodeId::ROOT,
             place,
             kind: SFlag::S_IFDIR,
-            hold: Hold::Fd(0),
+            hold: InodeRef::Fd(0),
             has_set_id: AtomicBool::new(false),
             mount: None,
-            opened: Mutex::new(Opened::held(root.clone())),
+            opened: Mutex::new(NodeDescriptors::held(root.clone())),
         };
-        let mut known = Known::default();
-        known.nodes.insert(NodeId::ROOT.0, Counted { node: Arc::new(node), lookups: 1 });
+        let mut known = LookupTable::default();
+        known.nodes.insert(NodeId::ROOT.0, LookupCount { node: Arc::new(node), lookups: 1 });
         let budget = Budget::new();
         Ok(Self {
             root_mount: mount_of(&root),
@@ -246,7 +246,7 @@ impl Table {
             known: Mutex::new(known),
             spares: Spares::new(spares, budget.clone()),
             budget,
-            held: Held::default(),
+            held: HeldNodes::default(),
         })
     }
 
@@ -254,12 +254,12 @@ impl Table {
         self.mount.is_some()
     }
 
-    /// Whether a node lies on the source's own file system.
+    /// Whether a node is on the device of the source.
     pub(super) fn is_own(&self, id: NodeId) -> bool {
         id.0 & FOREIGN == 0
     }
 
-    /// The mount on which a node lies, if that is not the source's own.
+    /// The mount of a node, if that is not the mount of the source.
     pub(super) fn mount(&self, id: NodeId) -> Option<u64> {
         if self.is_own(id) { None } else { self.node(id).ok()?.mount }
     }
@@ -274,44 +274,48 @@ impl Table {
         all.filter(|node| node.kind == SFlag::S_IFDIR).map(|node| node.id).collect()
     }
 
-    pub(super) fn node(&self, id: NodeId) -> Result<Arc<Node>> {
+    pub(super) fn node(&self, id: NodeId) -> Result<Arc<TrackedNode>> {
         self.known.lock().nodes.get(&id.0).map(|counted| counted.node.clone()).ok_or(Errno::ESTALE)
     }
 
-    /// The known node of a file with these attributes.
-    pub(super) fn known(&self, stat: &FileStat) -> Option<Arc<Node>> {
-        let place = Place::of(stat);
+    /// The node of a file with these attributes, if the kernel has looked it up.
+    pub(super) fn known(&self, stat: &FileStat) -> Option<Arc<TrackedNode>> {
+        let place = FileId::from_stat(stat);
         let known = self.known.lock();
         let id = self.id_of(place, &known)?;
         known.nodes.get(&id).map(|counted| counted.node.clone())
     }
 
-    /// The number of the known node of a file with these attributes, the source itself among them.
+    /// The node id of a file with these attributes, which may be the source itself.
     pub(super) fn number(&self, stat: &FileStat) -> Option<NodeId> {
-        match Place::of(stat) == self.root_place {
+        match FileId::from_stat(stat) == self.root_place {
             true => Some(NodeId::ROOT),
             false => self.known(stat).map(|node| node.id),
         }
     }
 
-    /// The number that a place has, unless it has to be given one.
-    fn id_of(&self, place: Place, known: &Known) -> Option<u64> {
+    /// The node id of a file, unless one has to be assigned first.
+    fn id_of(&self, place: FileId, known: &LookupTable) -> Option<u64> {
         let is_own =
             place.dev == self.root_place.dev && place.ino > NodeId::ROOT.0 && place.ino & FOREIGN == 0;
         if is_own { Some(place.ino) } else { known.foreign.get(&place).copied() }
     }
 
-    /// Counts a lookup of `name` in `dir`, if two calls by its name tell all that is to be known: what it is held by, and
-    /// its attributes. A descriptor of its own would cost more than both.
+    /// Counts a lookup of `name` in `dir` by two calls with its name: one for the handle, one for the attributes. `None` if they
+    /// are not sufficient. Opening a descriptor would cost more than both calls.
     ///
-    /// Neither call follows a symbolic link, and one component leads nowhere but across a mount, which the first call tells.
-    /// The name may change hands between the two: then the handle is of another number. Should the number have changed hands
-    /// too, the attributes of the new file are told for the old one, which is gone: the next request for it is ESTALE, and the
-    /// kernel looks again.
+    /// Neither call follows a symbolic link, and the first call reports the mount. If the name is given to another file between the
+    /// two calls, handle and attributes have different inode numbers. If that file has the same inode number, the old file is gone:
+    /// the next request for it fails with ESTALE, and the kernel repeats the lookup.
     ///
     /// # Errors
-    /// [`ELSEWHERE`] for a name that leads further than `reach`.
-    pub(super) fn count_named(&self, dir: impl AsFd, name: &OsStr, reach: Reach) -> Result<Option<Entry>> {
+    /// [`ELSEWHERE`] for a name beyond `reach`.
+    pub(super) fn count_named(
+        &self,
+        dir: impl AsFd,
+        name: &OsStr,
+        reach: Reach,
+    ) -> Result<Option<LookupEntry>> {
         let Some((_, mount)) = &self.mount else { return Ok(None) };
         let handle = match handle::at(&dir, name) {
             Ok((handle, its_mount)) if its_mount == *mount => handle,
@@ -321,32 +325,33 @@ impl Table {
         };
         let stat = fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let is_certain = stat.st_dev == self.root_place.dev && handle.is_certainly_of(stat.st_ino);
-        if is_certain { self.enter(stat, By::Handle(handle), None).map(Some) } else { Ok(None) }
+        if is_certain { self.enter(stat, FoundInode::Handle(handle), None).map(Some) } else { Ok(None) }
     }
 
-    /// Counts a lookup of the file that `fd`, an `O_PATH` descriptor, holds.
+    /// Counts a lookup of the file that the `O_PATH` descriptor `fd` refers to.
     ///
     /// # Errors
-    /// ELOOP for the source itself, which a bind mount can bring into itself: the kernel knows it as the root alone.
-    pub(super) fn count(&self, fd: OwnedFd) -> Result<Entry> {
+    /// ELOOP for the source itself, which a bind mount can place inside itself: the kernel knows it as the root only.
+    pub(super) fn count(&self, fd: OwnedFd) -> Result<LookupEntry> {
         let stat = fstat(&fd)?;
         match self.handle_of(&fd) {
-            Some(handle) => self.enter(stat, By::Handle(handle), None),
+            Some(handle) => self.enter(stat, FoundInode::Handle(handle), None),
             None => {
                 let mount = self.other_mount(&stat, &fd);
-                self.enter(stat, By::Fd(fd), mount)
+                self.enter(stat, FoundInode::Fd(fd), mount)
             }
         }
     }
 
-    /// The same for a file on another mount, whose file system is not asked for anything: the attributes may be old.
-    pub(super) fn count_unasked(&self, fd: OwnedFd) -> Result<Entry> {
+    /// Counts a lookup of a file on another mount without a request to its file system: the attributes may be outdated.
+    pub(super) fn count_unasked(&self, fd: OwnedFd) -> Result<LookupEntry> {
         let stat = at_hand(&fd)?;
         let mount = self.other_mount(&stat, &fd);
-        self.enter(stat, By::Fd(fd), mount)
+        self.enter(stat, FoundInode::Fd(fd), mount)
     }
 
-    /// The mount of a file, if it is not the source's own. Devices alone do not tell: subvolumes and layers have their own.
+    /// The mount of a file, if it is not the mount of the source. Device numbers are not sufficient: subvolumes and layers have
+    /// their own.
     fn other_mount(&self, stat: &FileStat, fd: &OwnedFd) -> Option<u64> {
         if stat.st_dev == self.root_place.dev {
             return None;
@@ -354,27 +359,32 @@ impl Table {
         mount_of(fd).filter(|&mount| Some(mount) != self.root_mount)
     }
 
-    /// Whether a file is on another mount than the source. Its file system is not asked for anything.
+    /// Whether a file is on another mount than the source. Sends no request to its file system.
     pub(super) fn is_elsewhere(&self, fd: &OwnedFd) -> bool {
         mount_of(fd).is_some_and(|mount| Some(mount) != self.root_mount)
     }
 
-    /// The same for an open file. It is not kept itself: that would keep the file open for whoever asks.
-    pub(super) fn count_opened(&self, file: &OwnedFd) -> Result<Entry> {
+    /// Counts a lookup of an open file. The descriptor itself is not kept: that would keep the file open.
+    pub(super) fn count_opened(&self, file: &OwnedFd) -> Result<LookupEntry> {
         match self.handle_of(file) {
-            Some(handle) => self.enter(fstat(file)?, By::Handle(handle), None),
+            Some(handle) => self.enter(fstat(file)?, FoundInode::Handle(handle), None),
             None => self.count(self.with_room(|| again(file, OFlag::O_PATH))?),
         }
     }
 
-    /// The handle by which a file can be opened here.
-    fn handle_of(&self, fd: &OwnedFd) -> Option<Handle> {
+    /// The handle of a file, if it can be opened on the mount for handles.
+    fn handle_of(&self, fd: &OwnedFd) -> Option<KernelHandle> {
         let (_, mount) = self.mount.as_ref()?;
-        handle::of(fd).ok().filter(|(_, its_mount)| its_mount == mount).map(|(handle, _)| handle)
+        handle::from_fd(fd).ok().filter(|(_, its_mount)| its_mount == mount).map(|(handle, _)| handle)
     }
 
-    pub(super) fn enter(&self, mut stat: FileStat, by: By, mount: Option<u64>) -> Result<Entry> {
-        let place = Place::of(&stat);
+    pub(super) fn enter(
+        &self,
+        mut stat: FileStat,
+        by: FoundInode,
+        mount: Option<u64>,
+    ) -> Result<LookupEntry> {
+        let place = FileId::from_stat(&stat);
         if place == self.root_place {
             return Err(Errno::ELOOP);
         }
@@ -392,19 +402,21 @@ impl Table {
             let kind = kind_of(&stat);
             let new = |by| {
                 let (hold, opened) = match by {
-                    By::Handle(handle) => (Hold::Handle(handle), Opened::default()),
-                    By::Fd(fd) => (Hold::Fd(self.held.add(NodeId(id))), Opened::held(Descriptor::new(fd))),
+                    FoundInode::Handle(handle) => (InodeRef::Handle(handle), NodeDescriptors::default()),
+                    FoundInode::Fd(fd) => {
+                        (InodeRef::Fd(self.held.add(NodeId(id))), NodeDescriptors::held(Descriptor::new(fd)))
+                    }
                 };
                 let has_set_id = AtomicBool::new(has_set_id(stat.st_mode));
                 let opened = Mutex::new(opened);
-                Arc::new(Node { id: NodeId(id), place, kind, hold, has_set_id, mount, opened })
+                Arc::new(TrackedNode { id: NodeId(id), place, kind, hold, has_set_id, mount, opened })
             };
             let counted = match known.nodes.entry(id) {
-                MapEntry::Vacant(vacant) => vacant.insert(Counted { node: new(by), lookups: 0 }),
+                MapEntry::Vacant(vacant) => vacant.insert(LookupCount { node: new(by), lookups: 0 }),
                 MapEntry::Occupied(occupied) => {
                     let counted = occupied.into_mut();
-                    // Its number has been given to another file since. The kernel tells the two by their generation, and
-                    // what it takes back of both is counted together.
+                    // The inode number was given to another file. The kernel distinguishes both by their generation, and forgets the
+                    // lookups of both together.
                     if !counted.node.is_held(&by, kind) {
                         let before = std::mem::replace(&mut counted.node, new(by));
                         self.held.remove(&before);
@@ -418,10 +430,11 @@ impl Table {
             (counted.node.id, counted.node.generation())
         };
         stat.st_ino = id.0;
-        Ok(Entry { node: id, generation, stat })
+        Ok(LookupEntry { node: id, generation, stat })
     }
 
-    /// Takes back `lookups`. What is left of the node is dropped behind the lock: its last descriptor may go with it.
+    /// Subtracts `lookups` from the lookup count. The caller drops the node after the lock is released, because that may close its
+    /// last descriptor.
     fn forget(&self, id: NodeId, lookups: u64) -> Forgotten {
         let mut known = self.known.lock();
         let Some(counted) = known.nodes.get_mut(&id.0) else { return Forgotten(None) };
@@ -430,7 +443,7 @@ impl Table {
             return Forgotten(None);
         }
         let forgotten = known.nodes.remove(&id.0);
-        if let Some(Counted { node, .. }) = &forgotten {
+        if let Some(LookupCount { node, .. }) = &forgotten {
             known.foreign.remove(&node.place);
             self.held.remove(node);
         }
@@ -442,41 +455,41 @@ impl Table {
     }
 }
 
-/// What a node that is counted can be held by.
-pub(super) enum By {
-    Handle(Handle),
+/// How a lookup found an inode.
+pub(super) enum FoundInode {
+    Handle(KernelHandle),
     Fd(OwnedFd),
 }
 
-/// A descriptor on the root's mount, if files can be opened by handle there.
+/// A descriptor on the mount of the root, if files can be opened by handle there.
 fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
-    // A FUSE server that does not say otherwise forgets what a handle names as soon as nobody holds it (fuse_get_dentry).
+    // By default, a FUSE server forgets the inode of a handle as soon as nobody holds it (fuse_get_dentry).
     if fstatfs(root)?.filesystem_type() == FUSE_SUPER_MAGIC {
         return Err(Errno::EOPNOTSUPP);
     }
-    let (handle, id) = handle::of(root)?;
+    let (handle, id) = handle::from_fd(root)?;
     let mount = again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     handle::open(&mount, &handle, OFlag::O_PATH)?;
     Ok((mount, id))
 }
 
 impl Passthrough {
-    /// Takes back `lookups` of the lookups of `node` that were counted, and says whether it is unknown now.
+    /// Subtracts `lookups` from the lookup count of `node`. Returns whether the node was removed.
     pub fn forget(&self, node: NodeId, lookups: u64) -> bool {
         self.take_back(node, lookups).is_gone()
     }
 
-    /// The same for whoever cannot wait until what is left of the node is given up.
+    /// As [`Passthrough::forget`], for callers that cannot wait until the descriptors of the node are closed.
     pub fn take_back(&self, node: NodeId, lookups: u64) -> Forgotten {
         self.nodes.forget(node, lookups)
     }
 
-    /// The mount on which `node` lies, if that is not the source's own: whether it answers is not known.
+    /// The mount of `node`, if that is not the mount of the source. It may not answer.
     pub fn mount(&self, node: NodeId) -> Option<u64> {
         self.nodes.mount(node)
     }
 
-    /// Whether cutting off or freeing what `node` holds takes some time.
+    /// Whether truncating or freeing the content of `node` takes some time.
     pub fn is_large(&self, node: NodeId) -> bool {
         self.fd(node).and_then(|fd| fstat(&*fd)).is_ok_and(|stat| is_large(&stat))
     }

@@ -1,4 +1,4 @@
-//! From a name to its node.
+//! Lookups: from a name to its node.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,7 +6,7 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
 use super::inode::{ELSEWHERE, Reach};
-use super::{Entry, NodeId, Passthrough, Result};
+use super::{LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::beneath;
 
@@ -15,31 +15,31 @@ impl Passthrough {
     ///
     /// # Errors
     /// ENOENT when there is no such entry; otherwise as openat2(2) says.
-    pub fn lookup(&self, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+    pub fn lookup(&self, parent: NodeId, name: &Admitted<'_>) -> Result<LookupEntry> {
         self.lookup_within(Reach::Any, parent, name)
     }
 
-    /// The same, no further than `reach`.
+    /// Looks `name` up in `parent`, only on mounts within `reach`, and counts the lookup.
     ///
     /// # Errors
-    /// The same, and [`ELSEWHERE`].
-    pub fn lookup_within(&self, reach: Reach, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+    /// As [`Passthrough::lookup`]; [`ELSEWHERE`] for a name beyond `reach`.
+    pub fn lookup_within(&self, reach: Reach, parent: NodeId, name: &Admitted<'_>) -> Result<LookupEntry> {
         self.lookup_from(reach, &*self.fd(parent)?, name)
     }
 
-    /// The same for a name that leads to another mount, without asking that for anything: the attributes may be old.
+    /// Looks up a name on another mount without a request to that mount: the attributes may be outdated.
     ///
     /// # Errors
     /// As for a lookup.
-    pub fn glance(&self, parent: NodeId, name: &Admitted<'_>) -> Result<Entry> {
+    pub fn glance(&self, parent: NodeId, name: &Admitted<'_>) -> Result<LookupEntry> {
         self.nodes.count_unasked(self.hold(&*self.fd(parent)?, name)?)
     }
 
-    pub(super) fn lookup_in(&self, parent: impl AsFd, name: &Admitted<'_>) -> Result<Entry> {
+    pub(super) fn lookup_in(&self, parent: impl AsFd, name: &Admitted<'_>) -> Result<LookupEntry> {
         self.lookup_from(Reach::Any, parent, name)
     }
 
-    fn lookup_from(&self, reach: Reach, parent: impl AsFd, name: &Admitted<'_>) -> Result<Entry> {
+    fn lookup_from(&self, reach: Reach, parent: impl AsFd, name: &Admitted<'_>) -> Result<LookupEntry> {
         match self.nodes.count_named(&parent, name.as_os_str(), reach)? {
             Some(entry) => Ok(entry),
             None => {
@@ -52,7 +52,7 @@ impl Passthrough {
         }
     }
 
-    /// What stands under `name`, without opening it.
+    /// An `O_PATH` descriptor of the entry `name`.
     pub(super) fn hold(&self, parent: impl AsFd, name: &Admitted<'_>) -> Result<OwnedFd> {
         self.nodes.with_room(|| beneath(&parent, name.as_os_str(), OFlag::O_PATH, Mode::empty()))
     }

@@ -1,14 +1,13 @@
-//! The backing tree: every operation of a file system, on a directory that is held open.
+//! The backing tree: all file system operations, relative to a directory that is held open.
 //!
-//! It knows no wire protocol, no policy and no Unicode: numbers and bytes go in, plain values come out, and every name
-//! comes as an [`Admitted`](crate::gate::Admitted), so that no operation can forget the gate. Everything is done by
-//! descriptor; no path below the source is ever put together. FIFOs, sockets and devices are never opened, only held by
-//! `O_PATH`. Errors are the errno of the call that failed.
+//! This module knows no wire protocol, no policy and no Unicode: numbers and bytes go in, plain values come out. Every name is
+//! an [`Admitted`](crate::gate::Admitted), so no operation can forget the gate. All calls are relative to a descriptor; no path
+//! below the source is ever built. FIFOs, sockets and devices are never opened, only held by `O_PATH`. Errors are the errno
+//! of the call that failed.
 //!
-//! It trusts its caller for permissions: on Linux the kernel checks them before a request is sent
-//! (`default_permissions`, fuse(4)). What is created belongs to the [`Caller`] all the same, and is created under the
-//! caller's ids; so is what a change allocates. Quotas, reserved blocks, set-id bits, set-group-id directories, umask and
-//! default ACLs do what they do without us.
+//! Permissions are checked by the kernel before it sends a request (`default_permissions`, fuse(4)). Files are created and blocks
+//! are allocated under the ids of the [`Caller`], so quotas, reserved blocks, set-id bits, set-group-id directories, umask and
+//! default ACLs work as they do without the mount.
 
 mod attr;
 mod budget;
@@ -40,109 +39,109 @@ use nix::sys::statfs::fstatfs;
 
 pub use attr::Changes;
 pub use credentials::Caller;
-pub use dir::{DirEntry, Listing, OpenDir, Room};
+pub use dir::{DirEntry, Listing, OpenDir};
 pub use file::CopyRange;
 pub use handle::Fh;
 pub use iflags::OpenNode;
 pub use inode::{ELSEWHERE, Forgotten, NodeId, Reach, has_set_id};
 pub use set_id::SetId;
-pub use spelling::Orthography;
+pub use spelling::NameEquivalence;
 
 use descriptors::Descriptor;
 use file::OpenFile;
-use handle::Handles;
-use inode::Table;
+use handle::HandleMap;
+use inode::NodeTable;
 use spelling::Spellings;
 
-/// What an operation gives, or the errno.
+/// The result of an operation, or its errno.
 pub type Result<T> = std::result::Result<T, Errno>;
 
-/// An entry that was looked up or made. Its node has been counted once more; [`Passthrough::forget`] takes that back.
+/// An entry that was looked up or created. The lookup count of its node was raised by one; [`Passthrough::forget`] lowers it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// The node that the name leads to.
+pub struct LookupEntry {
+    /// The node of the entry.
     pub node: NodeId,
-    /// Differs between two files that had the same node id one after the other.
+    /// Distinguishes files that had the same node id at different times.
     pub generation: u32,
     /// Its attributes, with the node id as inode number.
     pub stat: FileStat,
 }
 
-/// How a backing tree is served.
+/// Settings of a backing tree.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How many descriptors are kept for the next request, at most.
+pub struct PassthroughSettings {
+    /// Maximum number of descriptors kept open for later requests.
     pub cached_fds: usize,
 }
 
 /// A backing tree.
 #[derive(Debug)]
 pub struct Passthrough {
-    nodes: Table,
-    files: Handles<OpenFile>,
-    dirs: Handles<OpenDir>,
-    /// Whether this process may act for others (root).
+    nodes: NodeTable,
+    files: HandleMap<OpenFile>,
+    dirs: HandleMap<OpenDir>,
+    /// Whether this process may act for other users (root).
     acts_for_others: bool,
-    /// Whether files of the source's own file system close without a word.
+    /// Whether close(2) never reports an error on the file system of the source.
     closes_silently: bool,
-    /// Whether the source's own file system asks nobody but this kernel who may do what.
+    /// Whether this kernel alone checks permissions on the file system of the source.
     is_local: bool,
-    /// Whether the source's own file system keeps files that are removed while they are held.
+    /// Whether the file system of the source renames removed files while they are open (NFS, AFS).
     renames_removed: bool,
-    /// Whether a server on the network or in user space has the source.
+    /// Whether the source is on a network or user-space file system.
     is_remote: bool,
     spellings: Spellings,
-    /// How often entries have come to be seen under other names.
+    /// How many times the names under which entries are shown have changed.
     views: AtomicU64,
 }
 
 impl Passthrough {
-    /// The tree below `source`, a directory. The process's umask has to be 0.
+    /// The tree below the directory `source`. The umask of the process must be 0.
     ///
     /// # Errors
-    /// ENOTDIR for anything else; ENOENT without /proc.
-    pub fn new(source: OwnedFd, settings: Settings) -> Result<Self> {
+    /// ENOTDIR if `source` is no directory; ENOENT if /proc is not mounted.
+    pub fn new(source: OwnedFd, settings: PassthroughSettings) -> Result<Self> {
         let kind = fstatfs(&source)?.filesystem_type();
         Ok(Self {
             closes_silently: file::closes_silently(kind),
             is_local: file::is_local(kind),
             renames_removed: remove::renames_removed(kind),
             is_remote: file::is_remote(kind),
-            nodes: Table::new(source, settings.cached_fds)?,
-            files: Handles::new(),
-            dirs: Handles::new(),
+            nodes: NodeTable::new(source, settings.cached_fds)?,
+            files: HandleMap::new(),
+            dirs: HandleMap::new(),
             acts_for_others: nix::unistd::geteuid().is_root(),
             spellings: Spellings::default(),
             views: AtomicU64::new(0),
         })
     }
 
-    /// Whether inodes are held by kernel file handles, which cost no descriptor.
+    /// Whether inodes are referenced by kernel file handles, which need no descriptor.
     pub fn holds_by_handle(&self) -> bool {
         self.nodes.has_handles()
     }
 
-    /// Whether the source is on a file system of the network or of user space, on which everything may wait for a server.
+    /// Whether the source is on a network or user-space file system, where every call may wait for a server.
     pub fn is_remote(&self) -> bool {
         self.is_remote
     }
 
-    /// How many nodes are known.
+    /// Number of nodes in the lookup table.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many files are open.
+    /// Number of open files.
     pub fn open_files(&self) -> usize {
         self.files.len()
     }
 
-    /// How many directories are open.
+    /// Number of open directories.
     pub fn open_directories(&self) -> usize {
         self.dirs.len()
     }
 
-    /// The directories that are known.
+    /// All directories in the lookup table.
     pub fn directories(&self) -> Vec<NodeId> {
         self.nodes.directories()
     }

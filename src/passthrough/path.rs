@@ -1,4 +1,4 @@
-//! Where a directory stands, for people to read. Nothing is ever opened by such a path.
+//! Paths of directories, for logs only: no file is opened by such a path.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use super::{NodeId, Passthrough, Result};
 use crate::sys::open::path_of;
 
 impl Passthrough {
-    /// The path of a directory below the source, as it is at the moment; empty for the source itself, and from the top for
-    /// one that has been moved out of it.
+    /// The current path of a directory relative to the source; empty for the source itself, absolute for a directory that was moved
+    /// out of the source.
     ///
     /// # Errors
-    /// ESTALE or ENOENT for one that is gone; ENAMETOOLONG for a path longer than the kernel can tell.
+    /// ESTALE or ENOENT for a removed directory; ENAMETOOLONG for a path longer than the kernel can return.
     pub fn path(&self, node: NodeId) -> Result<PathBuf> {
         let dir = self.fd(node)?;
         let [top, path] = [path_of(self.nodes.root()), path_of(&*dir)].map(|fd| readlink(fd.as_str()));
@@ -22,8 +22,8 @@ impl Passthrough {
         Ok(path.strip_prefix(top?).map(PathBuf::from).unwrap_or(path))
     }
 
-    /// The directory in which a file was found, and its name there, if it is held by a descriptor and the kernel knows the
-    /// directory. Both may be out of date, which is good enough for whoever wants less to be kept of them.
+    /// The parent and the name of a file that is held by a descriptor, if the kernel has looked up the parent. Both may be outdated,
+    /// which is sufficient to ask the kernel to forget the entry.
     pub fn place(&self, node: NodeId) -> Option<(NodeId, OsString)> {
         let node = self.nodes.node(node).ok().filter(|node| node.kind != SFlag::S_IFDIR)?;
         let fd = node.opened.lock().kept().cloned()?;

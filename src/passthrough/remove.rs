@@ -1,4 +1,4 @@
-//! Names that go: unlink, rmdir, rename.
+//! Removal of names: unlink, rmdir, rename.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,31 +11,30 @@ use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::descriptors::{Descriptor, Stay};
-use super::inode::Node;
+use super::inode::TrackedNode;
 use super::{Caller, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::rename::renameat2;
 
-/// Of linux/magic.h, and the number of fs/afs, which is in no header; nix has none of them for every C library.
+/// From linux/magic.h, and the number of fs/afs, which is in no header; nix does not define them for every C library.
 const NFS_SUPER_MAGIC: FsType = FsType(0x6969);
 const AFS_SUPER_MAGIC: FsType = FsType(0x5346_414F);
 const AFS_FS_MAGIC: FsType = FsType(0x6B41_4653);
 
-/// Whether a file system keeps a file that is removed while anybody holds its entry, by `O_PATH` too, and gives it another
-/// name for that time (nfs_sillyrename and afs_sillyrename of the kernel, by d_count of the entry). A descriptor that the
-/// server keeps for later would leave such names behind.
+/// Whether a file system renames a file that is removed while anybody holds its entry, even by `O_PATH` (nfs_sillyrename and
+/// afs_sillyrename of the kernel, by d_count of the entry). A descriptor that the server keeps open would leave such names behind.
 pub(super) fn renames_removed(kind: FsType) -> bool {
     [NFS_SUPER_MAGIC, AFS_SUPER_MAGIC, AFS_FS_MAGIC].contains(&kind)
 }
 
-/// How long a removal waits for requests that are at an end: a client that has closed the file and removes it then is not
-/// waiting for the server to hear of the first (FUSE_RELEASE).
+/// How long a removal waits for earlier requests: a client that closes a file and then removes it does not wait for the
+/// FUSE_RELEASE in between.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// A node that is about to lose a name.
-struct Leaving {
-    node: Arc<Node>,
-    /// By what it stays within reach, if it does.
+struct PendingRemoval {
+    node: Arc<TrackedNode>,
+    /// The descriptor that keeps it usable, if any.
     fd: Option<Arc<Descriptor>>,
     stay: Stay,
     has_other_names: bool,
@@ -58,7 +57,7 @@ impl Passthrough {
         self.remove(uid, parent, name, UnlinkatFlags::RemoveDir)
     }
 
-    /// Gives an entry another name, another parent, or both, for the user `uid`; `flags` are those of renameat2(2).
+    /// Renames an entry for `caller`; `flags` are those of renameat2(2).
     ///
     /// # Errors
     /// As renameat2(2) says.
@@ -76,7 +75,7 @@ impl Passthrough {
             true => None,
             false => self.leaving(&to, new_parent, new_name),
         };
-        // A directory may grow for it, and a whiteout is a new inode.
+        // The directory may grow, and a whiteout is a new inode.
         let renamed = self
             .charged_to(caller, || renameat2(&*from, name.as_os_str(), &*to, new_name.as_os_str(), flags));
         self.has_left(caller.uid, &to, new_name, replaced, renamed.is_ok());
@@ -91,23 +90,23 @@ impl Passthrough {
         removed
     }
 
-    /// The node behind `name`, if the kernel knows it.
+    /// The node of `name`, if the kernel has looked it up.
     ///
-    /// It may be open, or somebody's working directory, or be looked at by a request that comes next, and must stay within
-    /// reach without its name: a descriptor of it is kept until the kernel forgets it, which it does at once if nobody uses
-    /// it. On file systems that keep removed files under other names that would be the end of no file: there nothing is held
-    /// of a file that nobody has open, and of one that is open a descriptor of this very name until it is closed, so that
-    /// the file system does what it does for its own clients. Directories are removed there as anywhere.
-    fn leaving(&self, dir: &Descriptor, parent: NodeId, name: &Admitted<'_>) -> Option<Leaving> {
+    /// The file may be open, a working directory, or used by a later request, and must stay usable without its name. So a
+    /// descriptor is kept until the kernel forgets the node, which it does at once if nobody uses it. File systems that rename
+    /// removed files would then never remove one. There, no descriptor is kept of a file that nobody has open, and for an open one
+    /// a descriptor of this name until it is closed, so that the file system treats it as for its own clients. Directories need no
+    /// special treatment.
+    fn leaving(&self, dir: &Descriptor, parent: NodeId, name: &Admitted<'_>) -> Option<PendingRemoval> {
         let stat = fstatat(dir, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         let node = self.nodes.known(&stat)?;
         let has_other_names = node.kind != SFlag::S_IFDIR && stat.st_nlink > 1;
         if node.kind == SFlag::S_IFDIR || !self.renames_what_is_removed_in(parent, dir) {
             let fd = self.nodes.fd(&node).ok()?;
-            return Some(Leaving { node, fd: Some(fd), stay: Stay::UntilForgotten, has_other_names });
+            return Some(PendingRemoval { node, fd: Some(fd), stay: Stay::UntilForgotten, has_other_names });
         }
         let fd = if self.hold_nothing(&node) { None } else { self.hold_this(dir, name, &stat) };
-        Some(Leaving { node, fd, stay: Stay::UntilClosed, has_other_names })
+        Some(PendingRemoval { node, fd, stay: Stay::UntilClosed, has_other_names })
     }
 
     fn renames_what_is_removed_in(&self, parent: NodeId, dir: impl AsFd) -> bool {
@@ -117,8 +116,8 @@ impl Passthrough {
         }
     }
 
-    /// Closes what is held of a file that nobody has open, and says whether nothing is left.
-    pub(super) fn hold_nothing(&self, node: &Node) -> bool {
+    /// Closes the descriptors of a file that nobody has open. Returns whether none is left.
+    pub(super) fn hold_nothing(&self, node: &TrackedNode) -> bool {
         let begin = Instant::now();
         loop {
             let (is_open, _closed_behind_the_lock) = {
@@ -134,7 +133,7 @@ impl Passthrough {
         }
     }
 
-    /// A descriptor of this very name, which still is that of the file with these attributes.
+    /// A descriptor of this name, if it still belongs to the file with these attributes.
     fn hold_this(&self, dir: &Descriptor, name: &Admitted<'_>, stat: &FileStat) -> Option<Arc<Descriptor>> {
         let fd = self.hold(dir, name).ok()?;
         let found = fstat(&fd).ok()?;
@@ -146,21 +145,21 @@ impl Passthrough {
         uid: u32,
         dir: &Descriptor,
         name: &Admitted<'_>,
-        leaving: Option<Leaving>,
+        leaving: Option<PendingRemoval>,
         has_left: bool,
     ) {
-        let Some(Leaving { node, fd, stay, has_other_names }) = leaving else { return };
+        let Some(PendingRemoval { node, fd, stay, has_other_names }) = leaving else { return };
         match (fd, has_left) {
-            // Its handle is as good as before. Of two names that go at once the later one sees the other gone.
+            // Its handle is still valid. Of two names removed at once, the later removal sees that the other name is gone.
             (Some(fd), true)
                 if has_other_names
                     && stay == Stay::UntilForgotten
                     && fstat(&*fd).is_ok_and(|stat| stat.st_nlink > 0) => {}
             (Some(fd), true) => self.nodes.keep_removed(uid, &node, fd, stay),
-            // What a request has opened in the meantime.
+            // A request may have opened it meanwhile.
             (None, true) => drop(node.opened.lock().take()),
             (Some(_), false) => {}
-            // It is where it was, and was held by nothing else than what was closed.
+            // The file is still there, and its only descriptor was closed.
             (None, false) => self.nodes.hold_again(&node, || self.hold(dir, name)),
         }
     }

@@ -1,12 +1,12 @@
-//! Set-id bits where content changes, and who pays for what a change allocates.
+//! Set-id bits when content changes, and the user to whom allocated blocks are charged.
 //!
-//! The kernel of the backing file system decides about both, as it does without this mount: the change is made by a thread
-//! that is the caller to it. `file_remove_privs` (fs/inode.c) looks at CAP_FSETID and, for a set-group-id bit without group
+//! The kernel decides both as it does without this mount, because the thread that makes the change has the ids of the caller.
+//! `file_remove_privs` (fs/inode.c) looks at CAP_FSETID and, for a set-group-id bit without group
 //! execute, at the caller's groups; `ext4_has_free_clusters` and `ignore_hardlimit` look at the user id and CAP_SYS_RESOURCE.
 //!
-//! Groups and capabilities of a caller come from /proc, which costs as much as a write. They are read for files with set-id
-//! bits alone. A file counts as one of those by the attributes that were seen last; where somebody set the bits behind the
-//! mount a moment ago, and groups would have kept them, they are cleared.
+//! Reading the groups and capabilities of a caller from /proc costs as much as a write, so they are read only for files with
+//! set-id bits, as known from the attributes that were read last. If somebody has just set the bits behind the mount and the
+//! caller's groups would have kept them, they are cleared.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::fstat;
 use nix::unistd::fchownat;
 
-use super::credentials::{Acting, FSETID, Identity, OF_FILES, Thread};
-use super::inode::Node;
+use super::credentials::{Acting, CallerIdentity, FSETID, OF_FILES, RequestThread};
+use super::inode::TrackedNode;
 use super::{Caller, Passthrough, Result};
-use crate::sys::capability::Set;
+use crate::sys::capability::CapabilitySet;
 use crate::sys::identity::status;
 
-/// What becomes of the set-id bits of a file whose content is changed.
+/// What happens to the set-id bits of a file whose content changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetId {
-    /// They stay: the caller has CAP_FSETID, or what is written was changed in memory, where bits stay too.
+    /// They stay: the caller has CAP_FSETID, or the change was made through a memory map.
     Kept,
-    /// They go, as where anybody without that capability makes the change.
+    /// They are cleared, as for a caller without that capability.
     Cleared,
-    /// The kernel has not said; whatever the caller is decides.
+    /// The kernel did not specify it; the rights of the caller decide.
     AsCaller,
 }
 
@@ -36,7 +36,7 @@ impl Passthrough {
     /// Changes content of `node` by `change` as `caller`. A change through a descriptor needs no permission.
     pub(super) fn changing<T>(
         &self,
-        node: &Arc<Node>,
+        node: &Arc<TrackedNode>,
         caller: &Caller,
         set_id: SetId,
         change: impl FnOnce() -> Result<T>,
@@ -46,7 +46,7 @@ impl Passthrough {
         }
         let is_root = caller.uid == 0;
         let clears = set_id == SetId::Cleared || (!is_root && set_id == SetId::AsCaller);
-        if !Thread::current()?.switches() {
+        if !RequestThread::current()?.switches() {
             // A root that may not act for others. The bits are all that can be done right.
             let _clearing = clears.then(Acting::without_fsetid).transpose()?;
             return change();
@@ -55,7 +55,7 @@ impl Passthrough {
             let _acting = match is_root {
                 true if clears => Some(Acting::without_fsetid()?),
                 true => None,
-                false => Some(Acting::new(Identity::of(caller))?),
+                false => Some(Acting::new(CallerIdentity::for_caller(caller))?),
             };
             return change();
         }
@@ -69,26 +69,26 @@ impl Passthrough {
             };
             let rights = match (is_root, keeps) {
                 (true, true) => OF_FILES,
-                (true, false) => Set(OF_FILES.0 & !FSETID.0),
+                (true, false) => CapabilitySet(OF_FILES.0 & !FSETID.0),
                 (false, true) => FSETID,
-                (false, false) => Set::default(),
+                (false, false) => CapabilitySet::default(),
             };
-            let identity = Identity::of(caller).with_groups(&status.groups).with_rights(rights);
+            let identity = CallerIdentity::for_caller(caller).with_groups(&status.groups).with_rights(rights);
             let _acting = Acting::new(identity)?;
             change()
         };
-        // The next change need not look again when the bits are gone.
+        // If the bits are gone, the next change is faster.
         if let Ok(stat) = self.nodes.fd(node).and_then(|fd| fstat(&*fd)) {
             node.note_mode(stat.st_mode);
         }
         result
     }
 
-    /// Takes from `node`, which `fd` holds, the bits that a change of its owner by `caller` takes.
+    /// Clears the set-id bits of `node`, which `fd` refers to, as a change of its owner by `caller` does.
     ///
     /// For anybody but the owner and root this does nothing: only those may change an owner, and the kernel asks for a change of
     /// nothing before anybody's write too, which will take the bits by itself.
-    pub(super) fn drop_set_id(&self, node: &Arc<Node>, caller: &Caller, fd: impl AsFd) -> Result<()> {
+    pub(super) fn drop_set_id(&self, node: &Arc<TrackedNode>, caller: &Caller, fd: impl AsFd) -> Result<()> {
         if caller.uid != 0 && caller.uid != fstat(&fd)?.st_uid {
             return Ok(());
         }

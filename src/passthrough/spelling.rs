@@ -1,6 +1,6 @@
 //! One entry under many spellings.
 //!
-//! What a spelling is, an [`Orthography`] knows; here bytes are compared. An entry is looked for under the name as given,
+//! What a spelling is, an [`NameEquivalence`] knows; here bytes are compared. An entry is looked for under the name as given,
 //! under the key of the name, and then among the entries of the directory that are not stored under their own key. Of
 //! those a directory has few, or none, and an index holds them, so that a name that is nowhere need not cost the reading of
 //! the directory each time. A name without other spellings, and one that is there as given, never cost one.
@@ -20,6 +20,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,14 +33,14 @@ use nix::sys::stat::{fstat, fstatat};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::descriptors::Descriptor;
-use super::dir::{FLAGS, OpenDir, Room, is_settled};
-use super::inode::{Reach, Table};
-use super::{Entry, NodeId, Passthrough, Result};
+use super::dir::{FLAGS, OpenDir, is_settled};
+use super::inode::{NodeTable, Reach};
+use super::{LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::again;
 
 /// Which names are spellings of one another.
-pub trait Orthography: fmt::Debug + Send + Sync {
+pub trait NameEquivalence: fmt::Debug + Send + Sync {
     /// What all spellings of `name` have in common.
     fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr>;
 
@@ -54,10 +55,10 @@ pub trait Orthography: fmt::Debug + Send + Sync {
 const HOLDS: u32 = 16;
 
 /// How many directories are kept in mind, and how many entries of all of them: some 50 MB at worst.
-const MOST: Limits = Limits { directories: 1024, entries: 1 << 18 };
+const MOST: IndexLimits = IndexLimits { directories: 1024, entries: 1 << 18 };
 
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct IndexLimits {
     directories: usize,
     entries: usize,
 }
@@ -65,22 +66,22 @@ struct Limits {
 /// What is known of the directories.
 #[derive(Debug)]
 pub(super) struct Spellings {
-    limits: Limits,
-    kept: Mutex<Kept>,
+    limits: IndexLimits,
+    kept: Mutex<IndexCache>,
     /// For how many milliseconds an index holds at least that is not settled.
     hold: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    directories: HashMap<NodeId, Slot>,
+struct IndexCache {
+    directories: HashMap<NodeId, IndexSlot>,
     /// Of all directories together.
     entries: usize,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct IndexSlot {
     index: Arc<Mutex<Option<Index>>>,
     entries: usize,
     last_use: u64,
@@ -88,7 +89,7 @@ struct Slot {
 
 /// What tells that a directory has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct DirectoryStamp {
     place: (u64, u64),
     changed: (i64, i64),
     modified: (i64, i64),
@@ -100,10 +101,10 @@ struct Stamp {
 #[derive(Debug)]
 struct Index {
     /// Whose keys these are: to another orthography the index says nothing.
-    orthography: Arc<dyn Orthography>,
+    equivalence: Arc<dyn NameEquivalence>,
     /// Key and name, in this order, so that of two spellings always the same one is found.
     entries: BTreeSet<(OsString, OsString)>,
-    stamp: Stamp,
+    stamp: DirectoryStamp,
     is_settled: bool,
     read_at: Instant,
     /// How long that took.
@@ -111,10 +112,10 @@ struct Index {
 }
 
 /// A directory whose lock is held.
-struct Directory<'l> {
+struct LockedDirectory<'l> {
     spellings: &'l Spellings,
-    nodes: &'l Table,
-    orthography: &'l Arc<dyn Orthography>,
+    nodes: &'l NodeTable,
+    equivalence: &'l Arc<dyn NameEquivalence>,
     id: NodeId,
     fd: Arc<Descriptor>,
     index: MutexGuard<'l, Option<Index>>,
@@ -130,8 +131,8 @@ fn stands(dir: impl AsFd, name: &OsStr) -> Result<bool> {
     }
 }
 
-impl Stamp {
-    fn of(dir: impl AsFd) -> Result<Self> {
+impl DirectoryStamp {
+    fn read(dir: impl AsFd) -> Result<Self> {
         let stat = fstat(dir)?;
         Ok(Self {
             place: (stat.st_dev, stat.st_ino),
@@ -144,11 +145,11 @@ impl Stamp {
 }
 
 impl Index {
-    fn is_of(&self, orthography: &Arc<dyn Orthography>) -> bool {
-        Arc::ptr_eq(&self.orthography, orthography)
+    fn is_of(&self, equivalence: &Arc<dyn NameEquivalence>) -> bool {
+        Arc::ptr_eq(&self.equivalence, equivalence)
     }
 
-    fn holds(&self, now: Stamp, at_least: Duration) -> bool {
+    fn holds(&self, now: DirectoryStamp, at_least: Duration) -> bool {
         let hold = at_least.max(self.cost * HOLDS);
         self.stamp == now && (self.is_settled || self.read_at.elapsed() < hold)
     }
@@ -175,7 +176,7 @@ impl Spellings {
         let mut kept = self.kept.lock();
         kept.uses += 1;
         let last_use = kept.uses;
-        let slot = kept.directories.entry(id).or_insert_with(|| Slot {
+        let slot = kept.directories.entry(id).or_insert_with(|| IndexSlot {
             index: Arc::default(),
             entries: 0,
             last_use,
@@ -189,7 +190,7 @@ impl Spellings {
     /// Counts what the index of a directory holds now.
     fn weigh(&self, id: NodeId, entries: usize) {
         let mut kept = self.kept.lock();
-        let Kept { directories, entries: total, .. } = &mut *kept;
+        let IndexCache { directories, entries: total, .. } = &mut *kept;
         if let Some(slot) = directories.get_mut(&id) {
             *total = *total - slot.entries + entries;
             slot.entries = entries;
@@ -198,7 +199,7 @@ impl Spellings {
     }
 
     /// Forgets what was not used for longest. Nothing that is in use: its lock must be the only one of that directory.
-    fn make_room(&self, kept: &mut Kept) {
+    fn make_room(&self, kept: &mut IndexCache) {
         while kept.directories.len() > self.limits.directories || kept.entries > self.limits.entries {
             let unused = kept.directories.iter().filter(|(_, slot)| Arc::strong_count(&slot.index) == 1);
             let Some((&oldest, _)) = unused.min_by_key(|(_, slot)| slot.last_use) else { return };
@@ -207,11 +208,11 @@ impl Spellings {
     }
 }
 
-impl Directory<'_> {
+impl LockedDirectory<'_> {
     /// Forgets what is known if somebody else has changed the directory since, or spelt names otherwise.
     fn begin_change(&mut self) -> Result<()> {
         if let Some(index) = &*self.index
-            && (!index.is_of(self.orthography) || index.stamp != Stamp::of(&*self.fd)?)
+            && (!index.is_of(self.equivalence) || index.stamp != DirectoryStamp::read(&*self.fd)?)
         {
             *self.index = None;
         }
@@ -221,12 +222,12 @@ impl Directory<'_> {
     /// Carries a change of the entry `stored` forward, whatever came of it.
     fn end_change(&mut self, stored: &OsStr) {
         let Some(index) = &mut *self.index else { return };
-        let key = self.orthography.key(stored);
+        let key = self.equivalence.key(stored);
         let seen = match key == stored {
             true => Ok(false),
             false => stands(&*self.fd, stored),
         };
-        match (seen, Stamp::of(&*self.fd)) {
+        match (seen, DirectoryStamp::read(&*self.fd)) {
             (Ok(is_there), Ok(stamp)) => {
                 let entry = (key.into_owned(), stored.to_owned());
                 if is_there {
@@ -245,21 +246,21 @@ impl Directory<'_> {
     /// The name under which the entry stands that `name` means; `None` for `name` itself, there or not.
     fn stored(&mut self, name: &Admitted<'_>) -> Result<Option<Admitted<'static>>> {
         let (given, key) = (name.as_os_str(), name.key());
-        if !self.orthography.has_other_spellings(given) || stands(&*self.fd, given)? {
+        if !self.equivalence.has_other_spellings(given) || stands(&*self.fd, given)? {
             return Ok(None);
         }
         let stored = match key != given && stands(&*self.fd, key)? {
             true => Some(key.to_owned()),
             false => self.indexed(key)?,
         };
-        Ok(stored.and_then(|stored| self.orthography.admitted(&stored)))
+        Ok(stored.and_then(|stored| self.equivalence.admitted(&stored)))
     }
 
     /// The entry with this key among those that are not stored under theirs.
     fn indexed(&mut self, key: &OsStr) -> Result<Option<OsString>> {
-        let (now, hold) = (Stamp::of(&*self.fd)?, self.spellings.hold());
+        let (now, hold) = (DirectoryStamp::read(&*self.fd)?, self.spellings.hold());
         if let Some(index) =
-            self.index.as_ref().filter(|index| index.is_of(self.orthography) && index.holds(now, hold))
+            self.index.as_ref().filter(|index| index.is_of(self.equivalence) && index.holds(now, hold))
         {
             match index.first(key) {
                 None => return Ok(None),
@@ -272,8 +273,8 @@ impl Directory<'_> {
         let read_at = Instant::now();
         let is_settled = is_settled(now.changed);
         let Some(entries) = self.read(key, most)? else { return Ok(None) };
-        let orthography = self.orthography.clone();
-        let index = Index { orthography, entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
+        let equivalence = self.equivalence.clone();
+        let index = Index { equivalence, entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
         let found = index.first(key).map(OsStr::to_owned);
         // What is too much to be kept was left out.
         let kept = Some(index).filter(|index| index.entries.len() < most);
@@ -292,13 +293,13 @@ impl Directory<'_> {
         let mut entries = BTreeSet::new();
         dir.each(0, |entry| {
             // Most names are ASCII, and few of those have a key of their own.
-            if let Cow::Owned(key) = self.orthography.key(entry.name)
+            if let Cow::Owned(key) = self.equivalence.key(entry.name)
                 && key != entry.name
                 && (entries.len() < most || key == wanted)
             {
                 entries.insert((key, entry.name.to_owned()));
             }
-            Room::Left
+            ControlFlow::Continue(())
         })?;
         Ok(Some(entries))
     }
@@ -310,26 +311,28 @@ impl Passthrough {
         self.spellings.hold.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Looks up in `parent` what `name` means in any spelling that `orthography` knows, or as it is without one, and counts
+    /// Looks up in `parent` what `name` means in any spelling that `equivalence` knows, or as it is without one, and counts
     /// the lookup. No further than `reach`.
     ///
     /// # Errors
     /// As [`Passthrough::lookup_within`].
-    pub fn lookup_spelt(
+    pub fn lookup_equivalent(
         &self,
-        orthography: Option<&Arc<dyn Orthography>>,
+        equivalence: Option<&Arc<dyn NameEquivalence>>,
         reach: Reach,
         parent: NodeId,
         name: &Admitted<'_>,
-    ) -> Result<Entry> {
-        match (self.lookup_within(reach, parent, name), orthography) {
-            (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(orthography))
-                if orthography.has_other_spellings(name.as_os_str()) =>
+    ) -> Result<LookupEntry> {
+        match (self.lookup_within(reach, parent, name), equivalence) {
+            (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(equivalence))
+                if equivalence.has_other_spellings(name.as_os_str()) =>
             {
                 let slot = self.spellings.slot(parent);
                 let (fd, index) = (self.fd(parent)?, slot.lock());
                 let (spellings, nodes) = (&self.spellings, &self.nodes);
-                match (Directory { spellings, nodes, orthography, id: parent, fd, index }).stored(name)? {
+                match (LockedDirectory { spellings, nodes, equivalence, id: parent, fd, index })
+                    .stored(name)?
+                {
                     Some(stored) => self.lookup_within(reach, parent, &stored),
                     None => Err(absent),
                 }
@@ -339,23 +342,23 @@ impl Passthrough {
     }
 
     /// Makes or removes an entry of `parent` by `change`, which gets the name under which the entry stands that `name`
-    /// means in any spelling that `orthography` knows, or `name` if there is none.
+    /// means in any spelling that `equivalence` knows, or `name` if there is none.
     ///
     /// # Errors
     /// Those of `change`, and those of reading a directory.
-    pub fn change_spelt<T>(
+    pub fn change_equivalent<T>(
         &self,
-        orthography: Option<&Arc<dyn Orthography>>,
+        equivalence: Option<&Arc<dyn NameEquivalence>>,
         parent: NodeId,
         name: &Admitted<'_>,
         change: impl FnOnce(&Admitted<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Some(orthography) = orthography else { return change(name) };
+        let Some(equivalence) = equivalence else { return change(name) };
         let spellings = &self.spellings;
         let slot = spellings.slot(parent);
         let (fd, index) = (self.fd(parent)?, slot.lock());
         let nodes = &self.nodes;
-        let mut directory = Directory { spellings, nodes, orthography, id: parent, fd, index };
+        let mut directory = LockedDirectory { spellings, nodes, equivalence, id: parent, fd, index };
         directory.begin_change()?;
         let stored = directory.stored(name)?;
         let stored = stored.as_ref().unwrap_or(name);
@@ -367,21 +370,21 @@ impl Passthrough {
     /// The same for a change of two entries, of one directory or two.
     ///
     /// # Errors
-    /// As [`Passthrough::change_spelt`].
-    pub fn change_two_spelt<T>(
+    /// As [`Passthrough::change_equivalent`].
+    pub fn change_two_equivalent<T>(
         &self,
-        orthography: Option<&Arc<dyn Orthography>>,
+        equivalence: Option<&Arc<dyn NameEquivalence>>,
         (parent, name): (NodeId, &Admitted<'_>),
         (other_parent, other_name): (NodeId, &Admitted<'_>),
         change: impl FnOnce(&Admitted<'_>, &Admitted<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Some(orthography) = orthography else { return change(name, other_name) };
+        let Some(equivalence) = equivalence else { return change(name, other_name) };
         let spellings = &self.spellings;
         let (slot, other_slot) = (spellings.slot(parent), spellings.slot(other_parent));
         let nodes = &self.nodes;
         let directory = |id, index| {
             let fd = self.fd(id)?;
-            Ok::<_, Errno>(Directory { spellings, nodes, orthography, id, fd, index })
+            Ok::<_, Errno>(LockedDirectory { spellings, nodes, equivalence, id, fd, index })
         };
         // Always in the same order: two renames in opposite directions must not wait for each other.
         let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
 
-use super::inode::By;
+use super::inode::FoundInode;
 use super::*;
 use crate::gate::{Admitted, Gate, Intent, Mode};
 use crate::policy::{Policy, profile};
@@ -26,7 +27,7 @@ impl Tree {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
-        let tree = Passthrough::new(source.into(), Settings { cached_fds: 4 }).unwrap();
+        let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4 }).unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         Self { dir, tree, gate }
     }
@@ -39,11 +40,11 @@ impl Tree {
         self.dir.path().join(name)
     }
 
-    fn lookup(&self, name: &str) -> Result<Entry> {
+    fn lookup(&self, name: &str) -> Result<LookupEntry> {
         self.tree.lookup(NodeId::ROOT, &self.name(name))
     }
 
-    fn create(&self, name: &str, flags: i32) -> Result<(Entry, Fh)> {
+    fn create(&self, name: &str, flags: i32) -> Result<(LookupEntry, Fh)> {
         self.tree.create(&myself(), NodeId::ROOT, &self.name(name), 0o666, flags)
     }
 
@@ -52,7 +53,7 @@ impl Tree {
         self.tree
             .readdir(fh, 0, |entry| {
                 names.push(entry.name.to_str().unwrap().to_owned());
-                Room::Left
+                ControlFlow::Continue(())
             })
             .unwrap();
         names.sort();
@@ -84,11 +85,11 @@ fn an_error_in_the_middle_of_a_directory_is_told_after_what_came_before_it() {
     let done = t.tree.readdir(fh, 0, |entry| {
         let _ = fs::remove_dir_all(&dir);
         (last, handed) = (entry.next, handed + 1);
-        Room::Left
+        ControlFlow::Continue(())
     });
     assert!(done == Ok(()) && handed > 100 && handed < 3000, "{done:?} {handed}");
-    assert_eq!(t.tree.readdir(fh, last, |_| Room::Left), Err(Errno::ENOENT));
-    assert_eq!(t.tree.list(node, |_| Room::Left), Err(Errno::ENOENT));
+    assert_eq!(t.tree.readdir(fh, last, |_| ControlFlow::Continue(())), Err(Errno::ENOENT));
+    assert_eq!(t.tree.list(node, |_| ControlFlow::Continue(())), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn a_number_that_a_file_server_gives_again_is_another_generation_although_the_ol
             );
             let mut stat = nix::sys::stat::fstat(&held).unwrap();
             stat.st_ino = number.unwrap_or(stat.st_ino);
-            t.tree.nodes.enter(stat, By::Fd(held), None).unwrap()
+            t.tree.nodes.enter(stat, FoundInode::Fd(held), None).unwrap()
         };
         fs::write(t.path("old"), "").unwrap();
         let old = enter("old", None);
@@ -366,12 +367,12 @@ fn a_directory_can_be_read_in_pieces_and_again() {
         t.tree
             .readdir(fh, offset, |entry| {
                 if room == 0 {
-                    return Room::None;
+                    return ControlFlow::Break(());
                 }
                 room -= 1;
                 offset = entry.next;
                 found.push(entry.name.to_str().unwrap().to_owned());
-                Room::Left
+                ControlFlow::Continue(())
             })
             .unwrap();
         if found.len() == before {

@@ -1,4 +1,4 @@
-//! Extended attributes: handed on, never judged.
+//! Extended attributes: passed on, never checked.
 
 use std::ffi::OsStr;
 
@@ -6,40 +6,40 @@ use nix::errno::Errno;
 use nix::unistd::{Uid, geteuid};
 
 use super::{Caller, NodeId, Passthrough, Result};
-use crate::sys::capability::Set;
+use crate::sys::capability::CapabilitySet;
 use crate::sys::identity::status;
 use crate::sys::xattr;
 
-/// Setting it can take the set-group-id bit away, depending on the caller's groups (acl(5), chmod(2)).
+/// The access ACL. Setting it can clear the set-group-id bit, depending on the caller's groups (acl(5), chmod(2)).
 const ACCESS_ACL: &str = "system.posix_acl_access";
 
-/// What a directory hands down to what is made in it.
+/// The ACL that new entries of a directory inherit.
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// Names that only CAP_SYS_ADMIN sees (xattr(7)). The kernel checks that for every other call before it asks.
+/// Prefix of attributes that only CAP_SYS_ADMIN can list (xattr(7)). The kernel checks all other calls itself.
 const TRUSTED: &[u8] = b"trusted.";
 
 /// CAP_SYS_ADMIN.
-const SYS_ADMIN: Set = Set::of(&[21]);
+const SYS_ADMIN: CapabilitySet = CapabilitySet::from_numbers(&[21]);
 
-/// Room for the names of most files.
+/// Buffer size for the attribute names of most files.
 const USUAL_LIST: usize = 1 << 10;
 
 /// `XATTR_LIST_MAX` of linux/limits.h.
 const LONGEST_LIST: usize = 1 << 16;
 
-/// Whether `caller` sees attributes of [`TRUSTED`]. Requests carry ids alone, so that /proc is asked for root's capabilities;
-/// those of other users might be in effect in a namespace of their own only.
+/// Whether `caller` may list [`TRUSTED`] attributes. Requests contain only ids, so /proc is read for the capabilities of root; those
+/// of other users may apply only in a user namespace.
 fn sees_trusted(caller: &Caller) -> bool {
     caller.uid == 0 && status(caller.pid).effective.is_some_and(|set| set.contains(SYS_ADMIN))
 }
 
 impl Passthrough {
-    /// Reads an attribute into `value` and returns its length; with an empty `value` its length alone.
+    /// Reads an attribute into `value` and returns its length; with an empty `value` only returns its length.
     ///
     /// # Errors
-    /// As getxattr(2) says; but ENODATA for an ACL where the file system has none. In path walks the kernel asks for ACLs to
-    /// check permissions, and takes ENODATA alone for "there is none": with EOPNOTSUPP every walk fails (`fuse_get_acl`).
+    /// As getxattr(2) says; but ENODATA for an ACL where the file system has no ACLs. The kernel reads ACLs in path walks, and only
+    /// ENODATA means that there is none: with EOPNOTSUPP every walk fails (`fuse_get_acl`).
     pub fn getxattr(&self, node: NodeId, name: &OsStr, value: &mut [u8]) -> Result<usize> {
         match xattr::get(&*self.fd(node)?, name, value) {
             Err(Errno::EOPNOTSUPP) if name == ACCESS_ACL || name == DEFAULT_ACL => Err(Errno::ENODATA),
@@ -47,7 +47,8 @@ impl Passthrough {
         }
     }
 
-    /// Reads the names of the attributes that `caller` may see, each with a NUL behind it, likewise.
+    /// Reads the names of the attributes that `caller` may list, each followed by a NUL; with an empty `names` only returns the
+    /// length.
     ///
     /// # Errors
     /// As listxattr(2) says.
@@ -90,7 +91,7 @@ impl Passthrough {
         if name == ACCESS_ACL && Uid::from_raw(caller.uid) != geteuid() {
             return self.as_caller(caller, true, set);
         }
-        // It may take a block of its own.
+        // It may allocate a block.
         self.charged_to(caller, set)
     }
 

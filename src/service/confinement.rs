@@ -19,8 +19,8 @@ use nix::errno::Errno;
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::sys::capability::{Set, Sets, bound};
-use crate::sys::mounts::{Mount, mounts};
+use crate::sys::capability::{CapabilitySet, CapabilitySets, bound};
+use crate::sys::mounts::{MountEntry, mounts};
 
 /// Capabilities by their numbers in linux/capability.h.
 mod number {
@@ -41,7 +41,7 @@ mod number {
 /// What a server needs, each with the operation that fails without it.
 ///
 /// CAP_SYS_RESOURCE is not among them on purpose: with it the server would write beyond the quota of whoever asks.
-pub const FOR_SERVING: Set = Set::of(&[
+pub const FOR_SERVING: CapabilitySet = CapabilitySet::from_numbers(&[
     // chown(2) that a client was allowed.
     number::CHOWN,
     // Opening what the kernel has let the client open already, and names in directories of anybody.
@@ -67,7 +67,7 @@ pub const FOR_SERVING: Set = Set::of(&[
 ]);
 
 /// What the process needs that asks a mount whether it answers: to come to it.
-const FOR_PROBING: Set = Set::of(&[number::DAC_READ_SEARCH]);
+const FOR_PROBING: CapabilitySet = CapabilitySet::from_numbers(&[number::DAC_READ_SEARCH]);
 
 /// Gives up, for this thread and all that it makes, what serving does not need.
 ///
@@ -80,7 +80,7 @@ pub fn give_up() -> io::Result<()> {
     let mut kept = FOR_SERVING;
     if hides_processes(&mounts()?) {
         // The groups and the command of whoever asks are read from /proc, which shows them to nobody else there.
-        kept = Set(kept.0 | Set::of(&[number::SYS_PTRACE]).0);
+        kept = CapabilitySet(kept.0 | CapabilitySet::from_numbers(&[number::SYS_PTRACE]).0);
     }
     Ok(keep(kept)?)
 }
@@ -106,18 +106,18 @@ pub(super) fn keep_for_probing() {
     let _ = set_no_new_privs();
 }
 
-fn keep(kept: Set) -> Result<(), Errno> {
+fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     match bound(kept) {
         // Without CAP_SETPCAP. It bounds programs that are started from here alone, and there are none.
         Err(Errno::EPERM) => {}
         done => done?,
     }
-    let permitted = Sets::of_thread()?.permitted.and(kept);
-    Sets { effective: permitted, permitted, inheritable: Set::default() }.apply()
+    let permitted = CapabilitySets::of_thread()?.permitted.and(kept);
+    CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::default() }.apply()
 }
 
 /// Whether processes of others are out of sight in /proc (`hidepid`, proc(5)). Of mounts on one place the last counts.
-fn hides_processes(table: &[Mount]) -> bool {
+fn hides_processes(table: &[MountEntry]) -> bool {
     let mount = table.iter().rfind(|mount| mount.point == Path::new("/proc"));
     let options = String::from_utf8_lossy(mount.map_or(&[], |mount| &mount.options));
     options.split(',').any(|option| {
@@ -142,7 +142,7 @@ pub enum Confinement {
 /// # Errors
 /// The kernel refuses.
 pub fn confine() -> io::Result<Confinement> {
-    if !Sets::of_thread()?.effective.contains(Set::of(&[number::SYS_ADMIN])) {
+    if !CapabilitySets::of_thread()?.effective.contains(CapabilitySet::from_numbers(&[number::SYS_ADMIN])) {
         return Ok(Confinement::NeedsHelper);
     }
     // For this thread. The filters bring it to the others (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).

@@ -1,9 +1,9 @@
 //! What file systems do to names by themselves.
 
-use crate::sys::mounts::Mount;
+use crate::sys::mounts::MountEntry;
 
 /// What the file system does to names by itself, as far as its type tells.
-pub fn habit(mount: &Mount) -> Option<&'static str> {
+pub fn habit(mount: &MountEntry) -> Option<&'static str> {
     Some(match mount.kind.as_str() {
         "vfat" | "msdos" | "exfat" => "ignores case",
         "ntfs" | "ntfs3" => "keeps names as UTF-16, and Windows ignores their case",

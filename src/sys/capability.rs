@@ -7,11 +7,11 @@ use nix::errno::Errno;
 
 /// A set of capabilities: bit `n` is the capability with the number `n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Set(pub u64);
+pub struct CapabilitySet(pub u64);
 
-impl Set {
+impl CapabilitySet {
     /// The set of the capabilities with these numbers.
-    pub const fn of(numbers: &[u8]) -> Self {
+    pub const fn from_numbers(numbers: &[u8]) -> Self {
         let (mut bits, mut i) = (0, 0);
         while i < numbers.len() {
             bits |= 1 << numbers[i];
@@ -33,7 +33,7 @@ impl Set {
 
 /// What the kernel calls `struct __user_cap_header_struct`.
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
@@ -41,7 +41,7 @@ struct Header {
 /// What the kernel calls `struct __user_cap_data_struct`: one half of the three sets.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Half {
+struct CapabilityHalf {
     effective: u32,
     permitted: u32,
     inheritable: u32,
@@ -55,27 +55,28 @@ const LAST: u8 = 63;
 
 /// The three sets of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sets {
+pub struct CapabilitySets {
     /// Those that count.
-    pub effective: Set,
+    pub effective: CapabilitySet,
     /// Those that can be made to count.
-    pub permitted: Set,
+    pub permitted: CapabilitySet,
     /// Those that a program started from here may keep.
-    pub inheritable: Set,
+    pub inheritable: CapabilitySet,
 }
 
-impl Sets {
+impl CapabilitySets {
     /// Those of the calling thread.
     ///
     /// # Errors
     /// None is known: every kernel that runs this has the call.
     pub fn of_thread() -> Result<Self, Errno> {
-        let header = Header { version: VERSION, pid: 0 };
-        let mut halves = [Half::default(); 2];
+        let header = CapabilityHeader { version: VERSION, pid: 0 };
+        let mut halves = [CapabilityHalf::default(); 2];
         // SAFETY: the header says version 3, for which the kernel writes two elements; `halves` has as many.
         Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, halves.as_mut_ptr()) })?;
-        let whole =
-            |part: fn(&Half) -> u32| Set(u64::from(part(&halves[0])) | u64::from(part(&halves[1])) << 32);
+        let whole = |part: fn(&CapabilityHalf) -> u32| {
+            CapabilitySet(u64::from(part(&halves[0])) | u64::from(part(&halves[1])) << 32)
+        };
         Ok(Self {
             effective: whole(|half| half.effective),
             permitted: whole(|half| half.permitted),
@@ -88,10 +89,10 @@ impl Sets {
     /// # Errors
     /// EPERM for more than the thread is permitted.
     pub fn apply(&self) -> Result<(), Errno> {
-        let header = Header { version: VERSION, pid: 0 };
+        let header = CapabilityHeader { version: VERSION, pid: 0 };
         let half = |shift: u32| {
-            let part = |set: Set| (set.0 >> shift & u64::from(u32::MAX)) as u32;
-            Half {
+            let part = |set: CapabilitySet| (set.0 >> shift & u64::from(u32::MAX)) as u32;
+            CapabilityHalf {
                 effective: part(self.effective),
                 permitted: part(self.permitted),
                 inheritable: part(self.inheritable),
@@ -108,8 +109,8 @@ impl Sets {
 ///
 /// # Errors
 /// EPERM without CAP_SETPCAP.
-pub fn bound(kept: Set) -> Result<(), Errno> {
-    for number in (0..=LAST).filter(|&number| !kept.contains(Set::of(&[number]))) {
+pub fn bound(kept: CapabilitySet) -> Result<(), Errno> {
+    for number in (0..=LAST).filter(|&number| !kept.contains(CapabilitySet::from_numbers(&[number]))) {
         // SAFETY: the call reads two numbers.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
         match Errno::result(result) {
@@ -126,29 +127,30 @@ mod tests {
     use super::*;
 
     /// A line of proc_pid_status(5) of the calling thread.
-    fn told(line: &str) -> Set {
+    fn told(line: &str) -> CapabilitySet {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let value =
             status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap().trim();
-        Set(u64::from_str_radix(value, 16).unwrap())
+        CapabilitySet(u64::from_str_radix(value, 16).unwrap())
     }
 
     #[test]
     fn what_is_given_up_is_given_up_by_this_thread_alone() {
-        let before = Sets::of_thread().unwrap();
+        let before = CapabilitySets::of_thread().unwrap();
         assert_eq!(before.effective, told("CapEff"));
         assert_eq!(before.permitted, told("CapPrm"));
         // CAP_CHOWN and CAP_SETPCAP.
-        let kept = before.permitted.and(Set::of(&[0, 8]));
+        let kept = before.permitted.and(CapabilitySet::from_numbers(&[0, 8]));
         std::thread::spawn(move || {
-            let can_bound = before.effective.contains(Set::of(&[8]));
+            let can_bound = before.effective.contains(CapabilitySet::from_numbers(&[8]));
             assert_eq!(bound(kept), if can_bound { Ok(()) } else { Err(Errno::EPERM) });
             if can_bound {
                 assert_eq!(told("CapBnd"), kept);
             }
-            let sets = Sets { effective: kept, permitted: kept, inheritable: Set::default() };
+            let sets =
+                CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::default() };
             sets.apply().unwrap();
-            assert_eq!(Sets::of_thread(), Ok(sets));
+            assert_eq!(CapabilitySets::of_thread(), Ok(sets));
             assert_eq!((told("CapEff"), told("CapPrm")), (kept, kept));
             if before.permitted != kept {
                 assert_eq!(before.apply(), Err(Errno::EPERM), "there is no way back");
@@ -158,12 +160,12 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert_eq!(Sets::of_thread(), Ok(before));
+        assert_eq!(CapabilitySets::of_thread(), Ok(before));
     }
 
     #[test]
     fn sets_are_the_bits_of_their_numbers() {
-        assert_eq!(Set::of(&[0, 40]).0, 1 | 1 << 40);
-        assert!(Set(7).contains(Set(5)) && !Set(5).contains(Set(7)));
+        assert_eq!(CapabilitySet::from_numbers(&[0, 40]).0, 1 | 1 << 40);
+        assert!(CapabilitySet(7).contains(CapabilitySet(5)) && !CapabilitySet(5).contains(CapabilitySet(7)));
     }
 }

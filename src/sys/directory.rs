@@ -11,7 +11,7 @@ const NAME: usize = 19;
 
 /// One entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'b> {
+pub struct RawDirEntry<'b> {
     /// Its inode number.
     pub ino: u64,
     /// Where the directory goes on behind it: for `lseek`, and for nothing else.
@@ -45,11 +45,11 @@ pub fn read(dir: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 /// assert!(!entry.name.is_empty() && len <= filled);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn first(filled: &[u8]) -> Option<(Entry<'_>, usize)> {
+pub fn first(filled: &[u8]) -> Option<(RawDirEntry<'_>, usize)> {
     let len = usize::from(u16::from_ne_bytes(filled.get(16..18)?.try_into().ok()?));
     let record = filled.get(..len)?;
     let name = record.get(NAME..)?;
-    let entry = Entry {
+    let entry = RawDirEntry {
         ino: u64::from_ne_bytes(record[..8].try_into().ok()?),
         next: i64::from_ne_bytes(record[8..16].try_into().ok()?),
         kind: record[18],

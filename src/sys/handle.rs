@@ -20,19 +20,19 @@ struct Buffer {
 
 /// A kernel file handle. Equal handles of one file system name the same file, never one that came to its number later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Handle {
+pub struct KernelHandle {
     kind: i32,
-    bytes: Bytes,
+    bytes: HandleBytes,
 }
 
 /// Those of local file systems are short; there are as many handles as files, and most need no memory of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Bytes {
+enum HandleBytes {
     Short(u8, [u8; 20]),
     Long(Box<[u8]>),
 }
 
-impl Bytes {
+impl HandleBytes {
     fn new(bytes: &[u8]) -> Self {
         let mut short = [0; 20];
         match short.get_mut(..bytes.len()) {
@@ -56,7 +56,7 @@ impl Bytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountId(i32);
 
-impl Handle {
+impl KernelHandle {
     /// Its type and its bytes, as the kernel told them.
     pub fn parts(&self) -> (i32, &[u8]) {
         (self.kind, self.bytes.as_slice())
@@ -65,7 +65,7 @@ impl Handle {
     /// The handle of this type and these bytes; `None` for more bytes than a handle has. Whether it names anything is said
     /// by [`open`].
     pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
-        (bytes.len() <= MAX_BYTES).then(|| Self { kind, bytes: Bytes::new(bytes) })
+        (bytes.len() <= MAX_BYTES).then(|| Self { kind, bytes: HandleBytes::new(bytes) })
     }
 
     /// A number made of the handle: the same for the same file always, and hardly ever for another one.
@@ -107,7 +107,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 ///
 /// # Errors
 /// EOPNOTSUPP where the file system has no handles; otherwise as the manual page says.
-pub fn of(fd: impl AsFd) -> Result<(Handle, MountId), Errno> {
+pub fn from_fd(fd: impl AsFd) -> Result<(KernelHandle, MountId), Errno> {
     name_to_handle(fd, c"", libc::AT_EMPTY_PATH)
 }
 
@@ -115,7 +115,7 @@ pub fn of(fd: impl AsFd) -> Result<(Handle, MountId), Errno> {
 ///
 /// # Errors
 /// As for [`of`]; ENOENT when there is none.
-pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(Handle, MountId), Errno> {
+pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(KernelHandle, MountId), Errno> {
     name.with_nix_path(|name| name_to_handle(dir, name, 0))?
 }
 
@@ -124,17 +124,17 @@ pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(Handle, MountId), Errno> {
 ///
 /// # Errors
 /// As for [`of`].
-pub fn of_events(fd: impl AsFd) -> Result<Handle, Errno> {
+pub fn of_events(fd: impl AsFd) -> Result<KernelHandle, Errno> {
     /// `AT_HANDLE_FID` of linux/fcntl.h.
     const AT_HANDLE_FID: i32 = 0x200;
     let found = match name_to_handle(&fd, c"", libc::AT_EMPTY_PATH | AT_HANDLE_FID) {
-        Err(Errno::EINVAL) => of(fd),
+        Err(Errno::EINVAL) => from_fd(fd),
         result => result,
     };
     found.map(|(handle, _)| handle)
 }
 
-fn name_to_handle(fd: impl AsFd, name: &CStr, flags: i32) -> Result<(Handle, MountId), Errno> {
+fn name_to_handle(fd: impl AsFd, name: &CStr, flags: i32) -> Result<(KernelHandle, MountId), Errno> {
     let mut buffer = Buffer { bytes: MAX_BYTES as u32, kind: 0, handle: [0; MAX_BYTES] };
     let mut mount = 0i32;
     // SAFETY: the name is a string with its NUL; the kernel writes at most `bytes` octets behind the head of `buffer`,
@@ -151,14 +151,14 @@ fn name_to_handle(fd: impl AsFd, name: &CStr, flags: i32) -> Result<(Handle, Mou
     };
     Errno::result(result)?;
     let bytes = buffer.handle.get(..buffer.bytes as usize).ok_or(Errno::EOVERFLOW)?;
-    Ok((Handle { kind: buffer.kind, bytes: Bytes::new(bytes) }, MountId(mount)))
+    Ok((KernelHandle { kind: buffer.kind, bytes: HandleBytes::new(bytes) }, MountId(mount)))
 }
 
 /// Opens the file that `handle` names on the mount that `mount` lies on. See open_by_handle_at(2).
 ///
 /// # Errors
 /// ESTALE when the file is gone; EPERM without CAP_DAC_READ_SEARCH; otherwise as the manual page says.
-pub fn open(mount: impl AsFd, handle: &Handle, flags: OFlag) -> Result<OwnedFd, Errno> {
+pub fn open(mount: impl AsFd, handle: &KernelHandle, flags: OFlag) -> Result<OwnedFd, Errno> {
     let bytes = handle.bytes.as_slice();
     let mut buffer = Buffer { bytes: bytes.len() as u32, kind: handle.kind, handle: [0; MAX_BYTES] };
     buffer.handle.get_mut(..bytes.len()).ok_or(Errno::EINVAL)?.copy_from_slice(bytes);
@@ -189,17 +189,17 @@ mod tests {
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         fs::write(&old, "x").unwrap();
         let file = fs::File::open(&old).unwrap();
-        let (handle, _) = match of(&file) {
+        let (handle, _) = match from_fd(&file) {
             Ok(found) => found,
             Err(error) => return println!("SKIPPED: no file handles in {}: {error}", dir.path().display()),
         };
         let (kind, bytes) = handle.parts();
-        assert_eq!(Handle::from_parts(kind, bytes).as_ref(), Some(&handle));
+        assert_eq!(KernelHandle::from_parts(kind, bytes).as_ref(), Some(&handle));
         assert_eq!(of_events(&file).as_ref(), Ok(&handle));
-        assert_eq!(Handle::from_parts(kind, &[0; MAX_BYTES + 1]), None);
+        assert_eq!(KernelHandle::from_parts(kind, &[0; MAX_BYTES + 1]), None);
         fs::rename(&old, &new).unwrap();
         fs::write(&old, "y").unwrap();
-        let (other, _) = of(fs::File::open(&old).unwrap()).unwrap();
+        let (other, _) = from_fd(fs::File::open(&old).unwrap()).unwrap();
         assert_ne!(handle, other);
         let parent = fs::File::open(dir.path()).unwrap();
         assert_eq!(at(&parent, OsStr::new("new")).unwrap().0, handle, "by name it is the same");
@@ -221,7 +221,7 @@ mod tests {
     fn a_handle_too_long_for_the_short_form_is_kept_whole() {
         for len in [0, 8, 20, 21, 128] {
             let bytes: Vec<u8> = (0..len).collect();
-            assert_eq!(Bytes::new(&bytes).as_slice(), bytes);
+            assert_eq!(HandleBytes::new(&bytes).as_slice(), bytes);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use nix::errno::Errno;
 use nix::unistd::Gid;
 
-use super::capability::Set;
+use super::capability::CapabilitySet;
 
 /// Gives the calling thread, and no other, the supplementary `groups`. See setgroups(2), "C library/kernel differences".
 ///
@@ -23,36 +23,38 @@ pub fn set_thread_groups(groups: &[Gid]) -> Result<(), Errno> {
 
 /// Groups and capabilities of a thread, as far as /proc shows it.
 #[derive(Debug, Default)]
-pub struct Status {
+pub struct ThreadStatus {
     /// Supplementary groups.
     pub groups: Vec<Gid>,
     /// Effective capabilities, in the thread's own user namespace; `None` for a thread that is gone or out of sight.
-    pub effective: Option<Set>,
+    pub effective: Option<CapabilitySet>,
 }
 
 /// The status of the thread `tid`; nothing for 0. See proc_pid_status(5).
-pub fn status(tid: u32) -> Status {
+pub fn status(tid: u32) -> ThreadStatus {
     let text = match tid {
         0 => String::new(),
         _ => fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default(),
     };
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let groups = line("Groups:").unwrap_or_default().split_ascii_whitespace();
-    Status {
+    ThreadStatus {
         groups: groups.filter_map(|id| id.parse().ok()).map(Gid::from_raw).collect(),
-        effective: line("CapEff:").and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).map(Set),
+        effective: line("CapEff:")
+            .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+            .map(CapabilitySet),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::capability::Sets;
+    use super::super::capability::CapabilitySets;
     use super::*;
 
     #[test]
     fn the_status_of_a_thread_has_its_groups_and_capabilities() {
         let own = status(nix::unistd::gettid().as_raw() as u32);
-        assert_eq!(own.effective, Some(Sets::of_thread().unwrap().effective));
+        assert_eq!(own.effective, Some(CapabilitySets::of_thread().unwrap().effective));
         let mut groups = nix::unistd::getgroups().unwrap();
         groups.sort_by_key(|group| group.as_raw());
         assert_eq!(own.groups, groups);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountEntry {
     /// Where.
     pub point: PathBuf,
     /// The device number of the file system, as in `8:1`. It is another file system's as soon as this one is gone.
@@ -27,18 +27,18 @@ pub struct Mount {
 ///
 /// # Errors
 /// There is no /proc.
-pub fn mounts() -> io::Result<Vec<Mount>> {
+pub fn mounts() -> io::Result<Vec<MountEntry>> {
     fs::read("/proc/self/mountinfo").map(|table| parse(&table))
 }
 
 /// The mounts of a table, in its order; a line that is none is passed over.
-pub fn parse(table: &[u8]) -> Vec<Mount> {
+pub fn parse(table: &[u8]) -> Vec<MountEntry> {
     table.split(|&b| b == b'\n').filter_map(line).collect()
 }
 
 /// The mounts below `dir`, an absolute path without links, each place once.
-pub fn below<'m>(mounts: &'m [Mount], dir: &Path) -> Vec<&'m Mount> {
-    let mut found: Vec<&Mount> = Vec::new();
+pub fn below<'m>(mounts: &'m [MountEntry], dir: &Path) -> Vec<&'m MountEntry> {
+    let mut found: Vec<&MountEntry> = Vec::new();
     for mount in mounts.iter().filter(|mount| mount.point != dir && mount.point.starts_with(dir)) {
         // What is mounted over another one hides it.
         found.retain(|other| other.point != mount.point);
@@ -48,12 +48,12 @@ pub fn below<'m>(mounts: &'m [Mount], dir: &Path) -> Vec<&'m Mount> {
 }
 
 /// The mount that covers all others on `place`, an absolute path without links: the last one there.
-pub fn covering<'m>(mounts: &'m [Mount], place: &Path) -> Option<&'m Mount> {
+pub fn covering<'m>(mounts: &'m [MountEntry], place: &Path) -> Option<&'m MountEntry> {
     mounts.iter().rfind(|mount| mount.point == place)
 }
 
 /// The mount that `path`, an absolute path without links, is on.
-pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+pub fn holding<'m>(mounts: &'m [MountEntry], path: &Path) -> Option<&'m MountEntry> {
     // Of several at one place the last is seen.
     mounts
         .iter()
@@ -62,7 +62,7 @@ pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
 }
 
 /// One line of the table: fields, any number of optional ones, a hyphen, type, source and options of the file system.
-fn line(line: &[u8]) -> Option<Mount> {
+fn line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
     let is_whole = fields.next()? == b"/";
@@ -70,7 +70,7 @@ fn line(line: &[u8]) -> Option<Mount> {
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(own.next()?).into_owned();
     let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
-    Some(Mount { point, device, kind, is_whole, source, options })
+    Some(MountEntry { point, device, kind, is_whole, source, options })
 }
 
 /// A field as it was meant: space, tab, line feed and backslash are written as a backslash and three octal digits.
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(mounts.iter().map(|m| m.is_whole).collect::<Vec<_>>(), [true, false, true, true]);
         let place = Path::new("/mnt/a b\\c");
         assert_eq!((mounts[1].point.as_path(), mounts[1].kind.as_str()), (place, "vfat"));
-        let kinds = |found: Vec<&Mount>| found.iter().map(|m| m.kind.clone()).collect::<Vec<_>>();
+        let kinds = |found: Vec<&MountEntry>| found.iter().map(|m| m.kind.clone()).collect::<Vec<_>>();
         assert_eq!(kinds(below(&mounts, Path::new("/"))), ["tmpfs", "exfat"]);
         assert_eq!(kinds(below(&mounts, Path::new("/mnt"))), ["exfat"]);
         assert_eq!(

@@ -368,7 +368,7 @@ fn time(time: Time) -> SystemTime {
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-fn is_dir(dir: BorrowedFd<'_>, entry: directory::Entry<'_>) -> bool {
+fn is_dir(dir: BorrowedFd<'_>, entry: directory::RawDirEntry<'_>) -> bool {
     match entry.kind {
         libc::DT_DIR => true,
         libc::DT_UNKNOWN => look(dir, entry.name).is_some_and(|there| is_directory(&there)),

@@ -23,7 +23,7 @@ use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, WatchRoot, id};
 use crate::sys::directory;
 use crate::sys::fanotify::{fsid, group, mark_file_system};
-use crate::sys::handle::{self, Handle};
+use crate::sys::handle::{self, KernelHandle};
 use crate::sys::open::{again, path_of};
 
 /// What one read may fill.
@@ -35,7 +35,7 @@ const REMEMBERED: usize = 1 << 15;
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// A directory, as events name it.
-type HandleKey = ([u8; 8], Handle);
+type HandleKey = ([u8; 8], KernelHandle);
 
 /// Where a directory is.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl FilesystemMark {
     /// Watches the file system of `root`.
     pub(super) fn add(&mut self, index: usize, root: &WatchRoot) -> Result<(), Errno> {
         // Whether handles can be opened here, and by us.
-        let (handle, _) = handle::of(&root.dir)?;
+        let (handle, _) = handle::from_fd(&root.dir)?;
         let opened = handle::open(&root.dir, &handle, PASS)?;
         if id(&opened)? != root.id {
             return Err(Errno::EOPNOTSUPP);
@@ -331,11 +331,11 @@ impl AsFd for FilesystemMark {
 }
 
 fn key(object: EventObject<'_>) -> Option<HandleKey> {
-    Handle::from_parts(object.kind, object.handle).map(|handle| (object.fsid, handle))
+    KernelHandle::from_parts(object.kind, object.handle).map(|handle| (object.fsid, handle))
 }
 
 /// Looks a directory up; `None` if it is gone.
-fn find(core: &WatchCore, roots: &[usize], handle: &Handle) -> Option<DirectoryPlace> {
+fn find(core: &WatchCore, roots: &[usize], handle: &KernelHandle) -> Option<DirectoryPlace> {
     // A directory that is renamed at the same moment is looked up again.
     const TRIES: usize = 8;
     let first = &core.roots[*roots.first()?];

@@ -31,7 +31,7 @@ use self::root::WatchRoot;
 use crate::policy::Policy;
 use crate::source::Fault;
 use crate::source::scope::Exclude;
-use crate::sys::mounts::{self, Mount};
+use crate::sys::mounts::{self, MountEntry};
 use crate::telemetry::audit::AuditRecord;
 
 /// How a tree is watched.
@@ -358,7 +358,7 @@ impl Watch {
 }
 
 /// Opens a root, unless it is one already.
-fn add_root(roots: &mut Vec<WatchRoot>, path: &Path, mounts: &[Mount]) -> Result<(), Fault> {
+fn add_root(roots: &mut Vec<WatchRoot>, path: &Path, mounts: &[MountEntry]) -> Result<(), Fault> {
     let root = WatchRoot::open(path, mounts)?;
     if roots.iter().all(|known| known.id != root.id) {
         roots.push(root);
@@ -385,7 +385,7 @@ fn can_reach(top: &WatchRoot, path: &Path) -> bool {
 }
 
 /// File systems in which nobody but the kernel gives names.
-fn is_of_kernel(mount: &Mount) -> bool {
+fn is_of_kernel(mount: &MountEntry) -> bool {
     const KINDS: [&str; 20] = [
         "proc",
         "sysfs",

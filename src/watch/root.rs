@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, fstat};
 
 use crate::source::Fault;
 use crate::sys::handle::{self, MountId};
-use crate::sys::mounts::{self, Mount};
+use crate::sys::mounts::{self, MountEntry};
 
 /// Device and inode number: which directory it is, as long as it is held or watched.
 pub(super) type DirectoryId = (u64, u64);
@@ -42,12 +42,12 @@ pub(super) fn id(fd: impl AsFd) -> Result<DirectoryId, Errno> {
 }
 
 impl WatchRoot {
-    pub(super) fn open(path: &Path, mounts: &[Mount]) -> Result<Self, Fault> {
+    pub(super) fn open(path: &Path, mounts: &[MountEntry]) -> Result<Self, Fault> {
         let fault = |error: io::Error| Fault { path: path.to_path_buf(), attempt: "watch", error };
         let canonical = path.canonicalize().map_err(fault)?;
         let dir = open(&canonical, DIRECTORY, Mode::empty()).map_err(|errno| fault(errno.into()))?;
         let id = id(&dir).map_err(|errno| fault(errno.into()))?;
-        let mount = handle::of(&dir).ok().map(|(_, mount)| mount);
+        let mount = handle::from_fd(&dir).ok().map(|(_, mount)| mount);
         let on = mounts::holding(mounts, &canonical);
         let is_on_whole = on.is_some_and(|on| on.is_whole);
         let kind = on.map(|on| on.kind.clone()).unwrap_or_default();

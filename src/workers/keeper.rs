@@ -1,4 +1,4 @@
-//! One thread that looks after the others: every few milliseconds while there is something to do, and not at all otherwise.
+//! The keeper: a thread that reviews the others every few milliseconds while there are requests, and sleeps otherwise.
 
 use std::io;
 use std::sync::Arc;
@@ -6,38 +6,38 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::pool::Pool;
+use super::pool::WorkerPool;
 use super::roster::Roster;
 
-/// How often it looks.
+/// Interval between two reviews.
 const TICK: Duration = Duration::from_millis(4);
 
-/// After so many looks without anything to see it sleeps: waking it up costs the next request some microseconds.
+/// Number of reviews without requests before it sleeps. Waking it costs the next request some microseconds.
 const QUIET: u32 = 250;
 
 #[derive(Debug, Default)]
-struct Signs {
+struct KeeperSignals {
     is_asleep: AtomicBool,
     has_ended: AtomicBool,
 }
 
 /// The keeper.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    signs: Arc<Signs>,
+pub(super) struct ThreadKeeper {
+    signs: Arc<KeeperSignals>,
     thread: Thread,
 }
 
-impl Keeper {
-    pub(super) fn start(roster: Arc<Roster>, pool: Pool) -> io::Result<Self> {
-        let signs = Arc::new(Signs::default());
+impl ThreadKeeper {
+    pub(super) fn start(roster: Arc<Roster>, pool: WorkerPool) -> io::Result<Self> {
+        let signs = Arc::new(KeeperSignals::default());
         let its_signs = signs.clone();
         let keeping = thread::Builder::new().name("keeper".into());
         let handle = keeping.spawn(move || keep(&its_signs, &roster, &pool))?;
         Ok(Self { signs, thread: handle.thread().clone() })
     }
 
-    /// There may be something to look after: to be called when a request has begun.
+    /// Wakes the keeper if it sleeps. Called when a request begins.
     pub(super) fn notice(&self) {
         if self.signs.is_asleep.load(Ordering::Relaxed) && self.signs.is_asleep.swap(false, Ordering::Relaxed)
         {
@@ -45,7 +45,7 @@ impl Keeper {
         }
     }
 
-    /// There is something to do at once.
+    /// Makes the keeper start threads at once.
     pub(super) fn attend(&self) {
         self.signs.is_asleep.store(false, Ordering::Relaxed);
         self.thread.unpark();
@@ -57,12 +57,12 @@ impl Keeper {
     }
 }
 
-fn keep(signs: &Signs, roster: &Roster, pool: &Pool) {
+fn keep(signs: &KeeperSignals, roster: &Roster, pool: &WorkerPool) {
     let (mut quiet, mut reviewed) = (0, Instant::now());
     while !signs.has_ended.load(Ordering::Acquire) {
         pool.start_threads();
         let now = Instant::now();
-        // It can be woken up in between, and what is the same after a moment is not stuck.
+        // The keeper can be woken early; a thread is not stuck just because it has not changed since then.
         if now - reviewed >= TICK {
             reviewed = now;
             let is_busy = roster.review(now) || !pool.is_idle();
@@ -73,14 +73,14 @@ fn keep(signs: &Signs, roster: &Roster, pool: &Pool) {
             continue;
         }
         signs.is_asleep.store(true, Ordering::Relaxed);
-        // See Roster::begin: whoever begins a request after this look sees that this thread sleeps.
+        // See Roster::begin: a thread that begins a request after this check sees that the keeper sleeps.
         fence(Ordering::SeqCst);
         if roster.has_work() || !pool.is_idle() {
             signs.is_asleep.store(false, Ordering::Relaxed);
         } else {
             thread::park();
         }
-        // A thread that is called up for nothing sleeps again after one look.
+        // Stay awake for a while after being woken.
         quiet = 0;
     }
 }

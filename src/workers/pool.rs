@@ -1,4 +1,4 @@
-//! Threads for requests that may take long: as many as are stuck, and some more.
+//! The pool: threads for requests that may take long, more of them while some are stuck.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -9,61 +9,61 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{InWork, Kind, regular_readers};
+use super::{RequestInProgress, RequestKind, regular_readers};
 
-/// What gets stuck together: a file system, as it is mounted.
+/// A mounted file system. If it does not answer, all of its requests get stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Domain {
-    /// That of the source.
+    /// The file system of the source.
     Own,
-    /// Another one below it, by a number that the transport gives it.
+    /// Another file system below the source, by a number that the transport defines.
     Other(u64),
 }
 
-/// What a job does to the machine, and who waits for it.
+/// The kind of load of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Load {
-    /// Asks whether the server answers. Only the number of threads bounds these.
+    /// Checks whether the server answers. Limited only by the number of threads.
     Probe,
-    /// Waits more than it works.
+    /// Waits more than it uses the processor.
     Light,
-    /// Copies: works until it turns out to wait.
+    /// Copies: uses the processor until it turns out to wait.
     Heavy,
-    /// Gives up what nobody uses any more. Nobody waits for it.
+    /// Closes unused files. No client waits for it.
     Closing,
 }
 
-/// A queue: what one user has to be done of one kind in one place.
+/// Identifies a queue: the jobs of one user, file system and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lane {
     /// The user.
     pub user: u32,
-    /// Where.
+    /// The file system.
     pub domain: Domain,
-    /// Of what kind.
+    /// The load.
     pub load: Load,
 }
 
-/// The bounds of a pool.
+/// Limits of a pool.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Threads.
+pub struct PoolLimits {
+    /// Number of threads.
     pub threads: usize,
-    /// Jobs of one domain that run at a time. Less than `threads`, so that one hung file system leaves room for others.
+    /// Running jobs of one domain. Less than `threads`, so that one hung file system leaves threads for others.
     pub domain: usize,
-    /// Jobs of one lane that run at a time. Less than that when the domain fills up, but at least one.
+    /// Running jobs of one lane. Fewer when the domain fills up, but at least one.
     pub lane: usize,
-    /// Heavy jobs that run at a time and have not run for `fresh` yet.
+    /// Running heavy jobs that were started less than `fresh` ago.
     pub heavy: usize,
-    /// A heavy job that has run for so long waits for something, and another one may run beside it.
+    /// A heavy job that runs for longer than this is assumed to wait, and another one may start.
     pub fresh: Duration,
-    /// A thread that had nothing to do for so long ends.
+    /// A thread that is idle for this long ends.
     pub idle: Duration,
-    /// Memory that the jobs of one lane may hold.
+    /// Bytes that the jobs of one lane may hold.
     pub lane_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for PoolLimits {
     fn default() -> Self {
         Self {
             threads: 512,
@@ -77,92 +77,92 @@ impl Default for Limits {
     }
 }
 
-/// What a pool is doing.
+/// Usage of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Its threads.
+pub struct PoolUsage {
+    /// Number of threads.
     pub threads: usize,
-    /// Jobs that wait for a thread or for their turn.
+    /// Number of waiting jobs.
     pub queued: usize,
-    /// Requests in work for more than a second.
+    /// Number of requests in progress for more than a second.
     pub stuck: usize,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
-struct Queued {
-    job: Job,
-    kind: Kind,
+struct QueuedJob {
+    job: PoolJob,
+    kind: RequestKind,
     bytes: usize,
     since: Instant,
 }
 
 #[derive(Clone, Copy)]
-struct Running {
+struct RunningJob {
     lane: Lane,
-    kind: Kind,
+    kind: RequestKind,
     bytes: usize,
     since: Instant,
 }
 
-/// What the jobs of a lane use, those that run and those that wait.
+/// Usage of a lane by running and waiting jobs.
 #[derive(Clone, Copy, Default)]
-struct Share {
+struct LaneUsage {
     running: usize,
     bytes: usize,
 }
 
 #[derive(Default)]
-struct State {
-    /// Lanes with something in their queue, the one whose turn it is in front. No queue is empty.
+struct PoolState {
+    /// Lanes with waiting jobs; the next one first. No queue is empty.
     turns: VecDeque<Lane>,
-    queues: HashMap<Lane, VecDeque<Queued>>,
+    queues: HashMap<Lane, VecDeque<QueuedJob>>,
     queued: usize,
     /// No share is zero.
-    shares: HashMap<Lane, Share>,
+    shares: HashMap<Lane, LaneUsage>,
     domains: HashMap<Domain, usize>,
-    running: HashMap<u64, Running>,
-    /// The number of the next job that runs.
+    running: HashMap<u64, RunningJob>,
+    /// Number of the most recently started job.
     next: u64,
     threads: usize,
-    /// Threads that have been asked for and are not there yet; they count as threads.
+    /// Threads that are being started; they are included in `threads`.
     starting: usize,
     idle: usize,
     has_ended: bool,
 }
 
-struct Shared {
-    limits: Limits,
-    state: Mutex<State>,
-    /// There is something to do for a thread, or the end has come.
+struct PoolShared {
+    limits: PoolLimits,
+    state: Mutex<PoolState>,
+    /// Signals a new job, or the end.
     work: Condvar,
-    /// A job is done.
+    /// Signals the end of a job.
     done: Condvar,
 }
 
-/// The pool; clones are the same one.
+/// A handle to the pool; clones refer to the same pool.
 #[derive(Clone)]
-pub struct Pool(Arc<Shared>);
+pub struct WorkerPool(Arc<PoolShared>);
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("limits", &self.0.limits).finish_non_exhaustive()
+        f.debug_struct("WorkerPool").field("limits", &self.0.limits).finish_non_exhaustive()
     }
 }
 
-impl Pool {
+impl WorkerPool {
     /// A pool without threads.
-    pub(super) fn new(limits: Limits) -> Self {
-        let state = Mutex::new(State::default());
-        Self(Arc::new(Shared { limits, state, work: Condvar::new(), done: Condvar::new() }))
+    pub(super) fn new(limits: PoolLimits) -> Self {
+        let state = Mutex::new(PoolState::default());
+        Self(Arc::new(PoolShared { limits, state, work: Condvar::new(), done: Condvar::new() }))
     }
 
-    /// Takes a job on; whether a thread has to be started for it ([`Pool::start_threads`]).
-    pub(super) fn submit(&self, lane: Lane, kind: Kind, bytes: usize, job: Job) -> bool {
+    /// Queues a job. Returns whether a thread must be started for it ([`WorkerPool::start_threads`]).
+    pub(super) fn submit(&self, lane: Lane, kind: RequestKind, bytes: usize, job: PoolJob) -> bool {
         let now = Instant::now();
         let mut state = self.0.state.lock();
         let may_run = state.may_run(lane, &self.0.limits, now);
-        state.push(lane, Queued { job, kind, bytes, since: now });
+        state.push(lane, QueuedJob { job, kind, bytes, since: now });
         let (is_waited_for, is_missing) = (state.idle > 0, state.idle + state.starting < state.queued);
         drop(state);
         if may_run && is_waited_for {
@@ -175,17 +175,17 @@ impl Pool {
         self.0.state.lock().shares.get(&lane).is_none_or(|share| share.bytes < self.0.limits.lane_bytes)
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> PoolUsage {
         let state = self.0.state.lock();
-        Usage { threads: state.threads, queued: state.queued, stuck: 0 }
+        PoolUsage { threads: state.threads, queued: state.queued, stuck: 0 }
     }
 
-    pub(super) fn in_work(&self, now: Instant) -> Vec<InWork> {
+    pub(super) fn in_work(&self, now: Instant) -> Vec<RequestInProgress> {
         let state = self.0.state.lock();
         let running = state.running.values().map(|running| (running.kind, running.since));
         let queued = state.queues.values().flatten().map(|queued| (queued.kind, queued.since));
         let age = |since| now.saturating_duration_since(since);
-        running.chain(queued).map(|(kind, since)| InWork { kind, age: age(since) }).collect()
+        running.chain(queued).map(|(kind, since)| RequestInProgress { kind, age: age(since) }).collect()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -194,18 +194,18 @@ impl Pool {
     }
 
     pub(super) fn settle(&self, patience: Duration) -> bool {
-        let busy = |state: &mut State| state.queued > 0 || !state.running.is_empty();
+        let busy = |state: &mut PoolState| state.queued > 0 || !state.running.is_empty();
         !self.0.done.wait_while_for(&mut self.0.state.lock(), busy, patience).timed_out()
     }
 
-    /// No thread begins a job from now on.
+    /// Ends the pool: no thread starts another job.
     pub(super) fn end(&self) {
         self.0.state.lock().has_ended = true;
         self.0.work.notify_all();
     }
 
-    /// Starts the threads that are missing for the jobs that may run now, and wakes those that are there. Jobs become old,
-    /// so that what could not run a moment ago may run now.
+    /// Starts the missing threads for the jobs that may run now, and wakes idle ones. To be called regularly: jobs that could not run
+    /// before may run when others have run for longer than `fresh`.
     pub(super) fn start_threads(&self) {
         let missing = {
             let mut state = self.0.state.lock();
@@ -222,10 +222,10 @@ impl Pool {
         };
         for _ in 0..missing {
             let pool = self.clone();
-            // What is served needs no deep stack, and there can be hundreds.
+            // Requests need no deep stack, and there can be hundreds of threads.
             let thread = thread::Builder::new().name("pool".into()).stack_size(512 << 10);
             if let Err(error) = thread.spawn(move || pool.work()) {
-                log::error!("cannot start a thread for requests that take long: {error}");
+                log::error!("cannot start a thread for slow requests: {error}");
                 let mut state = self.0.state.lock();
                 state.threads -= 1;
                 state.starting -= 1;
@@ -233,7 +233,7 @@ impl Pool {
         }
     }
 
-    /// What a thread of the pool does.
+    /// Main function of a pool thread.
     fn work(&self) {
         let mut state = self.0.state.lock();
         state.starting -= 1;
@@ -243,9 +243,9 @@ impl Pool {
             }
             if let Some((number, job)) = state.take(&self.0.limits, Instant::now()) {
                 drop(state);
-                // Whoever waits for a job that panics gets an error when the job is dropped.
+                // If a job panics, dropping it sends an error to the client.
                 if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                    log::error!("a request was not served to its end, because of a defect in this program");
+                    log::error!("a request failed because of a bug in namegate");
                 }
                 state = self.0.state.lock();
                 state.finish(number);
@@ -263,8 +263,8 @@ impl Pool {
     }
 }
 
-impl State {
-    fn push(&mut self, lane: Lane, queued: Queued) {
+impl PoolState {
+    fn push(&mut self, lane: Lane, queued: QueuedJob) {
         self.queued += 1;
         self.shares.entry(lane).or_default().bytes += queued.bytes;
         let queue = self.queues.entry(lane).or_default();
@@ -274,32 +274,32 @@ impl State {
         queue.push_back(queued);
     }
 
-    /// How many more jobs of a lane may run.
-    fn room(&self, lane: Lane, limits: &Limits) -> usize {
+    /// Number of additional jobs of a lane that may run.
+    fn room(&self, lane: Lane, limits: &PoolLimits) -> usize {
         let running = self.shares.get(&lane).map_or(0, |share| share.running);
         let left = match lane.load {
             Load::Probe => limits.lane,
             _ => limits.domain.saturating_sub(self.domains.get(&lane.domain).copied().unwrap_or_default()),
         };
-        // Nobody gets more than a quarter of what is left: however many users are stuck, the next one has room.
+        // A lane gets at most a quarter of what is left: however many users are stuck, the next one has room.
         let most = limits.lane.min(((left + running) / 4).max(1));
         most.saturating_sub(running).min(left)
     }
 
-    /// How many more jobs may run that use a processor.
-    fn heavy_room(&self, limits: &Limits, now: Instant) -> usize {
-        let is_fresh = |running: &&Running| {
+    /// Number of additional heavy jobs that may run.
+    fn heavy_room(&self, limits: &PoolLimits, now: Instant) -> usize {
+        let is_fresh = |running: &&RunningJob| {
             running.lane.load == Load::Heavy && now.saturating_duration_since(running.since) < limits.fresh
         };
         limits.heavy.saturating_sub(self.running.values().filter(is_fresh).count())
     }
 
-    fn may_run(&self, lane: Lane, limits: &Limits, now: Instant) -> bool {
+    fn may_run(&self, lane: Lane, limits: &PoolLimits, now: Instant) -> bool {
         self.room(lane, limits) > 0 && (lane.load != Load::Heavy || self.heavy_room(limits, now) > 0)
     }
 
-    /// How many jobs may run at once of those that wait; perhaps fewer, if they share a domain.
-    fn count_that_may_run(&self, limits: &Limits, now: Instant) -> usize {
+    /// Number of waiting jobs that may run now; an upper bound if they share a domain.
+    fn count_that_may_run(&self, limits: &PoolLimits, now: Instant) -> usize {
         let (mut light, mut heavy) = (0, 0);
         for lane in &self.turns {
             let waiting = self.queues.get(lane).map_or(0, VecDeque::len).min(self.room(*lane, limits));
@@ -311,8 +311,8 @@ impl State {
         light + heavy
     }
 
-    /// The job whose turn it is, with a number that it has while it runs.
-    fn take(&mut self, limits: &Limits, now: Instant) -> Option<(u64, Job)> {
+    /// Removes the next job from its queue, and returns it with its number.
+    fn take(&mut self, limits: &PoolLimits, now: Instant) -> Option<(u64, PoolJob)> {
         let place = self.turns.iter().position(|&lane| self.may_run(lane, limits, now))?;
         let lane = self.turns.remove(place)?;
         let queue = self.queues.get_mut(&lane)?;
@@ -322,19 +322,19 @@ impl State {
         } else {
             self.turns.push_back(lane);
         }
-        let Queued { job, kind, bytes, .. } = queued?;
+        let QueuedJob { job, kind, bytes, .. } = queued?;
         self.queued -= 1;
         self.shares.entry(lane).or_default().running += 1;
         if lane.load != Load::Probe {
             *self.domains.entry(lane.domain).or_default() += 1;
         }
         self.next += 1;
-        self.running.insert(self.next, Running { lane, kind, bytes, since: now });
+        self.running.insert(self.next, RunningJob { lane, kind, bytes, since: now });
         Some((self.next, job))
     }
 
     fn finish(&mut self, number: u64) {
-        let Some(Running { lane, bytes, .. }) = self.running.remove(&number) else { return };
+        let Some(RunningJob { lane, bytes, .. }) = self.running.remove(&number) else { return };
         if let Some(share) = self.shares.get_mut(&lane) {
             share.running -= 1;
             share.bytes -= bytes;

@@ -1,8 +1,7 @@
-//! The threads that read requests: which of them are at work, and which are held in reserve.
+//! The reading threads: which ones are active, and which ones are in reserve.
 //!
-//! The transport starts [`Roster::RESERVE`] more threads than are to read. Each thread calls [`Roster::rest`] after a
-//! request, and the surplus ones stay there. A thread that is held costs nothing; it goes on when the keeper finds others
-//! stuck.
+//! The transport starts [`Roster::RESERVE`] more threads than needed. Each thread calls [`Roster::rest`] after a request, and the
+//! surplus ones block there. They cost nothing, and continue when the keeper finds that others are stuck.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -11,30 +10,30 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{InWork, Kind};
+use super::{RequestInProgress, RequestKind};
 
-/// What one thread is doing, written by that thread alone, on cache lines of its own: its turns so far in the upper 56
-/// bits, and below them the kind of its request plus 1, or 0 between two requests.
+/// Activity of one thread, written only by that thread, on its own cache lines: the number of its requests in the upper 56 bits, and
+/// in the lower bits the kind of its request plus 1, or 0 between two requests.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct ThreadSlot(AtomicU64);
 
 const KIND: u64 = 0xFF;
 const TURN: u64 = 0x100;
 
 #[derive(Debug, Default)]
 struct Resting {
-    /// Threads that may go on.
+    /// Number of threads that may continue.
     calls: usize,
     has_ended: bool,
 }
 
-/// What the keeper saw of a thread.
+/// The last observation of a thread by the keeper.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SlotObservation {
     value: u64,
     since: Instant,
-    /// Whether it was the same twice: it has been in one request for at least the time between two looks.
+    /// Whether the value was the same twice: the thread has been in one request for at least the time between two reviews.
     is_stuck: bool,
 }
 
@@ -42,18 +41,18 @@ struct Seen {
 #[derive(Debug)]
 pub struct Roster {
     regular: usize,
-    slots: Box<[Slot]>,
-    /// How many slots have been given to threads.
+    slots: Box<[ThreadSlot]>,
+    /// Number of slots in use.
     seated: AtomicUsize,
-    /// Threads that do not rest.
+    /// Number of threads that are not resting.
     active: AtomicUsize,
-    /// How many of them there should be.
+    /// Wanted number of active threads.
     wanted: AtomicUsize,
-    /// Threads that rest.
+    /// Number of resting threads.
     reserve: AtomicUsize,
     resting: Mutex<Resting>,
     called: Condvar,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<SlotObservation>>,
 }
 
 /// The slot of a thread, until it ends.
@@ -64,7 +63,7 @@ struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // One that reads no more means that there is nothing more to read: those that rest have to find out, too.
+        // If one thread ends, there is nothing more to read: the resting threads must end too.
         if let Some(roster) = self.roster.upgrade() {
             roster.resting.lock().has_ended = true;
             roster.called.notify_all();
@@ -74,11 +73,11 @@ impl Drop for Seat {
 
 thread_local!(static SEAT: OnceCell<Seat> = const { OnceCell::new() });
 
-/// A request that a reading thread has begun; done when dropped.
+/// A request in progress in a reading thread; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Turn<'r>(Option<&'r AtomicU64>);
+pub struct RequestTurn<'r>(Option<&'r AtomicU64>);
 
-impl Drop for Turn<'_> {
+impl Drop for RequestTurn<'_> {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
             // Only this thread writes to it.
@@ -88,14 +87,14 @@ impl Drop for Turn<'_> {
 }
 
 impl Roster {
-    /// Threads beside the regular ones. With one in reserve, a single stuck request would already send everything to the pool.
+    /// Number of threads in addition to the regular ones. With only one, a single stuck request would send all requests to the pool.
     pub const RESERVE: usize = 2;
 
     pub(super) fn new(regular: usize) -> Self {
         let all = regular + Self::RESERVE;
         Self {
             regular,
-            slots: (0..all).map(|_| Slot::default()).collect(),
+            slots: (0..all).map(|_| ThreadSlot::default()).collect(),
             seated: AtomicUsize::new(0),
             active: AtomicUsize::new(all),
             wanted: AtomicUsize::new(regular),
@@ -106,21 +105,21 @@ impl Roster {
         }
     }
 
-    pub(super) fn begin(self: &Arc<Self>, kind: Kind) -> Turn<'_> {
+    pub(super) fn begin(self: &Arc<Self>, kind: RequestKind) -> RequestTurn<'_> {
         let slot = SEAT.with(|seat| {
             let new =
                 || Seat { roster: Arc::downgrade(self), slot: self.seated.fetch_add(1, Ordering::Relaxed) };
             let seat = seat.get_or_init(new);
             std::ptr::eq(seat.roster.as_ptr(), &raw const **self).then_some(seat.slot)
         });
-        // More threads than were announced would have none.
+        // Additional threads have no slot.
         let slot = slot.and_then(|slot| self.slots.get(slot)).map(|slot| &slot.0);
         if let Some(slot) = slot {
             slot.store(slot.load(Ordering::Relaxed) & !KIND | (u64::from(kind) + 1), Ordering::Relaxed);
-            // Before this thread looks whether the keeper sleeps: either it sees that, or the keeper sees the request.
+            // Before this thread checks whether the keeper sleeps: either it sees that, or the keeper sees the request.
             fence(Ordering::SeqCst);
         }
-        Turn(slot)
+        RequestTurn(slot)
     }
 
     pub(super) fn is_short(&self) -> bool {
@@ -132,8 +131,8 @@ impl Roster {
             return;
         }
         let mut resting = self.resting.lock();
-        // All changes of these numbers are made under the lock. Of threads that have a seat one keeps reading: when that ends
-        // those that rest hear of it, and from threads that have never served anything they would hear nothing.
+        // These numbers change only under the lock. At least one thread with a seat keeps reading: only such a thread wakes the
+        // resting ones when it ends.
         let is_needed = self.active.load(Ordering::Relaxed) <= self.wanted.load(Ordering::Relaxed);
         let seated = self.seated.load(Ordering::Relaxed) - self.reserve.load(Ordering::Relaxed);
         if resting.has_ended || is_needed || seated < 2 {
@@ -147,17 +146,17 @@ impl Roster {
         resting.calls = resting.calls.saturating_sub(1);
     }
 
-    /// Looks at all threads once more, and calls in as many as are missing. Whether any thread is at work.
+    /// Reviews all threads and activates the missing ones. Returns whether any thread is serving a request.
     pub(super) fn review(&self, now: Instant) -> bool {
         let mut seen = self.seen.lock();
-        seen.resize(self.slots.len(), Seen { value: 0, since: now, is_stuck: false });
+        seen.resize(self.slots.len(), SlotObservation { value: 0, since: now, is_stuck: false });
         let (mut at_work, mut stuck) = (0, 0);
         for (slot, seen) in self.slots.iter().zip(seen.iter_mut()) {
             let value = slot.0.load(Ordering::Acquire);
             let is_at_work = value & KIND != 0;
             seen.is_stuck = is_at_work && seen.value == value;
             if seen.value != value {
-                *seen = Seen { value, since: now, is_stuck: false };
+                *seen = SlotObservation { value, since: now, is_stuck: false };
             }
             at_work += usize::from(is_at_work);
             stuck += usize::from(seen.is_stuck);
@@ -167,8 +166,7 @@ impl Roster {
         at_work > 0
     }
 
-    /// Lets so many threads read beside those that are stuck as are to read, but keeps one in reserve as long as any other
-    /// thread reads.
+    /// Activates threads until the regular number is not stuck, but keeps one in reserve as long as any other thread reads.
     fn call(&self, stuck: usize) {
         let all = self.slots.len();
         let wanted = match stuck + 1 >= all {
@@ -190,15 +188,15 @@ impl Roster {
         }
     }
 
-    pub(super) fn in_work(&self, now: Instant) -> Vec<InWork> {
+    pub(super) fn in_work(&self, now: Instant) -> Vec<RequestInProgress> {
         let seen = self.seen.lock();
         let stuck = seen.iter().zip(&self.slots).filter(|(seen, slot)| {
-            // It may have ended since.
+            // The request may have ended since.
             seen.is_stuck && slot.0.load(Ordering::Relaxed) == seen.value
         });
-        let kind = |value: u64| (value & KIND).saturating_sub(1) as Kind;
+        let kind = |value: u64| (value & KIND).saturating_sub(1) as RequestKind;
         stuck
-            .map(|(seen, _)| InWork {
+            .map(|(seen, _)| RequestInProgress {
                 kind: kind(seen.value),
                 age: now.saturating_duration_since(seen.since),
             })

@@ -1,20 +1,20 @@
-//! Requests that took longer than expected: the next ones like them go to the pool for a while.
+//! Slow requests: similar ones go to the pool for a while.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Kind;
+use super::RequestKind;
 
-/// Kinds that are told apart.
+/// Number of distinguished kinds.
 const KINDS: usize = 64;
-/// Users that are told apart; more of them share.
+/// Number of distinguished users; others share an entry.
 const USERS: usize = 64;
 
-/// Which kinds of requests of which users are slow at the moment. A guess about speed: nothing depends on it being right.
+/// The kinds of requests that are slow at the moment, by user. An estimate that only affects speed.
 #[derive(Debug)]
 pub struct SlowRequests {
     begun: Instant,
-    /// Until when, in milliseconds from the beginning.
+    /// End of the slow period, in milliseconds since `begun`.
     until: Box<[AtomicU32]>,
 }
 
@@ -25,29 +25,28 @@ impl Default for SlowRequests {
 }
 
 impl SlowRequests {
-    /// A request that a reading thread serves within this time disturbs nobody much. Longer than a thread usually has to
-    /// wait for a processor on a busy machine.
+    /// A request that takes longer is slow. A thread usually waits less than this for a processor on a busy machine.
     const SLOW: Duration = Duration::from_millis(6);
-    /// How long one slow request counts.
+    /// Duration of the slow period after a slow request.
     const FOR: Duration = Duration::from_secs(1);
 
-    fn place(&self, kind: Kind, user: u32) -> &AtomicU32 {
+    fn place(&self, kind: RequestKind, user: u32) -> &AtomicU32 {
         &self.until[usize::from(kind) % KINDS * USERS + user as usize % USERS]
     }
 
     fn at(&self, now: Instant) -> u32 {
-        // 49 days: what it comes round to is off by a second of slowness.
+        // Wraps around after 49 days, which may start or end a slow period by mistake.
         now.saturating_duration_since(self.begun).as_millis() as u32
     }
 
     /// Whether a request of this kind of this user may be slow.
-    pub fn contains(&self, kind: Kind, user: u32, now: Instant) -> bool {
+    pub fn contains(&self, kind: RequestKind, user: u32, now: Instant) -> bool {
         let until = self.place(kind, user).load(Ordering::Relaxed);
         until != 0 && until.wrapping_sub(self.at(now)) <= Self::FOR.as_millis() as u32
     }
 
-    /// A request of this kind of this user took so long, and ended now.
-    pub fn learn(&self, kind: Kind, user: u32, took: Duration, now: Instant) {
+    /// Records that a request of this kind and user took `took` and has just ended.
+    pub fn learn(&self, kind: RequestKind, user: u32, took: Duration, now: Instant) {
         if took >= Self::SLOW {
             let until = self.at(now).wrapping_add(Self::FOR.as_millis() as u32).max(1);
             self.place(kind, user).store(until, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-const KIND: Kind = 7;
+const KIND: RequestKind = 7;
 
 /// Long enough for a machine with other things to do. What is stuck here is stuck for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -14,8 +14,8 @@ fn lane(user: u32) -> Lane {
     Lane { user, domain: Domain::Own, load: Load::Light }
 }
 
-fn limits() -> Limits {
-    Limits { threads: 16, domain: 12, lane: 3, heavy: 2, ..Limits::default() }
+fn limits() -> PoolLimits {
+    PoolLimits { threads: 16, domain: 12, lane: 3, heavy: 2, ..PoolLimits::default() }
 }
 
 #[track_caller]
@@ -100,7 +100,7 @@ fn a_domain_that_is_full_leaves_threads_for_others_and_for_probes() {
 
 #[test]
 fn users_take_turns() {
-    let workers = Workers::start(2, Limits { threads: 1, ..limits() }).unwrap();
+    let workers = Workers::start(2, PoolLimits { threads: 1, ..limits() }).unwrap();
     let (begins, running) = channel();
     let (first, release) = stuck(&begins, 0);
     workers.submit(lane(0), KIND, 0, first);
@@ -119,7 +119,7 @@ fn users_take_turns() {
 fn copies_share_the_processors_until_they_turn_out_to_wait() {
     // They turn out to wait after a moment, or not while this test runs.
     for fresh in [Duration::from_millis(100), 2 * PATIENCE] {
-        let workers = Workers::start(2, Limits { fresh, ..limits() }).unwrap();
+        let workers = Workers::start(2, PoolLimits { fresh, ..limits() }).unwrap();
         let (begins, running) = channel();
         let begun = Instant::now();
         let mut releases = Vec::new();
@@ -157,7 +157,7 @@ fn a_job_that_panics_costs_no_thread_and_no_share() {
 
 #[test]
 fn the_memory_of_what_waits_is_known() {
-    let workers = Workers::start(2, Limits { lane_bytes: 100, ..limits() }).unwrap();
+    let workers = Workers::start(2, PoolLimits { lane_bytes: 100, ..limits() }).unwrap();
     let (begins, running) = channel();
     let (job, release) = stuck(&begins, 1);
     assert!(workers.has_room(lane(1)));

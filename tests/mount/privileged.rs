@@ -92,9 +92,9 @@ fn attributes(path: &Path) -> Vec<(String, String)> {
 /// As a user without capabilities: `act_as` leaves CAP_SYS_ADMIN to its thread.
 fn without_capabilities<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     act_as(uid, uid, &[], 0o022, || {
-        use namegate::sys::capability::{Set, Sets};
-        let none = Set::default();
-        Sets { effective: none, permitted: none, inheritable: none }.apply().unwrap();
+        use namegate::sys::capability::{CapabilitySet, CapabilitySets};
+        let none = CapabilitySet::default();
+        CapabilitySets { effective: none, permitted: none, inheritable: none }.apply().unwrap();
         work()
     })
 }

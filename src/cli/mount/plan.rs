@@ -14,7 +14,7 @@ use super::settings::{Settings, Switch};
 use crate::cli::metrics_args::MetricsArgs;
 use crate::cli::policy_args::{ConfigFile, load};
 use crate::cli::{CliError, LogFormat};
-use crate::fuse::{Options, Terms};
+use crate::fuse::{Options, ServeConfig};
 use crate::gate::{Gate, Mode};
 use crate::name::display::{display, shown};
 use crate::policy::profile;
@@ -37,7 +37,7 @@ pub(super) struct Given {
 pub(super) struct Plan {
     pub(super) source: PathBuf,
     pub(super) mountpoint: PathBuf,
-    pub(super) terms: Terms,
+    pub(super) terms: ServeConfig,
     pub(super) options: Options,
     pub(super) audit: AuditPlan,
     pub(super) metrics: MetricsArgs,
@@ -133,11 +133,11 @@ impl Given {
         let policy = self.settings.policy.made_of(&policy)?;
         let mode = settings.mode.unwrap_or(config::MODES[0].value);
         let existing = settings.existing.unwrap_or(config::EXISTING[0].value);
-        let default = Terms::of(Gate::new(Arc::new(policy), mode).with_existing(existing));
+        let default = ServeConfig::new(Gate::new(Arc::new(policy), mode).with_existing(existing));
         Ok(Plan {
             source: place(&self.source, &instance.source, "source")?,
             mountpoint: place(&self.mountpoint, &instance.mountpoint, "mountpoint")?,
-            terms: Terms {
+            terms: ServeConfig {
                 for_violations: settings.errno.unwrap_or(default.for_violations),
                 checks_targets: settings.check_targets,
                 entry_timeout: settings.entry_timeout.unwrap_or(default.entry_timeout),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::plan::{Given, Plan};
 use crate::cli::CliError;
-use crate::fuse::{Handle, Terms};
+use crate::fuse::{Handle, ServeConfig};
 use crate::gate::Mode;
 use crate::report::JsonBytes;
 use crate::service::control::{
@@ -76,7 +76,7 @@ impl Served {
     }
 
     /// Serves on these terms from now on; returns what that changes.
-    fn swap(&self, terms: &Terms) -> Result<Vec<String>, String> {
+    fn swap(&self, terms: &ServeConfig) -> Result<Vec<String>, String> {
         let before = self.handle.swap(terms.clone()).ok_or("the mount has ended")?;
         Ok(differences(&before, terms))
     }
@@ -180,7 +180,7 @@ impl ControlHandler for Served {
 }
 
 /// What is otherwise on new terms, one line each.
-fn differences(before: &Terms, after: &Terms) -> Vec<String> {
+fn differences(before: &ServeConfig, after: &ServeConfig) -> Vec<String> {
     let mut lines = Vec::new();
     let mut differs = |what: &str, before: String, after: String| {
         if before != after {
@@ -188,13 +188,13 @@ fn differences(before: &Terms, after: &Terms) -> Vec<String> {
         }
     };
     let seconds = |timeout: std::time::Duration| format!("{} s", timeout.as_secs_f64());
-    let mode = |terms: &Terms| word_of(MODES, &terms.gate.mode()).to_owned();
+    let mode = |terms: &ServeConfig| word_of(MODES, &terms.gate.mode()).to_owned();
     differs("mode", mode(before), mode(after));
-    let policy = |terms: &Terms| ActivePolicy::from_policy(terms.gate.policy()).to_string();
+    let policy = |terms: &ServeConfig| ActivePolicy::from_policy(terms.gate.policy()).to_string();
     differs("policy", policy(before), policy(after));
-    let existing = |terms: &Terms| word_of(EXISTING, &terms.gate.existing()).to_owned();
+    let existing = |terms: &ServeConfig| word_of(EXISTING, &terms.gate.existing()).to_owned();
     differs("existing", existing(before), existing(after));
-    let errno = |terms: &Terms| word_of(ERRNOS, &terms.for_violations).to_owned();
+    let errno = |terms: &ServeConfig| word_of(ERRNOS, &terms.for_violations).to_owned();
     differs("errno", errno(before), errno(after));
     differs("check-targets", before.checks_targets.to_string(), after.checks_targets.to_string());
     differs("entry-timeout", seconds(before.entry_timeout), seconds(after.entry_timeout));

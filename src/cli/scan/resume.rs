@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::CliError;
 use crate::name::display::{display, shown};
-use crate::output::{Named, Place, Replacement};
+use crate::output::{Destination, NamedEntry, Replacement};
 use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink, Octets};
 use crate::source::{Frontier, PendingDirectories};
 
@@ -26,7 +26,7 @@ use crate::source::{Frontier, PendingDirectories};
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    place: Box<Named>,
+    place: Box<NamedEntry>,
     invocation: Invocation,
     found: Mutex<FoundFile>,
 }
@@ -34,7 +34,7 @@ pub struct StateFile {
 /// The file with the findings, a line each.
 #[derive(Debug)]
 struct FoundFile {
-    place: Box<Named>,
+    place: Box<NamedEntry>,
     file: BufWriter<File>,
     /// Its length in bytes.
     bytes: u64,
@@ -81,9 +81,9 @@ impl StateFile {
         };
         let name = shown(&path);
         let unreadable = |error: io::Error| CliError::new(format_args!("{name}: cannot be read: {error}"));
-        let place = match Place::of(&path).map_err(unreadable)? {
-            Place::Named(named) => named,
-            Place::Open(_) => return Err(unreadable(io::Error::other("it is not a file"))),
+        let place = match Destination::resolve(&path).map_err(unreadable)? {
+            Destination::Named(named) => named,
+            Destination::Open(_) => return Err(unreadable(io::Error::other("it is not a file"))),
         };
         let Some(mut file) = place.open_own(OFlag::O_RDONLY).map_err(unreadable)? else {
             let found = FoundFile::create(&place, &path)?;
@@ -142,8 +142,8 @@ fn found_name(path: &Path) -> String {
 }
 
 impl FoundFile {
-    fn create(state: &Named, path: &Path) -> Result<Self, CliError> {
-        let created = || -> io::Result<(Box<Named>, File)> {
+    fn create(state: &NamedEntry, path: &Path) -> Result<Self, CliError> {
+        let created = || -> io::Result<(Box<NamedEntry>, File)> {
             let place = state.beside(FOUND)?;
             let file = place.create_new()?;
             Ok((place, file))
@@ -154,8 +154,8 @@ impl FoundFile {
     }
 
     /// Opens the file to append after its first `bytes` bytes, and a reader of these.
-    fn resume(state: &Named, path: &Path, bytes: u64) -> Result<(Self, impl BufRead + use<>), CliError> {
-        let opened = || -> io::Result<(Box<Named>, File, File)> {
+    fn resume(state: &NamedEntry, path: &Path, bytes: u64) -> Result<(Self, impl BufRead + use<>), CliError> {
+        let opened = || -> io::Result<(Box<NamedEntry>, File, File)> {
             let place = state.beside(FOUND)?;
             let missing = || io::Error::from(io::ErrorKind::NotFound);
             let mut file = place.open_own(OFlag::O_WRONLY)?.ok_or_else(missing)?;

@@ -25,7 +25,7 @@ use crate::source::tree::Tree;
 use crate::source::walk::{self, Walk};
 use crate::source::{Frontier, Source};
 use crate::sys::flags::is_casefolded;
-use crate::sys::mounts::{self, Mount};
+use crate::sys::mounts::{self, MountEntry};
 
 /// Threads that wait for a disk cost nothing, and with a warm cache four for each processor take 5 % more of its time than
 /// one does: docs/PERFORMANCE.md.
@@ -153,7 +153,7 @@ impl TreeArgs {
             }
             let others = mounts::below(&mounts, &canonical);
             if !others.is_empty() && !self.one_file_system {
-                let told = |mount: &&Mount| format!("{} ({})", shown(&mount.point), mount.kind);
+                let told = |mount: &&MountEntry| format!("{} ({})", shown(&mount.point), mount.kind);
                 let told: Vec<String> = others.iter().take(SHOWN).map(told).collect();
                 let more = match others.len().saturating_sub(SHOWN) {
                     0 => String::new(),

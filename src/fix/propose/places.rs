@@ -18,7 +18,7 @@ use crate::fix::plan::{Ctime, Directory, Handle, Identity, Kind, Root, component
 use crate::name::arena::Arena;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, SiblingNames};
-use crate::sys::directory::{self, Entry};
+use crate::sys::directory::{self, RawDirEntry};
 use crate::sys::handle;
 use crate::sys::open::again;
 
@@ -266,7 +266,7 @@ impl Opened {
 
     /// The directory as a plan tells of it; `path` is where it was found.
     pub(super) fn directory(&self, path: &[u8]) -> Directory {
-        let found = handle::of(self.fd.as_fd()).ok();
+        let found = handle::from_fd(self.fd.as_fd()).ok();
         let handle = found.map(|(handle, _)| {
             let (kind, bytes) = handle.parts();
             Handle { kind, bytes: bytes.to_vec() }
@@ -296,7 +296,7 @@ impl Opened {
     ///
     /// # Errors
     /// As getdents64(2) says.
-    pub(super) fn each(&self, take: &mut dyn FnMut(Entry<'_>)) -> Result<(), Errno> {
+    pub(super) fn each(&self, take: &mut dyn FnMut(RawDirEntry<'_>)) -> Result<(), Errno> {
         /// Room for what one call reads.
         const BUFFER: usize = 64 * 1024;
         let readable = again(&self.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)?;

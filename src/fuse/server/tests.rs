@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::gate::{Gate, Mode, Refusal};
 use crate::name::normalize::{Form, to_form};
-use crate::passthrough::{Reach, Settings};
+use crate::passthrough::{Reach, PassthroughSettings};
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
@@ -14,8 +14,8 @@ fn server(mode: Mode) -> (tempfile::TempDir, Server) {
 fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
-    let tree = Passthrough::new(source.into(), Settings { cached_fds: 16 }).unwrap();
-    (dir, Server::new(tree, Terms::of(gate)))
+    let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16 }).unwrap();
+    (dir, Server::new(tree, ServeConfig::new(gate)))
 }
 
 fn normalizing(on_mismatch: OnMismatch) -> (tempfile::TempDir, Server) {
@@ -51,7 +51,7 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
         ];
         for (operation, result) in results {
             let failure = result.unwrap_err();
-            assert!(matches!(failure, Failure::Refused(Refusal::Violates(_))), "{operation}: {failure:?}");
+            assert!(matches!(failure, ServeError::Refused(Refusal::Violates(_))), "{operation}: {failure:?}");
             assert_eq!(server.errno(failure), errno, "{operation}");
         }
     }
@@ -73,7 +73,7 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     server
         .do_readdir(fh, 0, |entry, name| {
             shown.push((entry.name.to_owned(), name.is_some()));
-            Room::Left
+            ControlFlow::Continue(())
         })
         .unwrap();
     shown.sort();
@@ -122,7 +122,7 @@ fn every_operation_takes_every_spelling() {
     for on_mismatch in [OnMismatch::Convert, OnMismatch::Match] {
         let (dir, server) = normalizing(on_mismatch);
         let c = caller();
-        let errno = |failure: Failure| server.errno(failure);
+        let errno = |failure: ServeError| server.errno(failure);
         for there in spellings {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
@@ -211,7 +211,7 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap().as_os_str(), target);
     for (mode, passes) in [(Mode::Enforcing, false), (Mode::Permissive, true)] {
         let (dir, strict) = server(mode);
-        strict.swap(Terms { checks_targets: true, ..strict.terms() });
+        strict.swap(ServeConfig { checks_targets: true, ..strict.terms() });
         assert_eq!(strict.do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok(), passes);
         assert_eq!(fs::symlink_metadata(dir.path().join("link")).is_ok(), passes);
         assert!(strict.do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
@@ -277,20 +277,20 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     let mkdir = |name| server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop).map_err(|f| server.errno(f));
     let finds = |name: &str| server.do_lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
     assert_eq!(mkdir(control), Err(Errno::EINVAL));
-    let old = server.swap(Terms {
+    let old = server.swap(ServeConfig {
         for_violations: Some(Errno::EPERM),
-        ..Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing))
+        ..ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing))
     });
     assert_eq!((mkdir(control), mkdir(ill_formed)), (Ok(()), Err(Errno::EPERM)));
     fs::write(dir.path().join("e\u{301}"), "").unwrap();
     assert!(!finds("é"));
-    server.swap(Terms::of(matching(Form::Nfc)));
+    server.swap(ServeConfig::new(matching(Form::Nfc)));
     assert!(finds("é") && !finds("\u{2126}"));
     // The index of the directory is one of NFC keys: an NFKC spelling of what stands there is not in it.
     fs::write(dir.path().join("\u{fb01}"), "").unwrap();
-    server.swap(Terms::of(matching(Form::Nfkc)));
+    server.swap(ServeConfig::new(matching(Form::Nfkc)));
     assert!(finds("é") && finds("fi"));
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Permissive)));
+    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Permissive)));
     assert!(!finds("é") && !finds("fi") && mkdir(ill_formed) == Ok(()));
     server.swap(old);
     assert_eq!(mkdir(OsStr::new("b\u{1}")), Err(Errno::EINVAL));
@@ -299,7 +299,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
 #[test]
 fn a_name_that_had_other_spellings_a_moment_ago_is_not_kept() {
     let (_dir, server) = normalizing(OnMismatch::Match);
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing)));
+    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing)));
     assert!(!server.may_be_kept(ROOT, OsStr::new("é")) && server.may_be_kept(ROOT, OsStr::new("e")));
 }
 
@@ -315,10 +315,10 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     let long_ago = std::time::Duration::from_millis(3200);
     std::thread::sleep(long_ago);
     assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Enforcing)));
+    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Enforcing)));
     assert_eq!(listing(), Listing::Same, "nothing is seen otherwise");
     let (open, _) = server.tree.opendir(ROOT, 0).unwrap();
-    server.swap(Terms::of(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Permissive)));
+    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Permissive)));
     assert_eq!(listing(), Listing::New);
     // Opened before, and closed after: it may have shown names of both.
     server.tree.releasedir(open);
@@ -336,7 +336,7 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
         scope.spawn(|| {
             let forms = [Form::Nfc, Form::Nfd];
             for form in forms.iter().cycle().take(2000) {
-                server.swap(Terms::of(matching(*form)));
+                server.swap(ServeConfig::new(matching(*form)));
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -345,10 +345,10 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     let made = server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
-                    assert!(matches!(made, Ok(()) | Err(Failure::Backing(Errno::EEXIST))), "{made:?}");
+                    assert!(matches!(made, Ok(()) | Err(ServeError::Backing(Errno::EEXIST))), "{made:?}");
                     assert!(fs::read_dir(dir).unwrap().count() <= 1);
                     let gone = server.do_rmdir(0, ROOT, name);
-                    assert!(matches!(gone, Ok(()) | Err(Failure::Backing(Errno::ENOENT))), "{gone:?}");
+                    assert!(matches!(gone, Ok(()) | Err(ServeError::Backing(Errno::ENOENT))), "{gone:?}");
                 }
             });
         }

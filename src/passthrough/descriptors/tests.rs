@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use tempfile::TempDir;
 
 use crate::gate::{Admitted, Gate, Intent, Mode};
-use crate::passthrough::{Caller, Entry, Fh, NodeId, Passthrough, SetId, Settings};
+use crate::passthrough::{Caller, Fh, LookupEntry, NodeId, Passthrough, PassthroughSettings, SetId};
 use crate::policy::{Policy, profile};
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -30,7 +30,7 @@ impl Tree {
     fn new(renames_removed: bool, has_handles: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
-        let mut tree = Passthrough::new(source.into(), Settings { cached_fds: SPARE }).unwrap();
+        let mut tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: SPARE }).unwrap();
         tree.renames_removed = renames_removed;
         if !has_handles {
             tree.nodes.mount = None;
@@ -47,13 +47,13 @@ impl Tree {
         self.gate.admit(Intent::Address, OsStr::new(name)).unwrap()
     }
 
-    fn lookup(&self, name: &str) -> Entry {
+    fn lookup(&self, name: &str) -> LookupEntry {
         let entry = self.tree.lookup(ROOT, &self.name(name)).unwrap();
         self.tree.charge(entry.node, 1).unwrap();
         entry
     }
 
-    fn create(&self, name: &str) -> (Entry, Fh) {
+    fn create(&self, name: &str) -> (LookupEntry, Fh) {
         self.tree.create(&caller(), ROOT, &self.name(name), 0o644, libc::O_RDWR).unwrap()
     }
 
@@ -195,7 +195,7 @@ fn files_that_others_read_and_write_cost_no_descriptor_and_are_opened_again_when
     if !t.tree.holds_by_handle() {
         return println!("SKIPPED: no kernel file handles here");
     }
-    let files: Vec<(Entry, Fh, OwnedFd)> = (0..50)
+    let files: Vec<(LookupEntry, Fh, OwnedFd)> = (0..50)
         .map(|i| {
             let (entry, fh) = t.create(&i.to_string());
             t.tree.open_elsewhere(fh).unwrap();
@@ -264,8 +264,8 @@ fn a_user_gets_as_many_descriptors_as_are_left_and_no_more() {
 fn a_node_takes_no_more_memory_than_was_measured() {
     // With its count of owners one of 136 bytes; there are as many nodes as the kernel knows inodes.
     assert!(
-        size_of::<crate::passthrough::inode::Node>() <= 120,
+        size_of::<crate::passthrough::inode::TrackedNode>() <= 120,
         "{}",
-        size_of::<crate::passthrough::inode::Node>()
+        size_of::<crate::passthrough::inode::TrackedNode>()
     );
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::gate::{Gate, Intent, Mode};
 use crate::name::normalize::Form;
-use crate::passthrough::{Caller, Settings};
+use crate::passthrough::{Caller, PassthroughSettings};
 use crate::policy::{Normalization, OnMismatch, Policy};
 
 /// A gate's, with a count of the keys that were asked for: one for each entry of a directory that is read.
@@ -17,7 +17,7 @@ struct Counting {
     keys: AtomicUsize,
 }
 
-impl Orthography for Counting {
+impl NameEquivalence for Counting {
     fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr> {
         self.keys.fetch_add(1, Relaxed);
         self.gate.key(name)
@@ -35,7 +35,7 @@ impl Orthography for Counting {
 struct Tree {
     dir: TempDir,
     tree: Passthrough,
-    orthography: Arc<Counting>,
+    equivalence: Arc<Counting>,
 }
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -47,13 +47,13 @@ impl Tree {
         let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
         let policy = Policy::builder().normalization(normalization).build().unwrap();
         let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
-        let orthography = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
-        let tree = Passthrough::new(source.into(), Settings { cached_fds: 4 }).unwrap();
-        Self { dir, tree, orthography }
+        let equivalence = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
+        let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4 }).unwrap();
+        Self { dir, tree, equivalence }
     }
 
-    fn spelt_by(&self) -> Arc<dyn Orthography> {
-        self.orthography.clone()
+    fn equivalence(&self) -> Arc<dyn NameEquivalence> {
+        self.equivalence.clone()
     }
 
     fn write(&self, name: &str) {
@@ -65,11 +65,11 @@ impl Tree {
     }
 
     fn name<'n>(&self, name: &'n str) -> Admitted<'n> {
-        self.orthography.gate.admit(Intent::Address, OsStr::new(name)).unwrap()
+        self.equivalence.gate.admit(Intent::Address, OsStr::new(name)).unwrap()
     }
 
     fn finds(&self, name: &str) -> bool {
-        match self.tree.lookup_spelt(Some(&self.spelt_by()), Reach::Any, ROOT, &self.name(name)) {
+        match self.tree.lookup_equivalent(Some(&self.equivalence()), Reach::Any, ROOT, &self.name(name)) {
             Ok(entry) => {
                 self.tree.forget(entry.node, 1);
                 true
@@ -81,22 +81,22 @@ impl Tree {
         }
     }
 
-    fn mkdir(&self, name: &str) -> Result<Entry> {
+    fn mkdir(&self, name: &str) -> Result<LookupEntry> {
         let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
         let myself = Caller { uid, gid, pid: 0, umask: 0 };
         let mkdir = |name: &Admitted<'_>| self.tree.mkdir(&myself, ROOT, name, 0o700);
-        self.tree.change_spelt(Some(&self.spelt_by()), ROOT, &self.name(name), mkdir)
+        self.tree.change_equivalent(Some(&self.equivalence()), ROOT, &self.name(name), mkdir)
     }
 
     fn rmdir(&self, name: &str) -> Result<()> {
-        self.tree.change_spelt(Some(&self.spelt_by()), ROOT, &self.name(name), |name| {
+        self.tree.change_equivalent(Some(&self.equivalence()), ROOT, &self.name(name), |name| {
             self.tree.rmdir(0, ROOT, name)
         })
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.tree.change_two_spelt(
-            Some(&self.spelt_by()),
+        self.tree.change_two_equivalent(
+            Some(&self.equivalence()),
             (ROOT, &self.name(from)),
             (ROOT, &self.name(to)),
             |from, to| self.tree.rename(&super::super::tests::myself(), ROOT, from, ROOT, to, 0),
@@ -105,9 +105,9 @@ impl Tree {
 
     /// How many keys `work` asks for.
     fn keys(&self, work: impl FnOnce()) -> usize {
-        let before = self.orthography.keys.load(Relaxed);
+        let before = self.equivalence.keys.load(Relaxed);
         work();
-        self.orthography.keys.load(Relaxed) - before
+        self.equivalence.keys.load(Relaxed) - before
     }
 
     fn index(&self) -> Option<(Vec<String>, bool)> {
@@ -163,7 +163,8 @@ fn a_settled_index_holds_until_the_directory_changes() {
     // A change that does not show in the times of the directory: what was to be there and is not is looked for anew.
     fs::rename(t.dir.path().join("o\u{308}"), t.dir.path().join("u\u{308}")).unwrap();
     let slot = t.tree.spellings.slot(ROOT);
-    slot.lock().as_mut().unwrap().stamp = Stamp::of(fs::File::open(t.dir.path()).unwrap()).unwrap();
+    slot.lock().as_mut().unwrap().stamp =
+        DirectoryStamp::read(fs::File::open(t.dir.path()).unwrap()).unwrap();
     drop(slot);
     assert!(!t.finds("ö"));
     assert!(t.finds("ü"));
@@ -245,10 +246,10 @@ fn own_changes_are_carried_forward_without_reading_the_directory_again() {
 #[test]
 fn what_is_kept_is_bounded_and_what_is_too_much_is_found_all_the_same() {
     let mut t = Tree::new();
-    t.tree.spellings.limits = Limits { directories: 3, entries: 10 };
+    t.tree.spellings.limits = IndexLimits { directories: 3, entries: 10 };
     let subdirs: Vec<_> = (0..6).map(|i| t.mkdir(&format!("{i}")).unwrap().node).collect();
     let find = |t: &Tree, parent, name: &str| {
-        t.tree.lookup_spelt(Some(&t.spelt_by()), Reach::Any, parent, &t.name(name)).is_ok()
+        t.tree.lookup_equivalent(Some(&t.equivalence()), Reach::Any, parent, &t.name(name)).is_ok()
     };
     for (i, &node) in subdirs.iter().enumerate() {
         for n in 0..4 {

@@ -23,7 +23,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::name::InstanceName;
-use crate::sys::mounts::{Mount, holding, mounts};
+use crate::sys::mounts::{MountEntry, holding, mounts};
 use crate::sys::open::{beneath, path_of};
 use crate::sys::trust::{is_trusted, others_can_write};
 
@@ -265,7 +265,7 @@ pub(super) fn of_users(users: &Path, sockets: &mut FoundSockets) {
     }
 }
 
-fn of_user(path: &Path, uid: u32, table: &[Mount]) -> io::Result<(Vec<FoundSocket>, bool)> {
+fn of_user(path: &Path, uid: u32, table: &[MountEntry]) -> io::Result<(Vec<FoundSocket>, bool)> {
     // Looking at a file system that the user serves would make us wait for the user.
     if holding(table, path).is_some_and(|mount| mount.kind.starts_with("fuse")) {
         return Err(io::Error::other("their runtime directory is a FUSE mount"));

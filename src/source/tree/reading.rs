@@ -16,7 +16,7 @@ use crate::name::arena::Arena;
 use crate::source::roots::add;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
-use crate::sys::directory::{self, Entry};
+use crate::sys::directory::{self, RawDirEntry};
 
 /// So many bytes of names are held of one directory; of a larger one, so many at a time.
 const MOST_HELD: usize = 1 << 18;
@@ -142,7 +142,7 @@ impl DirectoryReader<'_> {
         Filled::Part
     }
 
-    fn add(&mut self, entry: Entry<'_>) {
+    fn add(&mut self, entry: RawDirEntry<'_>) {
         let name = entry.name;
         if matches!(name.as_bytes(), b"." | b"..") {
             return;
@@ -161,7 +161,7 @@ impl DirectoryReader<'_> {
         }
     }
 
-    fn is_dir(&self, entry: Entry<'_>) -> bool {
+    fn is_dir(&self, entry: RawDirEntry<'_>) -> bool {
         match entry.kind {
             libc::DT_DIR => true,
             libc::DT_UNKNOWN => match fstatat(self.dir, entry.name, AtFlags::AT_SYMLINK_NOFOLLOW) {

@@ -9,7 +9,7 @@ use nix::sys::fanotify::Fanotify;
 use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
 
 use crate::sys::fanotify::{fsid, mark_directory};
-use crate::sys::handle::{self, Handle};
+use crate::sys::handle::{self, KernelHandle};
 use crate::sys::open::path_of;
 use crate::watch::core::Origin;
 use crate::watch::{fanotify, inotify};
@@ -18,7 +18,7 @@ use crate::watch::{fanotify, inotify};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MarkKey {
     Watch(i32),
-    Handle([u8; 8], Handle),
+    Handle([u8; 8], KernelHandle),
 }
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(super) fn of_fanotify<'e>(
         return [Some(DirectoryEvent::Lost), None];
     }
     let key = |entry: fanotify::EventEntry<'_>| {
-        let handle = Handle::from_parts(entry.dir.kind, entry.dir.handle)?;
+        let handle = KernelHandle::from_parts(entry.dir.kind, entry.dir.handle)?;
         Some(MarkKey::Handle(entry.dir.fsid, handle))
     };
     let (is_dir, has) = (event.mask & libc::FAN_ONDIR != 0, |bits| event.mask & bits != 0);
