@@ -1,11 +1,11 @@
-//! The control socket of an instance: how it is asked how it is, and told what to do, while it serves.
+//! The control socket of an instance: clients ask for its status and change it while it serves.
 //!
-//! One line of JSON goes in and one comes out ([`ControlRequest`], [`ControlReply`]); then the connection ends. The socket is for its owner
-//! and root alone: by its mode, and because the server asks the kernel who is there. Whoever is there can still be hostile,
-//! or merely slow: a request is short and has little time, and connections that say nothing delay nobody. The client for its
-//! part asks the kernel who listens, before it believes anything.
+//! One line of JSON goes in and one comes out ([`ControlRequest`], [`ControlReply`]); then the connection ends. Only its owner
+//! and root can use the socket: by its mode, and because the server asks the kernel who connects. A client can still be hostile
+//! or slow: a request is short and has little time, and silent connections delay nobody. The client asks the kernel who
+//! listens before it trusts an answer.
 //!
-//! Nothing here knows what a mount is: [`ControlHandler`] is asked.
+//! Nothing here knows what a mount is: a [`ControlHandler`] answers the requests.
 //!
 //! Sources: unix(7), sd_listen_fds is not used; hier(7) and the XDG Base Directory Specification for the places.
 
@@ -28,7 +28,7 @@ pub use server::{ControlHandler, ControlServer, ReservedSocket};
 
 use std::time::Duration;
 
-/// How long a request or a reply may take on its way.
+/// Time limit for sending a request or a reply.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ const WATCHDOG: (&str, &str) = ("WATCHDOG_USEC", "WATCHDOG_PID");
 /// How long a message may take to be sent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The service manager that started this process, or nobody.
+/// The service manager that started this process, if one did.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceManager {
     line: Option<Arc<NotifySocket>>,

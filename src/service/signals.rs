@@ -68,7 +68,7 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 
-/// What a signal asks for.
+/// A request made by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalRequest {
     /// Read configuration again, and open log files anew.
@@ -95,7 +95,7 @@ impl ServerSignals {
         Ok(Self { set, has_terminal: has_terminal() })
     }
 
-    /// The same for a process that has left its terminal.
+    /// For a process that has left its terminal: SIGHUP always asks for a reload.
     #[must_use]
     pub fn without_terminal(self) -> Self {
         Self { has_terminal: false, ..self }

@@ -1,4 +1,4 @@
-//! Who was refused which name: one record for each, and for each that was let through against the policy.
+//! Audit records: one for each name that was refused, or let through against the policy.
 //!
 //! A record goes to the log, at the level `warn` with its parts as fields, and as a line of JSON to a [`AuditLog`] if there is one.
 //! A thread of its own writes, behind a queue of bounded length, so that whoever serves requests never waits for a disk or a
@@ -46,7 +46,7 @@ pub const BYTES_PER_SECOND: u32 = 16 << 10;
 /// The lowest number of them that can be chosen: one record, in both places.
 pub const MIN_BYTES_PER_SECOND: u32 = 2 * MAX_BYTES as u32;
 
-/// How an audit is done.
+/// The settings of an audit.
 #[derive(Debug)]
 pub struct AuditSettings {
     /// At most this many records per user and second; the rest are only counted.
@@ -54,13 +54,13 @@ pub struct AuditSettings {
     /// At most this many bytes of records per user and second, in the log and the audit log together; the rest are only counted.
     /// At least [`MIN_BYTES_PER_SECOND`], or no record of some size would ever be written.
     pub bytes_per_second: NonZeroU32,
-    /// Whether they go to the log.
+    /// Whether records go to the log.
     pub is_logged: bool,
-    /// Where they are kept besides.
+    /// The audit log, if there is one.
     pub audit_log: Option<AuditLog>,
-    /// What counts them. A mount counts its requests there too.
+    /// The metrics that count records. A mount counts its requests there too.
     pub metrics: Arc<Metrics>,
-    /// Where the last ones can be asked for.
+    /// The last records, for `namegate top`.
     pub recent: Arc<RecentRefusals>,
 }
 
@@ -78,7 +78,7 @@ impl Default for AuditSettings {
     }
 }
 
-/// Takes records and has them written.
+/// Queues records, and writes them in a thread of its own.
 #[derive(Debug)]
 pub struct Audit {
     queue: Arc<AuditQueue>,

@@ -34,7 +34,7 @@ use crate::source::scope::Exclude;
 use crate::sys::mounts::{self, MountEntry};
 use crate::telemetry::audit::AuditRecord;
 
-/// How a tree is watched.
+/// The kernel interface that watches a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WatchEngine {
     /// The first of the others that the file system and our rights allow.
@@ -60,14 +60,14 @@ impl WatchEngine {
     }
 }
 
-/// What is watched for, and how.
+/// The settings of a watch.
 #[derive(Debug)]
 pub struct WatchSettings {
-    /// What names are judged by.
+    /// The policy that names are checked by.
     pub policy: Policy,
     /// Whether names that the policy only warns of are reported too.
     pub warnings: bool,
-    /// What is left out.
+    /// Names to skip.
     pub exclude: Exclude,
     /// Whether other file systems that are mounted in a tree are left out.
     pub one_file_system: bool,
@@ -88,7 +88,7 @@ pub struct Finding {
     pub path: Option<PathBuf>,
 }
 
-/// What a watch has come to.
+/// Counters of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchCounts {
     /// Events that were read.
@@ -110,7 +110,7 @@ pub struct WatchCounts {
     pub uncovered: u64,
 }
 
-/// A tree, and how it is watched.
+/// A watched tree and its engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// The top of the tree.
@@ -210,7 +210,7 @@ impl Watch {
         self.directory_marks.iter().map(DirectoryMarks::len).sum()
     }
 
-    /// Judges by another policy from now on.
+    /// Checks by another policy from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.core.settings.policy = policy;
     }

@@ -1,4 +1,4 @@
-//! What goes over the socket: a line of JSON each way.
+//! The protocol of the control socket: one line of JSON each way.
 //!
 //! A request is `{"v":1,"do":"status"}`; a reply `{"v":1,"ok":true,"result":…}` or `{"v":1,"ok":false,"error":"…"}`. The fields
 //! are part of the interface: `docs/CONTROL.md`.
@@ -22,7 +22,7 @@ use crate::telemetry::audit::RecentRefusal;
 use crate::telemetry::metrics::MetricsSnapshot;
 use crate::time::timestamp;
 
-/// The version of the protocol. It changes when a field goes or means something else, not when one comes.
+/// The version of the protocol. It changes when a field is removed or changes its meaning, not when one is added.
 pub const VERSION: u32 = 1;
 
 /// The longest request, in bytes.
@@ -30,18 +30,18 @@ pub(super) const MAX_REQUEST: usize = 4096;
 /// The longest reply, in bytes.
 pub(super) const MAX_REPLY: usize = 16 << 20;
 
-/// What an instance is asked for.
+/// A request to an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// How it is: [`InstanceStatus`].
+    /// Report the status: [`InstanceStatus`].
     Status,
-    /// To read its files again: [`ReloadOutcome`].
+    /// Read the configuration again: [`ReloadOutcome`].
     Reload,
-    /// To refuse from now on, or to let through: [`ReloadOutcome`].
+    /// Refuse names that break the policy, or let them through: [`ReloadOutcome`].
     Mode(Mode),
-    /// What it counts, as text for Prometheus.
+    /// Report metrics as text for Prometheus.
     Metrics,
-    /// What it counts, and who was refused last: [`InstanceCounters`].
+    /// Report counters and the last refusals: [`InstanceCounters`].
     Counters,
 }
 
@@ -66,7 +66,7 @@ struct RequestLine {
 }
 
 impl ControlRequest {
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
     /// A sentence about what is wrong with it, fit for display.
@@ -107,7 +107,7 @@ impl ControlRequest {
         Ok(request)
     }
 
-    /// How long whoever asks waits for the answer.
+    /// How long a client waits for the reply.
     pub(super) fn patience(self) -> Duration {
         match self {
             // A large policy on a slow machine, and directories that are listed for the kernel.
@@ -116,7 +116,7 @@ impl ControlRequest {
         }
     }
 
-    /// As one line, with its end.
+    /// Encodes the request as one line, with its line feed.
     pub fn to_line(self) -> Vec<u8> {
         let (word, mode) = match self {
             Self::Status => (STATUS, None),
@@ -132,23 +132,23 @@ impl ControlRequest {
     }
 }
 
-/// What an instance answers.
+/// The reply of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlReply {
     /// The version of the protocol.
     pub v: u32,
-    /// Whether it was done.
+    /// Whether the request succeeded.
     pub ok: bool,
-    /// What was asked for.
+    /// The result of the request.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub result: Value,
-    /// Why it was not done: one or more lines, fit for display.
+    /// Why the request failed: one or more lines, escaped for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl ControlReply {
-    /// It was done.
+    /// A successful reply.
     pub fn done(result: impl Serialize) -> Self {
         match serde_json::to_value(result) {
             Ok(result) => Self { v: VERSION, ok: true, result, error: None },
@@ -156,30 +156,30 @@ impl ControlReply {
         }
     }
 
-    /// It was not.
+    /// A failure, with its reason.
     pub fn failed(why: impl Into<String>) -> Self {
         Self { v: VERSION, ok: false, result: Value::Null, error: Some(why.into()) }
     }
 }
 
-/// How an instance is.
+/// The status of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceStatus {
-    /// What it is called.
+    /// The name of the instance.
     pub name: String,
-    /// The version of the program that serves.
+    /// The version of the server.
     pub version: String,
-    /// Its process.
+    /// The process id of the server.
     pub pid: u32,
-    /// Its user.
+    /// The user id of the server.
     pub uid: u32,
-    /// Since when it serves, by RFC 3339.
+    /// The time of the mount, by RFC 3339.
     pub since: String,
     /// The directory that is served.
     pub source: JsonBytes,
     /// Where it is mounted.
     pub mountpoint: JsonBytes,
-    /// The file it was made from, if there is one.
+    /// The file of `--config`.
     pub config: Option<JsonBytes>,
     /// `enforcing` or `permissive`.
     pub mode: String,
@@ -187,17 +187,17 @@ pub struct InstanceStatus {
     pub mode_is_set: bool,
     /// `escape`, `show` or `hide`.
     pub existing: String,
-    /// What a refused name fails with.
+    /// The error for refused names.
     pub errno: String,
     /// By what names are judged.
     pub policy: ActivePolicy,
-    /// How the configuration was read last, if it was since the mount.
+    /// The last reload, if there was one since the mount.
     pub last_reload: Option<LastReload>,
     /// What was counted.
     pub counters: MetricsSnapshot,
 }
 
-/// A policy in words.
+/// The active policy, described for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivePolicy {
     /// The profiles that it is based on.
@@ -211,7 +211,7 @@ pub struct ActivePolicy {
 }
 
 impl ActivePolicy {
-    /// Of a policy.
+    /// Describes `policy`.
     pub fn from_policy(policy: &Policy) -> Self {
         // Equal policies have one shortest file, whichever file or options they come from.
         let text = Config::from_policy(policy)
@@ -239,25 +239,25 @@ impl fmt::Display for ActivePolicy {
     }
 }
 
-/// A reading of the configuration.
+/// A reload of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastReload {
     /// When, by RFC 3339.
     pub time: String,
-    /// What came of it, or why nothing did: then the old policy holds.
+    /// The outcome, or why the reload failed.
     pub outcome: Result<ReloadOutcome, String>,
 }
 
-/// What came of a change.
+/// The outcome of a reload or a change of the mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadOutcome {
-    /// What holds now and did not before, one line each.
+    /// Settings that changed, one line each.
     pub changed: Vec<String>,
-    /// What the file says now and cannot hold before the next mount, one line each.
+    /// Settings that need a new mount, one line each.
     pub needs_mount: Vec<String>,
 }
 
-/// What was counted, and examples of whom it hit.
+/// Counters and the last refusals of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceCounters {
     /// What the instance is called.
@@ -288,7 +288,7 @@ pub fn harmless(text: &str) -> String {
 }
 
 impl LastReload {
-    /// One that has ended now.
+    /// A reload that has ended now.
     pub fn now(outcome: Result<ReloadOutcome, String>) -> Self {
         Self { time: timestamp(SystemTime::now()), outcome }
     }

@@ -1,4 +1,4 @@
-//! Where records are kept: a file of JSON Lines that other programs move away, and that may be on a full disk.
+//! The audit log: a file of JSON Lines that log rotation moves away, and that may be on a full disk.
 
 use std::fmt;
 use std::fs::File;
@@ -68,7 +68,7 @@ impl AuditFile {
     }
 }
 
-/// Where records are kept as JSON Lines.
+/// An audit log: records as JSON Lines.
 pub struct AuditLog {
     out: Box<dyn Write + Send>,
     /// Where it is opened, if it can be opened again.
@@ -106,7 +106,7 @@ impl AuditLog {
         Ok(Self { place: Some(place.clone()), ..Self::to(place.open()?) })
     }
 
-    /// Each record by one call of `write`.
+    /// Writes each record to `out` by one call of `write`.
     pub fn to(out: impl Write + Send + 'static) -> Self {
         Self { out: Box::new(out), place: None, missing: 0, is_cut: false }
     }
@@ -124,12 +124,12 @@ impl AuditLog {
         }
     }
 
-    /// Keeps one record. What cannot be written is told in the log and counted in the audit log.
+    /// Writes one record. The log reports a failure, and the audit log counts the missing records.
     pub fn keep(&mut self, record: &AuditRecord) {
         self.put(&BoundedRecord::new(record).line, 1);
     }
 
-    /// Keeps a line about what is missing.
+    /// Writes a line about directories that were not read.
     pub fn note(&mut self, uncovered: &UncoveredNote) {
         self.put(uncovered, 0);
     }

@@ -1,4 +1,4 @@
-//! One record: what was refused or let through, to whom, where and why.
+//! An audit record: which name was refused or let through, for whom, where and why.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -23,15 +23,15 @@ use crate::time::timestamp;
 /// What became of a name that breaks the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditOutcome {
-    /// It was refused.
+    /// The name was refused.
     Refused,
-    /// It was let through by a permissive gate.
+    /// A permissive gate let the name through.
     LetThrough,
-    /// It was seen where no gate stands.
+    /// A watch saw the name; no gate checked it.
     Seen,
 }
 
-/// Who asked.
+/// The process that asked for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
     /// User id, if it could be told.
