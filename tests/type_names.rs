@@ -27,7 +27,6 @@ const ALLOWED: &[&str] = &[
     "Plan",
     "Record",
     "Rename",
-    "Result",
     "Retarget",
     "Root",
     "Settings",
@@ -47,7 +46,8 @@ fn visible_types(source: &str) -> impl Iterator<Item = &str> {
         let (keyword, rest) = rest.split_once(' ')?;
         let is_type = matches!(keyword, "struct" | "enum" | "trait" | "type" | "union");
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        is_type.then(|| &rest[..end])
+        // `Result` with the error of its module is an idiom, as `io::Result`.
+        (is_type && &rest[..end] != "Result").then(|| &rest[..end])
     })
 }
 
@@ -92,6 +92,7 @@ fn no_two_visible_types_share_a_name() {
 #[test]
 fn visible_types_are_recognized_by_their_definition() {
     let source = "pub struct A;\npub(super) enum B<'a> {\npub(in crate::x) trait C: D {}\npub type E = u8;\n\
-                  struct Private;\n    pub struct Inner;\npub fn f() {}\npub unsafe trait F {}\npub use g::G;\n";
+                  struct Private;\n    pub struct Inner;\npub fn f() {}\npub unsafe trait F {}\npub use g::G;\n\
+                  pub type Result<T> = R<T, E>;\n";
     assert_eq!(visible_types(source).collect::<Vec<_>>(), ["A", "B", "C", "E", "F"]);
 }

@@ -45,19 +45,19 @@ impl OpenNodes {
 
 /// A descriptor that is counted as long as it is open.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OpenDirectory {
     fd: OwnedFd,
     kept: Arc<OpenNodes>,
 }
 
-impl Held {
+impl OpenDirectory {
     fn new(fd: OwnedFd, kept: &Arc<OpenNodes>) -> Arc<Self> {
         kept.now.fetch_add(1, Relaxed);
         Arc::new(Self { fd, kept: Arc::clone(kept) })
     }
 }
 
-impl Drop for Held {
+impl Drop for OpenDirectory {
     fn drop(&mut self) {
         self.kept.now.fetch_sub(1, Relaxed);
     }
@@ -74,7 +74,7 @@ pub(super) struct TreeNode {
     pub(super) depth: usize,
     /// The length of the path in bytes.
     pub(super) path_len: usize,
-    held: Mutex<Weak<Held>>,
+    held: Mutex<Weak<OpenDirectory>>,
 }
 
 impl TreeNode {
@@ -126,16 +126,16 @@ impl TreeNode {
         path
     }
 
-    fn held(&self) -> Option<Arc<Held>> {
+    fn held(&self) -> Option<Arc<OpenDirectory>> {
         self.held.lock().upgrade()
     }
 
-    fn remember(&self, held: &Arc<Held>) {
+    fn remember(&self, held: &Arc<OpenDirectory>) {
         *self.held.lock() = Arc::downgrade(held);
     }
 
     /// Opens the directory again.
-    fn again(&self, kept: &Arc<OpenNodes>) -> Result<Arc<Held>, Errno> {
+    fn again(&self, kept: &Arc<OpenNodes>) -> Result<Arc<OpenDirectory>, Errno> {
         let (mut steps, mut from) = (Vec::new(), None);
         for node in self.upwards() {
             from = node.held();
@@ -149,7 +149,7 @@ impl TreeNode {
                 None => open(&self.root.path, PASS, Mode::empty())?,
                 Some(held) => openat(&held.fd, &*step.name, PASS | OFlag::O_NOFOLLOW, Mode::empty())?,
             };
-            from = Some(Held::new(fd, kept));
+            from = Some(OpenDirectory::new(fd, kept));
         }
         Ok(from.expect("the root is a step, unless something nearer is open"))
     }
@@ -182,7 +182,7 @@ pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) node: Arc<TreeNode>,
-    dir: Option<Arc<Held>>,
+    dir: Option<Arc<OpenDirectory>>,
     /// Their names, each with a NUL behind it: half a million may wait, so each costs its bytes alone.
     names: Vec<u8>,
     at: usize,
@@ -203,7 +203,7 @@ impl Frame {
         if kept.is_full() {
             return Some(fd);
         }
-        let held = Held::new(fd, kept);
+        let held = OpenDirectory::new(fd, kept);
         self.node.remember(&held);
         self.dir = Some(held);
         None
@@ -265,7 +265,7 @@ impl Frame {
     }
 }
 
-fn open_in(dir: &Held, name: &OsStr) -> Result<OwnedFd, Errno> {
+fn open_in(dir: &OpenDirectory, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(dir.fd.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty())
 }
 
