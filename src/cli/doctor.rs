@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::{CliError, ExitStatus};
-use crate::doctor::{Diagnosis, Condition, Machine};
+use crate::doctor::{Condition, Diagnosis, Machine};
 use crate::report::json;
 
 const EXAMPLES: &str = "\

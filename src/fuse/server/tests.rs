@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::gate::{Gate, Mode, Refusal};
 use crate::name::normalize::{Form, to_form};
-use crate::passthrough::{Reach, PassthroughSettings};
+use crate::passthrough::{PassthroughSettings, Reach};
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
@@ -290,7 +290,10 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     fs::write(dir.path().join("\u{fb01}"), "").unwrap();
     server.swap(ServeConfig::new(matching(Form::Nfkc)));
     assert!(finds("é") && finds("fi"));
-    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Permissive)));
+    server.swap(ServeConfig::new(Gate::new(
+        Arc::new(Policy::from_profiles(&[&profile::UTF8])),
+        Mode::Permissive,
+    )));
     assert!(!finds("é") && !finds("fi") && mkdir(ill_formed) == Ok(()));
     server.swap(old);
     assert_eq!(mkdir(OsStr::new("b\u{1}")), Err(Errno::EINVAL));
@@ -299,7 +302,10 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
 #[test]
 fn a_name_that_had_other_spellings_a_moment_ago_is_not_kept() {
     let (_dir, server) = normalizing(OnMismatch::Match);
-    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing)));
+    server.swap(ServeConfig::new(Gate::new(
+        Arc::new(Policy::from_profiles(&[&profile::UTF8])),
+        Mode::Enforcing,
+    )));
     assert!(!server.may_be_kept(ROOT, OsStr::new("é")) && server.may_be_kept(ROOT, OsStr::new("e")));
 }
 
@@ -315,10 +321,16 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     let long_ago = std::time::Duration::from_millis(3200);
     std::thread::sleep(long_ago);
     assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
-    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Enforcing)));
+    server.swap(ServeConfig::new(Gate::new(
+        Arc::new(Policy::from_profiles(&[&profile::STRICT])),
+        Mode::Enforcing,
+    )));
     assert_eq!(listing(), Listing::Same, "nothing is seen otherwise");
     let (open, _) = server.tree.opendir(ROOT, 0).unwrap();
-    server.swap(ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Permissive)));
+    server.swap(ServeConfig::new(Gate::new(
+        Arc::new(Policy::from_profiles(&[&profile::STRICT])),
+        Mode::Permissive,
+    )));
     assert_eq!(listing(), Listing::New);
     // Opened before, and closed after: it may have shown names of both.
     server.tree.releasedir(open);
