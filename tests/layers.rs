@@ -19,10 +19,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("doctor", &["sys", "name::display"]),
     ("passthrough", &["sys", "gate::Admitted"]),
     ("telemetry", &["report", "policy", "output", "name", "time"]),
-    ("settings", &["gate", "policy", "name", "telemetry::audit"]),
+    ("settings", &["gate", "policy", "name", "telemetry"]),
     ("watch", &["policy", "source", "telemetry", "sys", "name"]),
-    ("fuse", &["passthrough", "gate", "telemetry", "name", "sys", "workers"]),
-    ("service", &["settings", "telemetry", "report", "gate", "policy", "name", "sys", "time"]),
+    ("fuse", &["passthrough", "gate", "settings", "telemetry", "name", "sys", "workers"]),
+    ("service", &["fuse", "settings", "telemetry", "report", "gate", "policy", "name", "sys", "time"]),
     (
         "cli",
         &[

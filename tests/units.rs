@@ -195,14 +195,14 @@ fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
 
 #[test]
 fn the_example_of_a_configuration_is_one() {
-    use namegate::settings::config::Instance;
+    use namegate::settings::MountFile;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/share.toml");
     let text = fs::read_to_string(path).unwrap();
     let whole = text.replace("# file = ", "file = ");
     for text in [&text, &whole] {
-        let instance = Instance::parse(text).unwrap_or_else(|error| panic!("{error}"));
-        instance.check().unwrap();
-        assert_eq!(instance.source, instance.mountpoint);
+        let file = MountFile::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        file.check().unwrap();
+        assert_eq!(file.settings.source, file.settings.mountpoint);
     }
 }
 

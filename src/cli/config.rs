@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::policy_args::{check_files, config_file, read};
+use super::policy_args::check_files;
 use super::{CliError, ExitStatus};
 use crate::name::display::shown;
-use crate::settings::config::{Instance, schema};
+use crate::settings::{MountFile, config_path, read, schema};
 
 /// Check instance files, show one with its defaults, or print their schema.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ enum ConfigAction {
     },
     /// Show what an instance file says, and with which defaults that is filled up, as an instance file.
     Show {
-        /// The file, or the name of an instance.
+        /// The file, or the name of an mount.
         file: PathBuf,
     },
     /// Print the JSON Schema of instance files, for editors and for programs that write such files.
@@ -39,12 +39,12 @@ enum ConfigAction {
 pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     match &args.action {
         ConfigAction::Check { files } => {
-            let files = files.iter().map(|file| config_file(file));
+            let files = files.iter().map(|file| config_path(file));
             return check_files(files, out, |file| load(file).map(|_| String::new()));
         }
         ConfigAction::Show { file } => {
-            let instance = load(&config_file(file)).map_err(CliError::new)?;
-            write!(out, "{}", instance.with_defaults().to_toml())?;
+            let mount = load(&config_path(file)).map_err(CliError::new)?;
+            write!(out, "{}", mount.with_defaults().to_toml())?;
         }
         ConfigAction::Schema => {
             serde_json::to_writer_pretty(&mut *out, &schema()).map_err(io::Error::from)?;
@@ -55,9 +55,9 @@ pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitStatus, 
 }
 
 /// An instance file that is enough for a mount.
-fn load(file: &Path) -> Result<Instance, String> {
+fn load(file: &Path) -> Result<MountFile, String> {
     let in_file = |error: crate::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
-    let instance = Instance::parse(&read(file)?).map_err(in_file)?;
-    instance.check().map_err(in_file)?;
-    Ok(instance)
+    let mount = MountFile::parse(&read(file)?).map_err(in_file)?;
+    mount.check().map_err(in_file)?;
+    Ok(mount)
 }

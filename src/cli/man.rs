@@ -14,6 +14,7 @@ use clap_mangen::roff::{Roff, roman};
 use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::output::write;
+use crate::settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +43,10 @@ pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<ExitStatus, Cli
             .and_then(|()| write_pages(&command, dir))
             .and_then(|()| write_to(dir, &helper, &ADMINISTRATION))
             .and_then(|()| {
-                WRITTEN.iter().try_for_each(|(name, page)| write(&dir.join(name), page.as_bytes()))
+                WRITTEN.iter().try_for_each(|(name, page)| {
+                    let page = page.replace(SETTINGS, &settings::manual());
+                    write(&dir.join(name), page.as_bytes())
+                })
             })
             .map_err(|error| {
                 CliError::new(format!("cannot write manual pages to {}: {error}", shown(dir)))
@@ -60,7 +64,10 @@ struct Section {
 const USER_COMMANDS: Section = Section { number: "1", title: "User Commands" };
 const ADMINISTRATION: Section = Section { number: "8", title: "System Administration" };
 
-/// What no command line tells.
+/// The line of a written page where the settings of a mount go.
+const SETTINGS: &str = ".\\\" SETTINGS\n";
+
+/// Pages that no command line has.
 const WRITTEN: [(&str, &str); 2] = [
     ("namegate.toml.5", include_str!("../../docs/man/namegate.toml.5")),
     ("namegate-units.8", include_str!("../../docs/man/namegate-units.8")),
@@ -200,6 +207,8 @@ mod tests {
                 .args(["-T", "lint", "-W", "warning"])
                 .arg(&page)
                 .output();
+            let text = fs::read_to_string(&page).unwrap();
+            assert!(!page.ends_with("namegate.toml.5") || text.contains(".B check\\-targets\n"), "{text}");
             let Ok(output) = lint else { return println!("SKIPPED: no mandoc") };
             let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
             // There is none on purpose: a page must not depend on the day.

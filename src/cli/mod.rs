@@ -17,7 +17,6 @@ mod list;
 mod lists;
 mod man;
 mod metrics;
-mod metrics_args;
 mod mode;
 mod mount;
 mod output;
@@ -28,6 +27,7 @@ mod progress;
 mod reload;
 mod rules;
 mod scan;
+mod setting_args;
 mod status;
 mod top;
 mod watch;
@@ -112,8 +112,8 @@ pub struct Cli {
     /// Write progress messages to standard error; with --version, also print the version of the Unicode data
     #[arg(short, long, global = true, display_order = 901)]
     verbose: bool,
-    /// Format of messages on standard error [default: journal if it is systemd's journal, else text]
-    #[arg(long, value_enum, global = true, value_name = "FORMAT", display_order = 902)]
+    /// Format of log messages [default: journal if standard error is the systemd journal, otherwise text]
+    #[arg(long, value_parser = setting_args::choice_parser::<LogFormat>(), global = true, value_name = "FORMAT", display_order = 902)]
     log_format: Option<LogFormat>,
     /// Print the version
     #[arg(short = 'V', long, exclusive = false)]
@@ -188,7 +188,8 @@ pub fn main() -> ExitCode {
 fn help_mount() -> ExitCode {
     match mount::Helper::try_parse() {
         Ok(helper) => {
-            start_log(helper.is_verbose(), helper.log_format());
+            let (is_verbose, format) = helper.log();
+            start_log(is_verbose, format);
             match helper.run() {
                 Ok(status) => ExitCode::from(status as u8),
                 Err((status, error)) => report_error("mount.namegate", &error, status),
@@ -227,7 +228,7 @@ fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     let (is_verbose, log_format) = match &cli.command {
-        Some(Command::Mount(args)) => (args.is_verbose(), args.log_format()),
+        Some(Command::Mount(args)) => args.log(),
         _ => (false, None),
     };
     start_log(cli.verbose || is_verbose, cli.log_format.or(log_format));
@@ -263,7 +264,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Explain(args) => explain::run(&args, out),
         Command::Scan(args) => scan::run(*args, out),
         Command::Fix(args) => fix::run(args, out),
-        Command::Mount(args) => mount::run(*args),
+        Command::Mount(args) => mount::run(&args),
         Command::Watch(args) => watch::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::List(args) => list::run(&args, out),

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use super::instances::InstanceSelector;
-use super::mount::mode_parser;
 use super::reload::tell;
+use super::setting_args::choice_parser;
 use super::{CliError, ExitStatus};
 use crate::gate::Mode;
 use crate::service::control::{ControlRequest, ReloadOutcome};
@@ -23,7 +23,7 @@ Exit status: 0 the mode is set; 2 it is not.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct ModeArgs {
     /// Refuse names that break the policy, or let them through and record them
-    #[arg(value_parser = mode_parser())]
+    #[arg(value_parser = choice_parser::<Mode>())]
     mode: Mode,
     #[command(flatten)]
     which: InstanceSelector,

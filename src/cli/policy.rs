@@ -8,7 +8,7 @@ use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::policy_args::{PolicyArgs, check_files, read};
+use super::policy_args::{PolicyArgs, check_files};
 use super::profiles::{line_json, write_row};
 use super::{CliError, ExitStatus};
 use crate::name::display::shown;
@@ -18,6 +18,7 @@ use crate::policy::profile::{self, ProfileRule};
 use crate::policy::rule::{RULES, Severity};
 use crate::policy::{ActiveRule, OnMismatch, Policy};
 use crate::report::layout::{BOLD, severity_style, write_wrapped};
+use crate::settings::read;
 
 /// Check configuration files, or show the policy that is in effect.
 #[derive(Debug, clap::Args)]

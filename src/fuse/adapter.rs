@@ -116,11 +116,11 @@ impl Filesystem for Adapter {
         let (pid, parent, name) = (request.pid(), node(parent), name.to_owned());
         self.weighed(Op::Lookup, request, self.core.on(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
-            match serving.core.server.do_lookup(serving.reach(), parent, &name) {
+            match serving.server.do_lookup(serving.reach(), parent, &name) {
                 Err(ServeError::Backing(ELSEWHERE)) => {
                     // Which mount it is shows when it answers.
                     serving.hand_on(Domain::Other(!parent.0), move |serving| {
-                        let found = serving.core.server.do_lookup(serving.reach(), parent, &name);
+                        let found = serving.server.do_lookup(serving.reach(), parent, &name);
                         serving.entry(parent, &name, found, reply);
                     });
                 }
@@ -197,7 +197,7 @@ impl Filesystem for Adapter {
     ) {
         let (caller, dir, name) = (caller(request, umask), node(parent), name.to_owned());
         self.serve(Op::Mknod, request, parent, move |serving| {
-            let made = serving.core.server.do_mknod(&caller, dir, &name, mode, rdev);
+            let made = serving.server.do_mknod(&caller, dir, &name, mode, rdev);
             serving.entry(dir, &name, made, reply);
         });
     }
@@ -213,7 +213,7 @@ impl Filesystem for Adapter {
     ) {
         let (caller, dir, name) = (caller(request, umask), node(parent), name.to_owned());
         self.serve(Op::Mkdir, request, parent, move |serving| {
-            let made = serving.core.server.do_mkdir(&caller, dir, &name, mode);
+            let made = serving.server.do_mkdir(&caller, dir, &name, mode);
             serving.entry(dir, &name, made, reply);
         });
     }
@@ -221,14 +221,14 @@ impl Filesystem for Adapter {
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         self.serve(Op::Unlink, request, parent, move |serving| {
-            serving.empty(serving.core.server.do_unlink(serving.user(), node(parent), &name), reply);
+            serving.empty(serving.server.do_unlink(serving.user(), node(parent), &name), reply);
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         self.serve(Op::Rmdir, request, parent, move |serving| {
-            serving.empty(serving.core.server.do_rmdir(serving.user(), node(parent), &name), reply);
+            serving.empty(serving.server.do_rmdir(serving.user(), node(parent), &name), reply);
         });
     }
 
@@ -236,7 +236,7 @@ impl Filesystem for Adapter {
         let (caller, dir, name) = (caller(request, 0), node(parent), name.to_owned());
         let target = target.as_os_str().to_owned();
         self.serve(Op::Symlink, request, parent, move |serving| {
-            let made = serving.core.server.do_symlink(&caller, dir, &name, &target);
+            let made = serving.server.do_symlink(&caller, dir, &name, &target);
             serving.entry(dir, &name, made, reply);
         });
     }
@@ -255,7 +255,7 @@ impl Filesystem for Adapter {
         let (caller, name, newname) = (caller(request, 0), name.to_owned(), newname.to_owned());
         self.weighed(Op::Rename, request, weight, move |serving| {
             let (from, to) = ((node(parent), &*name), (node(newparent), &*newname));
-            serving.empty(serving.core.server.do_rename(&caller, from, to, flags.bits()), reply);
+            serving.empty(serving.server.do_rename(&caller, from, to, flags.bits()), reply);
         });
     }
 
@@ -263,7 +263,7 @@ impl Filesystem for Adapter {
         let weight = self.core.on_both(node(ino), node(newparent));
         let (caller, dir, name) = (caller(request, 0), node(newparent), newname.to_owned());
         self.weighed(Op::Link, request, weight, move |serving| {
-            let made = serving.core.server.do_link(&caller, node(ino), dir, &name);
+            let made = serving.server.do_link(&caller, node(ino), dir, &name);
             serving.entry(dir, &name, made, reply);
         });
     }

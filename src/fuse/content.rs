@@ -43,7 +43,7 @@ impl RequestContext<'_> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (server, backing) = (&self.core.server, &self.core.backing);
+        let (server, backing) = (&self.server, &self.core.backing);
         let tree = &server.tree;
         // Fail before the file is created.
         let may_be_opened = if backing.is_offered() { Ok(()) } else { tree.check_share(caller.uid) };
@@ -69,7 +69,7 @@ impl RequestContext<'_> {
                 let may_be_kept = server.may_be_kept(parent, name);
                 // The file is empty: before a change through a memory map it must grow, and the kernel then reads the attributes
                 // again.
-                let timeout = server.now().timeouts().for_both(&entry, may_be_kept, false);
+                let timeout = server.timeouts().for_both(&entry, may_be_kept, false);
                 match opened.backing {
                     Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
                     None => reply.created(&timeout, &attr, generation, fh, opened.flags),
@@ -77,7 +77,7 @@ impl RequestContext<'_> {
             }
             Err(failure) => reply.error(self.errno(failure)),
         }
-        server.give_back();
+        self.core.server.give_back();
     }
 
     /// Subtracts lookups of a node.

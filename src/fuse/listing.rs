@@ -16,7 +16,7 @@ impl RequestContext<'_> {
     pub(super) fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectory) {
         let tree = &self.core.server.tree;
         let mut told = 0;
-        let done = self.core.server.do_readdir(fh, offset, |entry, name| {
+        let done = self.server.do_readdir(fh, offset, |entry, name| {
             let kind = match (entry_type(entry.kind), name) {
                 (Some(kind), _) => kind,
                 (None, None) => FileType::Directory,
@@ -47,7 +47,7 @@ impl RequestContext<'_> {
         let tree = &self.core.server.tree;
         let mut left = self.core.readers.with_attributes(pid, dir, offset);
         let (mut given, mut failed) = (false, None);
-        let done = self.core.server.do_readdir(fh, offset, |entry, name| {
+        let done = self.server.do_readdir(fh, offset, |entry, name| {
             if name.is_some() {
                 // An empty reply would be the end of the directory.
                 if left == 0 && given {
@@ -85,11 +85,11 @@ impl RequestContext<'_> {
             };
             let (attr, generation, timeout) = match &found {
                 Some(found) => {
-                    let server = &self.core.server;
+                    let server = &self.server;
                     let may_be_kept = server.may_be_kept(dir, entry.name);
                     let is_written = self.core.backing.is_written(found.node);
                     let timeout = match is_near {
-                        true => server.now().timeouts().for_both(found, may_be_kept, is_written),
+                        true => server.timeouts().for_both(found, may_be_kept, is_written),
                         false => Duration::ZERO,
                     };
                     (attributes(&found.stat), generation(found), timeout)

@@ -22,9 +22,9 @@ mod prune;
 mod readers;
 mod reply;
 mod reroot;
+mod serve_config;
 mod server;
 mod spelling;
-mod terms;
 mod timeouts;
 mod translate;
 
@@ -33,5 +33,5 @@ pub use failure::ServeError;
 pub use mount::mount;
 pub use mounted::{Handle, Mounted};
 pub use options::Options;
+pub use serve_config::ServeConfig;
 pub use server::Server;
-pub use terms::ServeConfig;

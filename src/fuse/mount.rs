@@ -22,14 +22,14 @@ use super::error::Error;
 use super::mounted::Mounted;
 use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
+use super::serve_config::ServeConfig;
 use super::server::Server;
-use super::terms::ServeConfig;
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{Passthrough, PassthroughSettings};
 use crate::sys::tree::{clone_tree, keep_access_times};
 use crate::telemetry::audit::{self, Audit};
 
-/// Mounts `source` on `mountpoint`, to be served on `terms`.
+/// Mounts `source` on `mountpoint`, to be served on `config`.
 ///
 /// It changes the process: the umask is 0, the limit of open files is the highest allowed. It makes threads: signals that one
 /// thread is to wait for have to be blocked before.
@@ -39,7 +39,7 @@ use crate::telemetry::audit::{self, Audit};
 pub fn mount(
     source: &Path,
     mountpoint: &Path,
-    terms: ServeConfig,
+    config: ServeConfig,
     audit: audit::AuditSettings,
     options: &Options,
 ) -> Result<Mounted, Error> {
@@ -89,9 +89,9 @@ pub fn mount(
         );
     }
     let metrics = audit.metrics.clone();
-    metrics.set_permissive(terms.gate.mode() == GateMode::Permissive);
+    metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
-    let server = Arc::new(Server::new(tree, terms).with_metrics(metrics.clone()).with_audit(audit));
+    let server = Arc::new(Server::new(tree, config).with_metrics(metrics.clone()).with_audit(audit));
     let core = Arc::new(RequestCore::new(server.clone(), metrics).map_err(Error::Serving)?);
     let adapter = Adapter::new(core.clone());
     let not_mounted = |error: io::Error| match error.kind() {
@@ -133,19 +133,20 @@ fn use_open_files() {
 mod tests {
     use super::*;
     use crate::gate::Gate;
+    use crate::settings::MountSettings;
 
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {
-        let terms = || {
+        let config = || {
             let policy = crate::policy::Policy::from_profiles(&[&crate::policy::profile::UTF8]);
-            ServeConfig::new(Gate::new(Arc::new(policy), GateMode::Enforcing))
+            ServeConfig::new(Gate::new(Arc::new(policy), GateMode::Enforcing), MountSettings::default())
         };
         let dir = tempfile::tempdir().unwrap();
         let (inside, file) = (dir.path().join("a/b"), dir.path().join("file"));
         fs::create_dir_all(&inside).unwrap();
         fs::write(&file, "").unwrap();
         let refused = |source: &Path, mountpoint: &Path| {
-            mount(source, mountpoint, terms(), audit::AuditSettings::default(), &Options::default())
+            mount(source, mountpoint, config(), audit::AuditSettings::default(), &Options::default())
                 .unwrap_err()
         };
         assert!(matches!(refused(dir.path(), &inside), Error::Inside { .. }));

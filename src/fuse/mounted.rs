@@ -17,8 +17,8 @@ use super::attach::Attachment;
 use super::dispatch::RequestCore;
 use super::error::Error;
 use super::reroot::numbers;
+use super::serve_config::ServeConfig;
 use super::server::Server;
-use super::terms::ServeConfig;
 use crate::sys::process::take_away;
 use crate::telemetry::metrics::Op;
 use crate::workers::RequestInProgress;
@@ -133,18 +133,18 @@ impl Handle {
     }
 
     /// The terms in force; `None` if the mount has ended.
-    pub fn terms(&self) -> Option<ServeConfig> {
-        Some(self.server.upgrade()?.terms())
+    pub fn config(&self) -> Option<ServeConfig> {
+        Some(self.server.upgrade()?.config())
     }
 
     /// Serves every request that comes from now on on other terms, and returns those that held; `None` if the mount has
     /// ended. No request waits, and none is served on both. What the kernel keeps of names that are seen otherwise now it is
     /// made to forget: mostly that is done when this returns, and for very many directories it goes on for a while. It would
     /// forget by itself in the time that it was told.
-    pub fn swap(&self, terms: ServeConfig) -> Option<ServeConfig> {
+    pub fn swap(&self, config: ServeConfig) -> Option<ServeConfig> {
         let server = self.server.upgrade()?;
-        let before = server.swap(terms.clone());
-        if terms.show_otherwise(&before)
+        let before = server.swap(config.clone());
+        if config.show_otherwise(&before)
             && let Some(notifier) = server.notifier().cloned()
         {
             /// Nobody waits any longer for what can take long.

@@ -12,7 +12,7 @@ use super::ServeError;
 use super::adapter::generation;
 use super::dispatch::RequestCore;
 use super::reroot::numbers;
-use super::server::Result;
+use super::server::{ConfiguredServer, Result};
 use super::translate::attributes;
 use crate::passthrough::{LookupEntry, NodeId, Reach};
 use crate::telemetry::metrics::Timing;
@@ -21,6 +21,8 @@ use crate::workers::{Domain, Lane, Load};
 /// A request that is being served.
 pub(super) struct RequestContext<'a> {
     pub(super) core: &'a Arc<RequestCore>,
+    /// With the configuration that was active when the work began; a request that is handed on begins anew.
+    pub(super) server: ConfiguredServer<'a>,
     timing: Timing<'a>,
     user: u32,
     /// The domain of the pool job; `None` in the thread that has read the request.
@@ -30,12 +32,12 @@ pub(super) struct RequestContext<'a> {
 impl<'a> RequestContext<'a> {
     /// For the thread that has read the request: it must not do anything that may take long.
     pub(super) fn in_place(core: &'a Arc<RequestCore>, timing: Timing<'a>, user: u32) -> Self {
-        Self { core, timing, user, domain: None }
+        Self { core, server: core.server.for_request(), timing, user, domain: None }
     }
 
     /// For a thread of the pool.
     pub(super) fn resumed(core: &'a Arc<RequestCore>, timing: Timing<'a>, lane: Lane) -> Self {
-        Self { core, timing, user: lane.user, domain: Some(lane.domain) }
+        Self { core, server: core.server.for_request(), timing, user: lane.user, domain: Some(lane.domain) }
     }
 
     /// The user id of the client.
@@ -63,7 +65,7 @@ impl<'a> RequestContext<'a> {
 
     /// The errno for the client; the request is counted as failed.
     pub(super) fn errno(&self, failure: impl Into<ServeError>) -> Errno {
-        let errno = self.core.server.errno(failure.into());
+        let errno = self.server.errno(failure.into());
         self.timing.failed(errno);
         Errno::from_i32(errno as i32)
     }
@@ -77,7 +79,7 @@ impl<'a> RequestContext<'a> {
 
     /// Replies with an entry, and charges its descriptor to the user.
     pub(super) fn entry(&self, parent: NodeId, name: &OsStr, result: Result<LookupEntry>, reply: ReplyEntry) {
-        let server = &self.core.server;
+        let server = &self.server;
         let result = result.and_then(|entry| match server.tree.charge(entry.node, self.user) {
             Ok(()) => Ok(entry),
             Err(errno) => {
@@ -87,22 +89,22 @@ impl<'a> RequestContext<'a> {
         });
         match result {
             Ok(entry) => {
-                let may_be_kept = self.core.server.may_be_kept(parent, name);
+                let may_be_kept = self.server.may_be_kept(parent, name);
                 let is_written = self.core.backing.is_written(entry.node);
-                let timeouts = self.core.server.now().timeouts();
+                let timeouts = self.server.timeouts();
                 let (name, attr) = timeouts.for_entry(&entry, may_be_kept, is_written);
                 reply.entry_with_ttls(&attr, &name, &attributes(&entry.stat), generation(&entry));
             }
             Err(failure) => reply.error(self.errno(failure)),
         }
-        server.give_back();
+        self.core.server.give_back();
     }
 
     pub(super) fn attr(&self, of: NodeId, result: nix::Result<FileStat>, reply: ReplyAttr) {
         match result {
             Ok(stat) => {
                 let is_written = self.core.backing.is_written(of);
-                let timeout = self.core.server.now().timeouts().for_attributes(&stat, is_written);
+                let timeout = self.server.timeouts().for_attributes(&stat, is_written);
                 reply.attr(&timeout, &attributes(&stat));
             }
             Err(errno) => reply.error(self.errno(errno)),

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -16,8 +16,9 @@ use nix::errno::Errno;
 
 use super::ServeError;
 use super::prune::Pruning;
+use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::PendingRenames;
-use super::terms::{ActiveConfig, ServeConfig, outdated};
+use super::timeouts::Timeouts;
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
@@ -40,8 +41,12 @@ pub struct Server {
     pub(super) pruning: Pruning,
 }
 
-/// The terms that one request is served on.
-pub(super) type CurrentConfig = Guard<Arc<ActiveConfig>>;
+/// A server with the configuration that one request is served by, from start to end.
+#[derive(Debug)]
+pub(super) struct ConfiguredServer<'s> {
+    server: &'s Server,
+    config: Guard<Arc<ActiveConfig>>,
+}
 
 /// A name that is to come into being.
 struct NameAttempt<'a> {
@@ -54,10 +59,10 @@ struct NameAttempt<'a> {
 }
 
 impl Server {
-    /// `tree`, served on these terms.
-    pub fn new(tree: Passthrough, terms: ServeConfig) -> Self {
-        tree.hold_spellings(terms.entry_timeout);
-        let active = ArcSwap::from_pointee(ActiveConfig::new(terms));
+    /// Serves `tree` by `config`.
+    pub fn new(tree: Passthrough, config: ServeConfig) -> Self {
+        tree.hold_spellings(config.settings.entry_timeout());
+        let active = ArcSwap::from_pointee(ActiveConfig::new(config));
         Self {
             tree,
             active,
@@ -79,29 +84,23 @@ impl Server {
         self.notifier.get()
     }
 
-    /// The terms in force.
-    pub(super) fn now(&self) -> CurrentConfig {
+    /// The active configuration.
+    pub(super) fn now(&self) -> Guard<Arc<ActiveConfig>> {
         self.active.load()
     }
 
-    /// Serves what comes from now on on other terms; returns those that held.
-    pub fn swap(&self, terms: ServeConfig) -> ServeConfig {
-        // Of two changes at once the later one has to know of the earlier one, or a change of the view could be missed.
-        let mut shows_otherwise = false;
-        let before = self.active.rcu(|now| {
-            let (next, differs) = now.followed_by(terms.clone());
-            shows_otherwise = differs;
-            next
-        });
+    /// Serves requests that come from now on by `config`; returns the configuration before.
+    pub fn swap(&self, config: ServeConfig) -> ServeConfig {
+        let before = self.active.swap(Arc::new(ActiveConfig::new(config.clone())));
         if let Some(metrics) = &self.metrics {
-            metrics.set_permissive(terms.gate.mode() == Mode::Permissive);
+            metrics.set_permissive(config.gate.mode() == Mode::Permissive);
         }
-        self.tree.hold_spellings(terms.entry_timeout);
-        if shows_otherwise {
+        self.tree.hold_spellings(config.settings.entry_timeout());
+        if config.show_otherwise(&before.serve) {
             // After the change: a listing that is noted as of the new view must not hold names of the old one.
             self.tree.change_view();
         }
-        before.terms.clone()
+        before.serve.clone()
     }
 
     /// Has the kernel forget, by `forget`, what it may still keep of names that are not seen as through `before` any more, and
@@ -112,7 +111,7 @@ impl Server {
             // One that cannot be listed now is not listed to anybody either.
             let _ = self.tree.list(directory, |entry| {
                 if !matches!(entry.name.as_bytes(), b"." | b"..") {
-                    names.extend(outdated(before, &after.terms.gate, entry.name).map(Cow::into_owned));
+                    names.extend(outdated(before, &after.serve.gate, entry.name).map(Cow::into_owned));
                 }
                 ControlFlow::Continue(())
             });
@@ -121,14 +120,9 @@ impl Server {
         }
     }
 
-    /// The terms on which requests are served that come now.
-    pub fn terms(&self) -> ServeConfig {
-        self.now().terms.clone()
-    }
-
-    /// Whether the kernel may take for granted for a while that `name` in `parent` is what it was told.
-    pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
-        !self.now().is_ambiguous(name) && !self.leaving.contains(parent, name)
+    /// The configuration that requests are served by now.
+    pub fn config(&self) -> ServeConfig {
+        self.now().serve.clone()
     }
 
     /// The same, with a record for every name that is refused, or let through against the policy.
@@ -153,31 +147,52 @@ impl Server {
         Self { metrics: Some(metrics), ..self }
     }
 
+    /// The server for one request.
+    pub(super) fn for_request(&self) -> ConfiguredServer<'_> {
+        ConfiguredServer { server: self, config: self.now() }
+    }
+}
+
+impl Deref for ConfiguredServer<'_> {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.server
+    }
+}
+
+impl ConfiguredServer<'_> {
+    /// The errno for the client.
     pub(super) fn errno(&self, failure: ServeError) -> Errno {
-        failure.errno(self.now().terms.for_violations)
+        failure.errno(self.config.serve.settings.errno())
+    }
+
+    /// How long the kernel may cache replies.
+    pub(super) fn timeouts(&self) -> Timeouts {
+        self.config.timeouts()
+    }
+
+    /// Whether the kernel may cache that `name` in `parent` is what the reply says. What was found by a configuration that is not
+    /// active any more may mean something else by now.
+    pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
+        let is_active = Arc::ptr_eq(&self.config, &self.now());
+        is_active && !self.config.is_ambiguous(name) && !self.leaving.contains(parent, name)
     }
 
     /// A name that is to come into being by `operation` in `parent`.
     fn new_name<'n>(
         &self,
-        now: &ActiveConfig,
         operation: Op,
         caller: &Caller,
         parent: NodeId,
         name: &'n OsStr,
     ) -> Result<Admitted<'n>> {
-        self.admit(now, &NameAttempt { operation, caller, parent, name, target: None }, name, 0)
+        self.admit(&NameAttempt { operation, caller, parent, name, target: None }, name, 0)
     }
 
     /// Lets `part` come in, which begins at byte `at` of what is attempted.
-    fn admit<'n>(
-        &self,
-        now: &ActiveConfig,
-        attempt: &NameAttempt<'_>,
-        part: &'n OsStr,
-        at: usize,
-    ) -> Result<Admitted<'n>> {
-        let admitted = now.terms.gate.admit(Intent::Create, part);
+    fn admit<'n>(&self, attempt: &NameAttempt<'_>, part: &'n OsStr, at: usize) -> Result<Admitted<'n>> {
+        let admitted = self.config.serve.gate.admit(Intent::Create, part);
         let (outcome, rule, span) = match (&admitted, admitted.as_ref().ok().and_then(Admitted::noted)) {
             (Err(refusal), _) => (AuditOutcome::Refused, refusal.rule(), refusal.span()),
             (Ok(_), Some(violation)) => (AuditOutcome::LetThrough, Some(violation.rule), violation.span),
@@ -207,8 +222,8 @@ impl Server {
     }
 
     /// Whether an entry may come into being under the name that another one is stored by.
-    fn check_stored(&self, now: &ActiveConfig, stored: &Admitted<'_>) -> nix::Result<()> {
-        match now.terms.gate.admit(Intent::Create, stored.as_os_str()) {
+    fn check_stored(&self, stored: &Admitted<'_>) -> nix::Result<()> {
+        match self.config.serve.gate.admit(Intent::Create, stored.as_os_str()) {
             Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
             // It would come to be stored otherwise.
             Ok(_) => Err(Errno::EINVAL),
@@ -217,22 +232,15 @@ impl Server {
     }
 
     /// A target is content, and passes as it is; its components are judged like new names where that was asked for.
-    fn check_target(
-        &self,
-        now: &ActiveConfig,
-        caller: &Caller,
-        parent: NodeId,
-        name: &OsStr,
-        target: &OsStr,
-    ) -> Result<()> {
-        if !now.terms.checks_targets {
+    fn check_target(&self, caller: &Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<()> {
+        if !self.config.serve.settings.check_targets() {
             return Ok(());
         }
         let attempt = NameAttempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
         let mut at = 0;
         for part in target.as_bytes().split(|&byte| byte == b'/') {
             if !matches!(part, b"" | b"." | b"..") {
-                let admitted = self.admit(now, &attempt, OsStr::from_bytes(part), at)?;
+                let admitted = self.admit(&attempt, OsStr::from_bytes(part), at)?;
                 if admitted.noted().is_some() {
                     // One record is enough for one link.
                     break;
@@ -244,17 +252,17 @@ impl Server {
     }
 
     /// A name that is only named.
-    fn present_name<'n>(&self, now: &ActiveConfig, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
-        if now.terms.gate.is_shortened(name) {
-            return self.shortened_name(now, parent, name);
+    fn present_name<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
+        if self.config.serve.gate.is_shortened(name) {
+            return self.shortened_name(parent, name);
         }
-        Ok(now.terms.gate.admit(Intent::Address, name)?)
+        Ok(self.config.serve.gate.admit(Intent::Address, name)?)
     }
 
     /// A name whose escape was too long to be shown: only the directory knows which one it is.
-    fn shortened_name(&self, now: &ActiveConfig, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
+    fn shortened_name(&self, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
         let mut found = None;
-        self.tree.list(parent, |entry| match now.terms.gate.show(entry.name) {
+        self.tree.list(parent, |entry| match self.config.serve.gate.show(entry.name) {
             Some(shown) if shown.name == name => {
                 found = Some(shown.admitted.into_owned());
                 ControlFlow::Break(())
@@ -265,9 +273,8 @@ impl Server {
     }
 
     pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
-        let now = self.now();
-        let name = self.present_name(&now, parent, name)?;
-        Ok(self.tree.lookup_equivalent(now.equivalence.as_ref(), reach, parent, &name)?)
+        let name = self.present_name(parent, name)?;
+        Ok(self.tree.lookup_equivalent(self.config.equivalence.as_ref(), reach, parent, &name)?)
     }
 
     pub(super) fn do_mkdir(
@@ -277,9 +284,8 @@ impl Server {
         name: &OsStr,
         mode: u32,
     ) -> Result<LookupEntry> {
-        let now = self.now();
-        let name = self.new_name(&now, Op::Mkdir, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
+        let name = self.new_name(Op::Mkdir, caller, parent, name)?;
+        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.mkdir(caller, parent, name, mode)
         })?)
     }
@@ -292,9 +298,8 @@ impl Server {
         mode: u32,
         rdev: u32,
     ) -> Result<LookupEntry> {
-        let now = self.now();
-        let name = self.new_name(&now, Op::Mknod, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
+        let name = self.new_name(Op::Mknod, caller, parent, name)?;
+        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.mknod(caller, parent, name, mode, rdev)
         })?)
     }
@@ -306,10 +311,9 @@ impl Server {
         name: &OsStr,
         target: &OsStr,
     ) -> Result<LookupEntry> {
-        let now = self.now();
-        self.check_target(&now, caller, parent, name, target)?;
-        let name = self.new_name(&now, Op::Symlink, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
+        self.check_target(caller, parent, name, target)?;
+        let name = self.new_name(Op::Symlink, caller, parent, name)?;
+        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.symlink(caller, parent, name, target)
         })?)
     }
@@ -321,9 +325,8 @@ impl Server {
         parent: NodeId,
         name: &OsStr,
     ) -> Result<LookupEntry> {
-        let now = self.now();
-        let name = self.new_name(&now, Op::Link, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
+        let name = self.new_name(Op::Link, caller, parent, name)?;
+        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.link(caller, node, parent, name)
         })?)
     }
@@ -336,27 +339,25 @@ impl Server {
         mode: u32,
         flags: i32,
     ) -> Result<(LookupEntry, Fh)> {
-        let now = self.now();
-        let name = self.new_name(&now, Op::Create, caller, parent, name)?;
+        let name = self.new_name(Op::Create, caller, parent, name)?;
         let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
-        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, create)?)
+        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, create)?)
     }
 
     pub(super) fn do_unlink(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
-        let now = self.now();
-        let name = self.present_name(&now, parent, name)?;
-        Ok(self.tree.change_equivalent(now.equivalence.as_ref(), parent, &name, |name| {
+        let name = self.present_name(parent, name)?;
+        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.unlink(uid, parent, name)
         })?)
     }
 
     pub(super) fn do_rmdir(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
-        let now = self.now();
-        let present = self.present_name(&now, parent, name)?;
-        let result = self.tree.change_equivalent(now.equivalence.as_ref(), parent, &present, |name| {
-            self.tree.rmdir(uid, parent, name)
-        });
-        if result == Err(Errno::ENOTEMPTY) && now.terms.gate.existing() == Existing::Hide {
+        let present = self.present_name(parent, name)?;
+        let result =
+            self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &present, |name| {
+                self.tree.rmdir(uid, parent, name)
+            });
+        if result == Err(Errno::ENOTEMPTY) && self.config.serve.gate.existing() == Existing::Hide {
             // Somebody who sees an empty directory and cannot remove it should find out why.
             let shown = name.as_bytes().escape_ascii();
             log::info!("rmdir of `{shown}`: not empty; entries whose names are not UTF-8 are hidden");
@@ -372,27 +373,26 @@ impl Server {
         (new_parent, new_name): (NodeId, &OsStr),
         flags: u32,
     ) -> Result<()> {
-        let now = self.now();
-        if now.equivalence.is_some() {
-            self.let_go(&now, (parent, name), (new_parent, new_name), flags)?;
+        if self.config.equivalence.is_some() {
+            self.let_go((parent, name), (new_parent, new_name), flags)?;
         }
         let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
         if leaves_whiteout {
             // A new entry under the old name.
-            self.new_name(&now, Op::Rename, caller, parent, name)?;
+            self.new_name(Op::Rename, caller, parent, name)?;
         }
-        let name = self.present_name(&now, parent, name)?;
+        let name = self.present_name(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name(&now, Op::Rename, caller, new_parent, new_name)?,
-            _ => self.present_name(&now, new_parent, new_name)?,
+            0 => self.new_name(Op::Rename, caller, new_parent, new_name)?,
+            _ => self.present_name(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_equivalent(
-            now.equivalence.as_ref(),
+            self.config.equivalence.as_ref(),
             (parent, &name),
             (new_parent, &new_name),
             |name, new_name| {
                 if leaves_whiteout {
-                    self.check_stored(&now, name)?;
+                    self.check_stored(name)?;
                 }
                 self.tree.rename(caller, parent, name, new_parent, new_name, flags)
             },
@@ -403,14 +403,8 @@ impl Server {
     ///
     /// # Errors
     /// ESTALE, upon which the kernel asks for the names anew and then for the rename once more.
-    fn let_go(
-        &self,
-        now: &ActiveConfig,
-        from: (NodeId, &OsStr),
-        to: (NodeId, &OsStr),
-        flags: u32,
-    ) -> Result<()> {
-        let is_known = |(_, name): (NodeId, &OsStr)| now.terms.gate.has_other_spellings(name);
+    fn let_go(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
+        let is_known = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
         let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
         let leaving = match (is_known(from), is_known(to)) {
             (false, true) => from,
@@ -431,10 +425,9 @@ impl Server {
         offset: u64,
         mut take: impl FnMut(&DirEntry<'_>, Option<&Admitted<'_>>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let now = self.now();
         Ok(self.tree.readdir(fh, offset, |entry| match entry.name.as_bytes() {
             b"." | b".." => take(entry, None),
-            _ => match now.terms.gate.show(entry.name) {
+            _ => match self.config.serve.gate.show(entry.name) {
                 Some(shown) => take(&DirEntry { name: &shown.name, ..*entry }, Some(&shown.admitted)),
                 None => ControlFlow::Continue(()),
             },

@@ -4,5 +4,6 @@ pub mod confinement;
 pub mod control;
 pub mod detach;
 pub mod health;
+pub mod mount_config;
 pub mod notify;
 pub mod signals;

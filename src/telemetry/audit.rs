@@ -41,9 +41,11 @@ pub use record::{AuditOutcome, AuditRecord, Requester};
 /// What the journal calls the message of a record (sd_journal_print(3), `MESSAGE_ID`), so that all of them can be asked for.
 const MESSAGE_ID: &str = "5621c673fbcc43e99974ff2ff00a4d0a";
 
-/// Bytes of records that are written per user and second without being told otherwise.
-pub const BYTES_PER_SECOND: u32 = 16 << 10;
-/// The lowest number of them that can be chosen: one record, in both places.
+/// Default for the maximum number of records per user and second.
+pub const RECORDS_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).expect("100 is not 0");
+/// Default for the maximum number of bytes of records per user and second.
+pub const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(16 << 10).expect("it is not 0");
+/// The smallest such number that can be chosen: one record, in both places.
 pub const MIN_BYTES_PER_SECOND: u32 = 2 * MAX_BYTES as u32;
 
 /// The settings of an audit.
@@ -68,8 +70,8 @@ impl Default for AuditSettings {
     /// A hundred and 16 KiB a second, in the log alone.
     fn default() -> Self {
         Self {
-            per_second: NonZeroU32::new(100).expect("100 is not 0"),
-            bytes_per_second: NonZeroU32::new(BYTES_PER_SECOND).expect("it is not 0"),
+            per_second: RECORDS_PER_SECOND,
+            bytes_per_second: BYTES_PER_SECOND,
             is_logged: true,
             audit_log: None,
             metrics: Arc::default(),

@@ -16,7 +16,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use clap::ValueEnum;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Log, Metadata, Record};
 use nix::sys::stat::fstat;
@@ -29,7 +28,7 @@ use crate::report::json;
 use crate::time::timestamp;
 
 /// How log messages are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text for people
     Text,

@@ -20,7 +20,7 @@ use nix::errno::Errno;
 
 use crate::policy::rule::{RULES, RuleId};
 
-pub use outlets::{MetricsOutlets, OutletError, OutletSettings, RunningOutlets};
+pub use outlets::{MetricsOutlets, OutletError, OutletSettings, RunningOutlets, WRITE_INTERVAL};
 pub use snapshot::{
     AuditCounts, Gauges, Histogram, MetricsSnapshot, OperationCounts, ReloadCounts, RuleCount,
 };

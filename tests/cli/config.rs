@@ -1,4 +1,4 @@
-//! `namegate config`, and `--config` with an instance file.
+//! `namegate config`, and `--config` with a mount configuration.
 
 use std::fs;
 use std::path::Path;
@@ -44,15 +44,33 @@ fn schema() -> Value {
     serde_json::from_str(stdout(&output)).unwrap()
 }
 
+/// Holds that the file is this text. With `NAMEGATE_UPDATE=1` it becomes the text.
+fn holds(path: &Path, text: &str) {
+    if std::env::var_os("NAMEGATE_UPDATE").is_some() {
+        fs::write(path, text).unwrap();
+    }
+    let file = path.display();
+    assert!(
+        fs::read_to_string(path).unwrap() == text,
+        "{file} is outdated: `NAMEGATE_UPDATE=1 cargo test --test cli config` writes it"
+    );
+}
+
+#[test]
+fn the_tables_of_the_settings_are_the_documented_ones() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIG.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let (before, rest) = document.split_once("<!-- settings").expect("a marker");
+    let (remark, rest) = rest.split_once("-->\n").expect("the end of the marker");
+    let (_, after) = rest.split_once("<!-- end of settings -->").expect("a marker");
+    let tables = namegate::settings::markdown();
+    holds(&path, &format!("{before}<!-- settings{remark}-->\n\n{tables}\n<!-- end of settings -->{after}"));
+}
+
 #[test]
 fn the_published_schema_is_the_one_that_is_printed() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.schema.json");
-    let published = fs::read_to_string(path).unwrap();
-    assert_eq!(
-        stdout(&run(["config", "schema"])),
-        published,
-        "namegate config schema >docs/config.schema.json"
-    );
+    holds(&path, stdout(&run(["config", "schema"])));
 }
 
 /// What the schema says of a file, and what `config check` says.
@@ -104,7 +122,7 @@ fn the_schema_and_the_reader_take_and_refuse_the_same_files() {
 }
 
 #[test]
-fn what_is_shown_is_an_instance_file_that_says_the_same() {
+fn what_is_shown_is_a_mount_configuration_that_says_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(file("a.toml"), WHOLE).unwrap();
@@ -150,7 +168,7 @@ fn every_mistake_of_a_file_is_told_with_its_place() {
 }
 
 #[test]
-fn every_command_that_judges_takes_the_policy_of_an_instance() {
+fn every_command_that_checks_takes_the_policy_of_a_mount_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("share.toml");
     let file = path.to_str().unwrap();
@@ -166,9 +184,9 @@ fn every_command_that_judges_takes_the_policy_of_an_instance() {
 }
 
 #[test]
-fn the_documented_example_is_an_instance_and_every_key_is_documented() {
+fn the_documented_example_is_a_mount_configuration_and_every_key_is_documented() {
     let document = include_str!("../../docs/CONFIG.md");
-    let (_, of_instances) = document.split_once("# The instance file\n").unwrap();
+    let (_, of_instances) = document.split_once("# Mount configurations\n").unwrap();
     let example = of_instances.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let schema = schema();
@@ -183,5 +201,47 @@ fn the_documented_example_is_an_instance_and_every_key_is_documented() {
                 "{table}.{key} is not documented"
             );
         }
+    }
+}
+
+/// The status and the message of a mount that comes to nothing.
+fn config_of(args: &[&str]) -> (i32, String) {
+    let output = run(args.iter().copied());
+    (status(&output), stderr(&output).to_owned())
+}
+
+#[test]
+fn settings_are_options_of_the_mount_where_the_table_says_so_and_a_flag_of_a_file_can_be_unset() {
+    use namegate::settings::{SettingKind, SettingPlace, TABLE};
+    let help = run(["mount", "--help"]);
+    for setting in TABLE {
+        let is_shown = stdout(&help).contains(&format!("--{}", setting.name));
+        let is_option =
+            setting.may_stand(SettingPlace::CommandLine) || setting.may_stand(SettingPlace::ProgramOption);
+        assert_eq!(is_shown, is_option, "{setting:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir_all(path("source/inside")).unwrap();
+    // A mount that is refused after everything has been read.
+    let text = format!("source = {:?}\nmountpoint = {:?}\n", path("source"), path("source/inside"));
+    for setting in TABLE.iter().filter(|setting| matches!(setting.kind, SettingKind::Flag)) {
+        let option = format!("--{}", setting.name);
+        if !setting.may_stand(SettingPlace::File) {
+            continue;
+        }
+        let (table, key) = setting.key;
+        fs::write(path("m.toml"), format!("{text}[{table}]\n{key} = true\n")).unwrap();
+        for option in
+            [option.clone(), format!("{option}=true"), format!("{option}=false"), format!("{option}=off")]
+        {
+            let (code, why) = config_of(&["mount", "--config", &path("m.toml"), &option]);
+            assert!(
+                code == 2 && (why.contains("lies inside it") || why.contains("for root")),
+                "{option}: {why}"
+            );
+        }
+        let (code, why) = config_of(&["mount", "--config", &path("m.toml"), &format!("{option}=maybe")]);
+        assert!(code == 2 && why.contains("invalid value 'maybe'"), "{why}");
     }
 }

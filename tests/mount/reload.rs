@@ -143,11 +143,12 @@ fn what_needs_a_new_mount_is_told_and_the_rest_holds() {
     let plain = mounted.plain();
     let expected = format!(
         "errno: EACCES (was EILSEQ)\nentry-timeout: 0 s (was 1 s)\n\
-         not before the next mount: source: {}\n\
-         not before the next mount: mount option: read-only\n\
-         not before the next mount: fsname: x\n\
-         not before the next mount: audit rate: 3\n",
-        plain.to_str().unwrap()
+         not before the next mount: source: {} (was {})\n\
+         not before the next mount: read-only: true (was false)\n\
+         not before the next mount: fsname: x (was path of the source)\n\
+         not before the next mount: audit-rate: 3 (was 100)\n",
+        plain.to_str().unwrap(),
+        mounted.backing().to_str().unwrap()
     );
     assert_eq!(said(&output), (Some(1), expected.as_str(), ""));
     let refused = fs::create_dir(mounted.mnt().join(OsStr::from_bytes(b"\xFF"))).unwrap_err();

@@ -207,13 +207,13 @@ fn write(out: &mut dyn Write, header: &Header, draft: &Draft, retargets: &[Retar
 impl Args {
     /// The policy: with `mojibake`, unless the file says otherwise, and without what the mapping asked for would break.
     fn policy(&self) -> Result<Policy, CliError> {
-        let mut config = self.policy.config_for(&[&STRICT], &[])?;
+        let mut config = self.policy.config(&[&STRICT])?;
         config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
         if self.map.is_some_and(Map::makes_private_use) {
             config.severities.insert(RuleId::SmbPrivateUse, None);
             config.severities.insert(RuleId::PrivateUse, None);
         }
-        self.policy.made_of(&config)
+        self.policy.build(&config)
     }
 
     fn settings(&self) -> Settings {

@@ -10,43 +10,43 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 
-use super::mount_options::{Strictness, Words, ask_to_remount};
-use super::plan::Given;
 use super::remount::remount;
-use super::settings::Settings;
 use super::{in_background, is_named};
-use crate::cli::{CliError, ExitStatus, LogFormat};
+use crate::cli::{CliError, ExitStatus};
+use crate::service::mount_config::MountConfig;
 use crate::service::notify::ServiceManager;
+use crate::settings::{MountOptions, MountSettings, Strictness, asks_for_remount};
+use crate::telemetry::log::LogFormat;
 
-/// Mount a tree so that no name that breaks the policy can be created in it, for mount(8).
+/// Mount a directory so that no name that breaks the policy can be created in it, for mount(8).
 ///
-/// Served in the background; the log goes to the system's log. The options are those of namegate-mount(1) behind -o.
+/// The mount is served in the background and logs to the system log. namegate-mount(1) describes the options of -o.
 #[derive(Debug, Parser)]
 #[command(name = "mount.namegate", disable_version_flag = true, max_term_width = 100, after_help = EXIT_STATUS)]
 pub(in crate::cli) struct Helper {
-    /// The directory that is served.
+    /// Directory to serve
     source: PathBuf,
-    /// Where it is mounted.
+    /// Directory to mount on
     mountpoint: PathBuf,
-    /// Mount options.
+    /// Mount options
     #[arg(short = 'o', value_name = "OPTION,...")]
     options: Vec<OsString>,
-    /// Pass over options that are not known.
+    /// Ignore unknown options
     #[arg(short = 's')]
     sloppy: bool,
-    /// Do everything but mount.
+    /// Do everything except mounting
     #[arg(short = 'f')]
     fake: bool,
-    /// For mount(8): there is no /etc/mtab to write to anyway.
+    /// Ignored, for mount(8): there is no /etc/mtab to write
     #[arg(short = 'n')]
     no_table: bool,
-    /// Say what is done.
+    /// Log informational messages too
     #[arg(short = 'v')]
     verbose: bool,
-    /// Mount in this mount namespace: a process or a file.
+    /// Mount in this mount namespace: that of a process, or a file
     #[arg(short = 'N', value_name = "NAMESPACE")]
     namespace: Option<OsString>,
-    /// For mount(8): the type that was asked for.
+    /// Ignored, for mount(8): the file system type that was requested
     #[arg(short = 't', value_name = "TYPE")]
     kind: Option<OsString>,
 }
@@ -55,6 +55,7 @@ const EXIT_STATUS: &str = "\
 Examples:
   mount -t namegate /srv/share /mnt/share -o profile=strict
   echo '/srv/share /mnt/share namegate profile=strict:windows,nofail 0 0' >>/etc/fstab
+  mount -o remount,ro /mnt/share
 
 Exit status: 0 mounted, 1 wrong usage, 32 not mounted.";
 
@@ -69,20 +70,17 @@ pub(in crate::cli) fn is_called(program: &OsStr) -> bool {
 }
 
 impl Helper {
-    /// Whether the log is to say more.
-    pub(in crate::cli) fn is_verbose(&self) -> bool {
-        self.verbose || self.given().is_ok_and(|given| given.is_verbose())
+    /// The settings of the log.
+    pub(in crate::cli) fn log(&self) -> (bool, Option<LogFormat>) {
+        let settings = self.settings().unwrap_or_default();
+        (self.verbose || settings.verbose(), settings.log_format)
     }
 
-    /// In what form the log is to be.
-    pub(in crate::cli) fn log_format(&self) -> Option<LogFormat> {
-        self.given().ok()?.log_format()
-    }
-
-    fn given(&self) -> Result<Given, String> {
+    fn settings(&self) -> Result<MountSettings, String> {
         let strictness = if self.sloppy { Strictness::Sloppy } else { Strictness::Strict };
-        let places = (Some(self.source.clone()), Some(self.mountpoint.clone()));
-        Given::new(places, &self.options, Settings::default(), strictness)
+        let options = MountOptions::parse(&self.options, strictness)?;
+        let (source, mountpoint) = (Some(self.source.clone()), Some(self.mountpoint.clone()));
+        Ok(MountSettings { source, mountpoint, ..options.settings })
     }
 
     /// Runs it.
@@ -90,32 +88,26 @@ impl Helper {
     /// # Errors
     /// The exit status, and what to say.
     pub(in crate::cli) fn run(&self) -> Result<ExitStatus, (u8, CliError)> {
+        let misused = |mistake: String| (USAGE, CliError::new(mistake));
         let failed = |trouble| (FAILURE, trouble);
-        if ask_to_remount(&self.options) {
-            return self.remount();
+        if asks_for_remount(&self.options) {
+            let options = MountOptions::parse(&self.options, Strictness::Remount).map_err(misused)?;
+            self.enter_namespace().map_err(failed)?;
+            return remount(&self.mountpoint, &options, self.fake).map_err(failed);
         }
-        let given = self.given().map_err(|mistake| (USAGE, CliError::new(mistake)))?;
-        if let Some(namespace) = &self.namespace {
-            enter(namespace).map_err(failed)?;
-        }
+        let settings = self.settings().map_err(misused)?;
+        self.enter_namespace().map_err(failed)?;
         if self.fake {
-            return given.plan().map(|_| ExitStatus::Clean).map_err(failed);
+            return MountConfig::load(&settings)
+                .map(|_| ExitStatus::Clean)
+                .map_err(|error| failed(CliError::new(error)));
         }
         // Not whoever has started mount(8): there it is mount(8) that is waited for.
-        in_background(given, ServiceManager::none()).map_err(failed)
+        in_background(settings, ServiceManager::none()).map_err(failed)
     }
 
-    /// Changes the flags of the mount that is there.
-    fn remount(&self) -> Result<ExitStatus, (u8, CliError)> {
-        let words = self
-            .options
-            .iter()
-            .try_fold(Words::default(), |words, list| words.add(list, Strictness::Remount))
-            .map_err(|mistake| (USAGE, CliError::new(mistake)))?;
-        if let Some(namespace) = &self.namespace {
-            enter(namespace).map_err(|trouble| (FAILURE, trouble))?;
-        }
-        remount(&self.mountpoint, &words, self.fake).map_err(|trouble| (FAILURE, trouble))
+    fn enter_namespace(&self) -> Result<(), CliError> {
+        self.namespace.as_deref().map_or(Ok(()), enter)
     }
 
     /// The exit status of a command line that is none.

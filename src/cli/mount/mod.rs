@@ -1,96 +1,85 @@
 //! `namegate mount`: a tree behind the gate.
 
 mod helper;
-mod mount_options;
-mod plan;
 mod remount;
 mod served;
 mod service;
-mod settings;
 
 use std::ffi::{OsStr, OsString};
-use std::path::{self, Path, PathBuf};
+use std::path::{self, Path};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::TypedValueParser;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use parking_lot::Mutex;
 
-use self::mount_options::{Strictness, Words};
-use self::plan::{Given, Plan};
 use self::served::Served;
 use self::service::Service;
-use self::settings::Settings;
-use super::{CliError, ExitStatus, LogFormat};
+use super::setting_args::SettingArgs;
+use super::{CliError, ExitStatus};
 use crate::fuse;
 use crate::name::display::shown;
 use crate::service::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
 use crate::service::detach::{DaemonRole, ReadySender, divide};
+use crate::service::mount_config::MountConfig;
 use crate::service::notify::ServiceManager;
 use crate::service::signals::{ServerSignals, SignalRequest};
+use crate::settings::{MountOptions, MountSettings, Strictness};
 use crate::telemetry::audit::{self, RecentRefusals};
+use crate::telemetry::log::LogFormat;
 use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 
 pub(super) use helper::{Helper, is_called as is_helper};
-pub(super) use settings::mode_parser;
 
 const EXAMPLES: &str = "\
 Examples:
   namegate mount /srv/share /mnt/share
-  namegate mount /srv/share /srv/share --daemon        over itself: users see the mount alone
+  namegate mount /srv/share /srv/share --daemon   # over itself: users see the mount only
   namegate mount /srv/share /mnt/share -o ro,profile=strict:windows
-  namegate mount --config share                        what /etc/namegate/share.toml says
+  namegate mount --config share                   # everything is in /etc/namegate/share.toml
+  namegate mount --config share --check-targets=false
   namegate mount /srv/share /mnt/share --mode permissive --audit /var/log/namegate.jsonl
   mount -t namegate /srv/share /mnt/share -o profile=strict
 
-The mount lasts until `umount MOUNTPOINT`, for other users than root `fusermount3 -u MOUNTPOINT`, or until \
-SIGINT (Ctrl-C) or SIGTERM. SIGHUP has it read its files again, as `namegate reload` does. -o takes all options above but --daemon, with _ for - and : between profiles, and also: ro, \
-noexec, noatime; suid and dev, for root alone, without which nosuid and nodev hold; allow_other; \
-fsname=NAME; verbose; log_format=FORMAT. What is meant for fstab is passed over. Of two options that contradict each other the long option \
-holds, then the later word.
+Every option above except --daemon can be given to -o, with `_` for `-` and `:` between profiles. The words of mount(8) work \
+too: ro, rw, exec, atime, nosuid, nodev. -o also takes verbose and log_format=FORMAT, and ignores words for fstab.
 
-Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount ended by an error.";
+An option with true|false means true without a value; `=false` turns off what the file turns on. If options conflict, the long \
+option wins, then the -o option given last, then the file. Profiles of -o and of --profile apply together.
 
-/// Mount a tree so that no name that breaks the policy can be created in it.
+The mount ends with `umount MOUNTPOINT` (users other than root: `fusermount3 -u MOUNTPOINT`), SIGINT (Ctrl-C) or SIGTERM. SIGHUP \
+reloads the configuration, as `namegate reload` does.
+
+Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount ended with an error.";
+
+/// Mount a directory so that no name that breaks the policy can be created in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The directory that is served; can stand in the file of --config.
-    source: Option<PathBuf>,
-    /// Where it is mounted; likewise.
-    #[arg(requires = "source")]
-    mountpoint: Option<PathBuf>,
-    /// Mount options as mount(8) takes them.
-    #[arg(short = 'o', long = "options", value_name = "OPTION,...", value_parser = lists())]
-    options: Vec<OsString>,
-    /// Serve in the background: end when the mount is live, with an exit status that says whether it is. The log then goes
-    /// to the system's log.
-    #[arg(long)]
-    daemon: bool,
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingArgs,
+    /// Mount options, as mount(8) takes them
+    #[arg(short = 'o', long = "options", value_name = "OPTION,...", value_parser = mount_options())]
+    options: Vec<OsString>,
 }
 
-/// Judges a list by itself, so that a mistake in it is one of usage.
-fn lists() -> impl TypedValueParser<Value = OsString> {
-    clap::builder::OsStringValueParser::new()
-        .try_map(|list| Words::default().add(&list, Strictness::Strict).map(|_| list))
+/// Reads each list by itself, so that an error in it is one of usage.
+fn mount_options() -> impl TypedValueParser<Value = OsString> {
+    let read = |list| MountOptions::parse(slice::from_ref(&list), Strictness::Strict).map(|_| list);
+    OsStringValueParser::new().try_map(read)
 }
 
 impl Args {
-    /// Whether `-o` says so.
-    pub(super) fn is_verbose(&self) -> bool {
-        self.given().is_some_and(|given| given.is_verbose())
+    /// All settings that were given.
+    fn settings(&self) -> Result<MountSettings, String> {
+        let options = MountOptions::parse(&self.options, Strictness::Strict)?;
+        Ok(options.settings.followed_by(&self.settings.0))
     }
 
-    /// What `-o` says of it.
-    pub(super) fn log_format(&self) -> Option<LogFormat> {
-        self.given()?.log_format()
-    }
-
-    /// What `-o` says.
-    fn given(&self) -> Option<Given> {
-        Given::new((None, None), &self.options, Settings::default(), Strictness::Strict).ok()
+    /// The settings of the log.
+    pub(super) fn log(&self) -> (bool, Option<LogFormat>) {
+        self.settings().map_or_else(|_| (false, None), |settings| (settings.verbose(), settings.log_format))
     }
 }
 
@@ -98,12 +87,10 @@ impl Args {
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs the command; it ends with the mount, or when the mount is live.
-pub(super) fn run(args: Args) -> Result<ExitStatus, CliError> {
-    let places = (args.source, args.mountpoint);
-    let given =
-        Given::new(places, &args.options, args.settings, Strictness::Strict).map_err(CliError::new)?;
+pub(super) fn run(args: &Args) -> Result<ExitStatus, CliError> {
+    let given = args.settings().map_err(CliError::new)?;
     let manager = ServiceManager::from_environment();
-    if args.daemon { in_background(given, manager) } else { serve(given, manager, None) }
+    if given.daemon() { in_background(given, manager) } else { serve(given, manager, None) }
 }
 
 /// Metrics that are told from those of other mounts on the same machine.
@@ -113,29 +100,37 @@ fn metrics_of(mountpoint: &Path) -> Metrics {
 }
 
 /// Mounts and serves; when the mount is live, `ready` is told.
-fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> Result<ExitStatus, CliError> {
-    let given = given.absolute()?;
-    let plan = given.plan()?;
-    let service = Service::begin(manager.clone(), &plan.mountpoint, plan.is_confined)?;
+fn serve(
+    mut given: MountSettings,
+    manager: ServiceManager,
+    ready: Option<ReadySender>,
+) -> Result<ExitStatus, CliError> {
+    given
+        .make_absolute()
+        .map_err(|error| CliError::new(format!("cannot find the working directory: {error}")))?;
+    let config = MountConfig::load(&given).map_err(CliError::new)?;
+    let service = Service::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit what is blocked.
     let signals =
         ServerSignals::block().map_err(|error| CliError::new(format!("cannot block signals: {error}")))?;
-    let reserved = reserve(&plan)?;
-    let metrics = Arc::new(metrics_of(&plan.mountpoint));
-    let outlets = plan.metrics.outlets(metrics.clone())?;
-    let status = status(&plan, metrics.clone());
+    let reserved = reserve(&config)?;
+    let metrics = Arc::new(metrics_of(&config.mountpoint));
+    let outlets = config.open_outlets(metrics.clone()).map_err(CliError::new)?;
+    let status = status(&config, metrics.clone());
     let recent = Arc::new(RecentRefusals::default());
-    let audit = audit::AuditSettings { recent: recent.clone(), ..plan.audit.open(metrics.clone())? };
-    let source = path::absolute(&plan.source).unwrap_or(plan.source.clone());
-    let mounted = fuse::mount(&plan.source, &plan.mountpoint, plan.terms.clone(), audit, &plan.options)
-        .map_err(CliError::new)?;
+    let audit = config.open_audit(metrics.clone()).map_err(CliError::new)?;
+    let audit = audit::AuditSettings { recent: recent.clone(), ..audit };
+    let source = path::absolute(&config.source).unwrap_or(config.source.clone());
+    let mounted =
+        fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &config.options())
+            .map_err(CliError::new)?;
     let _outlets = outlets.start().map_err(CliError::new)?;
     let is_detached = ready.is_some();
     if let Some(ready) = ready {
         ready.detach().map_err(|error| CliError::new(format!("cannot go into the background: {error}")))?;
     }
-    let name = reserved.as_ref().map_or_else(|| name_of(&plan), |reserved| reserved.name().clone());
-    let served = Arc::new(Served::new((name, source), given, plan, mounted.handle(), (metrics, recent)));
+    let name = reserved.as_ref().map_or_else(|| name_of(&config), |reserved| reserved.name().clone());
+    let served = Arc::new(Served::new((name, source), given, config, mounted.handle(), (metrics, recent)));
     let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
     let control =
         control.map_err(|error| CliError::new(format!("cannot serve the control socket: {error}")))?;
@@ -173,8 +168,8 @@ fn serve(given: Given, manager: ServiceManager, ready: Option<ReadySender>) -> R
 }
 
 /// What a service manager shows of a mount that works.
-fn status(plan: &Plan, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 'static {
-    let what = format!("{} on {}", shown(&plan.source), shown(&plan.mountpoint));
+fn status(config: &MountConfig, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 'static {
+    let what = format!("{} on {}", shown(&config.source), shown(&config.mountpoint));
     move || {
         let counted = metrics.snapshot();
         let requests: u64 = counted.requests.iter().map(OperationCounts::total).sum();
@@ -185,20 +180,22 @@ fn status(plan: &Plan, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 's
 }
 
 /// What the instance is called, unless others are called so.
-fn name_of(plan: &Plan) -> InstanceName {
+fn name_of(config: &MountConfig) -> InstanceName {
     let of_place = || {
-        InstanceName::from_mountpoint(&path::absolute(&plan.mountpoint).unwrap_or(plan.mountpoint.clone()))
+        InstanceName::from_mountpoint(
+            &path::absolute(&config.mountpoint).unwrap_or(config.mountpoint.clone()),
+        )
     };
-    plan.name.clone().unwrap_or_else(of_place)
+    config.name.clone().unwrap_or_else(of_place)
 }
 
-/// The control socket. A mount without one is better than none, but of one instance file there is one mount.
-fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, CliError> {
+/// The control socket. A mount without one is better than none, but of one mount configuration there is one mount.
+fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, CliError> {
     let Some(directory) = control::directory() else {
         log::info!("no control socket: XDG_RUNTIME_DIR is not set");
         return Ok(None);
     };
-    match control::reserve(&directory, &name_of(plan), plan.name.is_none()) {
+    match control::reserve(&directory, &name_of(config), config.name.is_none()) {
         Ok(reserved) => Ok(Some(reserved)),
         Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NameTaken>()) => {
             Err(CliError::new(error))
@@ -211,10 +208,10 @@ fn reserve(plan: &Plan) -> Result<Option<ReservedSocket>, CliError> {
 }
 
 /// The same in a process of its own; this one waits until the mount is live.
-fn in_background(given: Given, manager: ServiceManager) -> Result<ExitStatus, CliError> {
-    if given.writes_to_output() {
+fn in_background(given: MountSettings, manager: ServiceManager) -> Result<ExitStatus, CliError> {
+    if given.audit.as_deref() == Some(Path::new("-")) {
         return Err(CliError::new(
-            "--audit - writes to standard output, which a mount in the background has not",
+            "--audit - writes to standard output, which a mount in the background does not have",
         ));
     }
     let impossible = |error| CliError::new(format!("cannot go into the background: {error}"));

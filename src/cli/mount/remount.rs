@@ -9,53 +9,49 @@
 use std::path::Path;
 
 use nix::mount::{MsFlags, mount};
-use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::sys::statvfs::statvfs;
 
-use super::mount_options::Words;
 use crate::cli::{CliError, ExitStatus};
 use crate::fuse::Options;
 use crate::name::display::shown;
-use crate::sys::mounts::{covering, mounts};
+use crate::settings::{MountOptions, Setting, SettingPlace, TABLE};
+use crate::sys::mounts::mounts;
 
-/// How each flag is shown by statvfs(3), and what it is called where it is set.
-const FLAGS: &[(FsFlags, MsFlags)] = &[
-    (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
-    (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-    (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
-    (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
-    (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-];
-
-/// Gives the mount on `mountpoint` the flags that `words` ask for, or, with `fake` set, says whether that is possible.
-pub(super) fn remount(mountpoint: &Path, words: &Words, fake: bool) -> Result<ExitStatus, CliError> {
+/// Gives the mount on `mountpoint` the flags that `options` ask for, or, with `fake` set, checks that this is possible.
+pub(super) fn remount(mountpoint: &Path, options: &MountOptions, fake: bool) -> Result<ExitStatus, CliError> {
     let place = shown(mountpoint);
     let impossible = |why: &str| CliError::new(format!("cannot remount {place}: {why}"));
     let target = mountpoint.canonicalize().map_err(|error| impossible(&error.to_string()))?;
     let table = mounts().map_err(|error| impossible(&error.to_string()))?;
-    if covering(&table, &target).is_none_or(|mount| mount.kind != "fuse.namegate") {
+    // Of mounts on one place the last covers the others.
+    let there = table.iter().rfind(|mount| mount.point == target);
+    if there.is_none_or(|mount| mount.kind != "fuse.namegate") {
         return Err(impossible("namegate is not mounted there"));
     }
+    let flags = TABLE.iter().filter_map(|setting| Some((setting, setting.kernel_flag?.0)));
+    let all = flags.clone().fold(MsFlags::empty(), |all, (_, flag)| all | flag);
+    // statvfs(3) shows a flag by the bit by which mount(2) sets it.
     let has = statvfs(&target).map_err(|errno| impossible(errno.desc()))?.flags();
-    let current = FLAGS
-        .iter()
-        .filter(|(shown, _)| has.contains(*shown))
-        .fold(MsFlags::empty(), |all, (_, flag)| all | *flag);
+    let current = MsFlags::from_bits_truncate(has.bits()) & all;
     // Whoever names both source and mount point has the options replaced: what is not named is as in a new mount.
-    let before = if words.is_whole { MsFlags::empty() } else { Options::DEFAULT_FLAGS };
-    let asked = words.flags(before);
-    if (asked ^ current).contains(MsFlags::MS_NOATIME) {
-        return Err(impossible(
-            "atime and noatime take effect at the next mount: unmount it and mount it again",
-        ));
+    let before = if options.is_whole { MsFlags::empty() } else { Options::DEFAULT_FLAGS };
+    let asked = options.settings.kernel_flags(before);
+    let is_fixed = |(setting, flag): &(&Setting, MsFlags)| {
+        !setting.may_stand(SettingPlace::Remount) && (asked ^ current).contains(*flag)
+    };
+    if let Some((setting, _)) = flags.clone().find(is_fixed) {
+        let name = setting.name;
+        return Err(impossible(&format!(
+            "`{name}` takes effect at the next mount: unmount it and mount it again"
+        )));
     }
-    let settings = words.set.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let fixed = TABLE.iter().filter(|setting| options.settings.get(setting).is_some() && is_config(setting));
+    let fixed = fixed.map(|setting| format!("`{}`", setting.name)).collect::<Vec<_>>().join(", ");
     let how =
         "change the mount configuration and run `namegate reload`, or switch the mode by `namegate mode`";
-    match (asked == current, words.set.is_empty()) {
-        (true, false) => {
-            return Err(impossible(&format!("a remount does not change {settings}: {how}")));
-        }
-        (false, false) => log::warn!("{place}: a remount does not change {settings}: {how}"),
+    match (asked == current, fixed.is_empty()) {
+        (true, false) => return Err(impossible(&format!("a remount does not change {fixed}: {how}"))),
+        (false, false) => log::warn!("{place}: a remount does not change {fixed}: {how}"),
         (_, true) => {}
     }
     if !fake {
@@ -65,4 +61,9 @@ pub(super) fn remount(mountpoint: &Path, words: &Words, fake: bool) -> Result<Ex
             .map_err(|errno| impossible(errno.desc()))?;
     }
     Ok(ExitStatus::Clean)
+}
+
+/// Whether the server obeys the setting. mount(8) hands on `allow_other` in any case: the kernel shows it.
+fn is_config(setting: &Setting) -> bool {
+    setting.kernel_flag.is_none() && !matches!(setting.name, "allow-other" | "verbose" | "log-format")
 }

@@ -7,15 +7,14 @@ use std::time::{Instant, SystemTime};
 use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
-use super::plan::{Given, Plan};
-use crate::cli::CliError;
 use crate::fuse::{Handle, ServeConfig};
-use crate::gate::Mode;
+use crate::gate::{Gate, Mode};
 use crate::report::JsonBytes;
 use crate::service::control::{
     ActivePolicy, ControlHandler, InstanceCounters, InstanceName, InstanceStatus, LastReload, ReloadOutcome,
 };
-use crate::settings::config::{ERRNOS, EXISTING, MODES, word_of};
+use crate::service::mount_config::MountConfig;
+use crate::settings::{Choices, MountSettings};
 use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::Metrics;
 use crate::time::timestamp;
@@ -26,12 +25,12 @@ pub(super) struct Served {
     name: InstanceName,
     /// Where the tree is, whatever directory the process stands in now.
     source: PathBuf,
-    given: Given,
+    given: MountSettings,
     handle: Handle,
     metrics: Arc<Metrics>,
     recent: Arc<RecentRefusals>,
     since: SystemTime,
-    /// Whoever changes terms holds this from the first look to the end, which can take as long as reading files and making the
+    /// Whoever changes the configuration holds this from the first look to the end, which can take as long as reading files and making the
     /// kernel forget names does.
     changing: Mutex<()>,
     /// Held for a moment at a time: how the mount is can be asked whatever is being changed, and whatever hangs.
@@ -41,9 +40,9 @@ pub(super) struct Served {
 #[derive(Debug)]
 struct State {
     /// What it was mounted by.
-    mounted: Plan,
-    /// The mode that options and files ask for.
-    configured: Mode,
+    mounted: MountConfig,
+    /// What options and files ask for now.
+    configured: MountSettings,
     /// The mode that was set by hand: reading files again does not change it.
     by_hand: Option<Mode>,
     last_reload: Option<LastReload>,
@@ -52,12 +51,12 @@ struct State {
 impl Served {
     pub(super) fn new(
         (name, source): (InstanceName, PathBuf),
-        given: Given,
-        mounted: Plan,
+        given: MountSettings,
+        mounted: MountConfig,
         handle: Handle,
         (metrics, recent): (Arc<Metrics>, Arc<RecentRefusals>),
     ) -> Self {
-        let state = State { configured: mounted.mode(), mounted, by_hand: None, last_reload: None };
+        let state = State { configured: mounted.settings.clone(), mounted, by_hand: None, last_reload: None };
         Self {
             name,
             source,
@@ -75,42 +74,41 @@ impl Served {
         &self.handle
     }
 
-    /// Serves on these terms from now on; returns what that changes.
-    fn swap(&self, terms: &ServeConfig) -> Result<Vec<String>, String> {
-        let before = self.handle.swap(terms.clone()).ok_or("the mount has ended")?;
-        Ok(differences(&before, terms))
+    /// Serves names through `gate` by `settings` from now on; returns what that changes.
+    fn swap(&self, gate: Gate, settings: &MountSettings) -> Result<Vec<String>, String> {
+        let settings = match self.state.lock().by_hand {
+            Some(mode) => MountSettings { mode: Some(mode), ..settings.clone() },
+            None => settings.clone(),
+        };
+        let after = ServeConfig::new(gate, settings);
+        let before = self.handle.swap(after.clone()).ok_or("the mount has ended")?;
+        let policy = |config: &ServeConfig| ActivePolicy::from_policy(config.gate.policy()).to_string();
+        let (old, new) = (policy(&before), policy(&after));
+        let mut changed = if old == new { Vec::new() } else { vec![format!("policy: {new} (was {old})")] };
+        changed.extend(before.settings.differences(&after.settings, true));
+        Ok(changed)
     }
 
     fn try_reload(&self) -> Result<ReloadOutcome, String> {
-        let plan = self.given.plan().map_err(|trouble| match trouble {
-            CliError::Message(why) => why,
-            CliError::OutputClosed | CliError::AlreadyReported => "the configuration cannot be read".into(),
-        })?;
-        let mut terms = plan.terms.clone();
-        let by_hand = self.state.lock().by_hand;
-        if let Some(mode) = by_hand {
-            terms.gate = terms.gate.with_mode(mode);
+        let config = MountConfig::load(&self.given)?;
+        let changed = self.swap(config.serve.gate.clone(), &config.settings)?;
+        let mut state = self.state.lock();
+        let mut needs_mount = state.mounted.settings.differences(&config.settings, false);
+        let mode = config.settings.mode();
+        if let Some(by_hand) = state.by_hand.filter(|by_hand| *by_hand != mode) {
+            let (by_hand, mode) = (by_hand.word(), mode.word());
+            needs_mount.push(format!("mode: {mode}; it was set to {by_hand} by hand, and stays so"));
         }
-        let changed = self.swap(&terms)?;
-        let mut needs_mount = {
-            let mut state = self.state.lock();
-            state.configured = plan.mode();
-            plan.needs_mount(&state.mounted)
-        };
-        if let Some(mode) = by_hand.filter(|mode| *mode != plan.mode()) {
-            let (by_hand, configured) = (word_of(MODES, &mode), word_of(MODES, &plan.mode()));
-            needs_mount.push(format!("mode: {configured}; it was set to {by_hand} by hand, and stays so"));
-        }
+        state.configured = config.settings;
         Ok(ReloadOutcome { changed, needs_mount })
     }
 }
 
 impl ControlHandler for Served {
     fn status(&self) -> InstanceStatus {
-        let terms = self.handle.terms();
+        let config = self.handle.config();
         let state = self.state.lock();
-        let terms = terms.as_ref().unwrap_or(&state.mounted.terms);
-        let gate = &terms.gate;
+        let ServeConfig { gate, settings } = config.as_ref().unwrap_or(&state.mounted.serve);
         InstanceStatus {
             name: self.name.to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -124,10 +122,10 @@ impl ControlHandler for Served {
                 .file
                 .as_deref()
                 .map(|file| JsonBytes::new(file.as_os_str().as_encoded_bytes())),
-            mode: word_of(MODES, &gate.mode()).into(),
+            mode: gate.mode().word().into(),
             mode_is_set: state.by_hand.is_some(),
-            existing: word_of(EXISTING, &gate.existing()).into(),
-            errno: word_of(ERRNOS, &terms.for_violations).into(),
+            existing: gate.existing().word().into(),
+            errno: settings.errno().word().into(),
             policy: ActivePolicy::from_policy(gate.policy()),
             last_reload: state.last_reload.clone(),
             counters: self.metrics.snapshot(),
@@ -155,13 +153,14 @@ impl ControlHandler for Served {
 
     fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String> {
         let _changing = self.changing.lock();
-        let mut terms = self.handle.terms().ok_or("the mount has ended")?;
-        terms.gate = terms.gate.with_mode(mode);
-        let changed = self.swap(&terms)?;
-        let mut state = self.state.lock();
-        state.by_hand = (mode != state.configured).then_some(mode);
-        drop(state);
-        log::warn!("set by hand: {} from now on", word_of(MODES, &mode));
+        let gate = self.handle.config().ok_or("the mount has ended")?.gate;
+        let configured = {
+            let mut state = self.state.lock();
+            state.by_hand = (mode != state.configured.mode()).then_some(mode);
+            state.configured.clone()
+        };
+        let changed = self.swap(gate, &configured)?;
+        log::warn!("set by hand: {} from now on", mode.word());
         Ok(ReloadOutcome { changed, needs_mount: Vec::new() })
     }
 
@@ -177,27 +176,4 @@ impl ControlHandler for Served {
             refusals: self.recent.last(),
         }
     }
-}
-
-/// What is otherwise on new terms, one line each.
-fn differences(before: &ServeConfig, after: &ServeConfig) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut differs = |what: &str, before: String, after: String| {
-        if before != after {
-            lines.push(format!("{what}: {after} (was {before})"));
-        }
-    };
-    let seconds = |timeout: std::time::Duration| format!("{} s", timeout.as_secs_f64());
-    let mode = |terms: &ServeConfig| word_of(MODES, &terms.gate.mode()).to_owned();
-    differs("mode", mode(before), mode(after));
-    let policy = |terms: &ServeConfig| ActivePolicy::from_policy(terms.gate.policy()).to_string();
-    differs("policy", policy(before), policy(after));
-    let existing = |terms: &ServeConfig| word_of(EXISTING, &terms.gate.existing()).to_owned();
-    differs("existing", existing(before), existing(after));
-    let errno = |terms: &ServeConfig| word_of(ERRNOS, &terms.for_violations).to_owned();
-    differs("errno", errno(before), errno(after));
-    differs("check-targets", before.checks_targets.to_string(), after.checks_targets.to_string());
-    differs("entry-timeout", seconds(before.entry_timeout), seconds(after.entry_timeout));
-    differs("attr-timeout", seconds(before.attr_timeout), seconds(after.attr_timeout));
-    lines
 }

@@ -6,6 +6,7 @@ use crate::gate::{Gate, Mode, Refusal};
 use crate::name::normalize::{Form, to_form};
 use crate::passthrough::{PassthroughSettings, Reach};
 use crate::policy::{Normalization, OnMismatch, Policy, profile};
+use crate::settings::MountSettings;
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
     behind(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), mode))
@@ -15,7 +16,12 @@ fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
     let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16 }).unwrap();
-    (dir, Server::new(tree, ServeConfig::new(gate)))
+    (dir, Server::new(tree, config(gate)))
+}
+
+fn config(gate: Gate) -> ServeConfig {
+    let settings = MountSettings { mode: Some(gate.mode()), ..MountSettings::default() };
+    ServeConfig::new(gate, settings)
 }
 
 fn normalizing(on_mismatch: OnMismatch) -> (tempfile::TempDir, Server) {
@@ -36,23 +42,23 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
     let (dir, server) = server(Mode::Enforcing);
     let c = caller();
     fs::write(dir.path().join("file"), "").unwrap();
-    let file = server.do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
+    let file = server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
     for (bad, errno) in
         [(&b"caf\xE9"[..], Errno::EILSEQ), (b"a\x01", Errno::EINVAL), (b"\xC0\xAF", Errno::EILSEQ)]
     {
         let bad = OsStr::from_bytes(bad);
         let results = [
-            ("create", server.do_create(&c, ROOT, bad, 0o600, libc::O_RDWR).map(drop)),
-            ("mkdir", server.do_mkdir(&c, ROOT, bad, 0o700).map(drop)),
-            ("mknod", server.do_mknod(&c, ROOT, bad, libc::S_IFIFO, 0).map(drop)),
-            ("symlink", server.do_symlink(&c, ROOT, bad, OsStr::new("x")).map(drop)),
-            ("link", server.do_link(&c, file, ROOT, bad).map(drop)),
-            ("rename", server.do_rename(&c, (ROOT, OsStr::new("file")), (ROOT, bad), 0)),
+            ("create", server.for_request().do_create(&c, ROOT, bad, 0o600, libc::O_RDWR).map(drop)),
+            ("mkdir", server.for_request().do_mkdir(&c, ROOT, bad, 0o700).map(drop)),
+            ("mknod", server.for_request().do_mknod(&c, ROOT, bad, libc::S_IFIFO, 0).map(drop)),
+            ("symlink", server.for_request().do_symlink(&c, ROOT, bad, OsStr::new("x")).map(drop)),
+            ("link", server.for_request().do_link(&c, file, ROOT, bad).map(drop)),
+            ("rename", server.for_request().do_rename(&c, (ROOT, OsStr::new("file")), (ROOT, bad), 0)),
         ];
         for (operation, result) in results {
             let failure = result.unwrap_err();
             assert!(matches!(failure, ServeError::Refused(Refusal::Violates(_))), "{operation}: {failure:?}");
-            assert_eq!(server.errno(failure), errno, "{operation}");
+            assert_eq!(server.for_request().errno(failure), errno, "{operation}");
         }
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -65,12 +71,13 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     for name in [control, ill_formed] {
         fs::write(dir.path().join(name), "").unwrap();
     }
-    assert!(server.do_lookup(Reach::Any, ROOT, control).is_ok());
-    let absent = server.do_lookup(Reach::Any, ROOT, ill_formed).unwrap_err();
-    assert_eq!(server.errno(absent), Errno::ENOENT);
+    assert!(server.for_request().do_lookup(Reach::Any, ROOT, control).is_ok());
+    let absent = server.for_request().do_lookup(Reach::Any, ROOT, ill_formed).unwrap_err();
+    assert_eq!(server.for_request().errno(absent), Errno::ENOENT);
     let (fh, _) = server.tree.opendir(ROOT, 0).unwrap();
     let mut shown = Vec::new();
     server
+        .for_request()
         .do_readdir(fh, 0, |entry, name| {
             shown.push((entry.name.to_owned(), name.is_some()));
             ControlFlow::Continue(())
@@ -82,28 +89,31 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
         shown,
         [(".".into(), false), ("..".into(), false), (control.to_owned(), true), (escaped.to_owned(), true)]
     );
-    assert!(server.do_lookup(Reach::Any, ROOT, escaped).is_ok());
+    assert!(server.for_request().do_lookup(Reach::Any, ROOT, escaped).is_ok());
     let exchange = libc::RENAME_EXCHANGE;
     fs::write(dir.path().join("good"), "").unwrap();
     let good = (ROOT, OsStr::new("good"));
-    server.do_rename(&caller(), good, (ROOT, control), exchange).unwrap();
-    let refused = server.do_rename(&caller(), good, (ROOT, ill_formed), exchange).unwrap_err();
-    assert_eq!(server.errno(refused), Errno::ENOENT);
-    server.do_unlink(0, ROOT, control).unwrap();
-    assert_eq!(server.do_unlink(0, ROOT, ill_formed).map_err(|f| server.errno(f)), Err(Errno::ENOENT));
+    server.for_request().do_rename(&caller(), good, (ROOT, control), exchange).unwrap();
+    let refused = server.for_request().do_rename(&caller(), good, (ROOT, ill_formed), exchange).unwrap_err();
+    assert_eq!(server.for_request().errno(refused), Errno::ENOENT);
+    server.for_request().do_unlink(0, ROOT, control).unwrap();
+    assert_eq!(
+        server.for_request().do_unlink(0, ROOT, ill_formed).map_err(|f| server.for_request().errno(f)),
+        Err(Errno::ENOENT)
+    );
 }
 
 #[test]
 fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     let (dir, server) = server(Mode::Permissive);
     let name = OsStr::from_bytes(b"caf\xE9\x01");
-    let made = server.do_mkdir(&caller(), ROOT, name, 0o700).unwrap();
+    let made = server.for_request().do_mkdir(&caller(), ROOT, name, 0o700).unwrap();
     assert!(dir.path().join(name).is_dir());
-    assert_eq!(server.do_lookup(Reach::Any, ROOT, name).unwrap().node, made.node);
-    server.do_rmdir(0, ROOT, name).unwrap();
+    assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, name).unwrap().node, made.node);
+    server.for_request().do_rmdir(0, ROOT, name).unwrap();
     let long = "x".repeat(256);
-    let too_long = server.do_mkdir(&caller(), ROOT, OsStr::new(&long), 0o700).unwrap_err();
-    assert_eq!(server.errno(too_long), Errno::ENAMETOOLONG);
+    let too_long = server.for_request().do_mkdir(&caller(), ROOT, OsStr::new(&long), 0o700).unwrap_err();
+    assert_eq!(server.for_request().errno(too_long), Errno::ENAMETOOLONG);
 }
 
 /// The names below `dir`.
@@ -122,52 +132,56 @@ fn every_operation_takes_every_spelling() {
     for on_mismatch in [OnMismatch::Convert, OnMismatch::Match] {
         let (dir, server) = normalizing(on_mismatch);
         let c = caller();
-        let errno = |failure: ServeError| server.errno(failure);
+        let errno = |failure: ServeError| server.for_request().errno(failure);
         for there in spellings {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
                 fs::write(dir.path().join("file"), "").unwrap();
-                let file = server.do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
-                let node = server.do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node;
-                assert_eq!(server.do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
+                let file = server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
+                let node = server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node;
+                assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
                 let exclusive = libc::O_RDWR | libc::O_EXCL;
                 for (operation, result) in [
-                    ("create", server.do_create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
-                    ("mkdir", server.do_mkdir(&c, ROOT, asked, 0o700).map(drop)),
-                    ("mknod", server.do_mknod(&c, ROOT, asked, libc::S_IFIFO, 0).map(drop)),
-                    ("symlink", server.do_symlink(&c, ROOT, asked, OsStr::new("x")).map(drop)),
-                    ("link", server.do_link(&c, file, ROOT, asked).map(drop)),
+                    ("create", server.for_request().do_create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
+                    ("mkdir", server.for_request().do_mkdir(&c, ROOT, asked, 0o700).map(drop)),
+                    ("mknod", server.for_request().do_mknod(&c, ROOT, asked, libc::S_IFIFO, 0).map(drop)),
+                    ("symlink", server.for_request().do_symlink(&c, ROOT, asked, OsStr::new("x")).map(drop)),
+                    ("link", server.for_request().do_link(&c, file, ROOT, asked).map(drop)),
                 ] {
                     assert_eq!(result.map_err(errno), Err(Errno::EEXIST), "{operation} {there:?} {asked:?}");
                 }
-                let (entry, fh) = server.do_create(&c, ROOT, asked, 0o600, libc::O_RDWR).unwrap();
+                let (entry, fh) =
+                    server.for_request().do_create(&c, ROOT, asked, 0o600, libc::O_RDWR).unwrap();
                 assert_eq!(entry.node, node);
                 server.tree.release(fh);
 
                 let (from, to) = ((ROOT, OsStr::new("file")), (ROOT, asked));
-                let rename = |flags| server.do_rename(&c, from, to, flags).map_err(errno);
+                let rename = |flags| server.for_request().do_rename(&c, from, to, flags).map_err(errno);
                 let _asks_again = rename(libc::RENAME_NOREPLACE);
                 assert_eq!(rename(libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
                 assert_eq!(rename(libc::RENAME_EXCHANGE), Ok(()));
-                assert_eq!(server.do_lookup(Reach::Any, ROOT, asked).unwrap().node, file);
+                assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, asked).unwrap().node, file);
                 assert_eq!(rename(0), Ok(()));
-                assert_eq!(server.do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
+                assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
                 assert_eq!(stored(&dir), [there], "replaced under the name that was there");
-                server.do_rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
+                server.for_request().do_rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
                 assert_eq!(
-                    server.do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap_err(),
+                    server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap_err(),
                     Errno::ENOENT.into()
                 );
-                server.do_unlink(0, ROOT, OsStr::new("away")).unwrap();
+                server.for_request().do_unlink(0, ROOT, OsStr::new("away")).unwrap();
                 fs::create_dir(dir.path().join(there)).unwrap();
-                server.do_rmdir(0, ROOT, asked).unwrap();
+                server.for_request().do_rmdir(0, ROOT, asked).unwrap();
                 assert_eq!(stored(&dir), [""; 0]);
-                let made = server.do_mkdir(&c, ROOT, asked, 0o700).unwrap();
-                assert_eq!(server.do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node, made.node);
+                let made = server.for_request().do_mkdir(&c, ROOT, asked, 0o700).unwrap();
+                assert_eq!(
+                    server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node,
+                    made.node
+                );
                 let expected =
                     if on_mismatch == OnMismatch::Convert { spellings[0] } else { asked.to_str().unwrap() };
                 assert_eq!(stored(&dir), [expected]);
-                server.do_rmdir(0, ROOT, OsStr::new(there)).unwrap();
+                server.for_request().do_rmdir(0, ROOT, OsStr::new(there)).unwrap();
             }
         }
     }
@@ -180,25 +194,25 @@ fn the_kernel_keeps_no_name_that_has_other_spellings() {
     fs::write(dir.path().join("other"), "").unwrap();
     let [plain, other] = ["plain", "other"].map(OsStr::new);
     let [nfc, nfd] = ["é", "e\u{301}"].map(OsStr::new);
-    assert!(server.may_be_kept(ROOT, plain) && server.may_be_kept(ROOT, other));
-    assert!(!server.may_be_kept(ROOT, nfc) && !server.may_be_kept(ROOT, nfd));
+    assert!(server.for_request().may_be_kept(ROOT, plain) && server.for_request().may_be_kept(ROOT, other));
+    assert!(!server.for_request().may_be_kept(ROOT, nfc) && !server.for_request().may_be_kept(ROOT, nfd));
     let c = caller();
     let rename = |from, to, flags| {
-        let renamed = server.do_rename(&c, (ROOT, from), (ROOT, to), flags);
-        renamed.map_err(|failure| server.errno(failure))
+        let renamed = server.for_request().do_rename(&c, (ROOT, from), (ROOT, to), flags);
+        renamed.map_err(|failure| server.for_request().errno(failure))
     };
     // What it keeps of `plain` would become what it keeps of `é`: it has to ask anew first.
     assert_eq!(rename(plain, nfc, 0), Err(Errno::ESTALE));
     assert_eq!(stored(&dir), ["other", "plain"]);
-    assert!(!server.may_be_kept(ROOT, plain));
+    assert!(!server.for_request().may_be_kept(ROOT, plain));
     assert_eq!(rename(plain, nfc, 0), Ok(()));
     assert_eq!(rename(nfd, other, libc::RENAME_EXCHANGE), Err(Errno::ESTALE));
-    assert!(!server.may_be_kept(ROOT, other));
+    assert!(!server.for_request().may_be_kept(ROOT, other));
     assert_eq!(rename(nfd, other, libc::RENAME_EXCHANGE), Ok(()));
     assert_eq!(rename(nfd, OsStr::new("new"), 0), Ok(()), "from a name that is not kept");
 
     for (_dir, server) in [normalizing(OnMismatch::Refuse), self::server(Mode::Enforcing)] {
-        assert!(server.may_be_kept(ROOT, nfc), "it has one spelling");
+        assert!(server.for_request().may_be_kept(ROOT, nfc), "it has one spelling");
     }
 }
 
@@ -207,14 +221,16 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
     let target = OsStr::from_bytes(b"/srv/../caf\xE9/x");
     let (dir, plain) = server(Mode::Enforcing);
     let c = caller();
-    assert!(plain.do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok());
+    assert!(plain.for_request().do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok());
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap().as_os_str(), target);
     for (mode, passes) in [(Mode::Enforcing, false), (Mode::Permissive, true)] {
         let (dir, strict) = server(mode);
-        strict.swap(ServeConfig { checks_targets: true, ..strict.terms() });
-        assert_eq!(strict.do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok(), passes);
+        let before = strict.config();
+        let settings = MountSettings { check_targets: Some(true), ..before.settings };
+        strict.swap(ServeConfig::new(before.gate, settings));
+        assert_eq!(strict.for_request().do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok(), passes);
         assert_eq!(fs::symlink_metadata(dir.path().join("link")).is_ok(), passes);
-        assert!(strict.do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
+        assert!(strict.for_request().do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
     }
 }
 
@@ -222,8 +238,8 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
 #[test]
 fn requests_at_once_never_make_two_entries_of_one_name() {
     let (dir, server) = normalizing(OnMismatch::Match);
-    let parents =
-        ["0", "1"].map(|name| server.do_mkdir(&caller(), ROOT, OsStr::new(name), 0o700).unwrap().node);
+    let parents = ["0", "1"]
+        .map(|name| server.for_request().do_mkdir(&caller(), ROOT, OsStr::new(name), 0o700).unwrap().node);
     let key = |name: &OsStr| to_form(name.to_str().unwrap(), Form::Nfc).into_owned();
     let client = &|number: usize| {
         const NAMES: [&str; 5] = ["é", "e\u{301}", "\u{C5}", "\u{212B}", "A\u{30A}"];
@@ -237,14 +253,14 @@ fn requests_at_once_never_make_two_entries_of_one_name() {
             let mut any = || (parents[below(2)], OsStr::new(NAMES[below(NAMES.len())]));
             let ((parent, name), to) = (any(), any());
             let done = match below(6) {
-                0 => server.do_mkdir(&caller(), parent, name, 0o700).map(drop),
+                0 => server.for_request().do_mkdir(&caller(), parent, name, 0o700).map(drop),
                 1 => {
-                    let made = server.do_create(&caller(), parent, name, 0o600, libc::O_RDWR);
+                    let made = server.for_request().do_create(&caller(), parent, name, 0o600, libc::O_RDWR);
                     made.map(|(_, fh)| server.tree.release(fh))
                 }
-                2 => server.do_unlink(0, parent, name),
-                3 => server.do_rmdir(0, parent, name),
-                _ => server.do_rename(&caller(), (parent, name), to, 0),
+                2 => server.for_request().do_unlink(0, parent, name),
+                3 => server.for_request().do_rmdir(0, parent, name),
+                _ => server.for_request().do_rename(&caller(), (parent, name), to, 0),
             };
             worked += usize::from(done.is_ok());
             for parent in ["0", "1"] {
@@ -274,26 +290,28 @@ fn matching(form: Form) -> Gate {
 fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     let (dir, server) = server(Mode::Enforcing);
     let (control, ill_formed) = (OsStr::new("a\u{1}"), OsStr::from_bytes(b"caf\xE9"));
-    let mkdir = |name| server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop).map_err(|f| server.errno(f));
-    let finds = |name: &str| server.do_lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
+    let mkdir = |name| {
+        server
+            .for_request()
+            .do_mkdir(&caller(), ROOT, name, 0o700)
+            .map(drop)
+            .map_err(|f| server.for_request().errno(f))
+    };
+    let finds = |name: &str| server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
     assert_eq!(mkdir(control), Err(Errno::EINVAL));
-    let old = server.swap(ServeConfig {
-        for_violations: Some(Errno::EPERM),
-        ..ServeConfig::new(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing))
-    });
+    let utf8 = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
+    let settings = MountSettings { errno: Some(Some(Errno::EPERM)), ..MountSettings::default() };
+    let old = server.swap(ServeConfig::new(utf8, settings));
     assert_eq!((mkdir(control), mkdir(ill_formed)), (Ok(()), Err(Errno::EPERM)));
     fs::write(dir.path().join("e\u{301}"), "").unwrap();
     assert!(!finds("é"));
-    server.swap(ServeConfig::new(matching(Form::Nfc)));
+    server.swap(config(matching(Form::Nfc)));
     assert!(finds("é") && !finds("\u{2126}"));
     // The index of the directory is one of NFC keys: an NFKC spelling of what stands there is not in it.
     fs::write(dir.path().join("\u{fb01}"), "").unwrap();
-    server.swap(ServeConfig::new(matching(Form::Nfkc)));
+    server.swap(config(matching(Form::Nfkc)));
     assert!(finds("é") && finds("fi"));
-    server.swap(ServeConfig::new(Gate::new(
-        Arc::new(Policy::from_profiles(&[&profile::UTF8])),
-        Mode::Permissive,
-    )));
+    server.swap(config(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Permissive)));
     assert!(!finds("é") && !finds("fi") && mkdir(ill_formed) == Ok(()));
     server.swap(old);
     assert_eq!(mkdir(OsStr::new("b\u{1}")), Err(Errno::EINVAL));
@@ -302,11 +320,12 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
 #[test]
 fn a_name_that_had_other_spellings_a_moment_ago_is_not_kept() {
     let (_dir, server) = normalizing(OnMismatch::Match);
-    server.swap(ServeConfig::new(Gate::new(
-        Arc::new(Policy::from_profiles(&[&profile::UTF8])),
-        Mode::Enforcing,
-    )));
-    assert!(!server.may_be_kept(ROOT, OsStr::new("é")) && server.may_be_kept(ROOT, OsStr::new("e")));
+    let request = server.for_request();
+    assert!(request.may_be_kept(ROOT, OsStr::new("e")) && !request.may_be_kept(ROOT, OsStr::new("é")));
+    server.swap(config(Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing)));
+    assert!(!request.may_be_kept(ROOT, OsStr::new("e")) && !request.may_be_kept(ROOT, OsStr::new("é")));
+    let request = server.for_request();
+    assert!(request.may_be_kept(ROOT, OsStr::new("e")) && request.may_be_kept(ROOT, OsStr::new("é")));
 }
 
 #[test]
@@ -321,16 +340,10 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     let long_ago = std::time::Duration::from_millis(3200);
     std::thread::sleep(long_ago);
     assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
-    server.swap(ServeConfig::new(Gate::new(
-        Arc::new(Policy::from_profiles(&[&profile::STRICT])),
-        Mode::Enforcing,
-    )));
+    server.swap(config(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Enforcing)));
     assert_eq!(listing(), Listing::Same, "nothing is seen otherwise");
     let (open, _) = server.tree.opendir(ROOT, 0).unwrap();
-    server.swap(ServeConfig::new(Gate::new(
-        Arc::new(Policy::from_profiles(&[&profile::STRICT])),
-        Mode::Permissive,
-    )));
+    server.swap(config(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Permissive)));
     assert_eq!(listing(), Listing::New);
     // Opened before, and closed after: it may have shown names of both.
     server.tree.releasedir(open);
@@ -348,7 +361,7 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
         scope.spawn(|| {
             let forms = [Form::Nfc, Form::Nfd];
             for form in forms.iter().cycle().take(2000) {
-                server.swap(ServeConfig::new(matching(*form)));
+                server.swap(config(matching(*form)));
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -356,10 +369,10 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
             let (server, done, dir) = (&server, &done, dir.path());
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    let made = server.do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
+                    let made = server.for_request().do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
                     assert!(matches!(made, Ok(()) | Err(ServeError::Backing(Errno::EEXIST))), "{made:?}");
                     assert!(fs::read_dir(dir).unwrap().count() <= 1);
-                    let gone = server.do_rmdir(0, ROOT, name);
+                    let gone = server.for_request().do_rmdir(0, ROOT, name);
                     assert!(matches!(gone, Ok(()) | Err(ServeError::Backing(Errno::ENOENT))), "{gone:?}");
                 }
             });

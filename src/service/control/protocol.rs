@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::policy::UnknownWord;
 use crate::policy::config::Config;
 use crate::report::JsonBytes;
-use crate::settings::config::{MODES, word_of};
+use crate::settings::Choices;
 use crate::telemetry::audit::RecentRefusal;
 use crate::telemetry::metrics::MetricsSnapshot;
 use crate::time::timestamp;
@@ -88,8 +88,8 @@ impl ControlRequest {
         let RequestLine { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
         let request = match (r#do.as_str(), mode.as_deref()) {
             (MODE, Some(word)) => {
-                let known = || UnknownWord::new("mode", word, MODES.iter().map(|mode| mode.word));
-                let choice = MODES.iter().find(|mode| mode.word == word);
+                let known = || UnknownWord::new("mode", word, Mode::ALL.iter().map(|mode| mode.word));
+                let choice = Mode::ALL.iter().find(|mode| mode.word == word);
                 return choice.map(|mode| Self::Mode(mode.value)).ok_or_else(|| known().to_string());
             }
             (MODE, None) => return Err("`mode` needs a field of that name".into()),
@@ -121,7 +121,7 @@ impl ControlRequest {
         let (word, mode) = match self {
             Self::Status => (STATUS, None),
             Self::Reload => (RELOAD, None),
-            Self::Mode(mode) => (MODE, Some(word_of(MODES, &mode).to_owned())),
+            Self::Mode(mode) => (MODE, Some(mode.word().to_owned())),
             Self::Metrics => (METRICS, None),
             Self::Counters => (COUNTERS, None),
         };

@@ -13,6 +13,9 @@ use super::http;
 use crate::name::display::shown;
 use crate::output::{Output, remove};
 
+/// Default for the time between two writes of the file.
+pub const WRITE_INTERVAL: Duration = Duration::from_secs(15);
+
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutletSettings {
@@ -27,7 +30,7 @@ pub struct OutletSettings {
 impl Default for OutletSettings {
     /// Nothing; a file would be written every 15 seconds.
     fn default() -> Self {
-        Self { file: None, interval: Duration::from_secs(15), listen: None }
+        Self { file: None, interval: WRITE_INTERVAL, listen: None }
     }
 }
 

@@ -200,6 +200,14 @@ impl<'s> TableReader<'s> {
         Some(self.entries?.get_key_value(key)?.0.span())
     }
 
+    /// Reports a key that must not stand here, with the reason instead of the nearest known key.
+    pub fn refuse(&mut self, key: &'static str, why: impl FnOnce() -> String) {
+        if let Some(at) = self.key_at(key) {
+            self.asked.push(key);
+            self.error(at, why);
+        }
+    }
+
     fn finish(self) {
         let asked = &self.asked;
         for (key, _) in self.entries.into_iter().flatten() {

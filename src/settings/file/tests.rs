@@ -1,4 +1,11 @@
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
 use super::*;
+use crate::gate::{Existing, Mode};
+use crate::settings::schema;
 
 const WHOLE: &str = r##"
 source = "/srv/share"
@@ -39,6 +46,7 @@ file = "/var/log/namegate/share.jsonl"
 group = "adm"
 log = false
 rate = 5
+bytes = 5000
 
 [metrics]
 textfile = "/var/lib/node_exporter/share.prom"
@@ -47,43 +55,52 @@ listen = "[::1]:9101"
 "##;
 
 fn errors(text: &str) -> Vec<String> {
-    let error = Instance::parse(text).err().unwrap_or_else(|| panic!("{text} is taken"));
+    let error = MountFile::parse(text).err().unwrap_or_else(|| panic!("{text} is taken"));
     let place = |m: &ConfigError| m.position.as_ref().map_or((0, 0), |p| (p.line(), p.column()));
     error.errors().iter().map(|m| format!("{}:{} {}", place(m).0, place(m).1, m.message)).collect()
 }
 
 #[test]
 fn every_key_is_read_and_written() {
-    let instance = Instance::parse(WHOLE).unwrap();
-    instance.check().unwrap();
-    assert_eq!(instance.source.as_deref(), Some(Path::new("/srv/share")));
-    assert_eq!(
-        instance.mount,
-        Mount {
-            mode: Some(Mode::Permissive),
-            existing: Some(Existing::Hide),
-            errno: Some(Some(Errno::EINVAL)),
-            check_targets: Some(true),
-            entry_timeout: Some(Duration::from_millis(500)),
-            attr_timeout: Some(Duration::from_secs(60)),
-            read_only: Some(true),
-            noexec: Some(false),
-            noatime: Some(true),
-            suid: Some(false),
-            dev: Some(false),
-            allow_other: Some(true),
-            sandbox: Some(false),
-            fsname: Some("share, of all".into()),
-        }
-    );
-    assert_eq!(instance.audit.rate, NonZeroU32::new(5));
-    assert_eq!(instance.metrics.listen, Some("[::1]:9101".parse().unwrap()));
-    let written = instance.to_toml();
-    let again = Instance::parse(&written).unwrap();
+    let file = MountFile::parse(WHOLE).unwrap();
+    file.check().unwrap();
+    let expected = MountSettings {
+        source: Some("/srv/share".into()),
+        mountpoint: Some("/mnt/share".into()),
+        mode: Some(Mode::Permissive),
+        existing: Some(Existing::Hide),
+        errno: Some(Some(Errno::EINVAL)),
+        check_targets: Some(true),
+        entry_timeout: Some(Duration::from_millis(500)),
+        attr_timeout: Some(Duration::from_secs(60)),
+        read_only: Some(true),
+        noexec: Some(false),
+        noatime: Some(true),
+        suid: Some(false),
+        dev: Some(false),
+        allow_other: Some(true),
+        sandbox: Some(false),
+        fsname: Some("share, of all".into()),
+        audit: Some("/var/log/namegate/share.jsonl".into()),
+        audit_group: Some("adm".into()),
+        audit_log: Some(false),
+        audit_rate: NonZeroU32::new(5),
+        audit_bytes: NonZeroU32::new(5000),
+        metrics_textfile: Some("/var/lib/node_exporter/share.prom".into()),
+        metrics_interval: Some(Duration::from_secs(5)),
+        metrics_listen: Some("[::1]:9101".parse().unwrap()),
+        ..MountSettings::default()
+    };
+    assert_eq!(format!("{:#?}", file.settings), format!("{expected:#?}"));
+    let in_file = TABLE.iter().filter(|setting| setting.may_stand(SettingPlace::File));
+    let missing: Vec<_> = in_file.filter(|setting| file.settings.get(setting).is_none()).collect();
+    assert!(missing.is_empty(), "not in the example: {missing:?}");
+    let written = file.to_toml();
+    let again = MountFile::parse(&written).unwrap();
     assert_eq!(again.to_toml(), written);
-    assert_eq!((again.mount, again.audit, again.metrics), (instance.mount, instance.audit, instance.metrics));
+    assert_eq!(format!("{:#?}", again.settings), format!("{expected:#?}"));
     let policy = |config: Option<Config>| config.unwrap().to_toml();
-    assert_eq!(policy(again.policy), policy(instance.policy));
+    assert_eq!(policy(again.policy), policy(file.policy));
 }
 
 #[test]
@@ -99,11 +116,11 @@ fn every_mistake_has_its_place_and_its_nearest_word() {
         "7:8 unknown mode `enforce`; did you mean `enforcing`? (one of \"enforcing\", \"permissive\")",
         "8:12 `existing` must be one of \"escape\", \"show\", \"hide\", not an integer",
         "9:17 `entry-timeout` must be a number of seconds, such as 0, 0.5 or 60",
-        "10:10 `fsname` is shown in tables: not empty, without control characters",
+        "10:10 `fsname` must be a text without control characters",
         "11:1 unknown key `readonly`; did you mean `read-only`?",
         "12:16 `attr-timeout` must be a number of seconds, not a string",
         "13:10 `noexec` must be `true` or `false`, not an integer",
-        "15:1 `rate` must be at most 4294967295",
+        "15:1 `rate` must be a whole number from 1 to 4294967295",
         "16:8 `file` must be an absolute path: it begins with `/`",
         "18:10 `listen` must be an address and a port, such as \"127.0.0.1:9630\"",
     ];
@@ -113,7 +130,7 @@ fn every_mistake_has_its_place_and_its_nearest_word() {
 #[test]
 fn what_a_mount_needs_and_the_file_does_not_say_is_named() {
     let check = |text: &str| {
-        let error = Instance::parse(text).unwrap().check().unwrap_err();
+        let error = MountFile::parse(text).unwrap().check().unwrap_err();
         error.errors().iter().map(|m| m.message.clone()).collect::<Vec<_>>()
     };
     let missing = |key: &str| format!("`{key}` is missing: an absolute path");
@@ -140,12 +157,7 @@ fn the_schema_knows_the_keys_that_the_reader_knows() {
     keys_of(&schema(), "", &mut in_schema);
     in_schema.sort();
     let mut asked = reader::keys(|top| {
-        top.string("source");
-        top.string("mountpoint");
-        top.table("policy", "key", read_policy);
-        top.table("mount", "key", read_mount);
-        top.table("audit", "key", read_audit);
-        top.table("metrics", "key", read_metrics);
+        read_top(top);
     });
     asked.sort();
     assert_eq!(in_schema, asked);
@@ -163,10 +175,10 @@ proptest::proptest! {
             let end = (start + len..).find(|&at| at >= text.len() || text.is_char_boundary(at)).unwrap().min(text.len());
             text.replace_range(start..end, &new);
         }
-        match Instance::parse(&text) {
-            Ok(instance) => {
-                let written = instance.to_toml();
-                proptest::prop_assert_eq!(Instance::parse(&written).unwrap().to_toml(), written);
+        match MountFile::parse(&text) {
+            Ok(file) => {
+                let written = file.to_toml();
+                proptest::prop_assert_eq!(MountFile::parse(&written).unwrap().to_toml(), written);
             }
             Err(error) => {
                 let shown = error.in_file("x").to_string();

@@ -1,0 +1,116 @@
+//! Options of the command line, made from the table of settings.
+
+use std::ffi::OsString;
+
+use clap::builder::{
+    OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser,
+};
+use clap::error::Result;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueHint};
+
+use crate::policy::profile;
+use crate::settings::{Choices, MountSettings, Setting, SettingKind, SettingPlace, TABLE};
+
+/// Every setting that `namegate mount` takes on the command line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SettingArgs(pub MountSettings);
+
+fn is_of_mount(setting: &Setting) -> bool {
+    setting.may_stand(SettingPlace::CommandLine) || setting.may_stand(SettingPlace::Argument)
+}
+
+impl clap::Args for SettingArgs {
+    fn augment_args(command: Command) -> Command {
+        add(command, is_of_mount)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self> {
+        Ok(Self(given(matches, is_of_mount)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<()> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Adds an option for each setting that `is_meant` chooses.
+pub(super) fn add(command: Command, is_meant: fn(&Setting) -> bool) -> Command {
+    TABLE.iter().filter(|setting| is_meant(setting)).fold(command, |command, setting| {
+        let words = setting.words.iter().map(|(word, meaning)| {
+            let help = format!("The same as --{}={meaning}", setting.name);
+            let arg = Arg::new(*word).long(*word).help(help).action(ArgAction::SetTrue);
+            arg.hide(true).conflicts_with(setting.name)
+        });
+        command.arg(option(setting)).args(words)
+    })
+}
+
+/// The settings that were given.
+pub(super) fn given(matches: &ArgMatches, is_meant: fn(&Setting) -> bool) -> MountSettings {
+    let mut settings = MountSettings::default();
+    for setting in TABLE.iter().filter(|setting| is_meant(setting)) {
+        let values = matches.get_many::<OsString>(setting.name).into_iter().flatten().cloned();
+        let meant = setting.words.iter().filter(|(word, _)| matches.get_flag(word));
+        for text in values.chain(meant.map(|(_, meaning)| meaning.to_string().into())) {
+            let set = settings.set(setting, &text);
+            debug_assert!(set.is_ok(), "the parser has read the value of {} before", setting.name);
+        }
+    }
+    settings
+}
+
+fn option(setting: &'static Setting) -> Arg {
+    let arg = Arg::new(setting.name).value_name(setting.value_name).value_parser(parser(setting));
+    if setting.may_stand(SettingPlace::Argument) {
+        return arg.help(setting.help).value_hint(ValueHint::DirPath);
+    }
+    let arg = arg.long(setting.name).help(match (setting.default(), setting.default_text) {
+        (None, "") => setting.help.to_owned(),
+        _ => format!("{} [default: {}]", setting.help, setting.shown_default()),
+    });
+    let arg = if setting.is_policy { arg.help_heading("Policy") } else { arg };
+    match setting.kind {
+        SettingKind::Flag => {
+            let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+            arg.value_name("true|false").hide_possible_values(true)
+        }
+        SettingKind::Profiles => {
+            arg.value_delimiter(',').action(ArgAction::Append).hide_possible_values(true)
+        }
+        SettingKind::Choice { .. } => arg.ignore_case(true),
+        SettingKind::Path => arg.value_hint(ValueHint::FilePath),
+        _ => arg,
+    }
+}
+
+/// Reads a value and leaves it as text, for [`given`].
+fn parser(setting: &'static Setting) -> ValueParser {
+    let words = |values: Vec<PossibleValue>| PossibleValuesParser::new(values).map(OsString::from).into();
+    match setting.kind {
+        SettingKind::Flag => {
+            words(vec![PossibleValue::new("true").alias("on"), PossibleValue::new("false").alias("off")])
+        }
+        SettingKind::Choice { words: choices, .. } => {
+            words(choices().into_iter().map(|(word, help)| PossibleValue::new(word).help(help)).collect())
+        }
+        SettingKind::Profiles => {
+            words(profile::ALL.iter().map(|profile| PossibleValue::new(profile.name)).collect())
+        }
+        _ => OsStringValueParser::new()
+            .try_map(|text| MountSettings::default().set(setting, &text).map(|()| text))
+            .into(),
+    }
+}
+
+/// Reads the word for a value of a few.
+pub(super) fn choice_parser<T: Choices>() -> impl TypedValueParser<Value = T> {
+    let words = T::ALL.iter().map(|choice| PossibleValue::new(choice.word).help(choice.help));
+    PossibleValuesParser::new(words).try_map(|word| T::from_word(&word).ok_or("not a word for a value"))
+}

@@ -1,0 +1,79 @@
+//! The settings that may change while a tree is mounted.
+//!
+//! A request uses the configuration that is active when it arrives, from start to end: the configuration is loaded once per
+//! request. A reload exchanges one pointer, so no request waits for it or sees half of a change.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use super::timeouts::Timeouts;
+use crate::gate::{Gate, Intent};
+use crate::passthrough::NameEquivalence;
+use crate::settings::MountSettings;
+
+/// How requests are served.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// The gate that checks names.
+    pub gate: Gate,
+    /// The settings in effect, as far as a reload can change them.
+    pub settings: MountSettings,
+}
+
+impl ServeConfig {
+    /// Serves names that `gate` admits, as `settings` say.
+    pub fn new(gate: Gate, settings: MountSettings) -> Self {
+        let gate = gate.with_mode(settings.mode()).with_existing(settings.existing());
+        // A permissive gate shows names as they are.
+        let existing = Some(gate.existing());
+        Self { gate, settings: MountSettings { existing, ..settings } }
+    }
+
+    /// Whether an entry may be shown or found under other names than with the configuration `other`.
+    pub(super) fn show_otherwise(&self, other: &Self) -> bool {
+        let spellings = |config: &Self| config.gate.policy().normalization();
+        self.gate.existing() != other.gate.existing() || spellings(self) != spellings(other)
+    }
+}
+
+/// The active configuration, with values derived from it.
+#[derive(Debug)]
+pub(super) struct ActiveConfig {
+    pub(super) serve: ServeConfig,
+    /// Set if an entry can have more than one name in its directory.
+    pub(super) equivalence: Option<Arc<dyn NameEquivalence>>,
+}
+
+impl ActiveConfig {
+    pub(super) fn new(serve: ServeConfig) -> Self {
+        let gate = &serve.gate;
+        let equivalence = gate.knows_spellings().then(|| Arc::new(gate.clone()) as Arc<dyn NameEquivalence>);
+        Self { serve, equivalence }
+    }
+
+    /// Whether `name` may have other spellings, which mean the same entry.
+    pub(super) fn is_ambiguous(&self, name: &OsStr) -> bool {
+        self.serve.gate.has_other_spellings(name)
+    }
+
+    pub(super) fn timeouts(&self) -> Timeouts {
+        let settings = &self.serve.settings;
+        Timeouts { entry: settings.entry_timeout(), attr: settings.attr_timeout() }
+    }
+}
+
+/// Whether `name` may stand for different entries at the two gates.
+fn means_otherwise(one: &Gate, other: &Gate, name: &OsStr) -> bool {
+    let entry = |gate: &Gate| {
+        let admitted = gate.admit(Intent::Address, name).ok()?;
+        Some(admitted.as_os_str().to_owned())
+    };
+    one.is_shortened(name) || other.is_shortened(name) || entry(one) != entry(other)
+}
+
+/// The name under which the gate `before` showed the entry `stored`, if the kernel must not cache that name with the gate `after`.
+pub(super) fn outdated<'n>(before: &Gate, after: &Gate, stored: &'n OsStr) -> Option<Cow<'n, OsStr>> {
+    let seen = before.show(stored)?.name;
+    (after.has_other_spellings(&seen) || means_otherwise(before, after, &seen)).then_some(seen)
+}

@@ -1,0 +1,125 @@
+//! What is to be mounted, and how: settings of the command line and of `-o` with the files that they name.
+
+use std::io;
+use std::path::{self, Path, PathBuf};
+use std::sync::Arc;
+
+use nix::unistd::{Gid, Group};
+
+use super::control::InstanceName;
+use crate::fuse::{Options, ServeConfig};
+use crate::gate::Gate;
+use crate::name::display::{display, shown};
+use crate::policy::profile;
+use crate::settings::{ConfigFile, MountSettings};
+use crate::telemetry::audit::{self, AuditLog};
+use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
+
+/// The configuration of a mount.
+#[derive(Debug)]
+pub struct MountConfig {
+    /// Everything that was given, with the content of the file before it.
+    pub settings: MountSettings,
+    /// The directory to serve.
+    pub source: PathBuf,
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// What a reload can change.
+    pub serve: ServeConfig,
+    /// The file of `--config`.
+    pub file: Option<PathBuf>,
+    /// The name of the mount, if the file is a mount configuration.
+    pub name: Option<InstanceName>,
+}
+
+impl MountConfig {
+    /// Reads the files that are named. What was given comes before the file.
+    ///
+    /// # Errors
+    /// All errors in the files, and what is missing.
+    pub fn load(given: &MountSettings) -> Result<Self, String> {
+        let file = given.config_path();
+        let (settings, policy) = match file.as_deref().map(ConfigFile::load).transpose()? {
+            None => (None, None),
+            Some(ConfigFile::Policy(policy)) => (None, Some(*policy)),
+            Some(ConfigFile::Mount(mount)) => (Some(mount.settings), mount.policy),
+        };
+        let name = settings.is_some().then(|| file.as_deref().map(InstanceName::from_file)).flatten();
+        let settings = settings.unwrap_or_default().followed_by(given);
+        let place = |path: &Option<PathBuf>, key: &str| {
+            path.clone().ok_or_else(|| match &file {
+                Some(file) => format!("{}: `{key}` is missing, on the command line too", shown(file)),
+                None => format!("no {key} is given, and no --config that says it"),
+            })
+        };
+        let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
+        let policy = given.build_policy(&policy)?;
+        Ok(Self {
+            source: place(&settings.source, "source")?,
+            mountpoint: place(&settings.mountpoint, "mountpoint")?,
+            serve: ServeConfig::new(Gate::new(Arc::new(policy), settings.mode()), settings.clone()),
+            settings,
+            file,
+            name,
+        })
+    }
+
+    /// How it is mounted.
+    pub fn options(&self) -> Options {
+        Options {
+            fsname: self.settings.fsname.clone(),
+            flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
+            allow_other: self.settings.allow_other(),
+        }
+    }
+
+    /// Opens the audit log.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or its group does not exist.
+    pub fn open_audit(&self, metrics: Arc<Metrics>) -> Result<audit::AuditSettings, String> {
+        let audit_log = match self.settings.audit.as_deref() {
+            None => None,
+            Some(file) if file == Path::new("-") => Some(AuditLog::to(io::stdout())),
+            Some(file) => {
+                let unusable = |error| format!("cannot write the audit log {}: {error}", shown(file));
+                let group = self.settings.audit_group.as_deref().map(group).transpose()?;
+                let open = |file: PathBuf| match group {
+                    Some(group) => AuditLog::append_for(&file, group),
+                    None => AuditLog::append(&file),
+                };
+                Some(path::absolute(file).and_then(open).map_err(unusable)?)
+            }
+        };
+        Ok(audit::AuditSettings {
+            audit_log,
+            is_logged: self.settings.audit_log(),
+            per_second: self.settings.audit_rate(),
+            bytes_per_second: self.settings.audit_bytes(),
+            metrics,
+            ..audit::AuditSettings::default()
+        })
+    }
+
+    /// Opens the outlets of metrics.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    pub fn open_outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, String> {
+        let wanted = OutletSettings {
+            file: self.settings.metrics_textfile.clone(),
+            interval: self.settings.metrics_interval(),
+            listen: self.settings.metrics_listen,
+        };
+        MetricsOutlets::open(wanted, metrics).map_err(|error| error.to_string())
+    }
+}
+
+/// A group by its name or its number.
+fn group(name: &str) -> Result<Gid, String> {
+    let by_number = || name.parse().ok().map(Gid::from_raw);
+    let found = Group::from_name(name).map_err(|errno| errno.desc());
+    found
+        .and_then(|group| group.map(|group| group.gid).or_else(by_number).ok_or("there is no such group"))
+        .map_err(|why| format!("cannot give the audit log to the group {}: {why}", display(name.as_bytes())))
+}

@@ -1,0 +1,101 @@
+//! MountSettings that have a few values, each with its word: for files, command lines, the control socket and documents alike.
+
+use nix::errno::Errno;
+
+use crate::gate::{Existing, Mode};
+use crate::name::normalize::Form;
+use crate::policy::OnMismatch;
+use crate::telemetry::log::LogFormat;
+
+/// One value of a few.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedValue<T> {
+    /// The word for it.
+    pub word: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The value.
+    pub value: T,
+}
+
+const fn choice<T>(word: &'static str, value: T, help: &'static str) -> NamedValue<T> {
+    NamedValue { word, help, value }
+}
+
+/// A type with a few values.
+pub trait Choices: Copy + PartialEq + Send + Sync + 'static {
+    /// What a word stands for, as in "unknown mode".
+    const WHAT: &'static str;
+    /// All values.
+    const ALL: &'static [NamedValue<Self>];
+
+    /// The word for this value; empty for a value that has none.
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|choice| choice.value == self).map_or("", |choice| choice.word)
+    }
+
+    /// The value of a word, in capital or small letters.
+    fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|choice| choice.word.eq_ignore_ascii_case(word)).map(|choice| choice.value)
+    }
+}
+
+impl Choices for Mode {
+    const WHAT: &'static str = "mode";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("enforcing", Self::Enforcing, "Reject the name"),
+        choice("permissive", Self::Permissive, "Create the name and record it"),
+    ];
+}
+
+impl Choices for Existing {
+    const WHAT: &'static str = "way to show names";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("escape", Self::Escape, "Escaped, so that everything that leaves the mount is UTF-8: caf‛E9"),
+        choice("show", Self::Show, "As they are"),
+        choice("hide", Self::Hide, "Not at all; a directory with hidden entries cannot be removed"),
+    ];
+}
+
+impl Choices for Option<Errno> {
+    const WHAT: &'static str = "error code";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("by-rule", None, "EILSEQ if the name is not UTF-8, EINVAL if it breaks another rule"),
+        choice("EILSEQ", Some(Errno::EILSEQ), "Invalid or incomplete multibyte or wide character"),
+        choice("EINVAL", Some(Errno::EINVAL), "Invalid argument"),
+        choice("EACCES", Some(Errno::EACCES), "Permission denied"),
+        choice("EPERM", Some(Errno::EPERM), "Operation not permitted"),
+    ];
+}
+
+impl Choices for Form {
+    const WHAT: &'static str = "normalization form";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice(Self::Nfc.as_str(), Self::Nfc, "Composed"),
+        choice(Self::Nfd.as_str(), Self::Nfd, "Decomposed"),
+        choice(Self::Nfkc.as_str(), Self::Nfkc, "Composed, without compatibility characters"),
+        choice(Self::Nfkd.as_str(), Self::Nfkd, "Decomposed, without compatibility characters"),
+    ];
+}
+
+impl Choices for OnMismatch {
+    const WHAT: &'static str = "reaction";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice(Self::Refuse.as_str(), Self::Refuse, "Reject the name"),
+        choice(Self::Convert.as_str(), Self::Convert, "Store the name in the form"),
+        choice(
+            Self::Match.as_str(),
+            Self::Match,
+            "Store the name as given and find it by every equivalent spelling",
+        ),
+    ];
+}
+
+impl Choices for LogFormat {
+    const WHAT: &'static str = "log format";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("text", Self::Text, "For people"),
+        choice("json", Self::Json, "One JSON object per line"),
+        choice("journal", Self::Journal, "Entries of the systemd journal, with priority and fields"),
+    ];
+}

@@ -1,0 +1,133 @@
+//! The shape of a mount configuration as a JSON Schema (draft 2020-12), for editors and for programs that write such files: TOML
+//! and JSON have the same shapes as far as these files use them.
+//!
+//! A schema says which keys and values there are. What one key means to another, such as a rule that needs a parameter, it
+//! does not say: `namegate config check` does.
+
+use serde_json::{Map, Value, json};
+
+use super::file::{TABLES, of_table, to_toml};
+use super::{Setting, SettingKind};
+use crate::name::normalize::Form;
+use crate::policy::OnMismatch;
+use crate::policy::profile;
+use crate::policy::rule::RULES;
+
+/// The schema.
+pub fn schema() -> Value {
+    let mut properties = keys("");
+    properties.insert("policy".into(), policy());
+    for (name, description) in
+        TABLES.into_iter().zip(["MountSettings of the mount.", "Audit log.", "Metrics."])
+    {
+        properties.insert(name.into(), table(description, keys(name).into()));
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A mount configuration of namegate",
+        "description": "Source, mount point, policy and settings of one mount.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": of_table("").map(|setting| setting.key.1).collect::<Vec<_>>(),
+        "properties": properties,
+    })
+}
+
+fn table(description: &str, properties: Value) -> Value {
+    json!({
+        "description": description,
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn keys(table: &str) -> Map<String, Value> {
+    of_table(table).map(|setting| (setting.key.1.to_owned(), key(setting))).collect()
+}
+
+fn key(setting: &Setting) -> Value {
+    let mut shape = match setting.kind {
+        SettingKind::Flag => json!({ "type": "boolean" }),
+        SettingKind::Choice { words, .. } => {
+            let each = words().into_iter().map(|(word, help)| json!({ "const": word, "description": help }));
+            json!({ "oneOf": each.collect::<Vec<_>>() })
+        }
+        SettingKind::Seconds => json!({ "type": "number", "minimum": setting.minimum }),
+        SettingKind::Count => {
+            json!({ "type": "integer", "minimum": setting.minimum as u32, "maximum": u32::MAX })
+        }
+        SettingKind::Path => json!({ "type": "string", "pattern": "^/" }),
+        SettingKind::Text | SettingKind::Profiles => {
+            json!({ "type": "string", "minLength": 1, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$" })
+        }
+        SettingKind::Address => json!({
+            "type": "string", "pattern": r"^(\d+\.\d+\.\d+\.\d+|\[[0-9A-Fa-f:.]+(%\d+)?\]):\d{1,5}$",
+        }),
+    };
+    shape["description"] = format!("{}.", setting.help).into();
+    if let Some(default) = setting.default() {
+        let toml = to_toml(setting.kind, &default);
+        shape["default"] = serde_json::from_str(&toml).unwrap_or(Value::String(toml));
+    }
+    shape
+}
+
+fn policy() -> Value {
+    let names = |list: &mut dyn Iterator<Item = &'static str>| Value::from(list.collect::<Vec<_>>());
+    let profiles = names(&mut profile::ALL.iter().map(|profile| profile.name));
+    let severities = json!(["error", "warn", "off"]);
+    let rules: Map<String, Value> = RULES
+        .iter()
+        .map(|rule| {
+            let severity = match rule.id.is_always_on() {
+                true => json!({ "const": "error" }),
+                false => json!({ "enum": severities }),
+            };
+            (rule.name.to_owned(), severity)
+        })
+        .collect();
+    let limit = |description: &str| json!({ "description": description, "type": "integer", "minimum": 1, "maximum": isize::MAX });
+    let forms = names(&mut Form::ALL.into_iter().map(Form::as_str));
+    let reactions = names(&mut OnMismatch::ALL.into_iter().map(OnMismatch::as_str));
+    let mut normalization = table(
+        "The form that names should have.",
+        json!({
+            "form": { "enum": forms },
+            "on-mismatch": {
+                "description": "What happens to a name in another form.",
+                "enum": reactions, "default": OnMismatch::Refuse.as_str(),
+            },
+        }),
+    );
+    normalization["dependentRequired"] = json!({ "on-mismatch": ["form"] });
+    let name = r"^[^/\u0000]+$";
+    table(
+        "The rules by which names are judged; without this table, UTF-8 alone.",
+        json!({
+            "profiles": {
+                "description": "What the policy is based on; [] is UTF-8 alone.",
+                "type": "array", "items": { "enum": profiles }, "default": ["strict"],
+            },
+            "reserved-characters": {
+                "description": "Characters that no name may hold, in addition to those of the profiles.",
+                "type": "string", "pattern": r"^[^/\u0000]*$",
+            },
+            "reserved-names": {
+                "description": "Whole names that are refused, in addition to those of the profiles.",
+                "type": "array", "items": { "type": "string", "pattern": name },
+            },
+            "rules": {
+                "description": "The severity of a rule, whatever the profiles say.",
+                "type": "object", "additionalProperties": false, "properties": rules,
+            },
+            "normalization": normalization,
+            "limits": table("The greatest lengths, in addition to those of the profiles.", json!({
+                "name-bytes": limit("Bytes of a name."),
+                "name-utf16": limit("UTF-16 code units of a name."),
+                "path-bytes": limit("Bytes of a path."),
+                "path-utf16": limit("UTF-16 code units of a path."),
+            })),
+        }),
+    )
+}
