@@ -115,7 +115,8 @@ pub fn scan(
             SourceEvent::Large(parts) => {
                 ScanOutput::Directory(chunked::check(parts, policy, settings, progress))
             }
-            SourceEvent::Fault(fault) => ScanOutput::Fault(fault),
+            SourceEvent::Fault(fault) => ScanOutput::Fault(fault, 1),
+            SourceEvent::RepeatedFault(fault, count) => ScanOutput::Fault(fault, count),
             SourceEvent::Vanished => ScanOutput::Vanished,
             SourceEvent::Frontier(frontier) => ScanOutput::Frontier(frontier),
         };
@@ -169,7 +170,7 @@ impl DirectoryResult {
 /// A piece of the report, written under one lock.
 enum ScanOutput {
     Directory(DirectoryResult),
-    Fault(Fault),
+    Fault(Fault, u64),
     Vanished,
     Frontier(Frontier),
 }
@@ -207,11 +208,11 @@ impl ReportSink<'_> {
                 }
                 self.report_findings(findings, *is_version)?;
             }
-            ScanOutput::Fault(fault) => {
+            ScanOutput::Fault(fault, count) => {
                 if let Some(checkpoints) = self.checkpoints {
                     checkpoints.append(&checkpoint::fault_line(fault))?;
                 }
-                self.report_fault(&fault.path, &fault.to_string())?;
+                self.report_fault(&fault.path, &fault.to_string(), *count)?;
             }
             ScanOutput::Vanished => self.summary.vanished += 1,
             ScanOutput::Frontier(frontier) => {
@@ -246,8 +247,8 @@ impl ReportSink<'_> {
         Ok(())
     }
 
-    fn report_fault(&mut self, path: &Path, message: &str) -> io::Result<()> {
-        self.summary.unreadable += 1;
+    fn report_fault(&mut self, path: &Path, message: &str, count: u64) -> io::Result<()> {
+        self.summary.unreadable += count;
         self.report.fault(path.as_os_str().as_bytes(), message)
     }
 
@@ -256,7 +257,7 @@ impl ReportSink<'_> {
         for line in BufRead::split(before.lines, b'\n') {
             match checkpoint::read(&line?)? {
                 Replay::Findings(findings) => self.report_findings(&findings, false)?,
-                Replay::Fault { path, message } => self.report_fault(&path, &message)?,
+                Replay::Fault { path, message } => self.report_fault(&path, &message, 1)?,
             }
         }
         let CheckpointCounts { directories, names, vanished, accepted } = before.counts;

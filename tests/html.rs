@@ -160,7 +160,7 @@ fn a_click_explains_each_byte_as_the_program_does() {
         let cells = browser.value(
             "[...document.querySelectorAll('.bytes tbody tr')].map(row => [...row.cells].slice(0, 5).map(cell => cell.textContent).join('|'))",
         );
-        let explanation = Explanation::of(name);
+        let explanation = Explanation::new(name, namegate::explain::DEFAULT_PROFILES);
         let expected: Vec<String> = explanation
             .octets
             .iter()

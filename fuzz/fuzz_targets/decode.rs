@@ -36,5 +36,5 @@ fuzz_target!(|bytes: &[u8]| {
 
     reading::likeliest(bytes);
     reading::structural(bytes);
-    namegate::explain::Explanation::of(bytes);
+    namegate::explain::Explanation::new(bytes, namegate::explain::DEFAULT_PROFILES);
 });

@@ -9,21 +9,24 @@ use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
 use crate::name::reading::{Encoding, Evidence};
 use crate::policy::{CheckOutcome, Policy, profile};
-use crate::report::text::Layout;
+use crate::report::fan::FaultReport;
+use crate::report::text::{GroupBy, Layout};
 use crate::report::{Report, ReportedName, Summary};
-use crate::source::list::{ListItem, MAX_NAME, NameReader};
+use crate::scan::{self, Progress, ScanSettings};
+use crate::source::list::{ListItem, MAX_NAME, NameReader, PathList};
 
 const EXAMPLES: &str = "\
 Examples:
   namegate check 'report?.txt' --profile windows,macos
   namegate check \"$(printf 'caf\\351.txt')\"
   ls | namegate check
-  git ls-files -z | tr / '\\0' | namegate check -0 --profile portable --format json
+  git ls-files -z | namegate check --paths -0 --profile portable --format json
 
-A name is one component of a path: a `/` in it is a violation. For names on disk: namegate scan.
+A name is one component of a path: a `/` in it is a violation, unless --paths says that the names are paths. Paths need not exist;
+for names on disk: namegate scan.
 Exit status: 0 no finding, 1 findings, 2 something could not be read.";
 
-/// Judge names given as arguments, or read from standard input.
+/// Check names given as arguments, or read from standard input
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
@@ -33,7 +36,10 @@ pub struct CheckArgs {
     /// Read names from standard input, each followed by NUL instead of a line feed.
     #[arg(short = '0', long, conflicts_with = "names")]
     null: bool,
-    /// Print nothing; the exit status tells.
+    /// The names are paths: check each component once, and find names that become one
+    #[arg(long)]
+    paths: bool,
+    /// Print nothing but errors; the exit status has the result
     #[arg(short, long, conflicts_with = "format")]
     quiet: bool,
     #[command(flatten)]
@@ -49,19 +55,15 @@ pub struct CheckArgs {
 pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let policy = args.policy.policy(&[&profile::STRICT])?;
     let mut faults = anstream::stderr();
+    if args.paths {
+        return check_paths(args, &policy, out);
+    }
     let is_single = args.names.len() == 1;
     let head = args.report.head(args.report.format == ReportFormat::Html)?;
-    let report = (!args.quiet).then(|| args.report.report(out, &mut faults, Layout::default(), &head));
+    let report = (!args.quiet).then(|| args.report.report(out, &mut faults, LAYOUT, &head));
     let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy) };
     if args.names.is_empty() {
-        let stdin = io::stdin();
-        if stdin.is_terminal() {
-            return Err(CliError::new(
-                "check: no names given, and standard input is a terminal; see `namegate check --help`",
-            ));
-        }
-        let separator = if args.null { 0 } else { b'\n' };
-        check.stream(NameReader::new(stdin.lock(), separator), args.report.encoding)?;
+        check.stream(standard_input(args.null)?, args.report.encoding)?;
     } else {
         let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
         let encoding = args.report.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
@@ -71,6 +73,50 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     if let Some(mut report) = report.filter(|_| !is_single || args.report.format != ReportFormat::Text) {
         report.finish(&policy, &summary)?;
     }
+    Ok(ExitStatus::from_summary(&summary, args.report.fail_on()))
+}
+
+/// Lines are wrapped at the width of a terminal.
+const LAYOUT: Layout =
+    Layout { group_by: GroupBy::Directory, readiness: false, faults: false, is_wrapped: true };
+
+/// The names on standard input.
+fn standard_input(is_null: bool) -> Result<NameReader<io::StdinLock<'static>>, CliError> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Err(CliError::new(
+            "check: no names given, and standard input is a terminal; see `namegate check --help`",
+        ));
+    }
+    Ok(NameReader::new(stdin.lock(), if is_null { 0 } else { b'\n' }))
+}
+
+/// Checks each component of the paths once, by directory.
+fn check_paths(
+    args: CheckArgs,
+    policy: &Policy,
+    out: &mut (dyn Write + Send),
+) -> Result<ExitStatus, CliError> {
+    let mut faults = anstream::stderr();
+    let head = args.report.head(args.report.format == ReportFormat::Html)?;
+    let mut paths: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
+    if paths.is_empty() {
+        for item in standard_input(args.null)? {
+            let item = item.map_err(|error| CliError::new(format!("cannot read standard input: {error}")))?;
+            paths.push(match item {
+                ListItem::Name(path) => path,
+                // As long as one that is too long: it is reported with the others.
+                ListItem::TooLong(_) => vec![b'x'; MAX_NAME + 1],
+            });
+        }
+    }
+    let mut report: Box<dyn Report + '_> = match args.quiet {
+        true => Box::new(FaultReport::new(&mut faults)),
+        false => args.report.report(out, &mut faults, LAYOUT, &head),
+    };
+    let settings = ScanSettings { encoding: args.report.encoding, ..ScanSettings::default() };
+    let (source, progress) = (PathList(paths), Progress::default());
+    let summary = scan::scan(&source, policy, &settings, &mut *report, &progress, None, None)?;
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on()))
 }
 
@@ -116,7 +162,7 @@ impl CheckRun<'_> {
                 }
                 Ok(ListItem::TooLong(number)) => {
                     let message = format!(
-                        "name {number} of standard input has more than {MAX_NAME} bytes and was not judged; \
+                        "name {number} of standard input has more than {MAX_NAME} bytes and was not checked; \
                          is the separator the right one (`-0` for NUL)?"
                     );
                     self.summary.unreadable += 1;

@@ -6,16 +6,18 @@ use std::os::unix::ffi::OsStrExt;
 
 use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, SpecificationError};
 
-use super::{CliError, ExitStatus};
-use crate::explain::{Explanation, text};
+use super::{CliError, ExitStatus, profiles};
+use crate::explain::{DEFAULT_PROFILES, Explanation, text};
 use crate::name::display::display;
+use crate::policy::profile::Profile;
 use crate::report::json;
 
 const EXAMPLES: &str = "\
 Examples:
   namegate explain 'caf\u{e9}.txt'
-  namegate explain -- *                    every name of this directory
-  namegate explain --hex 'C0 AF'           bytes that no keyboard types
+  namegate explain -- *  # every name of this directory
+  namegate explain --hex 'C0 AF'  # bytes that no keyboard types
+  namegate explain --profile windows aux.txt
   namegate explain --json --hex ff | jq .octets
 
 Exit status: 0 all names are UTF-8, 1 some name is not, 2 a name could not be understood.";
@@ -30,6 +32,10 @@ pub(super) struct ExplainArgs {
     /// A name in hexadecimal, such as 636166e9; spaces and colons between the digits do not count.
     #[arg(long, value_name = "OCTETS")]
     hex: Vec<OsString>,
+    /// Profiles to check the names against [default: strict,security,portable]
+    #[arg(long = "profile", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
+    #[arg(hide_possible_values = true)]
+    profiles: Vec<&'static Profile>,
     /// Write one line of JSON for each name.
     #[arg(long)]
     json: bool,
@@ -40,9 +46,10 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus,
     let given = args.names.iter().map(|name| name.as_bytes().to_vec());
     // All of them are read before the first is explained: a mistyped digit is no reason to print half of the answer.
     let decoded: Vec<Vec<u8>> = args.hex.iter().map(|digits| decode(digits)).collect::<Result<_, _>>()?;
+    let profiles = if args.profiles.is_empty() { DEFAULT_PROFILES } else { &args.profiles };
     let mut status = ExitStatus::Clean;
     for (at, name) in given.chain(decoded).enumerate() {
-        let explanation = Explanation::of(&name);
+        let explanation = Explanation::new(&name, profiles);
         if !explanation.is_utf8 {
             status = ExitStatus::Findings;
         }

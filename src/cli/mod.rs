@@ -37,9 +37,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use terminal_size::{Width, terminal_size_of};
 
 use crate::name::scalar::UNICODE_VERSION;
-use crate::report::{FailOn, Summary};
+use crate::report::{FailOn, Summary, layout};
 use crate::telemetry::log::{LogFormat, install};
 
 /// The exit status of a run.
@@ -232,6 +233,9 @@ fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
         _ => (false, None),
     };
     start_log(cli.verbose || is_verbose, cli.log_format.or(log_format));
+    if let Some((Width(columns), _)) = terminal_size_of(io::stdout()) {
+        layout::set_terminal_width(columns.into());
+    }
     // Stripping colours cuts the output into small pieces, so there is a buffer before it and one after it.
     let color = anstream::AutoStream::choice(&io::stdout());
     let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));

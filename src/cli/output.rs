@@ -30,6 +30,9 @@ pub struct OutputArgs {
     /// Print no finding: the exit status and the files tell.
     #[arg(short, long, conflicts_with = "format")]
     pub quiet: bool,
+    /// Print only the summary; files get all findings
+    #[arg(long, conflicts_with = "quiet")]
+    pub summary: bool,
     /// Write the findings to FILE as known ones, for --baseline.
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     write_baseline: Option<PathBuf>,
@@ -74,7 +77,7 @@ impl OutputArgs {
             GroupOrder::Dir => GroupBy::Directory,
             GroupOrder::Rule => GroupBy::Rule,
         };
-        Layout { group_by, readiness, faults: false }
+        Layout { group_by, readiness, faults: false, is_wrapped: true }
     }
 
     /// Whether a file gets this format.

@@ -1,6 +1,6 @@
 //! What a name is made of, octet by octet, for a person who wants to know why it is refused.
 //!
-//! [`Explanation::of`] gathers everything that the crate knows about one byte string: the structure of its octets by
+//! [`Explanation::new`] gathers everything that the crate knows about one byte string: the structure of its octets by
 //! ISO/IEC 10646-1 Annex R, the verdict of RFC 3629 on each sequence, names and properties of its code points, normal
 //! forms, likely readings in legacy encodings, and which profiles object to what. [`text`] writes it. Pure:
 //! nothing here opens a file, and nothing here decides; the policy does.
@@ -21,7 +21,12 @@ use crate::name::scalar::UNICODE_VERSION;
 use crate::name::ucs4::{self, Octet};
 use crate::name::utf8::{self, IllFormed, Malformation};
 use crate::name::{Span, reading};
+use crate::policy::profile::{PORTABLE, Profile, SECURITY, STRICT};
 use crate::policy::rule::RuleId;
+
+/// The profiles that names are checked against unless others are named: what is wrong with a name in general, what deceives, and
+/// what does not travel. The rules of one storage format, such as ISO 9660, are for those who name it.
+pub static DEFAULT_PROFILES: &[&Profile] = &[&STRICT, &SECURITY, &PORTABLE];
 
 /// How many bytes of a name are explained one by one. No file system of Linux stores a name this long (NAME_MAX is 255,
 /// and 1023 at most for ZFS), but one can be typed.
@@ -60,7 +65,9 @@ pub struct Explanation {
     pub forms: Vec<FormRow>,
     /// What the name would be in legacy encodings, likeliest first; empty if it is UTF-8.
     pub readings: Vec<ReadingRow>,
-    /// Which rules it breaks, in which profiles.
+    /// The profiles that the name was checked against.
+    pub profiles: Vec<&'static str>,
+    /// The rules that the name breaks, and by which of these profiles.
     pub objections: Vec<ExplainedViolation>,
     /// The version of Unicode that the properties are from.
     pub unicode_version: String,
@@ -185,14 +192,14 @@ impl Explanation {
     ///
     /// ```
     /// use namegate::explain::{Explanation, Role};
-    /// let it = Explanation::of(b"caf\xE9");
+    /// let it = Explanation::new(b"caf\xE9", namegate::explain::DEFAULT_PROFILES);
     /// assert!(!it.is_utf8);
     /// assert_eq!(it.octets[3].marker_bits, "1110");
     /// assert_eq!(it.octets[3].role, Role::Lead { of: 3 });
     /// assert_eq!(it.sequences[3].malformation, Some("truncated"));
     /// assert_eq!(it.sequences[3].annex_r7_class, Some(1));
     /// ```
-    pub fn of(name: &[u8]) -> Self {
+    pub fn new(name: &[u8], profiles: &[&'static Profile]) -> Self {
         let text = std::str::from_utf8(name).ok();
         let mut rows = Rows::default();
         rows.read(name);
@@ -211,7 +218,8 @@ impl Explanation {
             sequences: rows.sequences,
             forms: text.filter(|t| t.len() <= MAX_EXPLAINED).map(forms).unwrap_or_default(),
             readings: if text.is_some() { Vec::new() } else { readings(name) },
-            objections: objection::objections(name),
+            profiles: profiles.iter().map(|profile| profile.name).collect(),
+            objections: objection::objections(name, profiles),
             unicode_version: format!("{major}.{minor}.{update}"),
         }
     }

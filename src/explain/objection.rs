@@ -41,10 +41,11 @@ static POLICIES: LazyLock<Policies> = LazyLock::new(|| Policies {
     all: Policy::from_profiles(profile::ALL),
 });
 
-/// All objections of all profiles that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
-pub(super) fn objections(name: &[u8]) -> Vec<ExplainedViolation> {
+/// All violations by these profiles that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
+pub(super) fn objections(name: &[u8], profiles: &[&'static Profile]) -> Vec<ExplainedViolation> {
     let mut found: BTreeMap<(Span, RuleId), Vec<(&'static Profile, Severity)>> = BTreeMap::new();
-    for &(profile, ref policy) in &POLICIES.single {
+    let is_wanted = |profile: &Profile| profiles.iter().any(|wanted| wanted.name == profile.name);
+    for &(profile, ref policy) in POLICIES.single.iter().filter(|(profile, _)| is_wanted(profile)) {
         let violations = policy.check(name).violations;
         for v in violations.into_iter().filter(|v| v.span.start < MAX_EXPLAINED) {
             found.entry((v.span, v.rule)).or_default().push((profile, v.severity));

@@ -14,8 +14,7 @@ use super::{
     CodePoint, Difference, ExplainedViolation, Explanation, OctetRow, Properties, Role, SequenceRow,
 };
 use crate::name::display::display;
-use crate::policy::profile;
-use crate::report::layout::{BOLD, DIM, ERROR, GOOD, MARKER, PLAIN, WARN, WIDTH, write_wrapped};
+use crate::report::layout::{BOLD, DIM, ERROR, GOOD, MARKER, PLAIN, WARN, width, write_wrapped};
 use table::Cell;
 
 mod table;
@@ -31,7 +30,7 @@ const SHOWN: usize = 4;
 /// ```
 /// use namegate::explain::{Explanation, text};
 /// let mut out = Vec::new();
-/// text::write(&mut out, &Explanation::of(b"\xC0\xAF")).unwrap();
+/// text::write(&mut out, &Explanation::new(b"\xC0\xAF", namegate::explain::DEFAULT_PROFILES)).unwrap();
 /// assert!(String::from_utf8(out).unwrap().contains("an overlong form of U+002F `/`"));
 /// ```
 pub fn write(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
@@ -47,7 +46,7 @@ pub fn write(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
 /// # Errors
 /// What writing to `out` gives.
 pub fn write_divider(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n{DIM}{}{DIM:#}\n", "─".repeat(WIDTH))
+    writeln!(out, "\n{DIM}{}{DIM:#}\n", "─".repeat(width()))
 }
 
 fn headline(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
@@ -177,7 +176,7 @@ fn code_points(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     let facts = |point: &CodePoint| point.properties.as_ref().map_or_else(String::new, facts);
     let longest = distinct.iter().map(|(_, p)| facts(p).width()).max().unwrap_or(0);
     // Under the name, or as far to the right as fits.
-    let indent = (2 + points + 2 + characters + 2).min(WIDTH.saturating_sub(longest));
+    let indent = (2 + points + 2 + characters + 2).min(width().saturating_sub(longest));
     for (row, point) in distinct {
         let text = shown(point);
         let gap = " ".repeat(characters - text.width());
@@ -252,7 +251,7 @@ fn and_more(out: &mut dyn Write, all: usize) -> io::Result<()> {
 fn objections(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     section(out, "Rules that it breaks")?;
     if it.objections.is_empty() {
-        writeln!(out, "  {GOOD}none, in any of the {} profiles{GOOD:#}", profile::ALL.len())?;
+        writeln!(out, "  {GOOD}none{GOOD:#}")?;
     }
     let mut groups: Vec<Vec<&ExplainedViolation>> = Vec::new();
     for objection in &it.objections {
@@ -266,12 +265,13 @@ fn objections(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
             None => groups.push(vec![objection]),
         }
     }
-    groups.iter().try_for_each(|group| objection_group(out, group))?;
+    groups.iter().try_for_each(|group| objection_group(out, group, it.profiles.len()))?;
+    wrapped(out, 2, DIM, &format!("checked against {}", it.profiles.join(", ")))?;
     writeln!(out, "\n{DIM}Unicode {}{DIM:#}", it.unicode_version)
 }
 
 /// One rule that the same profiles hold against several places.
-fn objection_group(out: &mut dyn Write, group: &[&ExplainedViolation]) -> io::Result<()> {
+fn objection_group(out: &mut dyn Write, group: &[&ExplainedViolation], asked: usize) -> io::Result<()> {
     let first = group[0];
     let style = if first.severity == "error" { ERROR } else { WARN };
     writeln!(out, "  {style}{} ({}){style:#}", first.rule, first.severity)?;
@@ -282,14 +282,14 @@ fn objection_group(out: &mut dyn Write, group: &[&ExplainedViolation]) -> io::Re
     and_more(out, group.len())?;
     let (warned, refused): (Vec<&str>, Vec<&str>) =
         first.profiles.iter().partition(|p| first.only_warned_by.contains(p));
-    by_profiles(out, "refused by", &refused)?;
-    by_profiles(out, "warned of by", &warned)
+    by_profiles(out, "refused by", &refused, asked)?;
+    by_profiles(out, "warned of by", &warned, asked)
 }
 
-fn by_profiles(out: &mut dyn Write, what: &str, profiles: &[&str]) -> io::Result<()> {
+fn by_profiles(out: &mut dyn Write, what: &str, profiles: &[&str], asked: usize) -> io::Result<()> {
     let who = match profiles {
         [] => return Ok(()),
-        all if all.len() == profile::ALL.len() => "every profile".to_owned(),
+        all if all.len() == asked && asked > 1 => "every profile".to_owned(),
         [one] => format!("the profile {one}"),
         some => format!("the profiles {}", some.join(", ")),
     };

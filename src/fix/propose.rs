@@ -165,7 +165,7 @@ impl Reading<'_> {
                     self.judge(batch);
                 }
             }
-            SourceEvent::Fault(fault) => self.onlooker.fault(&fault),
+            SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.onlooker.fault(&fault),
             SourceEvent::Vanished | SourceEvent::Frontier(_) => {}
         }
         if self.onlooker.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -88,3 +88,31 @@ impl<W: Write + Send> Report for FaultReport<W> {
         Ok(())
     }
 }
+
+/// Writes the summary and what could not be read, and no finding.
+pub struct SummaryReport<'o>(Box<dyn Report + 'o>);
+
+impl<'o> SummaryReport<'o> {
+    /// The summary of `report`.
+    pub fn new(report: Box<dyn Report + 'o>) -> Self {
+        Self(report)
+    }
+}
+
+impl Report for SummaryReport<'_> {
+    fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
+        self.0.fault(path, message)
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.0.pause()
+    }
+
+    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+        self.0.finish(policy, summary)
+    }
+}

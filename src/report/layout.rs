@@ -4,15 +4,34 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::policy::rule::Severity;
 
-/// The columns that text for people takes at most. Not the width of the terminal: output that is kept or compared
-/// should not depend on the window it was made in.
-pub const WIDTH: usize = 80;
+/// Columns of text that is not written to a terminal: output that is kept or compared does not depend on a window.
+const DEFAULT_WIDTH: usize = 80;
+/// In fewer columns text is no longer readable; such a terminal breaks the lines itself.
+const MIN_WIDTH: usize = 40;
+
+static TERMINAL_WIDTH: OnceLock<usize> = OnceLock::new();
+
+/// Sets the width of the terminal that standard output is. Without a call standard output is not a terminal.
+pub fn set_terminal_width(columns: usize) {
+    let _ = TERMINAL_WIDTH.set(columns.max(MIN_WIDTH));
+}
+
+/// The width of the terminal, if standard output is one.
+pub fn terminal_width() -> Option<usize> {
+    TERMINAL_WIDTH.get().copied()
+}
+
+/// The columns that paragraphs take at most: those of the terminal, or 80.
+pub fn width() -> usize {
+    terminal_width().unwrap_or(DEFAULT_WIDTH)
+}
 
 /// Text as it is.
 pub const PLAIN: Style = Style::new();
@@ -46,12 +65,26 @@ pub fn styled(style: Style, text: impl fmt::Display, columns: usize) -> String {
     format!("{style}{text}{style:#}{:padding$}", "")
 }
 
-/// Writes `text` in lines that end before [`WIDTH`]: the first goes on from column `at`, the others begin there.
+/// Writes `text` in lines of at most [`width`] columns: the first continues at column `at`, the others begin there.
 ///
 /// # Errors
 /// Whatever writing meets.
 pub fn write_wrapped(out: &mut dyn Write, at: usize, style: Style, text: &str) -> io::Result<()> {
-    for (n, line) in wrap(text, WIDTH.saturating_sub(at)).iter().enumerate() {
+    write_wrapped_to(out, width(), at, style, text)
+}
+
+/// Writes `text` in lines of at most `width` columns, as [`write_wrapped`] does.
+///
+/// # Errors
+/// Whatever writing meets.
+pub fn write_wrapped_to(
+    out: &mut dyn Write,
+    width: usize,
+    at: usize,
+    style: Style,
+    text: &str,
+) -> io::Result<()> {
+    for (n, line) in wrap(text, width.saturating_sub(at)).iter().enumerate() {
         let indent = if n == 0 { 0 } else { at };
         writeln!(out, "{:indent$}{style}{line}{style:#}", "")?;
     }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use anstyle::Style;
 
-use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
+use super::layout::{
+    BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled, terminal_width,
+    write_wrapped_to,
+};
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Report, ReportedName, ReportedViolation, Summary};
 use crate::name::Span;
@@ -17,9 +20,11 @@ use crate::policy::rule::{Concern, RuleId};
 use crate::policy::{CheckOutcome, Policy};
 use crate::source::location::DirectoryPath;
 
-/// So many violations of one name are told one by one. A name with more is noise, and a screen full of it says no more
-/// than a count.
-const SHOWN: usize = 12;
+/// A line for a rule shows so many further places of the name; the rest is a count.
+const MORE_PLACES: usize = 3;
+
+/// So many violations are marked in a name. A name with more is noise.
+const MOST_MARKED: usize = 64;
 
 /// How findings are put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +43,10 @@ pub struct Layout {
     pub group_by: GroupBy,
     /// Whether to say how ready the names are for each target.
     pub readiness: bool,
-    /// Whether to say what could not be read, for want of another place.
+    /// Whether to write what could not be read, too.
     pub faults: bool,
+    /// Whether lines are wrapped at the width of the terminal.
+    pub is_wrapped: bool,
 }
 
 /// Writes records as text. Colours are escape sequences; the writer below strips them where they are not wanted.
@@ -109,23 +116,31 @@ impl<W: Write + Send> Report for Text<W> {
                 "    "
             }
         };
-        let (shown, rest) = record.objections.split_at(record.objections.len().min(SHOWN));
-        write!(self.out, "{}", marked(&record.name, shown))?;
+        write!(self.out, "{}", marked(&record.name, &record.objections))?;
         match record.location {
             Some(location) => writeln!(self.out, "  {}", styled(DIM, location, 0))?,
             None => writeln!(self.out)?,
         }
-        let rule_width = shown.iter().map(|o| o.violation.rule.name().len()).max().unwrap_or(0);
-        let place_width = shown.iter().map(|o| place_of(o.violation.span).len()).max().unwrap_or(0);
-        for ReportedViolation { violation, message, .. } in shown {
-            let severity = styled(severity_style(violation.severity), violation.severity, 5);
-            let rule = styled(PLAIN, violation.rule, rule_width);
-            let place = styled(DIM, place_of(violation.span), place_width);
-            writeln!(self.out, "{indent}{severity}  {rule}  {place}  {message}")?;
-        }
-        if !rest.is_empty() {
-            let more = counted(rest.len() as u64, "more violation", "more violations");
-            writeln!(self.out, "{indent}{}  and {more}: {}", styled(PLAIN, "", 5), by_rule(rest))?;
+        let rules = by_rule(&record.objections);
+        let firsts = || rules.iter().map(|violations| &violations[0].violation);
+        let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
+        let place_width = firsts().map(|first| place_of(first.span).len()).max().unwrap_or(0);
+        let width = terminal_width().filter(|_| self.layout.is_wrapped).unwrap_or(usize::MAX);
+        let column = indent.len() + 5 + 2 + rule_width + 2 + place_width + 2;
+        for violations in &rules {
+            let first = &violations[0].violation;
+            let severity = styled(severity_style(first.severity), first.severity, 5);
+            let rule = styled(PLAIN, first.rule, rule_width);
+            let place = styled(DIM, place_of(first.span), place_width);
+            write!(self.out, "{indent}{severity}  {rule}  {place}  ")?;
+            let message = message_for_rule(violations);
+            if width.saturating_sub(column) >= MIN_MESSAGE {
+                write_wrapped_to(&mut self.out, width, column, PLAIN, &message)?;
+            } else {
+                let at = indent.len() + 7;
+                write!(self.out, "\n{:at$}", "")?;
+                write_wrapped_to(&mut self.out, width, at, PLAIN, &message)?;
+            }
         }
         if let Some(repair) = &record.repair {
             let name = styled(GOOD, display(repair.name.as_bytes()), 0);
@@ -137,7 +152,7 @@ impl<W: Write + Send> Report for Text<W> {
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
         if self.layout.faults {
-            writeln!(self.out, "{}  {message}", styled(ERROR, "trouble", 0))?;
+            writeln!(self.out, "{}  {message}", styled(ERROR, "error", 0))?;
         }
         Ok(())
     }
@@ -169,6 +184,7 @@ fn outcome_style(outcome: CheckOutcome) -> Style {
 
 /// The name with the bytes of these violations in their severity's style.
 fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
+    let objections = &objections[..objections.len().min(MOST_MARKED)];
     let mut cuts: Vec<usize> =
         objections.iter().flat_map(|o| [o.violation.span.start, o.violation.span.end]).collect();
     cuts.extend([0, name.len()]);
@@ -188,17 +204,37 @@ fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
     text
 }
 
-/// How often each rule is violated, the most frequent first.
-fn by_rule(objections: &[ReportedViolation]) -> String {
-    let mut counts = BTreeMap::<RuleId, usize>::new();
+/// A message beside the rule and the place has at least so many columns; else it begins on the next line.
+const MIN_MESSAGE: usize = 30;
+
+/// The violations by rule and severity, in the order of their first places.
+fn by_rule(objections: &[ReportedViolation]) -> Vec<Vec<&ReportedViolation>> {
+    let mut rules: Vec<Vec<&ReportedViolation>> = Vec::new();
     for objection in objections {
-        *counts.entry(objection.violation.rule).or_default() += 1;
+        let key = |o: &ReportedViolation| (o.violation.rule, o.violation.severity);
+        match rules.iter_mut().find(|same| key(same[0]) == key(objection)) {
+            Some(same) => same.push(objection),
+            None => rules.push(vec![objection]),
+        }
     }
-    let mut counts: Vec<_> = counts.into_iter().collect();
-    counts.sort_by_key(|&(rule, count)| (std::cmp::Reverse(count), rule));
-    let counts: Vec<String> =
-        counts.iter().map(|(rule, count)| format!("{} {rule}", grouped(*count as u64))).collect();
-    counts.join(", ")
+    rules
+}
+
+/// The message of the first violation, and the places of the others.
+fn message_for_rule(violations: &[&ReportedViolation]) -> String {
+    let [first, others @ ..] = violations else { return String::new() };
+    let mut message = first.message.clone();
+    let mut places: Vec<String> =
+        others.iter().take(MORE_PLACES).map(|other| place_of(other.violation.span)).collect();
+    if let Some(more) = others.len().checked_sub(MORE_PLACES + 1) {
+        places.push(format!("{} more", grouped(more as u64 + 1)));
+    }
+    if let Some(last) = places.pop() {
+        let before = places.join(", ");
+        let and = if before.is_empty() { "" } else { " and " };
+        let _ = write!(message, "; also at {before}{and}{last}");
+    }
+    message
 }
 
 /// Where in the name, in bytes from 0: `byte 3`, `bytes 3..5`.
@@ -261,10 +297,10 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
     if summary.unreadable > 0 {
         let unread = format!("{} could not be read", counted(summary.unreadable, "entry", "entries"));
         let holds = if summary.unreadable == 1 { "it holds" } else { "they hold" };
-        let _ = writeln!(text, "{}: what {holds} was not judged", styled(ERROR, unread, 0));
+        let _ = writeln!(text, "{}: what {holds} was not checked", styled(ERROR, unread, 0));
     }
     if summary.was_interrupted {
-        let _ = writeln!(text, "{}: the rest was not judged", styled(ERROR, "interrupted", 0));
+        let _ = writeln!(text, "{}: the rest was not checked", styled(ERROR, "interrupted", 0));
     }
     if summary.vanished > 0 {
         let vanished = counted(summary.vanished, "entry", "entries");

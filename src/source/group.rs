@@ -46,9 +46,9 @@ pub enum Shape {
     Name,
 }
 
-/// Paths by directory. Each name of each directory on the way is kept once, with the location of the first path that has it.
+/// Paths by directory; without a container they are paths of the file system. Each name of each directory on the way is kept once, with the location of the first path that has it.
 pub struct Groups {
-    container: Arc<Container>,
+    container: Option<Arc<Container>>,
     shape: Shape,
     location: Option<fn(u64) -> Location>,
     limit: usize,
@@ -60,7 +60,7 @@ pub struct Groups {
 impl Groups {
     /// No paths yet. `location` makes the mark of a name from the number that its path has, if names are to have one.
     pub fn new(
-        container: Arc<Container>,
+        container: Option<Arc<Container>>,
         shape: Shape,
         location: Option<fn(u64) -> Location>,
         limit: usize,
@@ -173,7 +173,7 @@ impl Groups {
                 PathBuf::from(OsStr::from_bytes(dir)),
                 usize::from(dir.starts_with(b"/")),
             );
-            batch.container = Some(Arc::clone(&self.container));
+            batch.container = self.container.clone();
             for item in of_dir {
                 match self.location {
                     Some(location) => batch.push_located(item.name(&bytes), location(item.number)),
@@ -299,7 +299,7 @@ mod tests {
     type Directories = BTreeMap<Vec<u8>, Vec<(Vec<u8>, u64)>>;
 
     fn grouped(shape: Shape, limit: usize, paths: &[&[u8]]) -> Directories {
-        let container = Arc::new(Container::List { file: b"-".to_vec() });
+        let container = Some(Arc::new(Container::List { file: b"-".to_vec() }));
         let mut groups = Groups::new(container, shape, Some(Location::Item), limit);
         for (number, path) in (1..).zip(paths) {
             groups.add(path, number).unwrap();

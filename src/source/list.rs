@@ -1,4 +1,4 @@
-//! NameReader from a stream: one behind the other, separated by NUL or by line feeds; and lists of paths as a source.
+//! Names from a stream, separated by NUL or line feeds, and lists of paths as a source.
 
 pub mod fields;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::group::{self, Groups, Shape};
-use super::{Fault, Source, SourceEvent};
+use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::source::location::{Container, Location};
 use fields::{Decoding, Field, ListFormat, Missing};
 
@@ -18,7 +18,7 @@ use fields::{Decoding, Field, ListFormat, Missing};
 /// separator, and must not fill the memory.
 pub const MAX_NAME: usize = 1 << 16;
 
-/// NameReader read from a stream.
+/// Reads names from a stream.
 #[derive(Debug)]
 pub struct NameReader<R> {
     stream: R,
@@ -100,7 +100,7 @@ pub struct List {
 }
 
 impl List {
-    fn gather(&self, groups: &mut Groups, tell: &mut dyn FnMut(Fault) -> ControlFlow<()>) -> io::Result<()> {
+    fn gather(&self, groups: &mut Groups, rejected: &mut RejectedItems) -> io::Result<()> {
         let stream: Box<dyn BufRead> = if self.file == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
@@ -109,20 +109,16 @@ impl List {
         let mut number = 0;
         let mut take = |field: Field| {
             number += 1;
-            let why = match field.map(|text| self.decoding.decode(text)) {
+            let reason = match field.map(|text| self.decoding.decode(text)) {
                 Ok(Some(name)) if self.shape == Shape::Name || group::takes(&name) => {
                     return groups.add(&name, number);
                 }
                 Ok(Some(_)) => Missing::TooDeep.to_string(),
-                Ok(None) => "it is not encoded as was said (`--decode`)".to_owned(),
+                Ok(None) => "it is not encoded as `--decode` says".to_owned(),
                 Err(missing) => missing.to_string(),
             };
-            let error = io::Error::other(format!("item {number}: {why}"));
-            match tell(self.fault("take every item of", error)) {
-                ControlFlow::Continue(()) => Ok(()),
-                // Nobody listens any more: what is read behind this is not asked for.
-                ControlFlow::Break(()) => Err(io::ErrorKind::Interrupted.into()),
-            }
+            rejected.add(number, reason);
+            Ok(())
         };
         fields::read(&self.format, stream, self.separator, &mut take)
     }
@@ -135,23 +131,55 @@ impl List {
 impl Source for List {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let container = Container::List { file: self.file.as_os_str().as_bytes().to_vec() };
-        let mut groups = Groups::new(Arc::new(container), self.shape, Some(Location::Item), group::LIMIT);
-        let mut is_ended = false;
-        let read = self.gather(&mut groups, &mut |fault| {
-            let answer = visit(SourceEvent::Fault(fault));
-            is_ended = answer.is_break();
-            answer
-        });
-        if is_ended {
+        let container = Some(Arc::new(container));
+        let mut groups = Groups::new(container, self.shape, Some(Location::Item), group::LIMIT);
+        let mut rejected = RejectedItems::default();
+        let read = self.gather(&mut groups, &mut rejected);
+        let fault = |error| self.fault("check every item of", error);
+        if rejected.report("item", fault, visit).is_break() {
             return;
         }
-        // What came before the list broke off is judged all the same.
-        let told = read.map_err(|error| visit(SourceEvent::Fault(self.fault("read the list", error))));
-        if matches!(told, Err(ControlFlow::Break(()))) {
+        // What came before the list broke off is checked all the same.
+        let reported = read.map_err(|error| visit(SourceEvent::Fault(self.fault("read the list", error))));
+        if matches!(reported, Err(ControlFlow::Break(()))) {
             return;
         }
         if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
             let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
+        }
+    }
+}
+
+/// Paths of the file system that were given one by one, and need not exist. Each component is checked once.
+#[derive(Clone, Debug)]
+pub struct PathList(pub Vec<Vec<u8>>);
+
+impl Source for PathList {
+    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+        let mut groups = Groups::new(None, Shape::Path, None, group::LIMIT);
+        let mut rejected = RejectedItems::default();
+        let fault =
+            |attempt: &'static str| move |error: io::Error| Fault { path: "paths".into(), attempt, error };
+        for (number, path) in (1..).zip(&self.0) {
+            let added = match () {
+                () if path.len() > MAX_NAME => Err(Missing::TooLong),
+                () if !group::takes(path) => Err(Missing::TooDeep),
+                () => Ok(groups.add(path, number)),
+            };
+            match added {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let _ = visit(SourceEvent::Fault(fault("group the")(error)));
+                    return;
+                }
+                Err(reason) => rejected.add(number, reason.to_string()),
+            }
+        }
+        if rejected.report("number", fault("check all"), visit).is_break() {
+            return;
+        }
+        if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
+            let _ = visit(SourceEvent::Fault(fault("group the")(error)));
         }
     }
 }

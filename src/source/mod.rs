@@ -62,6 +62,8 @@ pub enum SourceEvent<'e> {
     Large(&'e mut dyn Parts),
     /// Something that could not be read.
     Fault(Fault),
+    /// Items that could not be read for one reason: the first of them, and how many there are.
+    RepeatedFault(Fault, u64),
     /// Something that was gone when its turn came: another process removed it, which is no fault.
     Vanished,
     /// Everything but this has been handed over, and nothing is under way. Told by sources that can go on from there.
@@ -243,6 +245,43 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+/// Items of a list or members of an archive that cannot be checked, by reason: a report names the first of each reason and counts
+/// the others.
+#[derive(Debug, Default)]
+struct RejectedItems(Vec<RejectedItem>);
+
+#[derive(Debug)]
+struct RejectedItem {
+    reason: String,
+    first: u64,
+    count: u64,
+}
+
+impl RejectedItems {
+    /// Adds the item with this number.
+    fn add(&mut self, number: u64, reason: String) {
+        match self.0.iter_mut().find(|known| known.reason == reason) {
+            Some(known) => known.count += 1,
+            None => self.0.push(RejectedItem { reason, first: number, count: 1 }),
+        }
+    }
+
+    /// Reports each reason once. `noun` says what an item is.
+    fn report(
+        self,
+        noun: &str,
+        fault: impl Fn(io::Error) -> Fault,
+        visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
+    ) -> ControlFlow<()> {
+        for RejectedItem { reason, first, count } in self.0 {
+            let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            let error = io::Error::other(format!("{noun} {first}{more}: {reason}"));
+            visit(SourceEvent::RepeatedFault(fault(error), count))?;
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -82,3 +82,43 @@ fn quiet_tells_by_the_status_alone() {
         assert_eq!((status(&output), stdout(&output), stderr(&output)), (expected, "", ""));
     }
 }
+
+#[test]
+fn paths_are_checked_component_by_component_and_together() {
+    assert_eq!(status(&run(["check", "a/b"])), 1, "a name has no `/`");
+    let args = ["check", "--paths", "--profile", "windows", "--format", "json", "a/b?/c", "a/b?/d", "A/x"];
+    let output = run(args);
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found: Vec<(&str, &str)> = lines
+        .iter()
+        .filter(|line| line["type"] == "finding")
+        .map(|line| (line["path"].as_str().unwrap(), line["violations"][0]["rule"].as_str().unwrap()))
+        .collect();
+    let expected = [("A", "collision-case"), ("a", "collision-case"), ("a/b?", "reserved-character")];
+    assert_eq!((status(&output), found), (1, expected.to_vec()));
+    assert_eq!(lines.last().unwrap()["names"], 6, "each component once");
+    let listed = run_with(["check", "--paths", "-0", "-q"], b"a/b\0c/d\xFF\0");
+    assert_eq!((status(&listed), stdout(&listed), stderr(&listed)), (1, "", ""));
+    assert_eq!(status(&run_with(["check", "--paths"], b"a/b\n/c//d/\n")), 0);
+}
+
+#[test]
+fn a_rule_has_one_line_for_a_name() {
+    let output = run([OsStr::new("check"), OsStr::from_bytes(b"a\xFFb\xFFc\xFF\t")]);
+    let text = stdout(&output);
+    assert_eq!(text.matches("invalid-octet").count(), 1, "{text}");
+    assert!(text.contains("; also at byte 3 and byte 5"), "{text}");
+}
+
+#[test]
+fn text_is_wrapped_at_the_width_of_the_terminal_and_nowhere_else() {
+    let program = env!("CARGO_BIN_EXE_namegate");
+    let command = format!("stty cols 60 rows 20; '{program}' --color never check aux.txt --profile windows");
+    let Ok(output) = std::process::Command::new("script").args(["-qec", &command, "/dev/null"]).output()
+    else {
+        return println!("SKIPPED: no script(1)");
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("reserved-name"), "{text}");
+    assert!(text.lines().all(|line| line.trim_end().chars().count() <= 60), "{text}");
+}

@@ -308,3 +308,16 @@ fn what_the_structure_tells_is_not_guessed_at() {
         "no slash comes of it"
     );
 }
+
+#[test]
+fn a_name_is_checked_against_profiles_that_are_named() {
+    let plain = text(&[b"README.md"]);
+    assert!(plain.contains("Rules that it breaks\n  none\n"), "only ISO 9660 minds: {plain}");
+    assert!(plain.contains("checked against strict, security, portable"), "{plain}");
+    let disc = text(&[b"--profile", b"iso9660", b"README.md"]);
+    assert!(disc.contains("checked against iso9660") && !disc.contains("  none\n"), "{disc}");
+    let output = explain(&[b"--json", b"--profile", b"windows,macos", b"aux.txt"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["profiles"], serde_json::json!(["windows", "macos"]));
+    assert_eq!(json["objections"][0]["profiles"], serde_json::json!(["windows"]));
+}

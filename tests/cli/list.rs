@@ -113,7 +113,7 @@ fn an_inventory_is_read_from_its_column_and_decoded() {
     let errors: Vec<&str> =
         objects.iter().filter(|o| o["type"] == "error").map(|o| o["message"].as_str().unwrap()).collect();
     assert_eq!(errors.len(), 2);
-    assert!(errors[0].contains("item 3: it is not encoded as was said"), "{errors:?}");
+    assert!(errors[0].contains("item 3: it is not encoded as"), "{errors:?}");
     assert!(errors[1].contains("item 4: it has no such field"), "{errors:?}");
     assert_eq!(status, 2);
     let lines = b"{\"path\":\"ZGlyL2JhZP8=\"}\n";
@@ -177,4 +177,23 @@ fn a_tree_and_a_list_are_judged_in_one_scan_and_what_concerns_trees_is_refused_w
         assert!(stderr(&refused).contains("cannot be used with"), "{}", stderr(&refused));
     }
     assert!(!state.exists());
+}
+
+#[test]
+fn an_error_of_a_list_is_reported_once_with_a_count() {
+    let lines = "{}\n".repeat(5000) + "{\"k\":\"a\"}\nnonsense\n";
+    let output =
+        run_with(["scan", "--list", "-", "--list-format", "jsonl:k", "--format", "json"], lines.as_bytes());
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let errors: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["type"] == "error")
+        .map(|line| line["message"].as_str().unwrap())
+        .collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[0].ends_with("item 1 and 4999 more: it has no such field"), "{errors:?}");
+    assert!(errors[1].ends_with("item 5002: it is not JSON"), "{errors:?}");
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["unreadable"], &summary["names"]), (&5001.into(), &1.into()));
+    assert_eq!(output.status.code(), Some(2));
 }

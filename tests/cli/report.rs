@@ -406,3 +406,16 @@ fn owners_are_in_csv_and_json_and_titles_in_pages_alone() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--title needs an HTML report"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_summary_has_no_findings_and_files_have_all() {
+    let dir = tree();
+    let whole = scan(dir.path(), POLICY);
+    let summary = scan(dir.path(), &[POLICY, &["--summary", "-o", "all.csv"]].concat());
+    assert_eq!(status(&summary), 1);
+    assert!(stdout(&whole).ends_with(stdout(&summary)) && stdout(&whole).len() > 2 * stdout(&summary).len());
+    assert!(stdout(&summary).contains(" among "), "{}", stdout(&summary));
+    assert!(fs::read_to_string(dir.path().join("all.csv")).unwrap().lines().count() > 30);
+    let json = scan(dir.path(), &[POLICY, &["--summary", "--format", "json"]].concat());
+    assert_eq!(lines(&json).len(), 1, "{}", stdout(&json));
+}

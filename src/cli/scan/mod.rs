@@ -19,7 +19,7 @@ use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
 use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
-use crate::report::fan::{FaultReport, MultiReport};
+use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink, Progress};
 
@@ -124,10 +124,11 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let layout = output.layout(judging.asks_for_targets());
     let fail_on = report_args.fail_on();
     let mut files = output.begin()?;
-    let mut reports = files.reports(fail_on, Layout { faults: true, ..layout }, &head);
-    reports.push(match output.quiet {
-        true => Box::new(FaultReport::new(&mut faults)),
-        false => report_args.report(&mut above, &mut faults, layout, &head),
+    let mut reports = files.reports(fail_on, Layout { faults: true, is_wrapped: false, ..layout }, &head);
+    reports.push(match (output.quiet, output.summary) {
+        (true, _) => Box::new(FaultReport::new(&mut faults)),
+        (_, true) => Box::new(SummaryReport::new(report_args.report(&mut above, &mut faults, layout, &head))),
+        _ => report_args.report(&mut above, &mut faults, layout, &head),
     });
     let mut report = MultiReport::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::group::{self, Groups, MAX_PARTS, Shape};
 use super::list::MAX_NAME;
-use super::{Fault, Source, SourceEvent};
+use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::source::location::{ArchiveKind, Container, Location};
 use packed::Packing;
 
@@ -44,7 +44,7 @@ const BUFFER: usize = 1 << 16;
 struct Members<'m> {
     groups: &'m mut Groups,
     number: u64,
-    tell: &'m mut dyn FnMut(io::Error) -> ControlFlow<()>,
+    rejected: RejectedItems,
 }
 
 impl Members<'_> {
@@ -55,7 +55,7 @@ impl Members<'_> {
             return Err(io::Error::other(format!("it has more than {MAX_MEMBERS} members")));
         }
         if name.len() > MAX_NAME {
-            return self.refuse(&format!("its name has more than {MAX_NAME} bytes"));
+            return self.reject(format!("its name has more than {MAX_NAME} bytes"));
         }
         // `tar c .` begins all names with `./` and means nothing by it; the directory itself has no name.
         if matches!(name, b"." | b"./") {
@@ -63,40 +63,26 @@ impl Members<'_> {
         }
         let name = name.strip_prefix(b"./").unwrap_or(name);
         if !group::takes(name) {
-            return self.refuse(&format!("its name has more than {MAX_PARTS} components"));
+            return self.reject(format!("its name has more than {MAX_PARTS} components"));
         }
         self.groups.add(name, self.number)
     }
 
-    /// Tells that the member just counted has no name that can be judged.
-    fn refuse(&mut self, why: &str) -> io::Result<()> {
-        let error = io::Error::other(format!("member {}: {why}", self.number));
-        match (self.tell)(error) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(io::ErrorKind::Interrupted.into()),
-        }
+    /// Notes that the member just counted has no name that can be checked.
+    fn reject(&mut self, reason: String) -> io::Result<()> {
+        self.rejected.add(self.number, reason);
+        Ok(())
     }
 }
 
 impl Source for Archive {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
-        let mut is_ended = false;
-        let mut tell = |error| {
-            let answer = visit(SourceEvent::Fault(self.fault(error)));
-            is_ended |= answer.is_break();
-            answer
-        };
-        let groups = match self.gather(&mut tell) {
-            Ok(groups) => groups,
-            Err(error) => {
-                let _ = tell(error);
-                return;
-            }
-        };
-        if is_ended {
-            return;
-        }
-        if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
+        let gathered = self.gather(visit);
+        let finished = gathered.and_then(|groups| match groups {
+            ControlFlow::Continue(groups) => groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))),
+            ControlFlow::Break(()) => Ok(()),
+        });
+        if let Err(error) = finished {
             let _ = visit(SourceEvent::Fault(self.fault(error)));
         }
     }
@@ -161,8 +147,11 @@ impl OpenArchive {
 }
 
 impl Archive {
-    /// The members, as far as they can be read.
-    fn gather(&self, tell: &mut dyn FnMut(io::Error) -> ControlFlow<()>) -> io::Result<Groups> {
+    /// The members, as far as they can be read; breaks where `visit` does.
+    fn gather(
+        &self,
+        visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
+    ) -> io::Result<ControlFlow<(), Groups>> {
         let mut opened = OpenArchive::new(&self.file)?;
         let packing = Packing::of(opened.start()?);
         let kind = match packing {
@@ -170,20 +159,23 @@ impl Archive {
             Some(_) => ArchiveKind::Tar,
         };
         let container = Container::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
-        let mut groups = Groups::new(Arc::new(container), Shape::Key, Some(Location::Member), group::LIMIT);
-        let mut members = Members { groups: &mut groups, number: 0, tell };
+        let mut groups =
+            Groups::new(Some(Arc::new(container)), Shape::Key, Some(Location::Member), group::LIMIT);
+        let mut members = Members { groups: &mut groups, number: 0, rejected: RejectedItems::default() };
         let read = match packing {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
             Some(packing) => opened.tar(packing).and_then(|mut stream| tar::read(&mut stream, &mut members)),
         };
-        // What came before the damage is judged all the same.
-        match read {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                let _ = tell(error);
-            }
-            _ => {}
+        let rejected = members.rejected;
+        let mut answer = rejected.report("member", |error| self.fault(error), visit);
+        // What came before the damage is checked all the same.
+        if let (Err(error), ControlFlow::Continue(())) = (read, answer) {
+            answer = visit(SourceEvent::Fault(self.fault(error)));
         }
-        Ok(groups)
+        Ok(match answer {
+            ControlFlow::Continue(()) => ControlFlow::Continue(groups),
+            ControlFlow::Break(()) => ControlFlow::Break(()),
+        })
     }
 
     fn fault(&self, error: io::Error) -> Fault {

@@ -104,7 +104,7 @@ impl Git {
         visit: Visit<'_>,
     ) -> io::Result<()> {
         let index = repository.index()?;
-        let mut groups = Groups::new(Arc::clone(container), Shape::Key, None, group::LIMIT);
+        let mut groups = Groups::new(Some(Arc::clone(container)), Shape::Key, None, group::LIMIT);
         for entry in index.entries() {
             let path: &[u8] = entry.path(&index);
             if !group::takes(path) {

@@ -133,7 +133,7 @@ pub(super) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
 /// Why a tree is not read at one more place.
 pub(super) fn too_many(id: &ObjectId, depth: usize) -> io::Error {
     io::Error::other(if depth > MAX_DEPTH {
-        format!("the tree {id} is more than {MAX_DEPTH} directories deep, and what it holds was not judged")
+        format!("the tree {id} is more than {MAX_DEPTH} directories deep, and what it holds was not checked")
     } else {
         format!("the tree {id} stands at more than {MAX_PLACES} places, and was judged at so many only")
     })

@@ -22,7 +22,8 @@ mod optical;
 mod portable;
 mod windows;
 
-pub use base::{STRICT, UTF8};
+pub use base::{SECURITY, STRICT, UTF8};
+pub use portable::PORTABLE;
 
 /// A named set of rules, mostly those of one target.
 #[derive(Debug)]
@@ -274,7 +275,7 @@ impl Unit {
 pub static ALL: &[&Profile] = &[
     &UTF8,
     &STRICT,
-    &base::SECURITY,
+    &SECURITY,
     &filesystem::POSIX,
     &windows::WINDOWS,
     &windows::EXFAT,
@@ -294,7 +295,7 @@ pub static ALL: &[&Profile] = &[
     &filesystem::EXT4_CASEFOLD,
     &filesystem::ZFS_UTF8ONLY,
     &git::GIT,
-    &portable::PORTABLE,
+    &PORTABLE,
 ];
 
 /// Finds a profile by its name.
