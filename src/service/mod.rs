@@ -1,9 +1,12 @@
-//! Runs the program as a service: signals, control socket, health checks, service manager and confinement.
+//! Serves a mount as a service: signals, control socket, health checks, service manager and confinement.
 
 pub mod confinement;
 pub mod control;
 pub mod detach;
 pub mod health;
 pub mod mount_config;
+mod mount_service;
 pub mod notify;
+pub mod serve;
 pub mod signals;
+mod supervision;

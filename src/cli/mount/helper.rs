@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 
+use super::is_named;
 use super::remount::remount;
-use super::{in_background, is_named};
 use crate::cli::{CliError, ExitStatus};
 use crate::service::mount_config::MountConfig;
 use crate::service::notify::ServiceManager;
+use crate::service::serve::serve_in_background;
 use crate::settings::{MountOptions, MountSettings, Strictness, asks_for_remount};
 use crate::telemetry::log::LogFormat;
 
@@ -103,7 +104,8 @@ impl Helper {
                 .map_err(|error| failed(CliError::new(error)));
         }
         // Not whoever has started mount(8): there it is mount(8) that is waited for.
-        in_background(settings, ServiceManager::none()).map_err(failed)
+        serve_in_background(settings, ServiceManager::none()).map_err(|error| failed(error.into()))?;
+        Ok(ExitStatus::Clean)
     }
 
     fn enter_namespace(&self) -> Result<(), CliError> {

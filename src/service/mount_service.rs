@@ -1,4 +1,4 @@
-//! A mount that is served, as it is seen and told what to do from outside: by signals and over the control socket.
+//! A mount while it is served: signals and the control socket ask for its status and change it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::{Instant, SystemTime};
 use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
+use super::control::{
+    ActivePolicy, ControlHandler, InstanceCounters, InstanceName, InstanceStatus, LastReload, ReloadOutcome,
+};
+use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
 use crate::gate::{Gate, Mode};
 use crate::report::JsonBytes;
-use crate::service::control::{
-    ActivePolicy, ControlHandler, InstanceCounters, InstanceName, InstanceStatus, LastReload, ReloadOutcome,
-};
-use crate::service::mount_config::MountConfig;
 use crate::settings::{Choices, MountSettings};
 use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::Metrics;
@@ -21,7 +21,7 @@ use crate::time::timestamp;
 
 /// A mount that is served.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct MountService {
     name: InstanceName,
     /// Where the tree is, whatever directory the process stands in now.
     source: PathBuf,
@@ -48,7 +48,7 @@ struct State {
     last_reload: Option<LastReload>,
 }
 
-impl Served {
+impl MountService {
     pub(super) fn new(
         (name, source): (InstanceName, PathBuf),
         given: MountSettings,
@@ -104,7 +104,7 @@ impl Served {
     }
 }
 
-impl ControlHandler for Served {
+impl ControlHandler for MountService {
     fn status(&self) -> InstanceStatus {
         let config = self.handle.config();
         let state = self.state.lock();

@@ -1,0 +1,179 @@
+//! Serves a mount from the beginning to the end: opens its files and its control socket, mounts the source, and carries out
+//! signals while requests are served.
+
+use std::fmt;
+use std::path::{self, Path};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
+use super::detach::{DaemonRole, ReadySender, divide};
+use super::mount_config::MountConfig;
+use super::mount_service::MountService;
+use super::notify::ServiceManager;
+use super::signals::{ServerSignals, SignalRequest};
+use super::supervision::Supervision;
+use crate::fuse;
+use crate::name::display::shown;
+use crate::settings::MountSettings;
+use crate::telemetry::audit::{self, RecentRefusals};
+use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
+
+/// Why nothing is mounted, or why a mount has ended.
+#[derive(Debug)]
+pub enum ServeError {
+    /// What failed, on what and why.
+    Message(String),
+    /// The log or another process has reported the error.
+    AlreadyReported,
+}
+
+impl ServeError {
+    pub(super) fn new(message: impl fmt::Display) -> Self {
+        Self::Message(message.to_string())
+    }
+}
+
+/// How long requests may take when the mount has been told to end. Less than service managers wait.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Metrics with the mount point as a label.
+fn metrics_of(mountpoint: &Path) -> Metrics {
+    let place = path::absolute(mountpoint).unwrap_or(mountpoint.into());
+    Metrics::default().with_label("mountpoint", shown(&place))
+}
+
+/// Mounts and serves until the mount ends; `ready` hears when the mount is live.
+///
+/// # Errors
+/// Nothing is mounted, or the mount ended with an error.
+pub fn serve(
+    mut given: MountSettings,
+    manager: ServiceManager,
+    ready: Option<ReadySender>,
+) -> Result<(), ServeError> {
+    given
+        .make_absolute()
+        .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
+    let config = MountConfig::load(&given).map_err(ServeError::new)?;
+    let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
+    // Before there is a second thread: threads inherit what is blocked.
+    let signals =
+        ServerSignals::block().map_err(|error| ServeError::new(format!("cannot block signals: {error}")))?;
+    let reserved = reserve(&config)?;
+    let metrics = Arc::new(metrics_of(&config.mountpoint));
+    let outlets = config.open_outlets(metrics.clone()).map_err(ServeError::new)?;
+    let status = status(&config, metrics.clone());
+    let recent = Arc::new(RecentRefusals::default());
+    let audit = config.open_audit(metrics.clone()).map_err(ServeError::new)?;
+    let audit = audit::AuditSettings { recent: recent.clone(), ..audit };
+    let source = path::absolute(&config.source).unwrap_or(config.source.clone());
+    let mounted =
+        fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &config.options())
+            .map_err(ServeError::new)?;
+    let _outlets = outlets.start().map_err(ServeError::new)?;
+    let is_detached = ready.is_some();
+    if let Some(ready) = ready {
+        ready.detach().map_err(|error| ServeError::new(format!("cannot go into the background: {error}")))?;
+    }
+    let name = reserved.as_ref().map_or_else(|| name_of(&config), |reserved| reserved.name().clone());
+    let served =
+        Arc::new(MountService::new((name, source), given, config, mounted.handle(), (metrics, recent)));
+    let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
+    let control =
+        control.map_err(|error| ServeError::new(format!("cannot serve the control socket: {error}")))?;
+    let _pulse = service.mounted(status)?;
+    let control = Arc::new(Mutex::new(control));
+    let (socket, told) = (control.clone(), manager.clone());
+    let act = move |request| match request {
+        SignalRequest::Reload => {
+            told.reloading();
+            // What came of it has been logged.
+            drop(served.reload());
+            told.reloaded();
+        }
+        SignalRequest::End => {
+            told.stopping();
+            // Another instance may have the name, while what is open here is served to its end.
+            drop(socket.lock().take());
+            if let Err(error) = served.handle().end(GRACE) {
+                log::error!("cannot watch for requests that are stuck: {error}");
+            }
+        }
+    };
+    let signals = if is_detached { signals.without_terminal() } else { signals };
+    signals.watch(act).map_err(|error| ServeError::new(format!("cannot wait for signals: {error}")))?;
+    let ended = mounted.serve();
+    manager.stopping();
+    drop(control.lock().take());
+    ended.map_err(|error| match is_detached {
+        true => {
+            log::error!("{error}");
+            ServeError::AlreadyReported
+        }
+        false => ServeError::new(error),
+    })
+}
+
+/// The status line that a service manager shows.
+fn status(config: &MountConfig, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 'static {
+    let what = format!("{} on {}", shown(&config.source), shown(&config.mountpoint));
+    move || {
+        let counted = metrics.snapshot();
+        let requests: u64 = counted.requests.iter().map(OperationCounts::total).sum();
+        let names = |judged: &[RuleCount]| judged.iter().map(|judged| judged.count).sum::<u64>();
+        let (refused, let_through) = (names(&counted.refused), names(&counted.let_through));
+        format!("{what}: {requests} requests, {refused} names refused, {let_through} let through")
+    }
+}
+
+/// The name of the instance, unless another one has it.
+fn name_of(config: &MountConfig) -> InstanceName {
+    let of_place = || {
+        InstanceName::from_mountpoint(
+            &path::absolute(&config.mountpoint).unwrap_or(config.mountpoint.clone()),
+        )
+    };
+    config.name.clone().unwrap_or_else(of_place)
+}
+
+/// Reserves the control socket. A mount without one is better than none, but one mount configuration has one mount.
+fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
+    let Some(directory) = control::directory() else {
+        log::info!("no control socket: XDG_RUNTIME_DIR is not set");
+        return Ok(None);
+    };
+    match control::reserve(&directory, &name_of(config), config.name.is_none()) {
+        Ok(reserved) => Ok(Some(reserved)),
+        Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NameTaken>()) => {
+            Err(ServeError::new(error))
+        }
+        Err(error) => {
+            log::warn!("no control socket in {}: {error}", shown(&directory));
+            Ok(None)
+        }
+    }
+}
+
+/// Mounts and serves in a process of its own, and returns when the mount is live.
+///
+/// # Errors
+/// Nothing is mounted.
+pub fn serve_in_background(given: MountSettings, manager: ServiceManager) -> Result<(), ServeError> {
+    if given.audit.as_deref() == Some(Path::new("-")) {
+        return Err(ServeError::new(
+            "--audit - writes to standard output, which a mount in the background does not have",
+        ));
+    }
+    let impossible = |error| ServeError::new(format!("cannot go into the background: {error}"));
+    match divide().map_err(impossible)? {
+        DaemonRole::Server(ready) => serve(given, manager, Some(ready)),
+        DaemonRole::Starter(waiting) => match waiting.wait().map_err(impossible)? {
+            true => Ok(()),
+            // The server has reported the error.
+            false => Err(ServeError::AlreadyReported),
+        },
+    }
+}
