@@ -25,7 +25,6 @@ const ALLOWED: &[&str] = &[
     "Rename",
     "Retarget",
     "Root",
-    "Settings",
     "Skipped",
     "Tally",
 ];

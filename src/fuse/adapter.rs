@@ -17,7 +17,7 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::ServeError;
+use super::RequestFailure;
 use super::dispatch::{RequestCore, TRANSFER, Weight};
 use super::reply::RequestContext;
 use super::reroot::node;
@@ -117,7 +117,7 @@ impl Filesystem for Adapter {
         self.weighed(Op::Lookup, request, self.core.on(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
             match serving.server.do_lookup(serving.reach(), parent, &name) {
-                Err(ServeError::Backing(ELSEWHERE)) => {
+                Err(RequestFailure::Backing(ELSEWHERE)) => {
                     // Which mount it is shows when it answers.
                     serving.hand_on(Domain::Other(!parent.0), move |serving| {
                         let found = serving.server.do_lookup(serving.reach(), parent, &name);

@@ -6,26 +6,26 @@ use crate::gate::Refusal;
 
 /// The reason why a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServeError {
+pub enum RequestFailure {
     /// The gate rejected the name.
     Refused(Refusal),
     /// An operation on the backing tree failed.
     Backing(Errno),
 }
 
-impl From<Refusal> for ServeError {
+impl From<Refusal> for RequestFailure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Errno> for ServeError {
+impl From<Errno> for RequestFailure {
     fn from(errno: Errno) -> Self {
         Self::Backing(errno)
     }
 }
 
-impl ServeError {
+impl RequestFailure {
     /// The errno that the client gets. A name that breaks the policy gets `for_violations`; `None` stands for EILSEQ where
     /// the bytes are not UTF-8, and EINVAL where a well-formed name breaks another rule, as vfat, ntfs3 and its option
     /// `windows_names` have it.

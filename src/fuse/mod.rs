@@ -2,7 +2,7 @@
 //!
 //! `adapter` decodes a request, `dispatch` chooses the thread that serves it, a `do_*` method of [`Server`] executes it, and `reply`
 //! answers and counts it. The `do_*` methods check names at the gate, call the backing tree and return a `Result`; they are
-//! tested without a mount. All errors become an errno in one place, [`ServeError`].
+//! tested without a mount. All errors become an errno in one place, [`RequestFailure`].
 //!
 //! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
 
@@ -29,7 +29,7 @@ mod timeouts;
 mod translate;
 
 pub use error::Error;
-pub use failure::ServeError;
+pub use failure::RequestFailure;
 pub use mount::mount;
 pub use mounted::{Handle, Mounted};
 pub use options::Options;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
 use nix::sys::stat::FileStat;
 
-use super::ServeError;
+use super::RequestFailure;
 use super::adapter::generation;
 use super::dispatch::RequestCore;
 use super::reroot::numbers;
@@ -64,13 +64,17 @@ impl<'a> RequestContext<'a> {
     }
 
     /// The errno for the client; the request is counted as failed.
-    pub(super) fn errno(&self, failure: impl Into<ServeError>) -> Errno {
+    pub(super) fn errno(&self, failure: impl Into<RequestFailure>) -> Errno {
         let errno = self.server.errno(failure.into());
         self.timing.failed(errno);
         Errno::from_i32(errno as i32)
     }
 
-    pub(super) fn empty(&self, result: std::result::Result<(), impl Into<ServeError>>, reply: ReplyEmpty) {
+    pub(super) fn empty(
+        &self,
+        result: std::result::Result<(), impl Into<RequestFailure>>,
+        reply: ReplyEmpty,
+    ) {
         match result {
             Ok(()) => reply.ok(),
             Err(failure) => reply.error(self.errno(failure)),

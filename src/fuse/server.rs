@@ -14,7 +14,7 @@ use arc_swap::{ArcSwap, Guard};
 use fuser::Notifier;
 use nix::errno::Errno;
 
-use super::ServeError;
+use super::RequestFailure;
 use super::prune::Pruning;
 use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::PendingRenames;
@@ -26,7 +26,7 @@ use crate::telemetry::audit::{Audit, AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::{Metrics, Op};
 
 /// What an operation gives, or why not.
-pub(super) type Result<T> = std::result::Result<T, ServeError>;
+pub(super) type Result<T> = std::result::Result<T, RequestFailure>;
 
 /// A backing tree behind a gate.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Deref for ConfiguredServer<'_> {
 
 impl ConfiguredServer<'_> {
     /// The errno for the client.
-    pub(super) fn errno(&self, failure: ServeError) -> Errno {
+    pub(super) fn errno(&self, failure: RequestFailure) -> Errno {
         failure.errno(self.config.serve.settings.errno())
     }
 
@@ -269,7 +269,7 @@ impl ConfiguredServer<'_> {
             }
             _ => ControlFlow::Continue(()),
         })?;
-        found.ok_or(ServeError::Backing(Errno::ENOENT))
+        found.ok_or(RequestFailure::Backing(Errno::ENOENT))
     }
 
     pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {

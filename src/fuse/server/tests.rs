@@ -57,7 +57,10 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
         ];
         for (operation, result) in results {
             let failure = result.unwrap_err();
-            assert!(matches!(failure, ServeError::Refused(Refusal::Violates(_))), "{operation}: {failure:?}");
+            assert!(
+                matches!(failure, RequestFailure::Refused(Refusal::Violates(_))),
+                "{operation}: {failure:?}"
+            );
             assert_eq!(server.for_request().errno(failure), errno, "{operation}");
         }
     }
@@ -132,7 +135,7 @@ fn every_operation_takes_every_spelling() {
     for on_mismatch in [OnMismatch::Convert, OnMismatch::Match] {
         let (dir, server) = normalizing(on_mismatch);
         let c = caller();
-        let errno = |failure: ServeError| server.for_request().errno(failure);
+        let errno = |failure: RequestFailure| server.for_request().errno(failure);
         for there in spellings {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
@@ -370,10 +373,10 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     let made = server.for_request().do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
-                    assert!(matches!(made, Ok(()) | Err(ServeError::Backing(Errno::EEXIST))), "{made:?}");
+                    assert!(matches!(made, Ok(()) | Err(RequestFailure::Backing(Errno::EEXIST))), "{made:?}");
                     assert!(fs::read_dir(dir).unwrap().count() <= 1);
                     let gone = server.for_request().do_rmdir(0, ROOT, name);
-                    assert!(matches!(gone, Ok(()) | Err(ServeError::Backing(Errno::ENOENT))), "{gone:?}");
+                    assert!(matches!(gone, Ok(()) | Err(RequestFailure::Backing(Errno::ENOENT))), "{gone:?}");
                 }
             });
         }
