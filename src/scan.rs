@@ -12,50 +12,24 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::path::Path;
 
 use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
-pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink, Octets};
+pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
 use self::directory::DirectoryFindings;
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::policy::rule::RuleId;
+use crate::progress::Observer;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Report, ReportedName, Summary};
 use crate::source::location::DirectoryPath;
 use crate::source::{DirectoryBatch, DirectoryVersion, Fault, Frontier, Source, SourceEvent};
-
-/// How far a scan has come, and whether it should stop; another thread may look at it at any time.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Directories read.
-    pub directories: AtomicU64,
-    /// Names checked.
-    pub names: AtomicU64,
-    /// Names with violations.
-    pub findings: AtomicU64,
-    /// The directory that was read last.
-    pub current: Mutex<PathBuf>,
-    /// Set to end the scan with a report of what was found so far.
-    pub stop: AtomicBool,
-}
-
-impl Progress {
-    fn add(&self, dir: &Path, result: &DirectoryResult) {
-        self.directories.fetch_add(result.directories, Relaxed);
-        self.names.fetch_add(result.names, Relaxed);
-        self.findings.fetch_add(result.findings.records.len() as u64, Relaxed);
-        let mut current = self.current.lock();
-        current.as_mut_os_string().clear();
-        current.push(dir);
-    }
-}
 
 /// What a scan needs to know besides the policy.
 #[derive(Debug, Default)]
@@ -87,7 +61,7 @@ pub fn scan(
     policy: &Policy,
     settings: &ScanSettings,
     report: &mut dyn Report,
-    progress: &Progress,
+    observer: &dyn Observer,
     checkpoints: Option<&dyn CheckpointSink>,
     before: Option<Checkpoint>,
 ) -> io::Result<Summary> {
@@ -109,11 +83,12 @@ pub fn scan(
         let output = match event {
             SourceEvent::Directory(batch) => {
                 let result = DirectoryResult::new(&batch, directory::check(&batch, policy, settings));
-                progress.add(&batch.dir, &result);
+                let findings = result.findings.records.len() as u64;
+                observer.checked(&batch.dir, result.names, findings);
                 ScanOutput::Directory(result)
             }
             SourceEvent::Large(parts) => {
-                ScanOutput::Directory(chunked::check(parts, policy, settings, progress))
+                ScanOutput::Directory(chunked::check(parts, policy, settings, observer))
             }
             SourceEvent::Fault(fault) => ScanOutput::Fault(fault, 1),
             SourceEvent::RepeatedFault(fault, count) => ScanOutput::Fault(fault, count),
@@ -126,7 +101,7 @@ pub fn scan(
         {
             sink.failure = Some(error);
         }
-        if sink.failure.is_some() || progress.stop.load(Relaxed) {
+        if sink.failure.is_some() || observer.is_stopped() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -134,7 +109,7 @@ pub fn scan(
     let sink = sink.into_inner();
     let accepted = sink.accepted();
     let ReportSink { report, mut summary, failure, .. } = sink;
-    summary.was_interrupted = progress.stop.load(Relaxed);
+    summary.was_interrupted = observer.is_stopped();
     summary.baseline = settings
         .baseline
         .as_ref()

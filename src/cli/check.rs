@@ -9,10 +9,11 @@ use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
 use crate::name::reading::{Encoding, Evidence};
 use crate::policy::{CheckOutcome, Policy, profile};
+use crate::progress::NoProgress;
 use crate::report::fan::FaultReport;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{Report, ReportedName, Summary};
-use crate::scan::{self, Progress, ScanSettings};
+use crate::scan::{self, ScanSettings};
 use crate::source::list::{ListItem, MAX_NAME, NameReader, PathList};
 
 const EXAMPLES: &str = "\
@@ -115,8 +116,8 @@ fn check_paths(
         false => args.report.report(out, &mut faults, LAYOUT, &head),
     };
     let settings = ScanSettings { encoding: args.report.encoding, ..ScanSettings::default() };
-    let (source, progress) = (PathList(paths), Progress::default());
-    let summary = scan::scan(&source, policy, &settings, &mut *report, &progress, None, None)?;
+    let source = PathList(paths);
+    let summary = scan::scan(&source, policy, &settings, &mut *report, &NoProgress, None, None)?;
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on()))
 }
 

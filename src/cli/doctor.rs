@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{CliError, ExitStatus};
 use crate::doctor::{Condition, Diagnosis, Machine};
-use crate::report::json;
+use crate::json;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +45,7 @@ pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
     let checks = Machine::this().examine(&args.sources);
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
     if args.json {
-        json::line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
+        json::write_line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
     } else {
         for check in &checks {
             let style = style(check.condition);

@@ -8,9 +8,9 @@ use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, Specificat
 
 use super::{CliError, ExitStatus, profiles};
 use crate::explain::{DEFAULT_PROFILES, Explanation, text};
+use crate::json;
 use crate::name::display::display;
 use crate::policy::profile::Profile;
-use crate::report::json;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +54,7 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus,
             status = ExitStatus::Findings;
         }
         match args.json {
-            true => json::line(out, &explanation)?,
+            true => json::write_line(out, &explanation)?,
             false => {
                 if at > 0 {
                     text::write_divider(out)?;

@@ -176,7 +176,7 @@ pub(super) fn owner_of(mount: &MountEntry) -> Option<u32> {
 /// Those of `sockets` whose instances say that they are mounted on `place`.
 fn mounted_at<'f>(sockets: &[&'f FoundSocket], place: &Path) -> Vec<&'f FoundSocket> {
     let is_it = |answer: &Result<InstanceStatus, RequestError>| {
-        let mountpoint = answer.as_ref().ok().and_then(|status| status.mountpoint.bytes());
+        let mountpoint = answer.as_ref().ok().map(|status| status.mountpoint.base64.0.clone());
         mountpoint.is_some_and(|bytes| bytes == place.as_os_str().as_bytes())
     };
     let answers = control::ask_all(sockets, ControlRequest::Status, control::PATIENCE, |_, answer| {

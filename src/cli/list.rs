@@ -23,8 +23,8 @@ use serde::Serialize;
 
 use super::instances::{owner_at, owner_of, sockets, user};
 use super::{CliError, ExitStatus};
+use crate::json::{self, JsonBytes};
 use crate::name::display::width;
-use crate::report::{JsonBytes, json};
 use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError, harmless};
 use crate::sys::mounts::{self, MountEntry};
 use crate::sys::process::{close_all_but, fork};
@@ -103,8 +103,11 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
     let mut rows: Vec<ListRow> =
         found.iter().zip(answers).filter_map(|(found, answer)| row(found, answer, &mounts)).collect();
     let is_believed = |row: &&ListRow| row.state == MountState::Running;
-    let known: BTreeSet<_> =
-        rows.iter().filter(is_believed).filter_map(|row| row.mountpoint.as_ref()?.bytes()).collect();
+    let known: BTreeSet<_> = rows
+        .iter()
+        .filter(is_believed)
+        .filter_map(|row| Some(row.mountpoint.as_ref()?.base64.0.clone()))
+        .collect();
     // Of mounts on one place the last covers the others.
     let seen: BTreeMap<&Path, &MountEntry> =
         mounts.iter().map(|mount| (mount.point.as_path(), mount)).collect();
@@ -124,7 +127,7 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
         mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
     }));
     match args.json {
-        true => rows.iter().try_for_each(|row| json::line(out, row))?,
+        true => rows.iter().try_for_each(|row| json::write_line(out, row))?,
         false => text(&rows, out)?,
     }
     // What other users do with theirs is shown, and is no reason for an alarm.
@@ -154,8 +157,8 @@ fn row(
     match answer {
         Ok(status) => {
             // Another user's server can say what it likes; the kernel says what that user has mounted.
-            let place = status.mountpoint.bytes().map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
-            let is_theirs = || place.and_then(|place| owner_at(mounts, &place)) == uid;
+            let place = PathBuf::from(OsString::from_vec(status.mountpoint.base64.0.clone()));
+            let is_theirs = || owner_at(mounts, &place) == uid;
             let is_believed = uid == Some(geteuid().as_raw()) || is_theirs();
             Some(ListRow {
                 state: if is_believed { MountState::Running } else { MountState::Unverified },

@@ -1,8 +1,10 @@
-//! How far a scan has come, on standard error; and the signals that ask for that, or for its end.
+//! Progress on standard error, and the signals that ask for it or stop the work.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,108 +12,155 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::Signal;
+use parking_lot::Mutex;
 
-use crate::name::display::shown;
-use crate::report::layout::counted;
-use crate::scan::Progress;
+use super::ExitStatus;
+use crate::fix::plan::path_in;
+use crate::name::display::{display, shown};
+use crate::progress::{Observer, Remaining};
+use crate::report::layout::{counted, grouped};
 use crate::service::signals::Signals;
 
-/// Often enough to look alive and to heed a signal, rarely enough to cost nothing.
+/// Often enough to look alive and to handle a signal, rarely enough to cost nothing.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between two lines of plain progress.
+/// The time between two lines of plain progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Between two times that it is kept how far the scan has come.
-const KEPT_INTERVAL: Duration = Duration::from_secs(30);
+/// The time between two checkpoints.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How many bytes are held back at most.
-const MOST_PENDING: usize = 1 << 16;
+/// The limit of buffered output, in bytes.
+const MAX_PENDING: usize = 1 << 16;
+
+/// The limit of lines about entries that remain; the journal has all of them.
+const MAX_REMAINING_LINES: u64 = 1000;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// A line that is drawn again and again, where standard error is a terminal.
+    /// A line that is redrawn, if standard error is a terminal.
     #[default]
     Auto,
     /// A line every ten seconds, for logs.
     Plain,
-    /// Not at all.
+    /// No progress.
     Never,
 }
 
-/// Looks after a scan while it runs.
-pub struct TerminalProgress {
+/// Shows progress on standard error, prints problems, and handles signals.
+pub struct TerminalProgress<'o> {
     style: ProgressMode,
     bar: ProgressBar,
     signals: Signals,
-    /// About how many names there are, where that can be told.
+    /// The expected number of names to check, or the number of changes to make.
     expected: Option<u64>,
-    /// Set when it is time to keep how far the scan has come.
-    wanted: Option<Arc<AtomicBool>>,
+    /// Set when it is time for a checkpoint.
+    checkpoint: Option<Arc<AtomicBool>>,
+    names: AtomicU64,
+    findings: AtomicU64,
+    finished: AtomicU64,
+    problems: AtomicU64,
+    /// The last directory.
+    current: Mutex<PathBuf>,
+    stop: AtomicBool,
+    /// The output for entries that remain, with its first error. Only while changes are made.
+    remaining: Option<Mutex<RemainingOutput<'o>>>,
     ended_by: OnceLock<Signal>,
     begun: Instant,
 }
 
-impl TerminalProgress {
-    /// Takes up signals, and draws nothing yet.
-    pub fn new(style: ProgressMode, expected: Option<u64>, wanted: Option<Arc<AtomicBool>>) -> Self {
+struct RemainingOutput<'o> {
+    out: &'o mut (dyn Write + Send),
+    lines: u64,
+    failure: Option<io::Error>,
+}
+
+impl<'o> TerminalProgress<'o> {
+    /// Takes over the signals; draws nothing yet. Sets `checkpoint` whenever it is time for one.
+    pub fn new(style: ProgressMode, expected: Option<u64>, checkpoint: Option<Arc<AtomicBool>>) -> Self {
         let is_drawn = style == ProgressMode::Auto && io::stderr().is_terminal();
         let bar = if is_drawn { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let template = ProgressStyle::with_template("{spinner} {wide_msg}");
         bar.set_style(template.expect("the template is well-formed"));
-        let (signals, begun) = (Signals::take(Signals::RUN), Instant::now());
-        Self { style, bar, signals, expected, wanted, ended_by: OnceLock::new(), begun }
+        Self {
+            style,
+            bar,
+            signals: Signals::take(Signals::RUN),
+            expected,
+            checkpoint,
+            names: AtomicU64::default(),
+            findings: AtomicU64::default(),
+            finished: AtomicU64::default(),
+            problems: AtomicU64::default(),
+            current: Mutex::default(),
+            stop: AtomicBool::default(),
+            remaining: None,
+            ended_by: OnceLock::new(),
+            begun: Instant::now(),
+        }
     }
 
-    /// Whether there is a line that is drawn again and again.
+    /// The progress of `total` changes; prints entries that remain to `out`.
+    pub fn for_changes(out: &'o mut (dyn Write + Send), total: u64) -> Self {
+        let remaining = Some(Mutex::new(RemainingOutput { out, lines: 0, failure: None }));
+        Self { remaining, ..Self::new(ProgressMode::Auto, Some(total), None) }
+    }
+
+    /// Reports whether a line is redrawn.
     pub fn is_drawn(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// The signal that ended the run, if one did.
-    pub fn ended_by(&self) -> Option<Signal> {
-        self.ended_by.get().copied()
+    /// The exit status, if a signal stopped the work.
+    pub fn stopped(&self) -> Option<ExitStatus> {
+        self.ended_by.get().map(|signal| match signal {
+            Signal::SIGTERM => ExitStatus::Terminated,
+            _ => ExitStatus::Interrupted,
+        })
     }
 
-    /// Lets signals act as they always do: somebody is asked something, and must be able to leave.
+    /// The number of problems so far.
+    pub fn problems(&self) -> u64 {
+        self.problems.load(Relaxed)
+    }
+
+    /// Gives the signals their usual effect: the user is asked a question and must be able to leave.
     pub fn release(&self) {
         self.signals.give_back();
     }
 
-    /// A writer to a terminal that the line may stand on: what is written comes above it, when it is flushed.
+    /// A writer to a terminal with a progress line: its output appears above the line, when it is flushed.
     pub fn above<W: Write>(&self, out: W) -> AboveProgress<W> {
         AboveProgress { out, bar: self.bar.clone(), pending: Vec::new() }
     }
 
-    /// Runs `work`, shows `progress` meanwhile, and heeds signals.
-    pub fn over<T>(&self, progress: &Progress, work: impl FnOnce() -> T) -> T {
+    /// Runs `work`, shows its progress, and handles signals.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let (ended, end) = mpsc::channel::<()>();
-            let watched = move || {
-                let (mut told, mut kept) = (Instant::now(), None::<Instant>);
+            let show = move || {
+                let (mut shown, mut kept) = (Instant::now(), None::<Instant>);
                 while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                    while let Some(signal) = self.signals.next() {
-                        self.heed(signal, progress);
-                    }
+                    self.handle_signals();
                     if self.is_drawn() {
-                        self.bar.set_message(self.line(progress));
+                        self.bar.set_message(self.line());
                         self.bar.tick();
-                    } else if self.style == ProgressMode::Plain && told.elapsed() >= PLAIN_INTERVAL {
-                        told = Instant::now();
-                        self.tell(progress);
+                    } else if self.style == ProgressMode::Plain && shown.elapsed() >= PLAIN_INTERVAL {
+                        shown = Instant::now();
+                        self.print_line();
                     }
-                    // At once for the first time: who cannot keep it should say so before the hours of work.
-                    if let Some(wanted) = &self.wanted
-                        && kept.is_none_or(|kept| kept.elapsed() >= KEPT_INTERVAL)
+                    // The first checkpoint is immediate: an error should appear before hours of work.
+                    if let Some(checkpoint) = &self.checkpoint
+                        && kept.is_none_or(|kept| kept.elapsed() >= CHECKPOINT_INTERVAL)
                     {
                         kept = Some(Instant::now());
-                        wanted.store(true, Relaxed);
+                        checkpoint.store(true, Relaxed);
                     }
                 }
                 self.bar.finish_and_clear();
             };
-            if std::thread::Builder::new().spawn_scoped(scope, watched).is_err() {
+            if std::thread::Builder::new().spawn_scoped(scope, show).is_err() {
                 self.signals.give_back();
             }
             let result = work();
@@ -120,40 +169,115 @@ impl TerminalProgress {
         })
     }
 
-    fn heed(&self, signal: Signal, progress: &Progress) {
-        if signal == Signal::SIGUSR1 {
-            return self.tell(progress);
+    /// Ends the output of entries that remain.
+    ///
+    /// # Errors
+    /// The first error of writing to it.
+    pub fn finish(self) -> io::Result<Option<ExitStatus>> {
+        let stopped = self.stopped();
+        let Some(remaining) = self.remaining else { return Ok(stopped) };
+        let RemainingOutput { out, lines, failure } = remaining.into_inner();
+        if let Some(failure) = failure {
+            return Err(failure);
         }
-        if self.ended_by.set(signal).is_err() {
-            // Whoever asks twice does not want to wait.
-            process::exit(128 + signal as i32);
+        if lines > MAX_REMAINING_LINES {
+            writeln!(out, "and {} more", grouped(lines - MAX_REMAINING_LINES))?;
         }
-        progress.stop.store(true, Relaxed);
+        Ok(stopped)
     }
 
-    fn tell(&self, progress: &Progress) {
-        let line = self.line(progress);
-        // Where this cannot be written, nothing else can be said either.
+    fn handle_signals(&self) {
+        while let Some(signal) = self.signals.next() {
+            if signal == Signal::SIGUSR1 {
+                self.print_line();
+                continue;
+            }
+            if self.ended_by.set(signal).is_err() {
+                // A second signal ends the process at once.
+                process::exit(128 + signal as i32);
+            }
+            self.stop.store(true, Relaxed);
+        }
+    }
+
+    fn print_line(&self) {
+        let line = self.line();
+        // If standard error fails, there is no other place for it.
         self.bar.suspend(|| drop(writeln!(anstream::stderr(), "namegate: {line}")));
     }
 
-    fn line(&self, progress: &Progress) -> String {
-        let dir = progress.current.lock().clone();
-        let (names, elapsed) = (progress.names.load(Relaxed), self.begun.elapsed());
-        let a_second = names as f64 / elapsed.as_secs_f64().max(0.001);
-        let share = self.expected.filter(|&expected| expected > names).map(|expected| {
-            let left = Duration::from_secs_f64((expected - names) as f64 / a_second.max(1.0));
-            format!(", about {} %, {} left", names * 100 / expected, clock(left))
-        });
+    fn line(&self) -> String {
+        let elapsed = self.begun.elapsed();
+        let done = if self.remaining.is_some() { &self.finished } else { &self.names }.load(Relaxed);
+        let a_second = done as f64 / elapsed.as_secs_f64().max(0.001);
+        let time_left = |expected: u64| {
+            clock(Duration::from_secs_f64(expected.saturating_sub(done) as f64 / a_second.max(1.0)))
+        };
+        if let (Some(_), Some(total)) = (&self.remaining, self.expected) {
+            return format!(
+                "{}  {} of {} ({} a second), {} left",
+                clock(elapsed),
+                grouped(done),
+                counted(total, "change", "changes"),
+                grouped(a_second as u64),
+                time_left(total)
+            );
+        }
+        let share = self
+            .expected
+            .filter(|&expected| expected > done)
+            .map(|expected| format!(", about {} %, {} left", done * 100 / expected, time_left(expected)));
         format!(
-            "{}  {} ({}), {}{}  {}",
+            "{}  {} ({} a second), {}{}  {}",
             clock(elapsed),
-            counted(names, "name", "names"),
-            counted(a_second as u64, "a second", "a second"),
-            counted(progress.findings.load(Relaxed), "finding", "findings"),
+            counted(done, "name", "names"),
+            grouped(a_second as u64),
+            counted(self.findings.load(Relaxed), "finding", "findings"),
             share.unwrap_or_default(),
-            shown(&dir)
+            shown(&self.current.lock())
         )
+    }
+}
+
+impl Observer for TerminalProgress<'_> {
+    fn checked(&self, dir: &Path, names: u64, findings: u64) {
+        self.names.fetch_add(names, Relaxed);
+        self.findings.fetch_add(findings, Relaxed);
+        let mut current = self.current.lock();
+        current.as_mut_os_string().clear();
+        current.push(dir);
+    }
+
+    fn finished(&self) {
+        self.finished.fetch_add(1, Relaxed);
+    }
+
+    fn remains(&self, remaining: &Remaining) {
+        self.finished();
+        let Some(output) = &self.remaining else { return };
+        let mut output = output.lock();
+        output.lines += 1;
+        if output.lines <= MAX_REMAINING_LINES && output.failure.is_none() {
+            let path = path_in(&remaining.directory, &remaining.old);
+            let (path, new) = (display(&path), display(&remaining.new));
+            let written =
+                self.bar.suspend(|| writeln!(output.out, "left: {path} -> {new}: {}", remaining.reason));
+            output.failure = written.err();
+        }
+    }
+
+    fn problem(&self, problem: &dyn fmt::Display) {
+        self.problems.fetch_add(1, Relaxed);
+        // If standard error fails, the exit status remains.
+        self.bar.suspend(|| drop(writeln!(anstream::stderr(), "namegate: {problem}")));
+    }
+
+    fn is_stopped(&self) -> bool {
+        // Between two batches of changes a signal takes effect at once.
+        if self.remaining.is_some() {
+            self.handle_signals();
+        }
+        self.stop.load(Relaxed)
     }
 }
 
@@ -166,8 +290,8 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// Writes above the line of a [`TerminalProgress`]. To take the line away and draw it again takes longer than most writing, so that is
-/// done for many lines at once.
+/// Writes above the line of a [`TerminalProgress`]. Redrawing that line takes longer than most writes, so many lines are written at
+/// once.
 pub struct AboveProgress<W> {
     out: W,
     bar: ProgressBar,
@@ -177,7 +301,7 @@ pub struct AboveProgress<W> {
 impl<W: Write> Write for AboveProgress<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pending.extend_from_slice(bytes);
-        if self.pending.len() >= MOST_PENDING
+        if self.pending.len() >= MAX_PENDING
             && let Some(end) = memchr::memrchr(b'\n', &self.pending)
         {
             let rest = self.pending.split_off(end + 1);
@@ -203,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_as_on_a_clock() {
+    fn times_look_as_on_a_clock() {
         for (seconds, text) in [(0, "0:00"), (65, "1:05"), (3600, "1:00:00"), (36_061, "10:01:01")] {
             assert_eq!(clock(Duration::from_secs(seconds)), text);
         }

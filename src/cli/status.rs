@@ -9,7 +9,7 @@ use indicatif::HumanDuration;
 
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::report::json;
+use crate::json;
 use crate::report::layout::{BOLD, write_wrapped};
 use crate::service::control::{ControlRequest, InstanceStatus, harmless};
 use crate::telemetry::metrics::MetricsSnapshot;
@@ -42,7 +42,7 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
     (status.name, status.uid) = (found.name().to_string(), found.uid());
     match args.json {
-        true => json::line(out, &status)?,
+        true => json::write_line(out, &status)?,
         false => text(&status, out)?,
     }
     let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());

@@ -265,12 +265,12 @@ fn cut(line: &str, columns: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::JsonBytes;
+    use crate::json::JsonBytes;
 
     #[test]
     fn a_view_fits_its_terminal_and_shows_no_control_character_of_a_server() {
         let hostile = "a\x1b[2J\u{9b}\u{202e}\n".repeat(40);
-        let bytes = || JsonBytes { shown: hostile.clone(), base64: String::new() };
+        let bytes = || JsonBytes { shown: hostile.clone(), base64: crate::json::Base64::default() };
         let refused = RecentRefusal {
             time: 0,
             let_through: false,

@@ -11,10 +11,10 @@ use nix::sys::signal::Signal;
 
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
+use crate::json;
 use crate::name::display::shown;
 use crate::output::append;
 use crate::policy::{Policy, profile};
-use crate::report::json;
 use crate::report::layout::counted;
 use crate::service::notify::ServiceManager;
 use crate::service::signals::{Signals, has_terminal};
@@ -188,7 +188,7 @@ impl Sinks<'_> {
         let note = UncoveredNote::now(directories);
         match (self.format, &mut self.out) {
             (WatchFormat::Json, Some(out)) if self.failed.is_none() => {
-                self.failed = json::line(out, &note).err()
+                self.failed = json::write_line(out, &note).err()
             }
             (WatchFormat::Log, _) => log::warn!("{directories} directories or more were not read to the end"),
             _ => {}

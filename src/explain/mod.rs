@@ -15,6 +15,7 @@ use serde::Serialize;
 pub use code_point::{CodePoint, Properties};
 pub use objection::ExplainedViolation;
 
+use crate::json::Hex;
 use crate::name::display::display;
 use crate::name::normalize::{Form, first_difference, to_form};
 use crate::name::scalar::UNICODE_VERSION;
@@ -42,7 +43,7 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// All bytes of the name in hexadecimal.
-    pub name_hex: String,
+    pub name_hex: Hex,
     /// The name as it can be shown on a terminal.
     pub display: String,
     /// Length in bytes.
@@ -207,7 +208,7 @@ impl Explanation {
         Self {
             kind: "explanation",
             name: text.map(str::to_owned),
-            name_hex: data_encoding::HEXLOWER.encode(name),
+            name_hex: Hex(name.to_vec()),
             display: display(name).to_string(),
             bytes: name.len(),
             is_utf8: text.is_some(),

@@ -1,10 +1,10 @@
-//! Doing what a plan says.
+//! Applies a plan.
 //!
-//! Directory by directory, what lies deepest first; a batch at a time: look whether each entry is still what the plan saw,
-//! write down what is going to be done, bring that to the disk, do it. Links follow when all names are there.
+//! Directory by directory, the deepest first, in batches: check that each entry is still the one of the plan, write the intentions
+//! to the journal, flush them to the disk, execute them. The links follow when all names are changed.
 
-mod follow;
-mod judge;
+mod links;
+mod preflight;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -12,126 +12,131 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::carry::{Carrier, Task, is_alias, lines};
-use super::entry::{Identity, Reason, free_name};
-use super::group::{Group, Member, Way};
+use super::entry::{EntryFailure, InodeIdentity, free_name};
+use super::execute::{BatchFailures, BatchRun, Executor, describe_remaining, is_alias};
+use super::group::{Direction, GroupMember, RenameGroup};
 use super::history::History;
 use super::journal::{
-    Base64, Batch, Entry, Hex, Journal, Left as LeftRecord, Place, Reading, Record, Remainder,
+    BatchDirectory, BatchEntry, FailedEntry, Journal, JournalBatch, JournalContents, JournalRecord,
 };
-use super::mark;
+use super::original_name_xattr;
 use super::plan::order::order;
-use super::plan::{Directory, Kind, Plan, Rename, Retarget, Step, path_in};
-use super::roots::{Dir, Names, Roots};
-use super::watcher::{Left, Watcher};
+use super::plan::{EntryKind, Plan, PlanDirectory, Rename, Retarget, path_in};
+use super::roots::{NewNames, OpenPlanDir, PlanRoots};
+use crate::json::{Base64, Hex};
 use crate::policy::Policy;
+use crate::progress::{Observer, Remaining};
 use crate::sys::stat::{self, Stat};
 
-/// How many directories a batch holds open: half of what a process may open unless it asks for more.
+/// The limit of open directories in a batch: half of the default limit of open files.
 const MAX_OPEN: usize = 512;
 
-/// How many renames a batch has unless another number is asked for.
-pub const BATCH: usize = 4096;
+/// The default number of renames in a batch.
+pub const BATCH_SIZE: usize = 4096;
 
 /// How a plan is applied.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'p> {
-    /// What new names have to satisfy; without it only their bytes are compared.
+pub struct ApplyOptions<'p> {
+    /// The policy for new names; without it only their bytes are compared.
     pub policy: Option<&'p Policy>,
-    /// Whether times of directories are kept.
+    /// Keep the times of directories.
     pub keep_times: bool,
-    /// Whether old names are kept in an attribute.
+    /// Keep the original names in an attribute.
     pub keep_original: bool,
-    /// How many renames a batch has.
-    pub batch: usize,
+    /// The number of renames in a batch.
+    pub batch_size: usize,
 }
 
-/// What has become of a plan.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// How many entries got their new name in this run, or would get it.
+pub struct ApplyTally {
+    /// Entries that this run renamed, or would rename.
     pub renamed: u64,
-    /// How many links got another target, or would get it.
+    /// Links that this run retargeted, or would retarget.
     pub retargeted: u64,
-    /// How much of the plan was done before.
+    /// Lines of the plan that were done before.
     pub already: u64,
-    /// How much was left undone.
-    pub left: u64,
-    /// Whether the run was ended before it had come to the end of the plan.
+    /// Lines of the plan that remain.
+    pub remaining: u64,
+    /// The run was stopped before the end of the plan.
     pub is_interrupted: bool,
-    /// How many old names could not be kept in an attribute, by reason.
-    pub unmarked: BTreeMap<&'static str, u64>,
+    /// How many original names could not be kept, by reason.
+    pub not_kept: BTreeMap<&'static str, u64>,
 }
 
-/// Looks what applying the plan would do, and does nothing.
-pub fn rehearse(plan: &Plan, roots: Roots, options: Options<'_>, watcher: &mut dyn Watcher) -> Tally {
-    let mut run = Run::new(plan, roots, None, options, watcher);
-    run.all().expect("without a journal nothing is written");
-    run.tally()
+/// Computes what applying the plan would do, without any change.
+pub fn rehearse(
+    plan: &Plan,
+    roots: PlanRoots,
+    options: ApplyOptions<'_>,
+    observer: &dyn Observer,
+) -> ApplyTally {
+    let mut run = ApplyRun::new(plan, roots, None, options, observer);
+    run.execute_plan().expect("a rehearsal writes no journal");
+    run.into_tally()
 }
 
-/// Applies the plan, and says in `journal` what it does. `reading`: what the journal says already, of a run that was killed
-/// or interrupted.
+/// Applies the plan with a journal. `earlier` is what the journal says already, of a run that was killed or interrupted.
 ///
 /// # Errors
-/// The journal cannot be written: on a full disk, for one. Whatever is not written was not done.
+/// The journal cannot be written, for example on a full disk. Changes that are not in the journal were not made.
 pub fn apply(
     plan: &Plan,
-    roots: Roots,
+    roots: PlanRoots,
     journal: &mut Journal,
-    reading: Option<&Reading>,
-    options: Options<'_>,
-    watcher: &mut dyn Watcher,
-) -> io::Result<Tally> {
-    let mut run = Run::new(plan, roots, Some(journal), options, watcher);
-    if let Some(reading) = reading {
-        run.resume(reading)?;
+    earlier: Option<&JournalContents>,
+    options: ApplyOptions<'_>,
+    observer: &dyn Observer,
+) -> io::Result<ApplyTally> {
+    let mut run = ApplyRun::new(plan, roots, Some(journal), options, observer);
+    if let Some(earlier) = earlier {
+        run.resume(earlier)?;
     }
-    run.all()?;
-    run.end()?;
-    Ok(run.tally())
+    run.execute_plan()?;
+    run.finish()?;
+    Ok(run.into_tally())
 }
 
-/// The names that directories get by the plan, by their paths.
-pub fn planned_names(plan: &Plan) -> Names {
-    let directories = plan.renames.iter().filter(|rename| rename.identity.kind == Kind::Directory);
+/// The new names of directories in the plan, by their paths.
+pub fn planned_names(plan: &Plan) -> NewNames {
+    let directories = plan.renames.iter().filter(|rename| rename.entry.kind == EntryKind::Directory);
     directories
         .map(|rename| (path_in(&rename.directory.path, &rename.old), rename.new.clone().into_bytes()))
         .collect()
 }
 
-struct Run<'r> {
+struct ApplyRun<'r> {
     plan: &'r Plan,
-    carrier: Carrier<'r>,
-    /// None for a rehearsal.
+    executor: Executor<'r>,
+    /// `None` for a rehearsal.
     journal: Option<&'r mut Journal>,
-    options: Options<'r>,
-    batch: Batch,
-    /// The directories of the batch.
-    dirs: Vec<Rc<Dir>>,
-    /// The new names of the plan, and its links by directory and name; only where there are links.
+    options: ApplyOptions<'r>,
+    batch: JournalBatch,
+    /// The open directories of the batch.
+    dirs: Vec<Rc<OpenPlanDir>>,
+    /// The new names by id, and the links by directory and name; empty in a plan without links.
     names: HashMap<u64, &'r [u8]>,
     links: HashMap<(&'r [u8], &'r [u8]), &'r Retarget>,
-    /// What is wrong with renames, by their places in the plan.
-    objections: HashMap<usize, String>,
-    /// Renames to be tried once more, with a temporary name.
-    again: Vec<(Arc<Directory>, Member)>,
-    /// The renames that are done.
+    /// Conflicts of renames, by their index in the plan.
+    conflicts: HashMap<usize, String>,
+    /// Renames that are tried again with a temporary name.
+    again: Vec<(Arc<PlanDirectory>, GroupMember)>,
+    /// The ids of finished renames.
     done: HashSet<u64>,
-    /// Files whose time of change may be our doing, because another name of theirs was changed, or was tried to.
+    /// Files whose change time this plan may have set, because it renamed another name of theirs, or tried to.
     touched: HashSet<u64>,
-    /// The targets that were given to links, by directory and name, according to the journal.
+    /// The new targets of links, by directory and name, according to the journal.
     relinked: HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>,
-    tally: Tally,
+    tally: ApplyTally,
 }
 
-impl<'r> Run<'r> {
+impl<'r> ApplyRun<'r> {
     fn new(
         plan: &'r Plan,
-        roots: Roots,
+        roots: PlanRoots,
         journal: Option<&'r mut Journal>,
-        options: Options<'r>,
-        watcher: &'r mut dyn Watcher,
+        options: ApplyOptions<'r>,
+        observer: &'r dyn Observer,
     ) -> Self {
         let links = plan.retargets.iter().map(|link| ((&*link.directory.path, &*link.name), link)).collect();
         let names = match plan.retargets.is_empty() {
@@ -142,309 +147,300 @@ impl<'r> Run<'r> {
             plan,
             names,
             links,
-            carrier: Carrier { roots, history: History::default(), watcher, unmarked: BTreeMap::new() },
+            executor: Executor { roots, history: History::default(), observer, not_kept: BTreeMap::new() },
             journal,
             options,
-            batch: Batch { number: 1, ..Batch::default() },
+            batch: JournalBatch { number: 1, ..JournalBatch::default() },
             dirs: Vec::new(),
-            objections: HashMap::new(),
+            conflicts: HashMap::new(),
             again: Vec::new(),
             done: HashSet::new(),
             touched: HashSet::new(),
             relinked: HashMap::new(),
-            tally: Tally::default(),
+            tally: ApplyTally::default(),
         }
     }
 
-    fn tally(self) -> Tally {
-        Tally { unmarked: self.carrier.unmarked, ..self.tally }
+    fn into_tally(self) -> ApplyTally {
+        ApplyTally { not_kept: self.executor.not_kept, ..self.tally }
     }
 
-    /// Brings to its end what the journal says was intended. The directories tell what is done: also of batches of which the
-    /// journal says that they are, because a machine that loses its power may have lost renames, too.
-    fn resume(&mut self, reading: &Reading) -> io::Result<()> {
+    /// Finishes the intentions in the journal. The directories show what is done, also in finished batches: a power failure may
+    /// have lost renames.
+    fn resume(&mut self, earlier: &JournalContents) -> io::Result<()> {
         if let Some(journal) = &self.journal {
-            self.carrier.history = History::of(reading, journal.file())?;
+            self.executor.history = History::read(earlier, journal.file())?;
         }
-        for (at, told) in reading.batches.iter().enumerate() {
+        for (at, state) in earlier.batches.iter().enumerate() {
             let Some(journal) = &self.journal else { return Ok(()) };
-            let batch = reading.batch(journal.file(), at)?;
-            let was_left = |at: usize| told.done.iter().flatten().any(|left| left.entry == at);
-            let is_rename = |at: usize| matches!(batch.entries[at].1, Entry::Rename(_));
-            let wanted = |at: usize| told.done.is_none() || is_rename(at) && !was_left(at);
-            let times: Vec<_> = batch.places.iter().map(|place| (place.atime, place.mtime)).collect();
-            let times = (self.options.keep_times && told.done.is_none()).then_some(&times[..]);
-            let task = Task { batch: &batch, dirs: None, way: Way::Forward, wanted: &wanted, times };
-            let left = self.carrier.carry(&task);
-            for (at, (place, entry)) in batch.entries.iter().enumerate() {
-                let is_left = was_left(at) || left.iter().any(|(other, _)| *other == at);
+            let batch = earlier.read_batch(journal.file(), at)?;
+            let has_failed = |at: usize| state.done.iter().flatten().any(|failed| failed.entry == at);
+            let is_rename = |at: usize| matches!(batch.entries[at], BatchEntry::Rename(_));
+            let wanted = |at: usize| state.done.is_none() || is_rename(at) && !has_failed(at);
+            let times: Vec<_> = batch.directories.iter().map(|dir| (dir.atime, dir.mtime)).collect();
+            let times = (self.options.keep_times && state.done.is_none()).then_some(&times[..]);
+            let run =
+                BatchRun { batch: &batch, dirs: None, direction: Direction::Apply, wanted: &wanted, times };
+            let failures = self.executor.execute(&run);
+            for (at, entry) in batch.entries.iter().enumerate() {
+                let remains = has_failed(at) || failures.iter().any(|(other, _)| *other == at);
                 match entry {
-                    Entry::Rename(group) => {
-                        self.touched.extend(group.members.iter().map(|member| member.what.ino));
-                        if !is_left {
+                    BatchEntry::Rename(group) => {
+                        self.touched.extend(group.members.iter().map(|member| member.inode));
+                        if !remains {
                             self.tally.already += group.members.len() as u64;
                             self.done.extend(group.members.iter().map(|member| member.id));
                         }
                     }
-                    Entry::Retarget(relink) if !is_left => {
-                        let place = batch.places[*place].path.clone();
-                        self.relinked.insert((place, relink.name.clone()), relink.new.clone());
+                    BatchEntry::Retarget(relink) if !remains => {
+                        let path = batch.directories[relink.directory].path.0.clone();
+                        self.relinked.insert((path, relink.name.0.clone()), relink.new_target.0.clone());
                     }
-                    Entry::Retarget(_) => {}
+                    BatchEntry::Retarget(_) => {}
                 }
             }
-            if told.done.is_none() || !left.is_empty() {
-                let mut left = self.remainders(&batch, &left);
-                left.extend(told.done.iter().flatten().cloned());
-                self.push(&Record::Done { batch: batch.number, left });
+            if state.done.is_none() || !failures.is_empty() {
+                let mut left = self.report_failures(&batch, &failures);
+                left.extend(state.done.iter().flatten().cloned());
+                self.push(&JournalRecord::Done { batch: batch.number, left });
             }
             self.batch.number = batch.number + 1;
         }
         Ok(())
     }
 
-    fn push(&mut self, record: &Record) {
+    fn push(&mut self, record: &JournalRecord) {
         if let Some(journal) = &mut self.journal {
             journal.push(record);
         }
     }
 
-    /// The whole plan.
-    fn all(&mut self) -> io::Result<()> {
-        let plan = self.plan;
-        let turns = order(&plan.renames);
-        turns.iter().for_each(|turn| self.judge(turn));
-        for turn in turns {
-            let mut steps = turn.steps.iter();
-            let dir = self.carrier.roots.directory(&turn.directory.path, turn.directory.inode);
-            while let Some(step) = steps.next() {
-                let numbers = match *step {
-                    Step::Exchange(one, other) => vec![one, other],
-                    Step::Aside(first) => {
-                        let behind = steps.by_ref().map_while(|step| match step {
-                            Step::Rename(at) => Some(*at),
-                            _ => None,
-                        });
-                        let mut numbers: Vec<usize> = behind.collect();
-                        numbers.push(first);
-                        numbers.reverse();
-                        numbers
-                    }
-                    Step::Rename(at) | Step::Settle(at) => vec![at],
-                };
-                self.renames(&turn.directory, &dir, &numbers)?;
+    fn execute_plan(&mut self) -> io::Result<()> {
+        let directories = order(&self.plan.renames);
+        directories.iter().for_each(|directory| self.check_directory(directory));
+        for directory in directories {
+            let (path, inode) = (&directory.directory.path, directory.directory.inode);
+            let dir = self.executor.roots.open_directory(path, inode);
+            for group in directory.groups {
+                self.rename_group(&directory.directory, &dir, &group)?;
                 if self.tally.is_interrupted {
                     return Ok(());
                 }
             }
         }
         self.flush()?;
-        self.try_again()?;
+        self.rename_again()?;
         if self.tally.is_interrupted {
             return Ok(());
         }
-        self.retargets()?;
+        self.retarget_links()?;
         self.flush()
     }
 
-    /// One rename, or those of a cycle, by their places in the plan.
-    fn renames(
+    /// Adds one rename or a cycle, by indexes in the plan, to the batch.
+    fn rename_group(
         &mut self,
-        directory: &Arc<Directory>,
-        dir: &Result<Rc<Dir>, Reason>,
-        places: &[usize],
+        directory: &Arc<PlanDirectory>,
+        dir: &Result<Rc<OpenPlanDir>, EntryFailure>,
+        indexes: &[usize],
     ) -> io::Result<()> {
         let plan = self.plan;
-        let renames = &places.iter().map(|&at| &plan.renames[at]).collect::<Vec<_>>()[..];
+        let renames: Vec<&Rename> = indexes.iter().map(|&at| &plan.renames[at]).collect();
         if renames.iter().all(|rename| self.done.contains(&rename.id)) {
             return Ok(());
         }
-        let objection = places.iter().find_map(|at| self.objections.get(at));
-        let objection = objection.map(|why| Reason::Objection(why.clone()));
-        let checked = dir.clone().and_then(|dir| self.check(&dir, renames).map(|group| (dir, group)));
-        let checked = match (checked, objection) {
-            (Ok((_, Some(_))), Some(objection)) => Err(objection),
+        let conflict = indexes.iter().find_map(|at| self.conflicts.get(at).cloned());
+        let checked =
+            dir.clone().and_then(|dir| self.check_entries(&dir, &renames).map(|group| (dir, group)));
+        let checked = match (checked, conflict) {
+            (Ok((_, Some(_))), Some(conflict)) => Err(EntryFailure::Conflict(conflict)),
             (checked, _) => checked,
         };
         match checked {
-            Ok((dir, Some(group))) => self.intend(directory, dir, Entry::Rename(group)),
+            Ok((dir, Some(group))) => return self.add_entry(directory, dir, BatchEntry::Rename(group)),
             Ok((_, None)) => {
                 self.tally.already += renames.len() as u64;
                 for rename in renames {
-                    self.took(
-                        rename.id,
-                        rename.identity.kind,
-                        &directory.path,
-                        &rename.old,
-                        rename.new.as_bytes(),
-                    );
+                    self.done.insert(rename.id);
+                    if rename.entry.kind == EntryKind::Directory {
+                        let (old, new) = (&rename.old, rename.new.as_bytes());
+                        self.executor.roots.record_rename(&directory.path, old, new);
+                    }
                 }
-                Ok(())
             }
-            Err(reason) => {
+            Err(failure) => {
                 for rename in renames {
-                    self.leave(&directory.path, &rename.old, rename.new.as_bytes(), &reason);
+                    self.leave(&directory.path, &rename.old, rename.new.as_bytes(), &failure);
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
-    /// An entry has its new name.
-    fn took(&mut self, id: u64, kind: Kind, directory: &[u8], old: &[u8], new: &[u8]) {
-        self.done.insert(id);
-        if kind == Kind::Directory {
-            self.carrier.roots.note(directory, old, new);
-        }
-    }
-
-    fn member(&mut self, dir: &Dir, rename: &Rename, stat: &Stat) -> Member {
+    fn group_member(&mut self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> GroupMember {
         let mut marked = false;
         if self.options.keep_original {
-            match rename.identity.kind {
-                Kind::File | Kind::Directory => match mark::is_marked(dir, &rename.old) {
-                    Ok(is_marked) => marked = !is_marked,
-                    Err(error) => *self.carrier.unmarked.entry(error.desc()).or_default() += 1,
+            let not_kept = match rename.entry.kind {
+                EntryKind::File | EntryKind::Directory => match original_name_xattr::is_set(dir, &rename.old)
+                {
+                    Ok(is_set) => {
+                        marked = !is_set;
+                        None
+                    }
+                    Err(error) => Some(error.desc()),
                 },
-                _ => *self.carrier.unmarked.entry("neither a file nor a directory").or_default() += 1,
-            }
+                _ => Some("neither a file nor a directory"),
+            };
+            not_kept.into_iter().for_each(|why| *self.executor.not_kept.entry(why).or_default() += 1);
         }
-        if stat.links > 1 && rename.identity.kind != Kind::Directory {
+        if stat.links > 1 && rename.entry.kind != EntryKind::Directory {
             self.touched.insert(stat.ino);
         }
-        Member {
-            id: rename.id,
-            old: rename.old.clone(),
-            new: rename.new.clone().into_bytes(),
-            what: Identity::of(stat),
-            ctime: stat.ctime,
-            marked,
-        }
+        let InodeIdentity { ino: inode, kind, born } = InodeIdentity::from_stat(stat);
+        let (old, new) = (Hex(rename.old.clone()), Hex(rename.new.clone().into_bytes()));
+        GroupMember { id: rename.id, old, new, inode, kind, ctime: stat.ctime.into(), born, marked }
     }
 
-    /// Puts something into the batch, and does the batch if it is full then.
-    fn intend(&mut self, directory: &Directory, dir: Rc<Dir>, entry: Entry) -> io::Result<()> {
+    /// Adds an entry to the batch, and executes a full batch.
+    fn add_entry(
+        &mut self,
+        directory: &PlanDirectory,
+        dir: Rc<OpenPlanDir>,
+        mut entry: BatchEntry,
+    ) -> io::Result<()> {
         if self.journal.is_none() {
             self.count(&entry);
             return Ok(());
         }
-        if self.batch.places.last().is_none_or(|place| place.path != directory.path) {
-            // What it was when it was opened may be older than the batch before.
+        if self.batch.directories.last().is_none_or(|last| *last.path != directory.path) {
+            // The metadata from when it was opened may be older than the batch before.
             let stat = stat::at(&*dir, OsStr::new("")).unwrap_or(dir.stat);
-            let (path, ino) = (directory.path.clone(), directory.inode);
-            self.batch.places.push(Place { path, ino, atime: stat.atime, mtime: stat.mtime });
+            self.batch.directories.push(BatchDirectory {
+                path: Base64(directory.path.clone()),
+                inode: directory.inode,
+                atime: stat.atime.into(),
+                mtime: stat.mtime.into(),
+            });
             self.dirs.push(dir);
         }
-        self.batch.entries.push((self.batch.places.len() - 1, entry));
-        match self.batch.entries.len() >= self.options.batch || self.dirs.len() >= MAX_OPEN {
+        let index = self.batch.directories.len() - 1;
+        match &mut entry {
+            BatchEntry::Rename(group) => group.directory = index,
+            BatchEntry::Retarget(relink) => relink.directory = index,
+        }
+        self.batch.entries.push(entry);
+        match self.batch.entries.len() >= self.options.batch_size || self.dirs.len() >= MAX_OPEN {
             true => self.flush(),
             false => Ok(()),
         }
     }
 
-    /// Counts what is done, or would be.
-    fn count(&mut self, entry: &Entry) {
+    /// Counts a finished entry.
+    fn count(&mut self, entry: &BatchEntry) {
         match entry {
-            Entry::Rename(group) => {
+            BatchEntry::Rename(group) => {
                 self.tally.renamed += group.members.len() as u64;
                 self.done.extend(group.members.iter().map(|member| member.id));
             }
-            Entry::Retarget(_) => self.tally.retargeted += 1,
+            BatchEntry::Retarget(_) => self.tally.retargeted += 1,
         }
     }
 
-    /// Writes the batch down, brings that to the disk, and does it.
+    /// Writes the batch to the journal, flushes it to the disk, and executes it.
     fn flush(&mut self) -> io::Result<()> {
         let Some(journal) = self.journal.as_deref_mut().filter(|_| !self.batch.entries.is_empty()) else {
             return Ok(());
         };
-        let next = Batch { number: self.batch.number + 1, ..Batch::default() };
+        let next = JournalBatch { number: self.batch.number + 1, ..JournalBatch::default() };
         let (batch, dirs) = (std::mem::replace(&mut self.batch, next), std::mem::take(&mut self.dirs));
         journal.push_batch(&batch);
-        journal.commit(self.carrier.watcher)?;
-        let times: Vec<_> = batch.places.iter().map(|place| (place.atime, place.mtime)).collect();
+        journal.commit(self.executor.observer)?;
+        let times: Vec<_> = batch.directories.iter().map(|dir| (dir.atime, dir.mtime)).collect();
         let times = self.options.keep_times.then_some(&times[..]);
-        let task = Task { batch: &batch, dirs: Some(&dirs), way: Way::Forward, wanted: &|_| true, times };
-        let mut left = self.carrier.carry(&task);
-        left.sort_unstable_by_key(|(at, _)| *at);
-        let mut remainders = left.iter().peekable();
-        let mut records = Vec::new();
-        for (at, (place, entry)) in batch.entries.iter().enumerate() {
-            let Some((_, reason)) = remainders.next_if(|(left, _)| *left == at) else {
+        let (direction, wanted) = (Direction::Apply, &|_| true);
+        let mut failures =
+            self.executor.execute(&BatchRun { batch: &batch, dirs: Some(&dirs), direction, wanted, times });
+        failures.sort_unstable_by_key(|(at, _)| *at);
+        let mut rest = failures.iter().peekable();
+        for (at, entry) in batch.entries.iter().enumerate() {
+            if rest.next_if(|(failed, _)| *failed == at).is_none() {
                 self.count(entry);
-                continue;
-            };
-            let mut again = false;
-            if let (Reason::Taken, Entry::Rename(group)) = (reason, entry)
-                && is_alias(&*dirs[*place], group)
-            {
-                again = true;
-                let place = &batch.places[*place];
-                let directory = Directory { path: place.path.clone(), inode: place.ino, handle: None };
-                self.again.push((Arc::new(directory), group.members[0].clone()));
-            } else {
-                self.tell(&batch.places[*place], entry, reason);
             }
-            records.push(Remainder { entry: at, reason: reason.to_string(), again });
         }
-        self.push(&Record::Done { batch: batch.number, left: records });
-        self.tally.is_interrupted = self.carrier.watcher.wants_end();
+        // A directory that treats both names as equal needs a temporary name in between.
+        let needs_temp_name = |(at, failure): &(usize, EntryFailure)| match &batch.entries[*at] {
+            BatchEntry::Rename(group) if *failure == EntryFailure::Taken => {
+                is_alias(&*dirs[group.directory], group).then(|| (group.directory, group.members[0].clone()))
+            }
+            _ => None,
+        };
+        let mut left = Vec::with_capacity(failures.len());
+        for failed in failures {
+            match needs_temp_name(&failed) {
+                Some((at, member)) => {
+                    let directory = &batch.directories[at];
+                    let (path, inode) = (directory.path.0.clone(), directory.inode);
+                    self.again.push((Arc::new(PlanDirectory { path, inode, handle: None }), member));
+                    left.push(FailedEntry { entry: failed.0, reason: failed.1.to_string(), again: true });
+                }
+                None => left.extend(self.report_failures(&batch, &vec![failed])),
+            }
+        }
+        self.push(&JournalRecord::Done { batch: batch.number, left });
+        self.tally.is_interrupted = self.executor.observer.is_stopped();
         Ok(())
     }
 
-    /// Tells of an entry of a batch that was left.
-    fn tell(&mut self, place: &Place, entry: &Entry, reason: &Reason) {
-        for line in lines(place, entry, reason, Way::Forward) {
-            self.tally.left += 1;
-            self.carrier.watcher.left(&line);
-        }
-    }
-
-    fn remainders(&mut self, batch: &Batch, left: &[(usize, Reason)]) -> Vec<Remainder> {
-        let record = |(at, reason): &(usize, Reason)| {
-            let (place, entry) = &batch.entries[*at];
-            self.tell(&batch.places[*place], entry, reason);
-            Remainder { entry: *at, reason: reason.to_string(), again: false }
+    /// Reports entries of a batch that failed, and returns their records.
+    fn report_failures(&mut self, batch: &JournalBatch, failures: &BatchFailures) -> Vec<FailedEntry> {
+        let report = |(at, failure): &(usize, EntryFailure)| {
+            let (entry, reason) = (&batch.entries[*at], failure.to_string());
+            let directory = &batch.directories[entry.directory()];
+            for remaining in describe_remaining(directory, entry, &reason, Direction::Apply) {
+                self.tally.remaining += 1;
+                self.executor.observer.remains(&remaining);
+            }
+            FailedEntry { entry: *at, reason, again: false }
         };
-        left.iter().map(record).collect()
+        failures.iter().map(report).collect()
     }
 
-    /// The renames in directories that take the old and the new name for one: by way of a temporary name.
-    fn try_again(&mut self) -> io::Result<()> {
+    /// Renames through a temporary name, in directories that treat the old and the new name as equal.
+    fn rename_again(&mut self) -> io::Result<()> {
         for (directory, member) in std::mem::take(&mut self.again) {
-            let dir = self.carrier.roots.directory(&directory.path, directory.inode);
-            let via = dir.and_then(|dir| Ok((free_name(&*dir)?, dir)));
-            match via {
-                Ok((via, dir)) => {
-                    let group = Group { members: vec![member], via: Some(via) };
-                    self.intend(&directory, dir, Entry::Rename(group))?;
+            let dir = self.executor.roots.open_directory(&directory.path, directory.inode);
+            match dir.and_then(|dir| Ok((free_name(&*dir)?, dir))) {
+                Ok((name, dir)) => {
+                    let group =
+                        RenameGroup { directory: 0, members: vec![member], temp_name: Some(Hex(name)) };
+                    self.add_entry(&directory, dir, BatchEntry::Rename(group))?;
                 }
-                Err(reason) => self.leave(&directory.path, &member.old, &member.new, &reason),
+                Err(failure) => self.leave(&directory.path, &member.old, &member.new, &failure),
             }
         }
         self.flush()
     }
 
-    /// Leaves a line of the plan as it is.
-    fn leave(&mut self, directory: &[u8], old: &[u8], new: &[u8], reason: &Reason) {
-        self.tally.left += 1;
-        self.carrier.watcher.left(&Left { directory, old, new, reason });
-        if self.journal.is_some() {
-            let [old, new] = [old, new].map(|name| Hex(name.to_vec()));
-            let (directory, reason) = (Base64(directory.to_vec()), reason.to_string());
-            self.push(&Record::Left(LeftRecord { directory, old, new, reason }));
-        }
+    /// Leaves a line of the plan.
+    fn leave(&mut self, directory: &[u8], old: &[u8], new: &[u8], failure: &EntryFailure) {
+        let remaining = Remaining {
+            directory: Base64(directory.to_vec()),
+            old: Hex(old.to_vec()),
+            new: Hex(new.to_vec()),
+            reason: failure.to_string(),
+        };
+        self.tally.remaining += 1;
+        self.executor.observer.remains(&remaining);
+        self.push(&JournalRecord::Left(remaining));
     }
 
-    /// Writes down how it ended. What was renamed is on the disk before the journal says that the plan is done.
-    fn end(&mut self) -> io::Result<()> {
+    /// Writes the end of the run. All renames are on the disk before the journal says that the plan is done.
+    fn finish(&mut self) -> io::Result<()> {
         let Some(journal) = self.journal.as_deref_mut() else { return Ok(()) };
         if !self.tally.is_interrupted {
-            for top in self.carrier.roots.tops() {
-                top.sync()?;
-            }
-            journal.push(&Record::End);
+            self.executor.roots.sync()?;
+            journal.push(&JournalRecord::End);
         }
-        journal.commit(self.carrier.watcher)
+        journal.commit(self.executor.observer)
     }
 }

@@ -1,4 +1,4 @@
-//! Which entry is meant: the inode behind a name, told apart from one that came to its number later.
+//! The identity of an entry: the inode behind a name, distinguished from an inode that reuses its number later.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,49 +8,50 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
-use super::plan::Kind;
-use crate::sys::stat::{self, Stat, Time};
+use super::plan::{EntryKind, InodeTime};
+use crate::name::display::display;
+use crate::sys::stat::{self, Stat};
 
-/// An inode, as far as its file system lets it be told from others.
+/// An inode, as exactly as its file system can identify it.
 ///
-/// The time of birth, where there is one, tells a file from a later one with the same number. The time of change is not part
-/// of it: every rename sets that, and so does everything that may rightly happen to a file between a rename and its undoing.
+/// The birth time, where there is one, distinguishes a file from a later file with the same number. The change time is no part
+/// of the identity: every rename sets it, and so does everything that may rightly happen between a rename and its undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
-    /// The number of the inode.
+pub struct InodeIdentity {
+    /// The inode number.
     pub ino: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// When it was made, where that is known.
-    pub born: Option<Time>,
+    /// The type.
+    pub kind: EntryKind,
+    /// The birth time, if it is known.
+    pub born: Option<InodeTime>,
 }
 
-impl Identity {
-    /// That of what statx(2) told of.
-    pub fn of(stat: &Stat) -> Self {
-        Self { ino: stat.ino, kind: kind(stat), born: stat.btime }
+impl InodeIdentity {
+    /// Reads the identity from a result of statx(2).
+    pub fn from_stat(stat: &Stat) -> Self {
+        Self { ino: stat.ino, kind: kind(stat), born: stat.btime.map(InodeTime::from) }
     }
 
-    /// Whether `stat` can be of this inode: what one of both sides does not know tells nothing.
-    pub fn is_of(&self, stat: &Stat) -> bool {
+    /// Reports whether `stat` can be of this inode. A birth time that one side does not know is ignored.
+    pub fn matches(&self, stat: &Stat) -> bool {
         let is_same_birth = match (self.born, stat.btime) {
-            (Some(born), Some(btime)) => born == btime,
+            (Some(born), Some(btime)) => born == btime.into(),
             _ => true,
         };
         self.ino == stat.ino && self.kind == kind(stat) && is_same_birth
     }
 }
 
-/// The type of what statx(2) told of.
-pub fn kind(stat: &Stat) -> Kind {
-    Kind::of_mode(stat.kind).unwrap_or(Kind::Character)
+/// The type in a result of statx(2).
+pub fn kind(stat: &Stat) -> EntryKind {
+    EntryKind::from_mode(stat.kind).unwrap_or(EntryKind::Character)
 }
 
-/// What stands under `name` in `dir`; `None` when nothing does.
+/// Looks up `name` in `dir`; `None` if there is no such entry.
 ///
 /// # Errors
-/// As statx(2) says, except ENOENT.
-pub fn look(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
+/// As statx(2), except ENOENT.
+pub fn look_up(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
     match stat::at(dir, OsStr::from_bytes(name)) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::ENOENT) => Ok(None),
@@ -58,96 +59,101 @@ pub fn look(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
     }
 }
 
-/// A name that nothing has in `dir`, for what has to wait.
+/// A random temporary name.
+pub fn random_name() -> Vec<u8> {
+    format!(".namegate-{:08x}", RandomState::new().hash_one(0) as u32).into_bytes()
+}
+
+/// A temporary name that no entry of `dir` has.
 ///
 /// # Errors
-/// As statx(2) says.
+/// As statx(2).
 pub fn free_name(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
     loop {
-        let name = format!(".namegate-{:08x}", RandomState::new().hash_one(0) as u32).into_bytes();
-        if look(&dir, &name)?.is_none() {
+        let name = random_name();
+        if look_up(&dir, &name)?.is_none() {
             return Ok(name);
         }
     }
 }
 
-/// Why a rename or a retarget was left undone.
+/// Why an entry stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum EntryFailure {
     /// The directory cannot be opened.
     Directory(Errno),
-    /// Another directory stands where that of the plan was.
+    /// The directory is not the one of the plan.
     OtherDirectory,
-    /// Nothing stands under the name.
+    /// The name does not exist.
     Gone,
-    /// Another entry stands under the name.
+    /// Another entry has the name.
     Replaced,
     /// The entry was changed after the plan was made.
     Changed,
-    /// The name that it should get is taken.
+    /// Another entry has the new name.
     Taken,
-    /// Another entry that it trades names with could not be renamed.
+    /// Another entry of the same cycle could not be renamed.
     Group,
-    /// What it depends on was not renamed.
+    /// A rename that the link depends on did not happen.
     Dependence,
-    /// Another entry was put in its place between the look and the rename, has the new name now, and keeps it.
+    /// Another entry took the place of this one between lookup and rename; that entry has the new name and keeps it.
     Misplaced,
-    /// Another entry was put in its place at the same moment, and has this name now.
+    /// Another entry took the place of this one at the same moment, and has this name now.
     Aside(Vec<u8>),
-    /// There is no place in the directory in which nobody else could interfere.
+    /// The directory has no place where no other process can interfere.
     Exposed,
     /// The file system cannot rename without the danger of overwriting.
     Unsafe,
-    /// An entry was left under a temporary name, because others took both its old and its new one.
+    /// The entry has a temporary name, because other entries took both its old and its new name.
     Stranded(Vec<u8>),
-    /// The call was refused.
+    /// The system call failed.
     Refused(Errno),
-    /// The new name is not admissible, or not free, for the policy of the plan.
-    Objection(String),
+    /// The new name is invalid or taken, by the policy of the plan.
+    Conflict(String),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for EntryFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(Errno::EXDEV) => f.write_str(
-                "its directory lies on another file system, which is left alone unless that is asked for",
-            ),
-            Self::Directory(error) => write!(f, "its directory cannot be opened: {}", error.desc()),
-            Self::OtherDirectory => f.write_str("another directory stands where that of the plan was"),
-            Self::Gone => f.write_str("there is no entry of that name any more"),
-            Self::Replaced => f.write_str("another entry has that name now"),
+            Self::Directory(Errno::EXDEV) => {
+                f.write_str("its directory is on another file system (use --cross-file-systems to include it)")
+            }
+            Self::Directory(error) => write!(f, "cannot open its directory: {}", error.desc()),
+            Self::OtherDirectory => f.write_str("its directory is not the one of the plan"),
+            Self::Gone => f.write_str("the name no longer exists"),
+            Self::Replaced => f.write_str("another entry has the name now"),
             Self::Changed => f.write_str("the entry was changed after the plan was made"),
             Self::Taken => f.write_str("the new name is taken"),
-            Self::Group => f.write_str("another entry that it trades names with could not be renamed"),
-            Self::Dependence => f.write_str("what its target leads to was not renamed"),
+            Self::Group => f.write_str("an entry that it trades names with could not be renamed"),
+            Self::Dependence => f.write_str("the entry that its target leads to was not renamed"),
             Self::Misplaced => f.write_str(
-                "another process put another entry in its place at the same moment; that entry has the new name now",
+                "another process replaced the entry at the same moment; the other entry has the new name now",
             ),
             Self::Aside(name) => write!(
                 f,
-                "another process put another entry in its place at the same moment; that entry is at {} now",
-                crate::name::display::display(name)
+                "another process replaced the entry at the same moment; the other entry is at {} now",
+                display(name)
             ),
             Self::Exposed => f.write_str(
-                "no private directory can be made beside it: another process swapped it, or the file system gave it to \
+                "cannot make a private directory beside it: another process replaced it, or the file system gave it to \
                  another user",
             ),
-            Self::Unsafe => f.write_str(
-                "the file system refuses the name, or cannot rename without the danger of overwriting",
-            ),
+            Self::Unsafe => {
+                f.write_str("the file system rejects the name, or cannot rename without the danger of overwriting")
+            }
             Self::Stranded(name) => write!(
                 f,
-                "it stands under the temporary name {}, because its names were taken meanwhile",
-                crate::name::display::display(name)
+                "it has the temporary name {}: other entries took both its names at the same moment",
+                display(name)
             ),
-            Self::Objection(why) => f.write_str(why),
-            Self::Refused(Errno::EILSEQ) => f.write_str("the file system refuses the name"),
+            Self::Conflict(why) => f.write_str(why),
+            Self::Refused(Errno::EILSEQ) => f.write_str("the file system rejects the name"),
             Self::Refused(error) => write!(f, "{}", error.desc()),
         }
     }
 }
 
-impl From<Errno> for Reason {
+impl From<Errno> for EntryFailure {
     fn from(error: Errno) -> Self {
         match error {
             Errno::EEXIST => Self::Taken,
@@ -161,20 +167,21 @@ impl From<Errno> for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::stat::Time;
 
     #[test]
-    fn an_inode_is_told_from_one_that_has_its_number_later() {
+    fn an_inode_differs_from_one_that_reuses_its_number() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "x").unwrap();
         let parent = std::fs::File::open(dir.path()).unwrap();
-        let stat = look(&parent, b"file").unwrap().unwrap();
-        let identity = Identity::of(&stat);
-        assert!(identity.is_of(&stat));
+        let stat = look_up(&parent, b"file").unwrap().unwrap();
+        let identity = InodeIdentity::from_stat(&stat);
+        assert!(identity.matches(&stat));
         let later = stat.btime.map(|born| Time { seconds: born.seconds + 1, ..born });
-        assert_eq!(identity.is_of(&Stat { btime: later, ..stat }), stat.btime.is_none());
-        assert!(identity.is_of(&Stat { btime: None, ..stat }), "what is not known tells nothing");
-        assert!(!identity.is_of(&Stat { ino: stat.ino + 1, ..stat }));
-        assert!(!identity.is_of(&Stat { kind: libc::S_IFDIR, ..stat }));
-        assert_eq!(look(&parent, b"none"), Ok(None));
+        assert_eq!(identity.matches(&Stat { btime: later, ..stat }), stat.btime.is_none());
+        assert!(identity.matches(&Stat { btime: None, ..stat }), "an unknown birth time is ignored");
+        assert!(!identity.matches(&Stat { ino: stat.ino + 1, ..stat }));
+        assert!(!identity.matches(&Stat { kind: libc::S_IFDIR, ..stat }));
+        assert_eq!(look_up(&parent, b"none"), Ok(None));
     }
 }

@@ -1,9 +1,8 @@
-//! Renames of one directory that belong together: a single one, or entries that trade their names.
+//! Renames of one directory that belong together: a single rename, or a cycle of entries that trade names.
 //!
-//! What happens is a row of moves, each of one inode from one name to another that is free. Where every name of the group is
-//! somebody's at the beginning, or the directory takes both names of an entry for one, the first entry waits under a
-//! temporary name. Which moves are done is told by looking at the names, so that a journal which says what was intended is
-//! enough to go on, or to go back, after the process was killed anywhere.
+//! A group is executed as a sequence of moves, each of one inode from one name to another that is free. In a cycle, and where the
+//! directory treats both names of an entry as equal, the first entry waits under a temporary name. The names themselves show
+//! which moves are done. So a journal of intentions is enough to resume or to undo after a kill at any point.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,185 +10,224 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 
-use super::entry::{Identity, Reason, look};
+use super::entry::{EntryFailure, InodeIdentity, look_up};
 use super::listing::listed;
+use super::plan::{EntryKind, InodeTime};
+use crate::json::Hex;
 use crate::sys::rename::renameat2;
-use crate::sys::stat::{self, Time};
+use crate::sys::stat::{self, Stat};
 
 /// An entry that gets another name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// The line of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupMember {
+    /// The id in the plan.
     pub id: u64,
-    /// The name that it has, as bytes.
-    pub old: Vec<u8>,
-    /// The name that it gets.
-    pub new: Vec<u8>,
-    /// What stands there.
-    pub what: Identity,
-    /// When it was changed last before.
-    pub ctime: Time,
-    /// Whether its old name is kept with it, in an attribute.
+    /// The old name.
+    #[serde(rename = "old_hex")]
+    pub old: Hex,
+    /// The new name.
+    #[serde(rename = "new_hex")]
+    pub new: Hex,
+    /// The inode number.
+    pub inode: u64,
+    /// The type.
+    pub kind: EntryKind,
+    /// The change time before the rename.
+    pub ctime: InodeTime,
+    /// The birth time, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<InodeTime>,
+    /// The old name is kept in an extended attribute of the entry.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
 }
 
-/// Renames that are done together or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// One entry; or, with a temporary name, those of a cycle: each gets the name that the next one has, the last that of the
-    /// first.
-    pub members: Vec<Member>,
-    /// The name under which the first one waits.
-    pub via: Option<Vec<u8>>,
+/// Renames that are all done or none, as a record of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenameGroup {
+    /// The index of the directory in the batch.
+    pub directory: usize,
+    /// The temporary name of the first entry.
+    #[serde(rename = "via_hex", default, skip_serializing_if = "Option::is_none")]
+    pub temp_name: Option<Hex>,
+    /// One entry; or, with a temporary name, a cycle: each entry gets the name of the next one, the last gets that of the first.
+    pub members: Vec<GroupMember>,
 }
 
-/// How to go through the moves of a group.
+/// The direction of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To the new names.
-    Forward,
+    Apply,
     /// To the old names.
-    Backward,
+    Undo,
 }
 
-impl Group {
-    /// How many moves there are.
-    pub fn moves(&self) -> usize {
-        if self.via.is_some() { self.members.len() + 1 } else { self.members.len() }
+impl GroupMember {
+    /// The inode of the entry.
+    pub fn identity(&self) -> InodeIdentity {
+        InodeIdentity { ino: self.inode, kind: self.kind, born: self.born }
     }
 
-    /// The name that the entry of the number `at` has after `done` moves.
+    /// Changes the inode of the entry to that of `stat`.
+    pub fn set_identity(&mut self, stat: &Stat) {
+        let InodeIdentity { ino, kind, born } = InodeIdentity::from_stat(stat);
+        (self.inode, self.kind, self.born) = (ino, kind, born);
+    }
+}
+
+impl RenameGroup {
+    /// The number of moves.
+    pub fn moves(&self) -> usize {
+        if self.temp_name.is_some() { self.members.len() + 1 } else { self.members.len() }
+    }
+
+    /// The name of the entry `at` after `done` moves.
     fn name(&self, at: usize, done: usize) -> &[u8] {
         let (member, last) = (&self.members[at], self.moves());
-        match &self.via {
+        match &self.temp_name {
             None if done > at => &member.new,
             None => &member.old,
-            Some(via) if at == 0 && (1..last).contains(&done) => via,
+            Some(temp_name) if at == 0 && (1..last).contains(&done) => temp_name,
             Some(_) if at == 0 && done == 0 => &member.old,
             Some(_) if at == 0 => &member.new,
-            // The last one follows the first, and so on: each goes where there is room.
+            // The last entry follows the first, and so on: each moves to the name that is free.
             Some(_) if done > self.members.len() - at => &member.new,
             Some(_) => &member.old,
         }
     }
 
-    /// Which entry the move of that number moves.
+    /// The entry that the move `number` moves.
     fn moved(&self, number: usize) -> usize {
-        match self.via {
+        match self.temp_name {
             None => number,
             Some(_) if number == 0 || number == self.members.len() => 0,
             Some(_) => self.members.len() - number,
         }
     }
 
-    /// How many moves are done, by what stands under the names; `None` if the entries are not where any number of moves would
-    /// have put them.
+    /// The number of moves that are done, according to the entries under the names; `None` if no number of moves leads to
+    /// what is there.
     ///
     /// # Errors
-    /// The names cannot be looked at.
+    /// The names cannot be looked up.
     pub fn progress(&self, dir: impl AsFd) -> Result<Option<usize>, Errno> {
         let mut seen = HashMap::new();
-        let names = self.members.iter().flat_map(|member| [&member.old, &member.new]).chain(&self.via);
+        let names = self.members.iter().flat_map(|member| [&member.old, &member.new]).chain(&self.temp_name);
         for name in names {
             if !seen.contains_key(name.as_slice()) {
-                seen.insert(name.as_slice(), look(&dir, name)?);
+                seen.insert(name.as_slice(), look_up(&dir, name)?);
             }
         }
-        // A directory that does not tell case or normalization apart finds one entry by several names: the listing decides.
-        let is_found_twice = |stat: &stat::Stat| {
-            seen.values().flatten().filter(|other| other.ino == stat.ino).nth(1).is_some()
-        };
+        // A directory that ignores case or normalization finds one entry by several names: the listing decides.
+        let is_found_twice =
+            |stat: &Stat| seen.values().flatten().filter(|other| other.ino == stat.ino).nth(1).is_some();
         if seen.values().flatten().any(is_found_twice) {
             let listed = listed(&dir, &seen.keys().copied().collect::<Vec<_>>())?;
             seen.retain(|name, _| listed.contains(name));
         }
         let stands = |at: usize, done: usize| {
             let stat = seen.get(self.name(at, done)).and_then(Option::as_ref);
-            stat.is_some_and(|stat| self.members[at].what.is_of(stat))
+            stat.is_some_and(|stat| self.members[at].identity().matches(stat))
         };
         Ok((0..=self.moves()).find(|&done| (0..self.members.len()).all(|at| stands(at, done))))
     }
 
-    /// Makes the moves that are left to be made on the way, after `done` were made. If one cannot be made, those that this
-    /// call has made are taken back. `changed` is called after each.
+    /// Makes the remaining moves in `direction`, after `done` moves. If a move fails, the moves of this call are reverted.
+    /// Calls `changed` after each move.
     ///
     /// # Errors
-    /// Why a move could not be made.
-    pub fn go(
+    /// The failure of the first move that failed.
+    pub fn execute(
         &self,
         dir: impl AsFd + Copy,
-        way: Way,
+        direction: Direction,
         done: usize,
         changed: &mut dyn FnMut(),
-    ) -> Result<(), Reason> {
+    ) -> Result<(), EntryFailure> {
         let mut at = done;
         let stopped = loop {
-            match self.step(dir, way, at) {
+            match self.make_move(dir, direction, at) {
                 None => return Ok(()),
                 Some(Ok(next)) => at = next,
                 Some(Err(reason)) => break reason,
             }
             changed();
         };
-        let back = if way == Way::Forward { Way::Backward } else { Way::Forward };
+        let back = if direction == Direction::Apply { Direction::Undo } else { Direction::Apply };
         while at != done || (0 < at && at < self.moves()) {
-            match self.step(dir, back, at) {
+            match self.make_move(dir, back, at) {
                 None => break,
                 Some(Ok(next)) => at = next,
-                Some(Err(_)) => return Err(Reason::Stranded(self.via.clone().unwrap_or_default())),
+                Some(Err(_)) => {
+                    return Err(EntryFailure::Stranded(self.temp_name.clone().unwrap_or_default().0));
+                }
             }
             changed();
         }
         Err(stopped)
     }
 
-    /// One move, and how many are done then; `None` at the end of the way.
-    fn step(&self, dir: impl AsFd, way: Way, done: usize) -> Option<Result<usize, Reason>> {
-        let (number, next) = match way {
-            Way::Forward if done < self.moves() => (done, done + 1),
-            Way::Backward if done > 0 => (done - 1, done - 1),
+    /// Makes one move. Returns the number of moves that are done then; `None` if none is left.
+    fn make_move(
+        &self,
+        dir: impl AsFd,
+        direction: Direction,
+        done: usize,
+    ) -> Option<Result<usize, EntryFailure>> {
+        let (number, next) = match direction {
+            Direction::Apply if done < self.moves() => (done, done + 1),
+            Direction::Undo if done > 0 => (done - 1, done - 1),
             _ => return None,
         };
         let at = self.moved(number);
-        let moved = shift(dir, self.name(at, done), self.name(at, next), &self.members[at].what);
+        let moved = rename_entry(dir, self.name(at, done), self.name(at, next), &self.members[at].identity());
         Some(moved.map(|()| next))
     }
 }
 
-/// Gives the entry `what` of `dir` another name, if it still has the one and the other is free.
+/// Renames the entry `identity` of `dir`, if it still has the name `from` and the name `to` is free.
 ///
-/// Between the look and the rename somebody may put another entry in its place: no call renames an inode. So it is looked
-/// again afterwards, and what should not have been renamed gets its name back.
-fn shift(dir: impl AsFd, from: &[u8], to: &[u8], what: &Identity) -> Result<(), Reason> {
-    let seen = match look(&dir, from)? {
-        None => return Err(Reason::Gone),
-        Some(stat) if !what.is_of(&stat) => return Err(Reason::Replaced),
+/// Between lookup and rename another process may replace the entry: no system call renames an inode. So the entry is looked up
+/// again afterwards, and another entry gets its name back.
+fn rename_entry(
+    dir: impl AsFd,
+    from: &[u8],
+    to: &[u8],
+    identity: &InodeIdentity,
+) -> Result<(), EntryFailure> {
+    let seen = match look_up(&dir, from)? {
+        None => return Err(EntryFailure::Gone),
+        Some(stat) if !identity.matches(&stat) => return Err(EntryFailure::Replaced),
         Some(stat) => stat,
     };
     renameat2(&dir, OsStr::from_bytes(from), &dir, OsStr::from_bytes(to), libc::RENAME_NOREPLACE)?;
-    match look(&dir, to) {
-        Ok(Some(now)) if !what.is_of(&now) => Err(give_back(dir, from, to, seen.uid, now.uid)),
-        // Renamed, and by somebody else renamed again or removed.
-        Ok(None) => Err(Reason::Gone),
+    match look_up(&dir, to) {
+        Ok(Some(now)) if !identity.matches(&now) => Err(restore_name(dir, from, to, seen.uid, now.uid)),
+        // Renamed, and then renamed or removed by another process.
+        Ok(None) => Err(EntryFailure::Gone),
         Ok(Some(_)) | Err(_) => Ok(()),
     }
 }
 
-/// Gives what was renamed by mistake its name `from` back, and says what has become of it.
+/// Gives an entry that was renamed by mistake its name `from` back.
 ///
-/// Whether what has the name `to` now ever had the other is not known for certain. Where everybody may rename everything, it
-/// does no harm if not. In a sticky directory nobody can swap what is not theirs, so an entry of another owner than that which
-/// was swapped is somebody's who made it under that name, and keeps it.
-fn give_back(dir: impl AsFd, from: &[u8], to: &[u8], seen: u32, now: u32) -> Reason {
+/// It is not certain that the entry under `to` ever had the name `from`. Where everybody may rename everything, a wrong guess does
+/// no harm. In a sticky directory nobody can replace the entries of others, so an entry of another owner than the replaced one was
+/// made under its name by that owner, and keeps it.
+fn restore_name(dir: impl AsFd, from: &[u8], to: &[u8], seen: u32, now: u32) -> EntryFailure {
     let is_sticky = stat::at(&dir, OsStr::new("")).is_ok_and(|stat| stat.mode & libc::S_ISVTX != 0);
     if is_sticky && seen != now {
-        return Reason::Misplaced;
+        return EntryFailure::Misplaced;
     }
     let [from, to] = [from, to].map(OsStr::from_bytes);
     match renameat2(&dir, to, &dir, from, libc::RENAME_NOREPLACE) {
-        Ok(()) => Reason::Replaced,
-        Err(_) => Reason::Misplaced,
+        Ok(()) => EntryFailure::Replaced,
+        Err(_) => EntryFailure::Misplaced,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The names of a directory, as they are listed.
+//! Lists the names of a directory.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -11,11 +11,11 @@ use nix::sys::stat::Mode;
 use crate::sys::directory;
 use crate::sys::open::beneath;
 
-/// Hands all names of `dir` on to `take`.
+/// Calls `take` with each name in `dir`.
 ///
 /// # Errors
-/// The directory may not be read.
-pub fn each(dir: impl AsFd, take: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+/// The directory cannot be read.
+pub fn for_each_name(dir: impl AsFd, take: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     let dir = beneath(dir, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())?;
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -33,12 +33,12 @@ pub fn each(dir: impl AsFd, take: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     }
 }
 
-/// Those of `names` that the directory lists exactly so.
+/// Those of `names` that the directory lists byte for byte.
 ///
 /// # Errors
-/// The directory may not be read.
+/// The directory cannot be read.
 pub fn listed<'n>(dir: impl AsFd, names: &[&'n [u8]]) -> Result<Vec<&'n [u8]>, Errno> {
     let mut found = Vec::new();
-    each(dir, &mut |name| found.extend(names.iter().find(|&&known| known == name)))?;
+    for_each_name(dir, &mut |name| found.extend(names.iter().find(|&&known| known == name)))?;
     Ok(found)
 }

@@ -1,17 +1,16 @@
-//! Changing names on disk: a plan that can be read and edited, made before anything moves.
+//! Repairs names on disk, through a plan that people can read and edit before anything changes.
 //!
-//! [`propose`] makes a plan; [`plan`] is what is written between the two: pure records, their text, and what can be said about
-//! them without a file system. [`apply`](mod@apply) does it, after it has written into a [`journal`] what it is going to do; by
-//! that [`undo`](mod@undo) takes it back, and [`status`] tells how far it has come.
+//! [`propose`] makes a plan, [`plan`] is its format. [`apply`](mod@apply) executes it and writes each intention into a
+//! [`journal`] first; [`undo`](mod@undo) reverts what the journal says, and [`status`] summarizes it.
 
 pub mod apply;
-pub mod carry;
 pub mod entry;
+pub mod execute;
 pub mod group;
 pub mod history;
 pub mod journal;
 pub mod listing;
-pub mod mark;
+pub mod original_name_xattr;
 pub mod plan;
 pub mod private;
 pub mod propose;
@@ -19,4 +18,3 @@ pub mod relink;
 pub mod roots;
 pub mod status;
 pub mod undo;
-pub mod watcher;

@@ -1,137 +1,142 @@
-//! A plan: what is to be renamed, why, and what follows from that. Pure: no file, no clock, no log.
+//! A plan: what to rename, why, and what follows from it. Pure: no file, no clock, no log.
 //!
-//! A plan is JSON Lines, written for programs and for people with an editor: `docs/FIX.md` describes every field. It tells
-//! names by their exact bytes, and entries by inode number and ctime, so that whoever applies it can see that nothing
-//! has changed in between. An editor may delete lines, change a `new`, and put lines in another order.
+//! A plan is JSON Lines for programs and for people with an editor; `docs/FIX.md` describes every field. It holds the exact
+//! bytes of names, and the inode number and ctime of each entry, so that whoever applies it can see that nothing has
+//! changed. An editor may delete lines, change a `new`, and reorder lines.
 //!
-//! Every byte of a plan may be an attacker's. [`Parser`] lets in nothing that leads out of the roots.
+//! Every byte of a plan may come from an attacker: [`Plan::parse`] accepts nothing that leads out of the roots.
 
 pub mod check;
+mod line;
 pub mod order;
 pub mod parse;
-pub mod write;
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub use order::{Step, Turn};
-pub use parse::{Mistake, Parser};
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+
+use self::line::{LineType, RootLine};
+pub use parse::PlanError;
 
 use crate::policy::Confidence;
 use crate::policy::rule::RuleId;
+use crate::sys::stat::Time;
 
-/// The version of the format that is written and read.
+/// The format version.
 pub const VERSION: u64 = 1;
 
-/// A line longer than this, in bytes, is refused unread: it holds no path that could be.
+/// The longest line, in bytes: no longer line can hold a path.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// The same for the first line, which names all roots.
+/// The longest first line, in bytes: it lists all roots.
 pub const MAX_HEADER_BYTES: usize = 8 << 20;
 
-/// How many bytes a name may have. Linux takes 255 on its own file systems, some others take more.
+/// The longest name, in bytes. Linux file systems allow 255, some others allow more.
 pub const MAX_NAME_BYTES: usize = 4095;
 
 /// A whole plan, in the order of its lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The first line.
-    pub header: Header,
+    pub header: PlanHeader,
     /// The renames.
     pub renames: Vec<Rename>,
-    /// The symbolic links that have to follow.
+    /// The symbolic links whose targets change.
     pub retargets: Vec<Retarget>,
-    /// What was left out.
+    /// The entries without a new name.
     pub skipped: Vec<Skipped>,
 }
 
-/// A line behind the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// A new name for an entry.
-    Rename(Rename),
-    /// A new target for a symbolic link.
-    Retarget(Retarget),
-    /// An entry for which there is something to do and no way to do it.
-    Skipped(Skipped),
-}
-
-/// What a plan was made from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Header {
+/// The first line: how the plan was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanHeader {
+    /// Always `plan`.
+    pub r#type: LineType,
+    /// The format version.
+    pub version: u64,
     /// The version of the program.
     pub tool: String,
-    /// When it was made, as RFC 3339 writes it.
+    /// When the plan was made, in RFC 3339.
     pub created: String,
-    /// What was looked at. Nothing outside is touched.
-    pub roots: Vec<Root>,
+    /// The trees that were read. Nothing outside them is touched.
+    pub roots: Vec<PlanRoot>,
     /// The names of the profiles.
     pub profiles: Vec<String>,
-    /// The policy as a configuration in TOML, which [`Config::parse`](crate::policy::config::Config::parse) reads; `None` if
-    /// it cannot be written as one.
+    /// The policy as a configuration in TOML, for [`Config::parse`](crate::policy::config::Config::parse); `None` if it
+    /// cannot be written as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// In what names that are not UTF-8 were read: `auto`, or the name of an encoding.
+    /// The encoding of names that are not UTF-8: `auto`, or the name of an encoding.
     pub encoding: String,
-    /// The normalization form asked for.
+    /// The requested normalization form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalize: Option<String>,
-    /// The mapping of characters asked for.
+    /// The requested character mapping.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
 }
 
-/// What was looked at: a directory with all that is below it, and its own name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+/// A root: a directory with everything below it, and its own name. The same in a plan and in a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RootLine", into = "RootLine")]
+pub struct PlanRoot {
     /// An absolute path without `.` and `..`.
     pub path: Vec<u8>,
-    /// The inode number of the directory that it is or leads to, or of whatever else it is.
+    /// The inode number of the directory, or of the entry that is not a directory.
     pub inode: u64,
 }
 
-/// A directory in which something is to be done.
+/// A directory with something to change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Directory {
-    /// Its absolute path while nothing above it has been renamed.
+pub struct PlanDirectory {
+    /// The absolute path before any rename above it.
     pub path: Vec<u8>,
-    /// Its inode number.
+    /// The inode number.
     pub inode: u64,
-    /// Its kernel file handle, where the file system has them.
-    pub handle: Option<Handle>,
+    /// The kernel file handle, if the file system has them.
+    pub handle: Option<FileHandle>,
 }
 
-/// A kernel file handle, as name_to_handle_at(2) tells it. Written as `TYPE:BASE64`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Handle {
+/// A kernel file handle, as name_to_handle_at(2) returns it. Written as `TYPE:BASE64`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FileHandle {
     /// Its `handle_type`.
     pub kind: i32,
     /// Its `f_handle`.
     pub bytes: Vec<u8>,
 }
 
-/// Which entry was seen: another one under the same name differs in some of this.
+/// The entry that was seen: another entry under the same name differs in one of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
-    /// Its inode number.
+pub struct SeenEntry {
+    /// The inode number.
     pub inode: u64,
-    /// When its inode was changed last.
-    pub ctime: Ctime,
-    /// What it is.
-    pub kind: Kind,
+    /// The change time of the inode.
+    pub ctime: InodeTime,
+    /// The type.
+    pub kind: EntryKind,
 }
 
-/// A time as stat(2) tells it. Written as `SECONDS.NNNNNNNNN`, the seconds with their sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ctime {
+/// A time of an inode, as stat(2) returns it. Written as `SECONDS.NNNNNNNNN`, the seconds with their sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct InodeTime {
     /// Whole seconds since the epoch.
     pub seconds: i64,
-    /// Nanoseconds on top of them, below 1,000,000,000.
+    /// Additional nanoseconds, below 1,000,000,000.
     pub nanoseconds: u32,
 }
 
 /// The type of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -151,93 +156,113 @@ pub enum Kind {
 /// A new name for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
-    /// Its number in the plan, from 1.
+    /// The number in the plan, from 1.
     pub id: u64,
-    /// The directory that holds it.
-    pub directory: Arc<Directory>,
-    /// Its name.
+    /// The directory that holds the entry.
+    pub directory: Arc<PlanDirectory>,
+    /// The name.
     pub old: Vec<u8>,
-    /// The name that it is to have.
+    /// The new name.
     pub new: String,
-    /// Which entry is meant.
-    pub identity: Identity,
+    /// The entry.
+    pub entry: SeenEntry,
     /// The rules that the old name breaks.
     pub reasons: Vec<RuleId>,
-    /// How sure it is that the new name is what was meant.
+    /// How certain the new name is.
     pub confidence: Confidence,
-    /// How the new name comes from the old one: an encoding, `mojibake`, `normalize`, ...
+    /// How the new name follows from the old one: an encoding, `mojibake`, `normalize`, ...
     pub reading: String,
-    /// What speaks for the reading.
+    /// The evidence for the reading.
     pub evidence: Option<String>,
     /// Other names that the bytes could stand for.
     pub alternatives: Vec<Alternative>,
 }
 
-/// A name that was considered and not proposed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A name that was considered and not suggested.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Alternative {
     /// The name.
     pub new: String,
-    /// How it comes from the old one.
+    /// How it follows from the old name.
     pub reading: String,
 }
 
-/// A symbolic link whose target leads to or through something that is renamed.
+/// A symbolic link whose target leads to or through a renamed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retarget {
     /// The directory that holds the link.
-    pub directory: Arc<Directory>,
-    /// The link's name, before it is renamed itself.
+    pub directory: Arc<PlanDirectory>,
+    /// The name of the link, before the link itself is renamed.
     pub name: Vec<u8>,
-    /// Which link is meant, before it is renamed itself.
-    pub identity: Identity,
-    /// Its target.
+    /// The link, before it is renamed itself.
+    pub entry: SeenEntry,
+    /// The target.
     pub old_target: Vec<u8>,
-    /// Its target when all of `after` have happened as planned. Told to the reader: [`Retarget::target`] says what a
-    /// link has to lead to.
+    /// The target after all renames in `after`, for the reader: [`Retarget::target`] computes the real one.
     pub new_target: Vec<u8>,
     /// The renames that change the target.
-    pub after: Vec<Part>,
+    pub after: Vec<TargetPart>,
 }
 
-/// A component of a link's target that is renamed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+/// A renamed component of a link target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetPart {
     /// The id of the rename.
+    #[serde(rename = "id")]
     pub rename: u64,
-    /// Which component of the target, from 0. `a`, `b` are those of `/a//b/`.
+    /// The index of the component in the target. `/a//b/` has the components `a` and `b`.
     pub component: usize,
 }
 
-/// An entry for which there is something to do and no way to do it.
+/// An entry that breaks a rule and gets no new name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// The directory that holds it.
-    pub directory: Arc<Directory>,
-    /// Its name.
+    /// The directory that holds the entry.
+    pub directory: Arc<PlanDirectory>,
+    /// The name.
     pub name: Vec<u8>,
     /// The rules that it breaks.
     pub reasons: Vec<RuleId>,
-    /// Why nothing is planned, in a sentence.
+    /// Why there is no new name, in a sentence.
     pub why: String,
 }
 
-impl Retarget {
-    /// The target with the components replaced that have got a new name; `renamed` tells of a rename the name that its entry
-    /// has now, `None` if it did not happen.
-    ///
-    /// ```
-    /// # use namegate::fix::plan::replaced;
-    /// assert_eq!(replaced(b"../a//b/", &[(2, b"c")]), b"../a//c/");
-    /// ```
-    pub fn target<'n>(&self, renamed: impl Fn(u64) -> Option<&'n [u8]>) -> Vec<u8> {
-        let parts = self.after.iter().filter_map(|part| Some((part.component, renamed(part.rename)?)));
-        replaced(&self.old_target, &parts.collect::<Vec<_>>())
+impl Default for PlanHeader {
+    fn default() -> Self {
+        let text = String::new;
+        Self {
+            r#type: LineType::Plan,
+            version: VERSION,
+            tool: text(),
+            created: text(),
+            roots: Vec::new(),
+            profiles: Vec::new(),
+            policy: None,
+            encoding: text(),
+            normalize: None,
+            map: None,
+        }
     }
 }
 
-/// `path` with some components replaced, each told by its place among the components. Everything else stays byte for byte.
-pub fn replaced(path: &[u8], parts: &[(usize, &[u8])]) -> Vec<u8> {
+impl Retarget {
+    /// The target with the new names of its renamed components. `renamed` returns the current name of the entry of a
+    /// rename, `None` if the rename did not happen.
+    ///
+    /// ```
+    /// # use namegate::fix::plan::replace_components;
+    /// assert_eq!(replace_components(b"../a//b/", &[(2, b"c")]), b"../a//c/");
+    /// ```
+    pub fn target<'n>(&self, renamed: impl Fn(u64) -> Option<&'n [u8]>) -> Vec<u8> {
+        let parts = self.after.iter().filter_map(|part| Some((part.component, renamed(part.rename)?)));
+        replace_components(&self.old_target, &parts.collect::<Vec<_>>())
+    }
+}
+
+/// `path` with some components replaced, each given by its index. Everything else stays byte for byte.
+pub fn replace_components(path: &[u8], parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut made = Vec::with_capacity(path.len());
     let mut component = 0;
     for (at, piece) in path.split(|&b| b == b'/').enumerate() {
@@ -254,12 +279,12 @@ pub fn replaced(path: &[u8], parts: &[(usize, &[u8])]) -> Vec<u8> {
     made
 }
 
-/// The components of a path: what stands between slashes, as far as that is something.
+/// The components of a path: the non-empty parts between slashes.
 pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&b| b == b'/').filter(|piece| !piece.is_empty())
 }
 
-/// The order of paths in which everything comes before what holds it, and neighbours by their bytes.
+/// The order of paths in which every entry comes before the directory that holds it; siblings compare by their bytes.
 ///
 /// ```
 /// use namegate::fix::plan::post_order;
@@ -286,68 +311,51 @@ pub fn path_in(dir: &[u8], name: &[u8]) -> Vec<u8> {
     [dir, separator, name].concat()
 }
 
-impl Header {
-    /// Whether a plan with these roots may touch `name` in the directory `dir`: `dir` is a root or below one, or `name` is
-    /// a root itself.
+impl PlanHeader {
+    /// Reports whether the plan may touch `name` in the directory `dir`: `dir` is a root or below one, or `name` is a root.
     pub fn covers(&self, dir: &[u8], name: &[u8]) -> bool {
-        self.roots.iter().any(|root| is_below(dir, &root.path) || is_itself(dir, name, &root.path))
+        self.roots.iter().any(|root| is_within(dir, &root.path) || is_root(dir, name, &root.path))
     }
 }
 
-fn is_below(path: &[u8], root: &[u8]) -> bool {
+/// Reports whether `path` is `above` or lies below it.
+pub fn is_within(path: &[u8], above: &[u8]) -> bool {
     let mut path = components(path);
-    components(root).all(|piece| path.next() == Some(piece))
+    components(above).all(|piece| path.next() == Some(piece))
 }
 
-fn is_itself(dir: &[u8], name: &[u8], root: &[u8]) -> bool {
+fn is_root(dir: &[u8], name: &[u8], root: &[u8]) -> bool {
     components(dir).chain([name]).eq(components(root))
 }
 
-/// Why `path` is not the absolute path of a directory as a plan has it; `None` if it is.
+/// Why `path` is not a valid directory path of a plan; `None` if it is valid.
 pub fn path_objection(path: &[u8]) -> Option<&'static str> {
     if path.contains(&0) {
-        return Some("holds a NUL");
+        return Some("contains a NUL");
     }
     let Some(below) = path.strip_prefix(b"/") else { return Some("is not absolute") };
     let mut pieces = below.split(|&b| b == b'/');
     if !below.is_empty() && pieces.clone().any(<[u8]>::is_empty) {
-        return Some("holds an empty component");
+        return Some("contains an empty component");
     }
-    pieces.any(|piece| matches!(piece, b"." | b"..")).then_some("holds `.` or `..`")
+    pieces.any(|piece| matches!(piece, b"." | b"..")).then_some("contains `.` or `..`")
 }
 
-/// Why no entry can have the name `name`; `None` if one can.
+/// Why no entry can have the name `name`; `None` if an entry can.
 pub fn name_objection(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" => Some("is empty"),
-        b"." | b".." => Some("names a directory itself or its parent"),
-        _ if name.contains(&0) => Some("holds a NUL"),
-        _ if name.contains(&b'/') => Some("holds a `/`"),
-        _ if name.len() > MAX_NAME_BYTES => Some("is longer than any file system takes"),
+        b"." | b".." => Some("is the name of the directory itself or of its parent"),
+        _ if name.contains(&0) => Some("contains a NUL"),
+        _ if name.contains(&b'/') => Some("contains a `/`"),
+        _ if name.len() > MAX_NAME_BYTES => Some("is longer than any file system allows"),
         _ => None,
     }
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::File, Self::Directory, Self::Symlink, Self::Fifo, Self::Socket, Self::Block, Self::Character];
-
-    /// The word for it in a plan.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Directory => "directory",
-            Self::Symlink => "symlink",
-            Self::Fifo => "fifo",
-            Self::Socket => "socket",
-            Self::Block => "block",
-            Self::Character => "character",
-        }
-    }
-
-    /// The type that `st_mode` of stat(2) tells; `None` for one that Linux does not have.
-    pub const fn of_mode(mode: u32) -> Option<Self> {
+impl EntryKind {
+    /// The type in `st_mode` of stat(2); `None` for a type that Linux does not have.
+    pub const fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {
             0o100_000 => Self::File,
             0o040_000 => Self::Directory,
@@ -361,32 +369,74 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Ctime {
+impl From<Time> for InodeTime {
+    fn from(Time { seconds, nanoseconds }: Time) -> Self {
+        Self { seconds, nanoseconds }
+    }
+}
+
+impl fmt::Display for InodeTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
     }
 }
 
-/// Text that stands for no time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoTime;
-
-impl FromStr for Ctime {
-    type Err = NoTime;
+impl FromStr for InodeTime {
+    type Err = String;
 
     /// # Errors
-    /// [`NoTime`] for anything but what [`Display`](fmt::Display) writes.
-    fn from_str(text: &str) -> Result<Self, NoTime> {
-        let (seconds, nanoseconds) = text.split_once('.').ok_or(NoTime)?;
-        let is_number = nanoseconds.len() == 9 && nanoseconds.bytes().all(|b| b.is_ascii_digit());
-        let made = Self {
-            seconds: seconds.parse().map_err(|_| NoTime)?,
-            nanoseconds: nanoseconds.parse().ok().filter(|_| is_number).ok_or(NoTime)?,
+    /// The text is not what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (seconds, nanoseconds) = text.split_once('.')?;
+            let time = Self { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? };
+            // `+1`, `01`, `-0` and `.5` are other spellings, which nothing writes.
+            (time.to_string() == text).then_some(time)
         };
-        // `+1`, `01` and `-0` are other spellings, which nothing writes.
-        if made.seconds.to_string() == seconds { Ok(made) } else { Err(NoTime) }
+        parse().ok_or_else(|| format!("`{text}` is not a time as SECONDS.NNNNNNNNN"))
     }
 }
+
+impl fmt::Display for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, BASE64.encode(&self.bytes))
+    }
+}
+
+impl FromStr for FileHandle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        /// `MAX_HANDLE_SZ` of linux/exportfs.h.
+        const MAX_BYTES: usize = 128;
+        let parse = || {
+            let (kind, bytes) = text.split_once(':')?;
+            let bytes = BASE64.decode(bytes.as_bytes()).ok().filter(|bytes| bytes.len() <= MAX_BYTES)?;
+            Some(Self { kind: kind.parse().ok()?, bytes })
+        };
+        parse().ok_or_else(|| format!("`{text}` is not a kernel file handle as TYPE:BASE64"))
+    }
+}
+
+macro_rules! text_in_json {
+    ($($name:ident),*) => {
+        $(impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.to_string()
+            }
+        })*
+    };
+}
+
+text_in_json!(FileHandle, InodeTime);
 
 #[cfg(test)]
 mod tests;

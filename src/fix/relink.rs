@@ -1,13 +1,11 @@
-//! A symbolic link that gets another target: a new link is made in a private directory beside it, and the two trade places
-//! in one system call. So there is always a link under the name, and it has a new inode then. What comes into the private
-//! directory by that is looked at before it is removed: if it is not the link that was looked at before, because somebody has
-//! put something else in its place, it goes back.
+//! Changes the target of a symbolic link: makes a new link in a private directory beside the old one, and exchanges the two in
+//! one system call. So a link always exists under the name; it gets a new inode. The link that arrives in the private directory
+//! is checked before it is removed: if another process has replaced the old link, the other entry goes back.
 //!
-//! The new link gets owner, attributes and times where nobody can put another file in its place, and from the very inode that it
-//! replaces, by a descriptor.
+//! The new link gets its owner, attributes and times where no other process can replace it, from the inode that it replaces,
+//! through descriptors.
 //!
-//! How far that has come is told by the targets under the name and in the private directory, whoever was killed when, on the
-//! way there or back.
+//! The targets under the name and in the private directory show how far a run came that was killed, in either direction.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,61 +16,76 @@ use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
+use serde::{Deserialize, Serialize};
 
-use super::entry::{Reason, free_name, look};
-use super::group::Way;
-use super::private::PrivateDir;
+use super::entry::{EntryFailure, free_name, look_up};
+use super::group::Direction;
+use super::plan::InodeTime;
+use super::private::{CurrentPrivateDir, PrivateDir};
+use crate::json::{Base64, Hex};
 use crate::sys::open::beneath;
 use crate::sys::rename::renameat2;
-use crate::sys::stat::{self, Stat, Time};
+use crate::sys::stat::{self, Stat};
 use crate::sys::xattr;
 
-/// Attributes that hold for one inode alone, and would lend its rights or its signature to another: capabilities(7), and
-/// those of the kernel's integrity subsystem.
+/// Attributes that are valid for one inode only, and would lend its rights or its signature to another: capabilities(7), and the
+/// attributes of the integrity subsystem.
 const NEVER_COPIED: [&[u8]; 3] = [b"security.capability", b"security.evm", b"security.ima"];
 
-/// A new target for a symbolic link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A new target for a symbolic link, as a record of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Relink {
-    /// The name of the link.
-    pub name: Vec<u8>,
-    /// The name of the private directory, and of the link in it.
-    pub via: Vec<u8>,
-    /// The target that it has.
-    pub old: Vec<u8>,
-    /// The target that it gets.
-    pub new: Vec<u8>,
-    /// The number of its inode, as long as it has the old target.
-    pub ino: u64,
-    /// When it was read last.
-    pub atime: Time,
-    /// When it was made.
-    pub mtime: Time,
-    /// Its owner and its group when it was looked at. One that has others when its turn comes was changed meanwhile.
-    pub owner: (u32, u32),
+    /// The index of the directory in the batch.
+    pub directory: usize,
+    /// The name of the link at that time.
+    #[serde(rename = "name_hex")]
+    pub name: Hex,
+    /// The name of the new link in the private directory.
+    #[serde(rename = "via_hex")]
+    pub temp_name: Hex,
+    /// The name of the private directory. Without it, as in older journals, the temporary name.
+    #[serde(rename = "private_hex", default, skip_serializing_if = "Option::is_none")]
+    pub private_dir: Option<Hex>,
+    /// The old target.
+    #[serde(rename = "old_target_base64")]
+    pub old_target: Base64,
+    /// The new target.
+    #[serde(rename = "new_target_base64")]
+    pub new_target: Base64,
+    /// The inode number while the link has the old target.
+    pub inode: u64,
+    /// The access time.
+    pub atime: InodeTime,
+    /// The modification time.
+    pub mtime: InodeTime,
+    /// The owner. A link with another owner was changed after this record was made.
+    pub uid: u32,
+    /// The group, likewise.
+    pub gid: u32,
 }
 
-/// A time as nix wants it.
-pub(super) const fn time_spec(time: Time) -> TimeSpec {
+/// A time for utimensat(2).
+pub(super) const fn time_spec(time: InodeTime) -> TimeSpec {
     TimeSpec::new(time.seconds, time.nanoseconds as i64)
 }
 
-/// A symbolic link, held open: all that is asked of it is of one inode.
+/// A symbolic link, held open: its metadata and its target are of one inode.
 #[derive(Debug)]
-pub struct Link {
+pub struct OpenLink {
     fd: OwnedFd,
-    /// What it is.
+    /// The metadata.
     pub stat: Stat,
-    /// Where it leads.
+    /// The target.
     pub target: Vec<u8>,
 }
 
-impl Link {
-    /// The link `name` in `dir`; `None` where there is nothing.
+impl OpenLink {
+    /// Opens the link `name` in `dir`; `None` if the name does not exist.
     ///
     /// # Errors
-    /// [`Reason::Replaced`] for what is no link, or why it cannot be looked at.
-    pub fn open(dir: impl AsFd, name: &[u8]) -> Result<Option<Self>, Reason> {
+    /// [`EntryFailure::Replaced`] if the entry is not a link.
+    pub fn open(dir: impl AsFd, name: &[u8]) -> Result<Option<Self>, EntryFailure> {
         let fd = match beneath(dir, OsStr::from_bytes(name), OFlag::O_PATH, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::ENOENT) => return Ok(None),
@@ -80,180 +93,184 @@ impl Link {
         };
         let stat = stat::at(&fd, OsStr::new(""))?;
         if stat.kind != libc::S_IFLNK {
-            return Err(Reason::Replaced);
+            return Err(EntryFailure::Replaced);
         }
         let target = readlinkat(&fd, "")?.as_bytes().to_vec();
         Ok(Some(Self { fd, stat, target }))
     }
 
-    /// Whether `stat` is of this link. It is held open, so that no other inode has its number.
+    /// Reports whether `stat` is of this link. The link is open, so no other inode has its number.
     fn is(&self, stat: &Stat) -> bool {
         (self.stat.ino, self.stat.device) == (stat.ino, stat.device)
     }
 }
 
 impl Relink {
-    /// Whether the link has the target at the end of the way already, and nothing is left to be cleaned up.
-    ///
-    /// # Errors
-    /// The names cannot be looked at, or something else stands there.
-    pub fn is_at_end(&self, dir: impl AsFd + Copy, way: Way) -> Result<bool, Reason> {
-        let wanted = if way == Way::Forward { &self.new } else { &self.old };
-        let is_there = Link::open(dir, &self.name)?.is_some_and(|link| link.target == *wanted);
-        Ok(is_there && look(dir, &self.via)?.is_none())
+    fn private_name(&self) -> &[u8] {
+        self.private_dir.as_ref().unwrap_or(&self.temp_name)
     }
 
-    /// Brings the link to the target at the end of the way, from wherever it was left. `changed` is called after each change.
+    /// Reports whether the link has its final target, and nothing is left to clean up.
     ///
     /// # Errors
-    /// Why that cannot be done; the link has one of both targets then.
-    pub fn go(&self, dir: impl AsFd + Copy, way: Way, changed: &mut dyn FnMut()) -> Result<(), Reason> {
-        let (wanted, other) = match way {
-            Way::Forward => (&self.new, &self.old),
-            Way::Backward => (&self.old, &self.new),
+    /// The names cannot be looked up, or another entry has one.
+    pub fn is_finished(&self, dir: impl AsFd + Copy, direction: Direction) -> Result<bool, EntryFailure> {
+        let wanted = if direction == Direction::Apply { &self.new_target } else { &self.old_target };
+        let is_there = OpenLink::open(dir, &self.name)?.is_some_and(|link| link.target == **wanted);
+        Ok(is_there
+            && match PrivateDir::find(dir, self.private_name())? {
+                Some(private) => look_up(&private, &self.temp_name)?.is_none(),
+                None => true,
+            })
+    }
+
+    /// Gives the link its final target, from any state that a killed run left. Calls `changed` after each change. The caller
+    /// removes the private directory.
+    ///
+    /// # Errors
+    /// Why that failed; the link has one of both targets then.
+    pub fn execute(
+        &self,
+        dir: impl AsFd + Copy,
+        direction: Direction,
+        private: &mut CurrentPrivateDir,
+        changed: &mut dyn FnMut(),
+    ) -> Result<(), EntryFailure> {
+        let (wanted, other) = match direction {
+            Direction::Apply => (&self.new_target, &self.old_target),
+            Direction::Undo => (&self.old_target, &self.new_target),
         };
-        let link = Link::open(dir, &self.name)?.ok_or(Reason::Gone)?;
-        // What a run has left that was killed.
-        let room = PrivateDir::find(dir, &self.via)?;
-        let aside = match &room {
-            Some(room) => self.aside(room)?,
+        let link = OpenLink::open(dir, &self.name)?.ok_or(EntryFailure::Gone)?;
+        // The link that a killed run left.
+        let left = match private.find(dir, self.private_name(), changed)? {
+            Some(private) => OpenLink::open(private, &self.temp_name).map_err(|_| self.foreign_entry())?,
             None => None,
         };
-        if link.target == *wanted {
-            // Made, and not cleaned up yet.
-            let is_replaced = |aside: &Link| match way {
-                Way::Forward => aside.target == *other && aside.stat.ino == self.ino,
-                Way::Backward => aside.target == *other,
+        if link.target == **wanted {
+            // The link is exchanged and the old one possibly not removed.
+            let is_old = |left: &OpenLink| {
+                left.target == **other && (direction == Direction::Undo || left.stat.ino == self.inode)
             };
-            if !aside.as_ref().is_none_or(is_replaced) {
-                return Err(self.strange());
-            }
-            if let Some(room) = room {
-                self.clean(dir, room, changed);
-            }
-            return Ok(());
+            return match (left, private.find(dir, self.private_name(), changed)?) {
+                (Some(left), _) if !is_old(&left) => Err(self.foreign_entry()),
+                (Some(_), Some(private)) => {
+                    self.remove_link(private, changed);
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
         }
-        if aside.as_ref().is_some_and(|aside| aside.target != *wanted) {
-            return Err(self.strange());
+        if left.as_ref().is_some_and(|left| left.target != **wanted) {
+            return Err(self.foreign_entry());
         }
-        if link.target != *other || (way == Way::Forward && !self.is_of(&link.stat)) {
-            return Err(Reason::Replaced);
+        if link.target != **other || (direction == Direction::Apply && !self.is_original(&link.stat)) {
+            return Err(EntryFailure::Replaced);
         }
-        let room = match room {
-            Some(room) => room,
-            None => {
-                let room = PrivateDir::make(dir, &self.via)?;
-                changed();
-                room
-            }
+        let private = private.find_or_make(dir, self.private_name(), changed)?;
+        // An undo brings the original link back. Any other link may be incomplete: a link that was made after the original was
+        // removed may have its inode number, but it gets its times last.
+        let left = left.filter(|left| direction == Direction::Undo && self.is_original(&left.stat));
+        let made = match left {
+            Some(left) => Ok(left),
+            None => self.make_link(private, &link, wanted, changed),
         };
-        // The first link of all comes back as it is. Any other may not have got yet what it is to have: one that was made when
-        // the first was gone may have its inode number, but it gets the times last.
-        let aside = aside.filter(|aside| way == Way::Backward && self.is_of(&aside.stat));
-        let made = match aside {
-            Some(aside) => Ok(aside),
-            None => self.make(&room, &link, wanted, changed),
-        };
-        let done = made.and_then(|made| self.trade(dir, &room, &link, &made, changed));
-        match done {
-            // What is there is somebody else's.
-            Err(Reason::Aside(_)) => {}
-            _ => self.clean(dir, room, changed),
+        let done = made.and_then(|made| self.exchange(dir, private, &link, &made, changed));
+        // A foreign entry stays in the private directory.
+        if !matches!(done, Err(EntryFailure::Aside(_))) {
+            self.remove_link(private, changed);
         }
         done
     }
 
-    /// The link in the private directory, if there is one.
-    fn aside(&self, room: &PrivateDir) -> Result<Option<Link>, Reason> {
-        Link::open(room, &self.via).map_err(|_| self.strange())
+    /// The failure for a foreign entry in the private directory.
+    fn foreign_entry(&self) -> EntryFailure {
+        EntryFailure::Aside([self.private_name(), b"/", &self.temp_name].concat())
     }
 
-    /// Something that is not ours is in the private directory.
-    fn strange(&self) -> Reason {
-        Reason::Aside([&self.via[..], b"/", &self.via].concat())
+    /// Reports whether `stat` is of the link that the record describes.
+    fn is_original(&self, stat: &Stat) -> bool {
+        let found = (stat.ino, stat.uid, stat.gid, InodeTime::from(stat.mtime));
+        found == (self.inode, self.uid, self.gid, self.mtime)
     }
 
-    /// Whether `stat` is of the link that is to be changed.
-    fn is_of(&self, stat: &Stat) -> bool {
-        (stat.ino, (stat.uid, stat.gid), stat.mtime) == (self.ino, self.owner, self.mtime)
-    }
-
-    /// Removes the private directory, and the link in it: the new one if it has not got its place, or the old one.
-    fn clean(&self, dir: impl AsFd, room: PrivateDir, changed: &mut dyn FnMut()) {
-        if unlinkat(&room, OsStr::from_bytes(&self.via), UnlinkatFlags::NoRemoveDir).is_ok() {
+    /// Removes the link in the private directory: the new link if the exchange failed, or else the old one.
+    fn remove_link(&self, private: &PrivateDir, changed: &mut dyn FnMut()) {
+        if unlinkat(private, OsStr::from_bytes(&self.temp_name), UnlinkatFlags::NoRemoveDir).is_ok() {
             changed();
         }
-        room.remove(dir, &self.via);
-        changed();
     }
 
-    /// Makes a link to `target` in the private directory, as like to `link` as the caller's rights allow.
-    fn make(
+    /// Makes a link to `target` in the private directory, with the metadata of `link` as far as the rights of the caller allow.
+    fn make_link(
         &self,
-        room: &PrivateDir,
-        link: &Link,
+        private: &PrivateDir,
+        link: &OpenLink,
         target: &[u8],
         changed: &mut dyn FnMut(),
-    ) -> Result<Link, Reason> {
-        let via = OsStr::from_bytes(&self.via);
-        match unlinkat(room, via, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(error) => return Err(error.into()),
+    ) -> Result<OpenLink, EntryFailure> {
+        let temp_name = OsStr::from_bytes(&self.temp_name);
+        match symlinkat(OsStr::from_bytes(target), private, temp_name) {
+            Err(Errno::EEXIST) => {
+                unlinkat(private, temp_name, UnlinkatFlags::NoRemoveDir)?;
+                symlinkat(OsStr::from_bytes(target), private, temp_name)?;
+            }
+            made => made?,
         }
-        symlinkat(OsStr::from_bytes(target), room, via)?;
         changed();
-        let made = Link::open(room, &self.via)?.ok_or(Reason::Gone)?;
-        // Without the right to give things away, and where links have no owners or times, the link is ours, as of today.
+        let made = OpenLink::open(private, &self.temp_name)?.ok_or(EntryFailure::Gone)?;
+        // Without the right to change owners, and on file systems without owners or times of links, the link is the caller's.
         let (uid, gid) = (link.stat.uid, link.stat.gid);
         if (uid, gid) != (made.stat.uid, made.stat.gid) {
             let flags = AtFlags::AT_EMPTY_PATH | AtFlags::AT_SYMLINK_NOFOLLOW;
             let _ = fchownat(&made.fd, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), flags);
         }
         let _ = copy_attributes(&link.fd, &made.fd);
-        // By its name, because kernels before 5.8 set no times by an `O_PATH` descriptor; the name is ours alone.
+        // By name: kernels before 5.8 cannot set times through an `O_PATH` descriptor. Nobody else can change the name.
         let times = [self.atime, self.mtime].map(time_spec);
-        let _ = utimensat(room, via, &times[0], &times[1], UtimensatFlags::NoFollowSymlink);
+        let _ = utimensat(private, temp_name, &times[0], &times[1], UtimensatFlags::NoFollowSymlink);
         Ok(made)
     }
 
-    /// Lets the link `made`, which is in the private directory, trade places with `link`.
-    fn trade(
+    /// Exchanges the link `made` in the private directory with `link`.
+    fn exchange(
         &self,
         dir: impl AsFd + Copy,
-        room: &PrivateDir,
-        link: &Link,
-        made: &Link,
+        private: &PrivateDir,
+        link: &OpenLink,
+        made: &OpenLink,
         changed: &mut dyn FnMut(),
-    ) -> Result<(), Reason> {
-        let (name, via) = (OsStr::from_bytes(&self.name), OsStr::from_bytes(&self.via));
-        let trade = || renameat2(room, via, dir, name, libc::RENAME_EXCHANGE);
-        let holds =
-            |link: &Link| look(room, &self.via).is_ok_and(|stat| stat.is_some_and(|stat| link.is(&stat)));
-        trade()?;
+    ) -> Result<(), EntryFailure> {
+        let (name, temp_name) = (OsStr::from_bytes(&self.name), OsStr::from_bytes(&self.temp_name));
+        let exchange = || renameat2(private, temp_name, dir, name, libc::RENAME_EXCHANGE);
+        let holds = |link: &OpenLink| {
+            look_up(private, &self.temp_name).is_ok_and(|stat| stat.is_some_and(|stat| link.is(&stat)))
+        };
+        exchange()?;
         changed();
         if holds(link) {
             return Ok(());
         }
-        // Somebody has put something else there a moment ago. It goes back.
-        if trade().is_ok() {
+        // Another process replaced the old link right before. The other entry goes back.
+        if exchange().is_ok() {
             changed();
             if holds(made) {
-                return Err(Reason::Replaced);
+                return Err(EntryFailure::Replaced);
             }
         }
-        // The new link was moved away or replaced there, too: what is here belongs under its name, or at least beside it.
-        let free = free_name(dir).unwrap_or_else(|_| self.name.clone());
-        for to in [&self.name, &free] {
-            if renameat2(room, via, dir, OsStr::from_bytes(to), libc::RENAME_NOREPLACE).is_ok() {
+        // The new link was moved or replaced too: the entry here belongs under its name, or at least beside it.
+        let free = free_name(dir).unwrap_or_else(|_| self.name.0.clone());
+        for to in [&self.name.0, &free] {
+            if renameat2(private, temp_name, dir, OsStr::from_bytes(to), libc::RENAME_NOREPLACE).is_ok() {
                 changed();
-                return Err(if to == &self.name { Reason::Replaced } else { Reason::Aside(free.clone()) });
+                let is_name = *to == self.name.0;
+                return Err(if is_name { EntryFailure::Replaced } else { EntryFailure::Aside(free.clone()) });
             }
         }
-        Err(self.strange())
+        Err(self.foreign_entry())
     }
 }
 
-/// Gives the link `to` the extended attributes of `from`.
+/// Copies the extended attributes of the link `from` to the link `to`.
 fn copy_attributes(from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
     let mut names = vec![0; xattr::list(from, &mut [])?];
     let len = xattr::list(from, &mut names)?;
@@ -261,7 +278,7 @@ fn copy_attributes(from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
     for name in names.filter(|name| !name.is_empty() && !NEVER_COPIED.contains(name)).map(OsStr::from_bytes) {
         let mut value = vec![0; xattr::get(from, name, &mut [])?];
         let len = xattr::get(from, name, &mut value)?;
-        // Labels that the system gives by itself cannot be set by everybody.
+        // Not every user can set the labels that the system sets by itself.
         let _ = xattr::set(to, name, &value[..len], 0);
     }
     Ok(())
@@ -274,20 +291,47 @@ mod tests {
 
     use super::*;
 
-    /// What is wanted of a link in `dir`, as it is now.
+    /// The record for the link in `dir`, as it is now.
     fn relink(dir: &fs::File) -> Relink {
-        let [name, via, old, new] = ["link", "via", "old", "new"].map(|word| word.as_bytes().to_vec());
-        let (ino, owner, mtime) = match Link::open(dir, b"link") {
-            Ok(Some(Link { stat, .. })) => (stat.ino, (stat.uid, stat.gid), stat.mtime),
+        let [name, temp_name] = ["link", "via"].map(|word| Hex(word.as_bytes().to_vec()));
+        let [old_target, new_target] = ["old", "new"].map(|word| Base64(word.as_bytes().to_vec()));
+        let (inode, uid, gid, mtime) = match OpenLink::open(dir, b"link") {
+            Ok(Some(OpenLink { stat, .. })) => (stat.ino, stat.uid, stat.gid, stat.mtime.into()),
             _ => Default::default(),
         };
-        Relink { name, via, old, new, ino, atime: Time { seconds: 5, nanoseconds: 6 }, mtime, owner }
+        let (private_dir, atime) = (None, InodeTime { seconds: 5, nanoseconds: 6 });
+        let directory = 0;
+        Relink {
+            directory,
+            name,
+            temp_name,
+            private_dir,
+            old_target,
+            new_target,
+            inode,
+            atime,
+            mtime,
+            uid,
+            gid,
+        }
+    }
+
+    /// Executes `relink`, and removes the private directory.
+    fn execute(
+        relink: &Relink,
+        dir: &fs::File,
+        direction: Direction,
+        changed: &mut dyn FnMut(),
+    ) -> Result<(), EntryFailure> {
+        let mut private = CurrentPrivateDir::default();
+        let result = relink.execute(dir, direction, &mut private, changed);
+        private.remove(dir, changed);
+        result
     }
 
     #[test]
-    fn a_link_is_brought_to_either_target_from_wherever_it_was_left() {
-        // What stands under the name, and what in the private directory if there is one, at each point of the way there and of
-        // the way back.
+    fn a_link_gets_either_target_from_any_state() {
+        // The target under the name, and the target in the private directory if there is one, at each point in both directions.
         let states: [(&str, Option<Option<&str>>); 6] = [
             ("old", None),
             ("old", Some(None)),
@@ -297,7 +341,7 @@ mod tests {
             ("new", None),
         ];
         for (here, aside) in states {
-            for way in [Way::Forward, Way::Backward] {
+            for direction in [Direction::Apply, Direction::Undo] {
                 let dir = tempfile::tempdir().unwrap();
                 let fd = fs::File::open(dir.path()).unwrap();
                 symlink("old", dir.path().join("link")).unwrap();
@@ -316,83 +360,81 @@ mod tests {
                     let _ = fs::remove_file(dir.path().join("link"));
                     symlink(here, dir.path().join("link")).unwrap();
                 }
-                assert_eq!(
-                    relink.is_at_end(&fd, way),
-                    Ok(way == Way::Forward && here == "new" && aside.is_none()
-                        || way == Way::Backward && here == "old" && aside.is_none())
-                );
-                let what = format!("{here} {aside:?} {way:?}");
-                relink.go(&fd, way, &mut || {}).unwrap();
-                let expected = if way == Way::Forward { "new" } else { "old" };
+                let is_wanted = here == if direction == Direction::Apply { "new" } else { "old" };
+                let is_clean = aside.flatten().is_none();
+                assert_eq!(relink.is_finished(&fd, direction), Ok(is_wanted && is_clean));
+                let what = format!("{here} {aside:?} {direction:?}");
+                execute(&relink, &fd, direction, &mut || {}).unwrap();
+                let expected = if direction == Direction::Apply { "new" } else { "old" };
                 assert_eq!(
                     fs::read_link(dir.path().join("link")).unwrap().to_str(),
                     Some(expected),
                     "{what}"
                 );
                 assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{what}: nothing else is left");
-                assert_eq!(relink.is_at_end(&fd, way), Ok(true), "{what}");
-                relink.go(&fd, way, &mut || panic!("nothing more to do")).unwrap();
+                assert_eq!(relink.is_finished(&fd, direction), Ok(true), "{what}");
+                execute(&relink, &fd, direction, &mut || panic!("nothing more to do")).unwrap();
                 let meta = fs::symlink_metadata(dir.path().join("link")).unwrap();
-                let mtime = Time { seconds: meta.mtime(), nanoseconds: meta.mtime_nsec() as u32 };
-                // One that the test has made has its own.
+                let mtime = InodeTime { seconds: meta.mtime(), nanoseconds: meta.mtime_nsec() as u32 };
+                // A link that the test made has its own.
                 let is_stranger = here == expected && here == "new";
                 assert!(is_stranger || mtime == relink.mtime, "{what}");
-                let is_original = here == "new" && aside == Some(Some("old")) && way == Way::Backward;
-                assert!(!is_original || meta.ino() == relink.ino, "the first link comes back");
+                let is_original = here == "new" && aside == Some(Some("old")) && direction == Direction::Undo;
+                assert!(!is_original || meta.ino() == relink.inode, "the original link comes back");
             }
         }
     }
 
     #[test]
-    fn a_link_that_an_earlier_run_had_only_begun_is_not_taken_for_the_first_one() {
+    fn an_incomplete_link_of_an_earlier_run_is_not_the_original() {
         let dir = tempfile::tempdir().unwrap();
         let fd = fs::File::open(dir.path()).unwrap();
         symlink("old", dir.path().join("link")).unwrap();
         let relink = relink(&fd);
-        // File systems give the number of an inode that is gone to the next one that is made.
+        // File systems reuse the number of a removed inode.
         PrivateDir::make(&fd, b"via").unwrap();
         fs::rename(dir.path().join("link"), dir.path().join("via/via")).unwrap();
         let now = TimeSpec::UTIME_NOW;
         utimensat(&fd, "via/via", &now, &now, UtimensatFlags::NoFollowSymlink).unwrap();
         symlink("new", dir.path().join("link")).unwrap();
-        relink.go(&fd, Way::Backward, &mut || {}).unwrap();
+        execute(&relink, &fd, Direction::Undo, &mut || {}).unwrap();
         let meta = fs::symlink_metadata(dir.path().join("link")).unwrap();
-        assert_eq!(Time { seconds: meta.mtime(), nanoseconds: meta.mtime_nsec() as u32 }, relink.mtime);
+        assert_eq!(InodeTime { seconds: meta.mtime(), nanoseconds: meta.mtime_nsec() as u32 }, relink.mtime);
         assert_eq!(fs::read_link(dir.path().join("link")).unwrap().to_str(), Some("old"));
     }
 
     #[test]
-    fn what_is_no_link_or_leads_elsewhere_or_is_another_stays() {
+    fn an_entry_that_is_not_the_link_of_the_record_stays() {
         let dir = tempfile::tempdir().unwrap();
         let fd = fs::File::open(dir.path()).unwrap();
         let link = dir.path().join("link");
-        let forward = |relink: &Relink| relink.go(&fd, Way::Forward, &mut || {});
-        assert_eq!(forward(&relink(&fd)), Err(Reason::Gone));
+        let apply = |relink: &Relink| execute(relink, &fd, Direction::Apply, &mut || {});
+        assert_eq!(apply(&relink(&fd)), Err(EntryFailure::Gone));
         symlink("elsewhere", &link).unwrap();
-        assert_eq!(forward(&relink(&fd)), Err(Reason::Replaced));
+        assert_eq!(apply(&relink(&fd)), Err(EntryFailure::Replaced));
         fs::remove_file(&link).unwrap();
         fs::write(&link, "file").unwrap();
-        assert_eq!(forward(&relink(&fd)), Err(Reason::Replaced));
+        assert_eq!(apply(&relink(&fd)), Err(EntryFailure::Replaced));
         fs::remove_file(&link).unwrap();
         symlink("old", &link).unwrap();
         let meant = relink(&fd);
         for other in [
-            Relink { ino: meant.ino + 1, ..meant.clone() },
-            Relink { owner: (meant.owner.0 + 1, meant.owner.1), ..meant.clone() },
-            Relink { mtime: Time::default(), ..meant.clone() },
+            Relink { inode: meant.inode + 1, ..meant.clone() },
+            Relink { uid: meant.uid + 1, ..meant.clone() },
+            Relink { mtime: InodeTime::default(), ..meant.clone() },
         ] {
-            assert_eq!(forward(&other), Err(Reason::Replaced));
+            assert_eq!(apply(&other), Err(EntryFailure::Replaced));
         }
         fs::write(dir.path().join("via"), "a stranger").unwrap();
-        assert_eq!(forward(&meant), Err(Reason::Exposed));
+        assert_eq!(apply(&meant), Err(EntryFailure::Exposed));
         assert_eq!(fs::read_to_string(dir.path().join("via")).unwrap(), "a stranger");
         assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("old"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]
-    fn what_somebody_has_put_in_the_place_of_the_link_goes_back() {
-        // Once when the new link is about to get its place, and once more when it is about to be taken back.
+    fn an_entry_that_replaced_the_link_goes_back() {
+        // Once before the exchange, and once more before it is reverted.
         for times in [1, 2] {
             let dir = tempfile::tempdir().unwrap();
             let fd = fs::File::open(dir.path()).unwrap();
@@ -400,10 +442,10 @@ mod tests {
             symlink("old", path("link")).unwrap();
             let relink = relink(&fd);
             let mut calls = 0;
-            let result = relink.go(&fd, Way::Forward, &mut || {
+            let result = execute(&relink, &fd, Direction::Apply, &mut || {
                 calls += 1;
                 match calls {
-                    // The directory is there, the link in it, and then both have changed places.
+                    // The directory is made, then the link in it, then both links are exchanged.
                     2 => {
                         fs::rename(path("link"), path("moved")).unwrap();
                         fs::write(path("link"), "a stranger").unwrap();
@@ -417,8 +459,8 @@ mod tests {
             });
             assert_eq!(fs::read_to_string(path("link")).unwrap(), "a stranger");
             match (times, result) {
-                (1, result) => assert_eq!(result, Err(Reason::Replaced)),
-                (_, Err(Reason::Aside(name))) => {
+                (1, result) => assert_eq!(result, Err(EntryFailure::Replaced)),
+                (_, Err(EntryFailure::Aside(name))) => {
                     assert_eq!(fs::read(path(std::str::from_utf8(&name).unwrap())).unwrap(), b"another");
                 }
                 (_, result) => panic!("{result:?}"),
@@ -432,6 +474,45 @@ mod tests {
                     .count(),
                 expected
             );
+        }
+    }
+
+    #[test]
+    fn links_of_one_directory_share_a_private_directory_that_is_removed_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = fs::File::open(dir.path()).unwrap();
+        let names = ["a", "b", "c"];
+        names.iter().for_each(|name| symlink("old", dir.path().join(name)).unwrap());
+        let relinks = names.map(|name| {
+            let stat = OpenLink::open(&fd, name.as_bytes()).unwrap().unwrap().stat;
+            Relink {
+                name: Hex(name.into()),
+                temp_name: Hex(format!("new-{name}").into()),
+                private_dir: Some(Hex(b"private".to_vec())),
+                inode: stat.ino,
+                uid: stat.uid,
+                gid: stat.gid,
+                mtime: stat.mtime.into(),
+                ..relink(&fd)
+            }
+        });
+        for (direction, target) in [(Direction::Apply, "new"), (Direction::Undo, "old")] {
+            let (mut private, mut changes) = (CurrentPrivateDir::default(), 0);
+            for relink in &relinks {
+                relink.execute(&fd, direction, &mut private, &mut || changes += 1).unwrap();
+                assert!(dir.path().join("private").is_dir());
+                assert_eq!(relink.is_finished(&fd, direction), Ok(true));
+            }
+            private.remove(&fd, &mut || changes += 1);
+            assert_eq!(
+                changes,
+                2 + 3 * names.len(),
+                "one directory; each link is made, exchanged and removed"
+            );
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), names.len());
+            for name in names {
+                assert_eq!(fs::read_link(dir.path().join(name)).unwrap().to_str(), Some(target));
+            }
         }
     }
 }

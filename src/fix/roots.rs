@@ -1,9 +1,9 @@
-//! The directories of a plan, opened by their paths below its roots: never through a symbolic link, never outside, and not
-//! on another file system unless that is asked for.
+//! Opens the directories of a plan by their paths below its roots: never through a symbolic link, never outside, and on another
+//! file system only on request.
 //!
-//! A path is that of the time when the plan was made. Directories are renamed after what is in them, so it holds until then;
-//! where it does not hold any more, because something was left and is tried again or is taken back, the names that the
-//! directories on the way have got are put in. Whatever is found that way has to be the inode of the plan.
+//! The paths are those from when the plan was made. Directories are renamed after their entries, so the paths are valid until then.
+//! When they are no longer valid, in a second attempt or in an undo, the new names of the directories on the way are substituted.
+//! The directory that is found must be the inode of the plan.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,39 +17,39 @@ use nix::fcntl::{AT_FDCWD, OFlag};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
-use super::entry::Reason;
-use super::plan::{Root, components, path_in};
+use super::entry::EntryFailure;
+use super::plan::{PlanRoot, components, path_in};
 use crate::name::display::display;
 use crate::sys::open;
 use crate::sys::stat::{self, Stat};
 
-/// Longer paths are opened in pieces: the kernel takes 4095 bytes.
+/// Longer paths are opened in pieces: the kernel accepts 4095 bytes.
 const MAX_PIECE: usize = 4000;
 
-/// Deeper directories are not searched for under other names.
+/// The depth limit of the search under other names.
 const MAX_SEARCHED: usize = 256;
 
-/// So many names are tried in a search.
+/// At most this many names are tried in a search.
 const MAX_TRIES: usize = 4096;
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Dir {
+pub struct OpenPlanDir {
     fd: OwnedFd,
-    /// What it was when it was opened.
+    /// Its metadata from when it was opened.
     pub stat: Stat,
 }
 
-impl Dir {
-    fn of(fd: OwnedFd) -> Result<Rc<Self>, Errno> {
+impl OpenPlanDir {
+    fn from_fd(fd: OwnedFd) -> Result<Rc<Self>, Errno> {
         let stat = stat::at(&fd, OsStr::new(""))?;
         Ok(Rc::new(Self { fd, stat }))
     }
 
-    /// Brings the whole file system to the disk.
+    /// Flushes the whole file system to the disk.
     ///
     /// # Errors
-    /// As syncfs(2) says. One that may not be read is no error: then everything is brought to the disk.
+    /// As syncfs(2). If the directory cannot be read, all file systems are flushed.
     pub fn sync(&self) -> Result<(), Errno> {
         match open::beneath(&self.fd, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()) {
             Ok(dir) => nix::unistd::syncfs(dir),
@@ -61,145 +61,149 @@ impl Dir {
     }
 }
 
-impl AsFd for Dir {
+impl AsFd for OpenPlanDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// A root in which nothing can be changed.
+/// A root on a read-only file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadOnly(Vec<u8>);
+pub struct ReadOnlyRoot(Vec<u8>);
 
-impl fmt::Display for ReadOnly {
+impl fmt::Display for ReadOnlyRoot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is on a file system that is mounted read-only: nothing can be renamed there",
-            display(&self.0)
-        )
+        write!(f, "cannot rename anything in '{}': the file system is mounted read-only", display(&self.0))
     }
 }
 
-impl std::error::Error for ReadOnly {}
+impl std::error::Error for ReadOnlyRoot {}
 
-/// The new last names of directories, by the paths that they had when the plan was made.
-pub type Names = HashMap<Vec<u8>, Vec<u8>>;
+/// The new names of directories, by their paths from when the plan was made.
+pub type NewNames = HashMap<Vec<u8>, Vec<u8>>;
 
-/// The trees of a plan.
+/// The roots of a plan, open.
 #[derive(Debug)]
-pub struct Roots {
-    tops: Vec<Top>,
-    /// What directories are called now.
-    renamed: Names,
-    /// What they may be called, if somebody has renamed them already.
-    planned: Names,
+pub struct PlanRoots {
+    roots: Vec<OpenRoot>,
+    /// The current names of renamed directories.
+    renamed: NewNames,
+    /// The names that directories have if another run renamed them already.
+    planned: NewNames,
     crosses: bool,
 }
 
 #[derive(Debug)]
-struct Top {
+struct OpenRoot {
     path: Vec<u8>,
-    dir: Result<Rc<Dir>, Reason>,
+    dir: Result<Rc<OpenPlanDir>, EntryFailure>,
 }
 
-impl Roots {
-    /// Opens the tops. `renamed`: directories that have new names already; `planned`: those that may have. `crosses`: what is
-    /// mounted below the tops belongs to them.
+impl PlanRoots {
+    /// Opens the roots. `renamed` has the directories that have new names, `planned` those that may have them. With `crosses`,
+    /// mounts below the roots are included.
     ///
     /// # Errors
-    /// One is on a file system that cannot be written. One that is not there is no error: whatever is below it is left.
-    pub fn open(roots: &[Root], renamed: Names, planned: Names, crosses: bool) -> Result<Self, ReadOnly> {
-        let mut opened = Self { tops: Vec::with_capacity(roots.len()), renamed, planned, crosses };
+    /// A root is on a read-only file system. A missing root is no error: everything below it stays.
+    pub fn open(
+        roots: &[PlanRoot],
+        renamed: NewNames,
+        planned: NewNames,
+        crosses: bool,
+    ) -> Result<Self, ReadOnlyRoot> {
+        let mut opened = Self { roots: Vec::with_capacity(roots.len()), renamed, planned, crosses };
         for root in roots {
-            let dir = opened.top(&root.path, root.inode);
+            let dir = opened.open_root(&root.path, root.inode);
             if let Ok(dir) = &dir
                 && fstatvfs(&**dir).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_RDONLY))
             {
-                return Err(ReadOnly(root.path.clone()));
+                return Err(ReadOnlyRoot(root.path.clone()));
             }
-            opened.tops.push(Top { path: root.path.clone(), dir });
+            opened.roots.push(OpenRoot { path: root.path.clone(), dir });
         }
-        // The innermost first: of roots within each other that one is asked.
-        opened.tops.sort_by_key(|top| std::cmp::Reverse(components(&top.path).count()));
+        // The innermost first: it serves the paths of roots inside each other.
+        opened.roots.sort_by_key(|root| std::cmp::Reverse(components(&root.path).count()));
         Ok(opened)
     }
 
-    /// The tops that are there.
-    pub fn tops(&self) -> impl Iterator<Item = &Rc<Dir>> {
-        self.tops.iter().filter_map(|top| top.dir.as_ref().ok())
+    /// Flushes the file systems of all roots to the disk.
+    ///
+    /// # Errors
+    /// As [`OpenPlanDir::sync`].
+    pub fn sync(&self) -> Result<(), Errno> {
+        self.roots.iter().filter_map(|root| root.dir.as_ref().ok()).try_for_each(|dir| dir.sync())
     }
 
-    /// Opens the directory `path` by its whole path, which the user has named and which may lead through links.
-    fn top(&self, path: &[u8], ino: u64) -> Result<Rc<Dir>, Reason> {
-        let mut failed = Reason::OtherDirectory;
-        for path in [path.to_vec(), with(path, 0, &self.renamed), with(path, 0, &self.planned)] {
+    /// Opens a root by its whole path, which the user chose and which may lead through links.
+    fn open_root(&self, path: &[u8], ino: u64) -> Result<Rc<OpenPlanDir>, EntryFailure> {
+        let mut failed = EntryFailure::OtherDirectory;
+        for path in [path.to_vec(), substitute(path, 0, &self.renamed), substitute(path, 0, &self.planned)] {
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             let fd = nix::fcntl::openat(AT_FDCWD, OsStr::from_bytes(&path), flags, Mode::empty());
-            match fd.and_then(Dir::of) {
+            match fd.and_then(OpenPlanDir::from_fd) {
                 Ok(dir) if dir.stat.ino == ino => return Ok(dir),
                 Ok(_) => {}
-                Err(error) => failed = Reason::Directory(error),
+                Err(error) => failed = EntryFailure::Directory(error),
             }
         }
         Err(failed)
     }
 
-    /// Takes note that the directory `old` in the directory `dir`, both as the plan has them, is called `new` now.
-    pub fn note(&mut self, dir: &[u8], old: &[u8], new: &[u8]) {
+    /// Records that the directory `old` in `dir`, both as in the plan, has the name `new` now.
+    pub fn record_rename(&mut self, dir: &[u8], old: &[u8], new: &[u8]) {
         self.renamed.insert(path_in(dir, old), new.to_vec());
     }
 
-    /// Takes note that it has its old name again.
-    pub fn forget(&mut self, dir: &[u8], old: &[u8]) {
+    /// Records that the directory has its old name again.
+    pub fn forget_rename(&mut self, dir: &[u8], old: &[u8]) {
         if !self.renamed.is_empty() {
             self.renamed.remove(&path_in(dir, old));
         }
     }
 
-    /// Opens the directory that the plan has at `path`, and looks whether it is the inode `ino`.
+    /// Opens the directory with the path `path` in the plan, which must be the inode `ino`.
     ///
     /// # Errors
-    /// It cannot be opened, or it is another one.
-    pub fn directory(&self, path: &[u8], ino: u64) -> Result<Rc<Dir>, Reason> {
-        let below = |top: &&Top| path.strip_prefix(&*top.path).is_some_and(|rest| is_end(&top.path, rest));
-        let Some(top) = self.tops.iter().find(below) else {
-            // What holds a root is opened for the root's own name.
-            let holds = |top: &Top| {
-                let mut parts: Vec<&[u8]> = components(&top.path).collect();
+    /// The directory cannot be opened, or is another one.
+    pub fn open_directory(&self, path: &[u8], ino: u64) -> Result<Rc<OpenPlanDir>, EntryFailure> {
+        let is_below =
+            |root: &&OpenRoot| path.strip_prefix(&*root.path).is_some_and(|rest| is_end(&root.path, rest));
+        let Some(root) = self.roots.iter().find(is_below) else {
+            // The parent of a root is opened for the name of the root.
+            let is_parent = |root: &OpenRoot| {
+                let mut parts: Vec<&[u8]> = components(&root.path).collect();
                 parts.pop().is_some() && parts.into_iter().eq(components(path))
             };
-            return if self.tops.iter().any(holds) {
-                self.top(path, ino)
-            } else {
-                Err(Reason::OtherDirectory)
+            return match self.roots.iter().any(is_parent) {
+                true => self.open_root(path, ino),
+                false => Err(EntryFailure::OtherDirectory),
             };
         };
-        let dir = top.dir.as_ref().map_err(Clone::clone)?;
-        let begin = path.len() - components_after(path, top.path.len()).len();
+        let dir = root.dir.as_ref().map_err(Clone::clone)?;
+        let begin = path.len() - below_prefix(path, root.path.len()).len();
         if begin == path.len() {
-            return if dir.stat.ino == ino { Ok(dir.clone()) } else { Err(Reason::OtherDirectory) };
+            return if dir.stat.ino == ino { Ok(dir.clone()) } else { Err(EntryFailure::OtherDirectory) };
         }
-        let now = with(path, begin, &self.renamed);
-        match self.walk(dir, &now[begin..]).and_then(Dir::of) {
+        let now = substitute(path, begin, &self.renamed);
+        match self.walk(dir, &now[begin..]).and_then(OpenPlanDir::from_fd) {
             Ok(dir) if dir.stat.ino == ino => Ok(dir),
             failed if self.renamed.is_empty() && self.planned.is_empty() => {
-                Err(failed.map_or_else(Reason::Directory, |_| Reason::OtherDirectory))
+                Err(failed.map_or_else(EntryFailure::Directory, |_| EntryFailure::OtherDirectory))
             }
             failed => self
                 .search(dir, path, begin, ino)
-                .ok_or_else(|| failed.map_or_else(Reason::Directory, |_| Reason::OtherDirectory)),
+                .ok_or_else(|| failed.map_or_else(EntryFailure::Directory, |_| EntryFailure::OtherDirectory)),
         }
     }
 
-    fn walk(&self, top: &Dir, path: &[u8]) -> Result<OwnedFd, Errno> {
+    fn walk(&self, root: &OpenPlanDir, path: &[u8]) -> Result<OwnedFd, Errno> {
         let (mut rest, mut at) = (path, None::<OwnedFd>);
         loop {
             let piece = match rest.len() {
                 0..=MAX_PIECE => rest,
                 _ => &rest[..memchr::memrchr(b'/', &rest[..MAX_PIECE]).ok_or(Errno::ENAMETOOLONG)?],
             };
-            let from = at.as_ref().map_or_else(|| top.as_fd(), AsFd::as_fd);
+            let from = at.as_ref().map_or_else(|| root.as_fd(), AsFd::as_fd);
             let fd = open::directory(from, OsStr::from_bytes(piece), self.crosses)?;
             rest = &rest[piece.len()..];
             if rest.is_empty() {
@@ -210,16 +214,16 @@ impl Roots {
         }
     }
 
-    /// Looks for the directory component by component, each under every name that it is known to have or may have: names may
-    /// have been traded, so that the first directory found is not always on the way.
-    fn search(&self, top: &Rc<Dir>, path: &[u8], begin: usize, ino: u64) -> Option<Rc<Dir>> {
+    /// Searches the directory component by component, each under every name that it has or may have: directories may have traded
+    /// names, so the first match is not always the right one.
+    fn search(&self, root: &Rc<OpenPlanDir>, path: &[u8], begin: usize, ino: u64) -> Option<Rc<OpenPlanDir>> {
         let ends: Vec<usize> =
             memchr::memchr_iter(b'/', &path[begin..]).map(|at| begin + at).chain([path.len()]).collect();
         if ends.len() > MAX_SEARCHED {
             return None;
         }
-        // The directories on the way, each with the number of the next name to be tried in it.
-        let (mut way, mut tries) = (vec![(top.clone(), 0)], 0);
+        // The directories on the path, each with the number of the next name to try in it.
+        let (mut way, mut tries) = (vec![(root.clone(), 0)], 0);
         while let Some((dir, next)) = way.last_mut() {
             let (dir, number) = (dir.clone(), *next);
             *next += 1;
@@ -240,7 +244,7 @@ impl Roots {
             }
             let found =
                 name.and_then(|name| open::directory(&*dir, OsStr::from_bytes(name), self.crosses).ok());
-            match found.and_then(|fd| Dir::of(fd).ok()) {
+            match found.and_then(|fd| OpenPlanDir::from_fd(fd).ok()) {
                 Some(found) if depth + 1 < ends.len() => way.push((found, 0)),
                 Some(found) if found.stat.ino == ino => return Some(found),
                 _ => {}
@@ -250,19 +254,19 @@ impl Roots {
     }
 }
 
-/// Whether `rest`, what follows `top` in a path, begins at a component.
-fn is_end(top: &[u8], rest: &[u8]) -> bool {
-    rest.is_empty() || rest.starts_with(b"/") || top.ends_with(b"/")
+/// Reports whether `rest`, which follows `root` in a path, begins at a component.
+fn is_end(root: &[u8], rest: &[u8]) -> bool {
+    rest.is_empty() || rest.starts_with(b"/") || root.ends_with(b"/")
 }
 
-/// What follows in `path` after `len` bytes, without the separator.
-fn components_after(path: &[u8], len: usize) -> &[u8] {
+/// The rest of `path` after `len` bytes, without the separator.
+fn below_prefix(path: &[u8], len: usize) -> &[u8] {
     let rest = &path[len..];
     rest.strip_prefix(b"/").unwrap_or(rest)
 }
 
-/// `path` with new names for the directories in it, from the byte `begin` on.
-fn with(path: &[u8], begin: usize, names: &Names) -> Vec<u8> {
+/// `path` with the new names of its directories, from the byte `begin` on.
+fn substitute(path: &[u8], begin: usize, names: &NewNames) -> Vec<u8> {
     if names.is_empty() {
         return path.to_vec();
     }
@@ -284,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_names_are_put_into_a_path() {
+    fn new_names_are_substituted_in_a_path() {
         let names = [("/r/a", "A"), ("/r/a/b", "B"), ("/r", "R")];
         let names = names.map(|(path, name)| (path.as_bytes().to_vec(), name.as_bytes().to_vec())).into();
         for (path, begin, expected) in [
@@ -294,7 +298,7 @@ mod tests {
             ("/", 0, "/"),
             ("/r", 0, "/R"),
         ] {
-            assert_eq!(with(path.as_bytes(), begin, &names), expected.as_bytes(), "{path}");
+            assert_eq!(substitute(path.as_bytes(), begin, &names), expected.as_bytes(), "{path}");
         }
     }
 }

@@ -1,33 +1,35 @@
-//! What a journal says was done, what is left, and what was taken back.
+//! What a journal says: which changes are done, which remain, and which are undone.
 
 use std::fs::File;
 use std::io;
 
-use super::group::Way;
+use super::execute::describe_remaining;
+use super::group::Direction;
 use super::history::History;
-use super::journal::{Base64, Batch, Entry, Hex, Left, Reading, Remainder};
+use super::journal::{BatchEntry, FailedEntry, JournalBatch, JournalContents};
+use crate::progress::Remaining;
 
-/// How far a journal has come.
+/// The phase of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// A process is at work.
+pub enum JournalPhase {
+    /// A process is writing the journal.
     Running,
-    /// The run was killed or interrupted: `--resume` goes on, `undo` takes it back.
+    /// The run was killed or interrupted: `--resume` continues it, `undo` reverts it.
     Interrupted,
-    /// The plan was done as far as it could be.
+    /// The plan was applied as far as possible.
     Done,
-    /// Taking back was killed or interrupted: `undo` goes on.
+    /// The undo was killed or interrupted: `undo` continues it.
     UndoInterrupted,
-    /// It was taken back as far as that could be.
+    /// The changes were undone as far as possible.
     Undone,
 }
 
-impl Phase {
-    /// That of a journal.
-    pub const fn of(reading: &Reading) -> Self {
-        match (&reading.undo, reading.is_ended) {
-            _ if reading.is_in_use => Self::Running,
-            (Some(_), _) if reading.is_restored => Self::Undone,
+impl JournalPhase {
+    /// Determines the phase of a journal.
+    pub const fn from_contents(contents: &JournalContents) -> Self {
+        match (&contents.undo, contents.is_ended) {
+            _ if contents.is_in_use => Self::Running,
+            (Some(_), _) if contents.is_restored => Self::Undone,
             (Some(_), _) => Self::UndoInterrupted,
             (None, true) => Self::Done,
             (None, false) => Self::Interrupted,
@@ -46,111 +48,100 @@ impl Phase {
     }
 }
 
-/// What there is to say of a journal.
+/// The summary of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// How far it has come.
-    pub phase: Phase,
-    /// How many lines of the plan were done.
+pub struct JournalSummary {
+    /// The phase.
+    pub phase: JournalPhase,
+    /// The number of lines of the plan that were done.
     pub done: u64,
-    /// How many of these were taken back.
+    /// How many of these were undone.
     pub undone: u64,
-    /// What was not done, with reasons.
-    pub left: Vec<Left>,
-    /// What was not taken back, with reasons.
-    pub not_undone: Vec<Left>,
+    /// The changes that were not made.
+    pub remaining: Vec<Remaining>,
+    /// The changes that were not undone.
+    pub not_undone: Vec<Remaining>,
 }
 
-impl Status {
-    /// That of a journal. Of a batch of which nothing is told the directories tell: they are looked at, and nothing is changed.
+impl JournalSummary {
+    /// Summarizes a journal. If the state of a batch is unknown, its directories are read; nothing is changed.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub fn of(reading: &Reading, file: &File) -> io::Result<Self> {
-        let mut status = Self {
-            phase: Phase::of(reading),
+    pub fn read(contents: &JournalContents, file: &File) -> io::Result<Self> {
+        let mut summary = Self {
+            phase: JournalPhase::from_contents(contents),
             done: 0,
             undone: 0,
-            left: reading.left.clone(),
+            remaining: contents.left.clone(),
             not_undone: Vec::new(),
         };
-        for (at, told) in reading.batches.iter().enumerate() {
-            let left = told.done.as_deref();
-            if left.is_some_and(<[_]>::is_empty) && told.undoing.is_none() {
-                status.done += told.lines;
+        for (at, state) in contents.batches.iter().enumerate() {
+            let failed = state.done.as_deref();
+            if failed.is_some_and(<[_]>::is_empty) && state.undoing.is_none() {
+                summary.done += state.lines;
                 continue;
             }
-            let batch = reading.batch(file, at)?;
-            let left = match left {
-                Some(left) => lines(&batch, left, Way::Forward),
-                None => Vec::new(),
-            };
-            let undecided = match (&told.done, &told.undoing, &told.undone) {
-                (None, None, _) => not_there(reading, file, &batch, Way::Forward)?,
-                (_, Some(_), None) => not_there(reading, file, &batch, Way::Backward)?,
-                _ => 0,
-            };
-            let done = told.lines - left.len() as u64;
-            match (&told.undoing, &told.undone) {
-                (None, _) => status.done += done - undecided,
+            let batch = contents.read_batch(file, at)?;
+            let remaining = describe_failed(&batch, failed.unwrap_or_default(), Direction::Apply);
+            let done = state.lines - remaining.len() as u64;
+            summary.remaining.extend(remaining);
+            match (&state.undoing, &state.undone) {
+                (None, _) => {
+                    let unfinished = match failed {
+                        Some(_) => 0,
+                        None => count_unfinished(contents, file, &batch, Direction::Apply)?,
+                    };
+                    summary.done += done - unfinished;
+                }
                 (Some(_), Some(not_undone)) => {
-                    status.done += done;
-                    let not_undone = lines(&batch, not_undone, Way::Backward);
-                    status.undone += done.saturating_sub(not_undone.len() as u64);
-                    status.not_undone.extend(not_undone);
+                    let not_undone = describe_failed(&batch, not_undone, Direction::Undo);
+                    summary.done += done;
+                    summary.undone += done.saturating_sub(not_undone.len() as u64);
+                    summary.not_undone.extend(not_undone);
                 }
                 (Some(_), None) => {
-                    status.done += done;
-                    status.undone += done.saturating_sub(undecided);
+                    let unfinished = count_unfinished(contents, file, &batch, Direction::Undo)?;
+                    summary.done += done;
+                    summary.undone += done.saturating_sub(unfinished);
                 }
             }
-            status.left.extend(left);
         }
-        Ok(status)
+        Ok(summary)
     }
 }
 
-/// What was left of a batch, line by line. What was tried again in another way is told of there.
-fn lines(batch: &Batch, left: &[Remainder], way: Way) -> Vec<Left> {
-    let mut all = Vec::new();
-    for remainder in left {
-        let Some((place, entry)) = batch.entries.get(remainder.entry) else { continue };
-        let line = |old: &[u8], new: &[u8]| Left {
-            directory: Base64(batch.places[*place].path.clone()),
-            old: Hex(old.to_vec()),
-            new: Hex(new.to_vec()),
-            reason: remainder.reason.clone(),
-        };
-        match (entry, way) {
-            (Entry::Rename(group), Way::Forward) => {
-                all.extend(group.members.iter().map(|m| line(&m.old, &m.new)))
-            }
-            (Entry::Rename(group), Way::Backward) => {
-                all.extend(group.members.iter().map(|m| line(&m.new, &m.old)));
-            }
-            (Entry::Retarget(relink), Way::Forward) => all.push(line(&relink.name, &relink.new)),
-            (Entry::Retarget(relink), Way::Backward) => all.push(line(&relink.name, &relink.old)),
-        }
-    }
-    all
+/// The lines of failed entries. A later batch describes an entry that was tried again.
+fn describe_failed(batch: &JournalBatch, failed: &[FailedEntry], direction: Direction) -> Vec<Remaining> {
+    let entries = failed.iter().filter_map(|failed| Some((batch.entries.get(failed.entry)?, &failed.reason)));
+    let describe = |(entry, reason): (&BatchEntry, &String)| {
+        describe_remaining(&batch.directories[entry.directory()], entry, reason, direction)
+    };
+    entries.flat_map(describe).collect()
 }
 
-/// How many lines of a batch are not at the end of the way, by the directories.
-fn not_there(reading: &Reading, file: &File, batch: &Batch, way: Way) -> io::Result<u64> {
-    let history = History::of(reading, file)?;
-    let roots = history.roots(reading)?;
+/// The number of lines of a batch that are unfinished, according to the directories.
+fn count_unfinished(
+    contents: &JournalContents,
+    file: &File,
+    batch: &JournalBatch,
+    direction: Direction,
+) -> io::Result<u64> {
+    let history = History::read(contents, file)?;
+    let roots = history.open_roots(contents)?;
     let mut count = 0;
-    for (place, entry) in &batch.entries {
-        let place = &batch.places[*place];
-        let dir = roots.directory(&place.path, place.ino);
-        let is_there = dir.is_ok_and(|dir| match entry {
-            Entry::Rename(group) => {
-                let end = if way == Way::Forward { group.moves() } else { 0 };
-                history.up_to_date(&dir, place, group).progress(&*dir).is_ok_and(|done| done == Some(end))
+    for entry in &batch.entries {
+        let directory = &batch.directories[entry.directory()];
+        let dir = roots.open_directory(&directory.path, directory.inode);
+        let is_finished = dir.is_ok_and(|dir| match entry {
+            BatchEntry::Rename(group) => {
+                let end = if direction == Direction::Apply { group.moves() } else { 0 };
+                let group = history.with_current_links(&dir, directory, group);
+                group.progress(&*dir).is_ok_and(|done| done == Some(end))
             }
-            Entry::Retarget(relink) => relink.is_at_end(&*dir, way).unwrap_or(false),
+            BatchEntry::Retarget(relink) => relink.is_finished(&*dir, direction).unwrap_or(false),
         });
-        count += if is_there { 0 } else { entry.lines() as u64 };
+        count += if is_finished { 0 } else { entry.lines() as u64 };
     }
     Ok(count)
 }

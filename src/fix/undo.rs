@@ -1,121 +1,133 @@
-//! Taking back what a journal says was done: in the opposite order, batch by batch, each name byte for byte.
+//! Undoes the changes of a journal: in the opposite order, batch by batch, each name byte for byte.
 //!
-//! The journal says that a batch is taken back before that begins. What has been taken back already is told by looking, so
-//! that a killed run can be repeated, and so can one that has come to its end: then only what was left is tried.
+//! The journal says that a batch is undone before that begins. The directories show what is undone already. So a killed run can be
+//! repeated, and so can a finished one: then only the changes that failed are tried.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use super::carry::{Carrier, Task, lines};
-use super::entry::Reason;
-use super::group::Way;
+use super::entry::EntryFailure;
+use super::execute::{BatchRun, Executor, describe_remaining};
+use super::group::Direction;
 use super::history::History;
-use super::journal::{Batch, Entry, Journal, Moment, Place, Reading, Record, Remainder, Told};
-use super::roots::Roots;
-use super::watcher::Watcher;
+use super::journal::{
+    BatchDirectory, BatchEntry, BatchState, FailedEntry, Journal, JournalBatch, JournalContents,
+    JournalRecord,
+};
+use super::plan::InodeTime;
+use super::roots::PlanRoots;
+use crate::progress::Observer;
 
-/// What has become of an undoing.
+/// The result of an undo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// How many names and targets are as they were.
+pub struct UndoTally {
+    /// Names and targets that are as before.
     pub restored: u64,
-    /// How many could not be brought back.
-    pub left: u64,
-    /// Whether the run was ended before it had come to its end.
+    /// Changes that could not be undone.
+    pub remaining: u64,
+    /// The run was stopped before its end.
     pub is_interrupted: bool,
 }
 
-/// Takes back what `journal`, of which `reading` tells, says was done. `started` is the time of today, by RFC 3339.
+/// Undoes the changes of `journal`, whose contents are `contents`. `started` is the current time in RFC 3339.
 ///
 /// # Errors
-/// The journal cannot be read or written; or a root is on a file system that is mounted read-only.
+/// The journal cannot be read or written; or a root is on a read-only file system.
 pub fn undo(
     journal: &mut Journal,
-    reading: &Reading,
+    contents: &JournalContents,
     started: String,
-    watcher: &mut dyn Watcher,
-) -> io::Result<Tally> {
-    let mut tally = Tally::default();
-    let history = History::of(reading, journal.file())?;
-    let roots = history.roots(reading)?;
-    let mut carrier = Carrier { roots, history, watcher, unmarked: BTreeMap::new() };
-    if reading.undo.is_none() || reading.is_restored {
-        journal.push(&Record::Undo { started });
+    observer: &dyn Observer,
+) -> io::Result<UndoTally> {
+    let mut tally = UndoTally::default();
+    let history = History::read(contents, journal.file())?;
+    let roots = history.open_roots(contents)?;
+    let mut executor = Executor { roots, history, observer, not_kept: BTreeMap::new() };
+    if contents.undo.is_none() || contents.is_restored {
+        journal.push(&JournalRecord::Undo { started });
     }
-    for (at, told) in reading.batches.iter().enumerate().rev() {
-        if told.undone.as_ref().is_some_and(Vec::is_empty) {
-            tally.restored +=
-                told.lines - lines_of(&reading.batch(journal.file(), at)?, told.done.as_deref());
+    for (at, state) in contents.batches.iter().enumerate().rev() {
+        let batch = contents.read_batch(journal.file(), at)?;
+        let done = state.lines - count_lines(&batch, state.done.as_deref());
+        if state.undone.as_ref().is_some_and(Vec::is_empty) {
+            tally.restored += done;
             continue;
         }
-        let batch = reading.batch(journal.file(), at)?;
-        let was_left = |left: &[Remainder], at: usize| left.iter().any(|left| left.entry == at);
-        // One with a temporary name may have been left there.
-        let has_via = |at: usize| matches!(&batch.entries[at].1, Entry::Rename(group) if group.via.is_some());
-        let wanted = |at: usize| match (&told.undone, &told.done) {
-            (Some(left), _) => was_left(left, at),
-            (None, Some(left)) => !was_left(left, at) || has_via(at),
+        let has_failed = |failed: &[FailedEntry], at: usize| failed.iter().any(|failed| failed.entry == at);
+        // A group that failed may have left an entry under the temporary name.
+        let has_temp_name = |at: usize| match &batch.entries[at] {
+            BatchEntry::Rename(group) => group.temp_name.is_some(),
+            BatchEntry::Retarget(_) => false,
+        };
+        let wanted = |at: usize| match (&state.undone, &state.done) {
+            (Some(failed), _) => has_failed(failed, at),
+            (None, Some(failed)) => !has_failed(failed, at) || has_temp_name(at),
             (None, None) => true,
         };
-        let times = times(reading, &carrier.roots, &batch, told);
-        journal.push(&Record::Undoing { batch: batch.number, times: times.clone() });
-        journal.commit(carrier.watcher)?;
-        let times: Vec<_> = times.into_iter().map(|(atime, mtime)| (atime.0, mtime.0)).collect();
-        let times = reading.header.keep_times.then_some(&times[..]);
-        let task = Task { batch: &batch, dirs: None, way: Way::Backward, wanted: &wanted, times };
-        let mut left = carrier.carry(&task);
-        // What was never done, and is not where it would be if it had been, is none of our business.
-        left.retain(|(at, reason)| {
-            let is_ours = !told.done.as_ref().is_some_and(|left| was_left(left, *at));
-            is_ours || !matches!(reason, Reason::Gone | Reason::Replaced | Reason::Group)
+        let times = choose_times(contents, &executor.roots, &batch, state);
+        journal.push(&JournalRecord::Undoing { batch: batch.number, times: times.clone() });
+        journal.commit(observer)?;
+        let times = contents.header.keep_times.then_some(&times[..]);
+        let direction = Direction::Undo;
+        let run = BatchRun { batch: &batch, dirs: None, direction, wanted: &wanted, times };
+        let mut failures = executor.execute(&run);
+        // An entry that was never renamed may be gone or replaced.
+        failures.retain(|(at, failure)| {
+            let was_renamed = !state.done.as_ref().is_some_and(|failed| has_failed(failed, *at));
+            was_renamed
+                || !matches!(failure, EntryFailure::Gone | EntryFailure::Replaced | EntryFailure::Group)
         });
-        let mut remainders = Vec::with_capacity(left.len());
-        let mut left_lines = 0;
-        for (at, reason) in &left {
-            let (place, entry) = &batch.entries[*at];
-            for line in lines(&batch.places[*place], entry, reason, Way::Backward) {
-                left_lines += 1;
-                carrier.watcher.left(&line);
+        let mut left = Vec::with_capacity(failures.len());
+        let mut lines = 0;
+        for (at, failure) in failures {
+            let (entry, reason) = (&batch.entries[at], failure.to_string());
+            let directory = &batch.directories[entry.directory()];
+            for remaining in describe_remaining(directory, entry, &reason, direction) {
+                lines += 1;
+                observer.remains(&remaining);
             }
-            remainders.push(Remainder { entry: *at, reason: reason.to_string(), again: false });
+            left.push(FailedEntry { entry: at, reason, again: false });
         }
-        tally.left += left_lines;
-        tally.restored += told.lines - left_lines - lines_of(&batch, told.done.as_deref());
-        journal.push(&Record::Undone { batch: batch.number, left: remainders });
-        if carrier.watcher.wants_end() {
+        tally.remaining += lines;
+        tally.restored += done - lines;
+        journal.push(&JournalRecord::Undone { batch: batch.number, left });
+        if observer.is_stopped() {
             tally.is_interrupted = at > 0;
             break;
         }
     }
     if !tally.is_interrupted {
-        for top in carrier.roots.tops() {
-            top.sync()?;
-        }
-        journal.push(&Record::Restored);
+        executor.roots.sync()?;
+        journal.push(&JournalRecord::Restored);
     }
-    journal.commit(carrier.watcher)?;
+    journal.commit(observer)?;
     Ok(tally)
 }
 
-/// How many lines of the plan the entries are.
-fn lines_of(batch: &Batch, left: Option<&[Remainder]>) -> u64 {
-    let entries = left.into_iter().flatten().filter_map(|left| batch.entries.get(left.entry));
-    entries.map(|(_, entry)| entry.lines() as u64).sum()
+/// The number of lines of the plan in the failed entries.
+fn count_lines(batch: &JournalBatch, failed: Option<&[FailedEntry]>) -> u64 {
+    let entries = failed.into_iter().flatten().filter_map(|failed| batch.entries.get(failed.entry));
+    entries.map(|entry| entry.lines() as u64).sum()
 }
 
-/// The times that the directories of the batch are to have; none if they are not kept. Those that they have: what is changed
-/// in them now shall leave no trace. But not what a killed run has left, which is known from before it.
-fn times(reading: &Reading, roots: &Roots, batch: &Batch, told: &Told) -> Vec<(Moment, Moment)> {
-    let before = |place: &Place| (Moment(place.atime), Moment(place.mtime));
-    let now = |place: &Place| match roots.directory(&place.path, place.ino) {
-        Ok(dir) => (Moment(dir.stat.atime), Moment(dir.stat.mtime)),
-        // It is not there, or not by that path yet.
-        Err(_) => before(place),
+/// The times that the directories of the batch get; none if times are not kept. Usually the current times: the undo leaves no
+/// trace. After a killed run, the times from before that run.
+fn choose_times(
+    contents: &JournalContents,
+    roots: &PlanRoots,
+    batch: &JournalBatch,
+    state: &BatchState,
+) -> Vec<(InodeTime, InodeTime)> {
+    let before = |directory: &BatchDirectory| (directory.atime, directory.mtime);
+    let now = |directory: &BatchDirectory| match roots.open_directory(&directory.path, directory.inode) {
+        Ok(dir) => (dir.stat.atime.into(), dir.stat.mtime.into()),
+        // The directory is gone, or has another path until later batches are undone.
+        Err(_) => before(directory),
     };
-    match (&told.undoing, &told.done) {
-        _ if !reading.header.keep_times => Vec::new(),
-        (Some(times), _) if told.undone.is_none() && times.len() == batch.places.len() => times.clone(),
-        (None, None) => batch.places.iter().map(before).collect(),
-        _ => batch.places.iter().map(now).collect(),
+    match (&state.undoing, &state.done) {
+        _ if !contents.header.keep_times => Vec::new(),
+        (Some(times), _) if state.undone.is_none() && times.len() == batch.directories.len() => times.clone(),
+        (None, None) => batch.directories.iter().map(before).collect(),
+        _ => batch.directories.iter().map(now).collect(),
     }
 }

@@ -8,10 +8,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::{Report, ReportedName, Summary, json};
+use super::{Report, ReportedName, Summary};
+use crate::json::{self, Base64};
 use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 
@@ -52,7 +52,7 @@ struct BaselineEntry<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    path_base64: Option<String>,
+    path_base64: Option<Base64>,
     rule: std::borrow::Cow<'e, str>,
 }
 
@@ -110,9 +110,7 @@ fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
     let entry: BaselineEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let rule = entry.rule.parse().map_err(|error: crate::policy::UnknownWord| error.to_string())?;
     let path = match (entry.path, entry.path_base64) {
-        (_, Some(path)) => {
-            BASE64.decode(path.as_bytes()).map_err(|error| format!("`path_base64`: {error}"))?
-        }
+        (_, Some(Base64(path))) => path,
         (Some(path), None) => path.into_bytes(),
         (None, None) => return Err("neither `path` nor `path_base64`".into()),
     };
@@ -151,9 +149,9 @@ impl<W: Write + Send> Report for BaselineWriter<W> {
         for (path, rule) in std::mem::take(&mut self.found) {
             let (path, path_base64) = match String::from_utf8(path) {
                 Ok(path) => (Some(path), None),
-                Err(error) => (None, Some(BASE64.encode(error.as_bytes()))),
+                Err(error) => (None, Some(Base64(error.into_bytes()))),
             };
-            json::line(&mut self.out, &BaselineEntry { path, path_base64, rule: rule.into() })?;
+            json::write_line(&mut self.out, &BaselineEntry { path, path_base64, rule: rule.into() })?;
         }
         self.out.flush()
     }
@@ -170,7 +168,7 @@ mod tests {
         assert!(mistake("{\"rule\":\"truncated\"}").what.contains("neither"));
         let unknown = mistake("{\"path\":\"a\",\"rule\":\"truncate\"}");
         assert!(unknown.to_string().contains("line 1: unknown rule `truncate`; did you mean `truncated`?"));
-        assert!(mistake("{\"path_base64\":\"?\",\"rule\":\"truncated\"}").what.contains("path_base64"));
+        assert!(mistake("{\"path_base64\":\"?\",\"rule\":\"truncated\"}").what.contains("`?` is not base64"));
     }
 
     #[test]

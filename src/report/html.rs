@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary, json};
+use super::json::summary_line;
+use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
+use crate::json::{self, Hex};
 use crate::name::display::display;
 use crate::name::utf8;
 use crate::policy::Policy;
@@ -91,7 +92,7 @@ struct Fault {
 #[derive(Serialize)]
 struct Row<'r>(
     String,
-    Option<String>,
+    Option<Hex<&'r [u8]>>,
     Vec<Reason<'r>>,
     Option<String>,
     Option<&'static str>,
@@ -180,7 +181,7 @@ impl<W: Write + Send> Html<W> {
             summary.targets.iter().map(|of| (of.target.name, of.target.title)).collect();
         let names = |set: ProfileSet| set.names().collect::<Vec<_>>();
         let mut run = json!({
-            "summary": json::summary_line(policy, summary),
+            "summary": summary_line(policy, summary),
             "titles": titles,
             "rules": rules.collect::<Vec<_>>(),
             "directories": directories.iter().map(|(dir, count)| json!([display(dir).to_string(), count])).collect::<Vec<_>>(),
@@ -225,7 +226,7 @@ impl<W: Write + Send> Report for Html<W> {
         }
         self.note_glyphs(&record.name);
         let shown = display(&record.name).to_string();
-        let hex = (shown.as_bytes() != record.name).then(|| HEXLOWER.encode(&record.name));
+        let hex = (shown.as_bytes() != record.name).then(|| Hex(&*record.name));
         let reasons = record.objections.iter().map(|ReportedViolation { violation: v, message, group }| {
             let set = self.set((v.profiles, v.refused_by));
             let group = group.as_ref().and_then(|group| self.groups.get(&group.id).copied());

@@ -7,13 +7,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
-use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 
 use super::readiness::Readiness;
 use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
-use crate::name::display::acts_or_hides;
+use crate::json::{self, Base64, Hex};
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
 use crate::source::location::{Container, Location};
@@ -30,29 +28,8 @@ impl<W: Write + Send> Json<W> {
     }
 
     fn line(&mut self, object: &impl Serialize) -> io::Result<()> {
-        line(&mut self.out, object)
+        json::write_line(&mut self.out, object)
     }
-}
-
-/// Writes one object and a line feed; code points that act on a terminal or hide are written as `\u` escapes.
-///
-/// # Errors
-/// Whatever writing meets.
-pub fn line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    write(out, object)?;
-    out.write_all(b"\n")
-}
-
-/// Writes one object, likewise.
-pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    object.serialize(&mut serde_json::Serializer::with_formatter(out, TerminalSafe { in_markup: false }))?;
-    Ok(())
-}
-
-/// Writes one object for a place inside HTML: nothing in it is markup.
-pub(super) fn write_in_markup(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    object.serialize(&mut serde_json::Serializer::with_formatter(out, TerminalSafe { in_markup: true }))?;
-    Ok(())
 }
 
 #[derive(Serialize)]
@@ -61,8 +38,8 @@ struct RecordLine<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    path_base64: Option<String>,
-    name_hex: String,
+    path_base64: Option<Base64<&'r [u8]>>,
+    name_hex: Hex<&'r [u8]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_inode: Option<u64>,
     #[serde(flatten)]
@@ -85,7 +62,7 @@ struct ContainerFields<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    container_base64: Option<String>,
+    container_base64: Option<Base64<&'r [u8]>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<Cow<'r, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +89,7 @@ impl<'r> ContainerFields<'r> {
             };
             standing.source = Some(source);
             standing.container = std::str::from_utf8(container).ok();
-            standing.container_base64 = Some(BASE64.encode(container));
+            standing.container_base64 = Some(Base64(container));
         }
         match record.location {
             None => {}
@@ -163,7 +140,7 @@ struct FaultLine<'r> {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'r str>,
-    path_base64: String,
+    path_base64: Base64<&'r [u8]>,
     message: &'r str,
 }
 
@@ -175,7 +152,7 @@ struct CollisionLine<'r> {
     severity: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     dir: Option<&'r str>,
-    dir_base64: String,
+    dir_base64: Base64<&'r [u8]>,
     profiles: Vec<&'static str>,
     refused_by: Vec<&'static str>,
     members: Vec<MemberFields<'r>>,
@@ -185,7 +162,7 @@ struct CollisionLine<'r> {
 struct MemberFields<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'r str>,
-    name_hex: String,
+    name_hex: Hex<&'r [u8]>,
 }
 
 /// The last line, which other formats hold too.
@@ -270,7 +247,6 @@ fn target_line(readiness: &Readiness, names: u64) -> TargetLine {
 impl<W: Write + Send> Report for Json<W> {
     fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
         let violation = &group.violation;
-        let member = |name: &'_ Vec<u8>| HEXLOWER.encode(name);
         let dir = &group.place.dir;
         self.line(&CollisionLine {
             r#type: "collision",
@@ -278,11 +254,11 @@ impl<W: Write + Send> Report for Json<W> {
             rule: violation.rule.name(),
             severity: violation.severity.as_str(),
             dir: std::str::from_utf8(dir).ok(),
-            dir_base64: BASE64.encode(dir),
+            dir_base64: Base64(dir),
             profiles: violation.profiles.names().collect(),
             refused_by: violation.refused_by.names().collect(),
             members: (group.members.iter())
-                .map(|name| MemberFields { name: std::str::from_utf8(name).ok(), name_hex: member(name) })
+                .map(|name| MemberFields { name: std::str::from_utf8(name).ok(), name_hex: Hex(&**name) })
                 .collect(),
         })
     }
@@ -292,8 +268,8 @@ impl<W: Write + Send> Report for Json<W> {
         self.line(&RecordLine {
             r#type: if record.place.is_some() { "finding" } else { "name" },
             path: path.as_deref().and_then(|path| std::str::from_utf8(path).ok()),
-            path_base64: path.as_deref().map(|path| BASE64.encode(path)),
-            name_hex: HEXLOWER.encode(&record.name),
+            path_base64: path.as_deref().map(Base64),
+            name_hex: Hex(&record.name),
             parent_inode: record.place.as_ref().and_then(|place| place.inode),
             standing: ContainerFields::of(record),
             verdict: record.outcome().as_str(),
@@ -308,7 +284,7 @@ impl<W: Write + Send> Report for Json<W> {
         self.line(&FaultLine {
             r#type: "error",
             path: std::str::from_utf8(path).ok(),
-            path_base64: BASE64.encode(path),
+            path_base64: Base64(path),
             message,
         })
     }
@@ -320,35 +296,5 @@ impl<W: Write + Send> Report for Json<W> {
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
         self.line(&summary_line(policy, summary))?;
         self.out.flush()
-    }
-}
-
-/// Compact JSON that can be printed to a terminal: C1 controls, bidi controls and what is not shown are escaped too.
-struct TerminalSafe {
-    /// Whether it stands inside HTML.
-    in_markup: bool,
-}
-
-impl TerminalSafe {
-    fn escapes(&self, c: char) -> bool {
-        acts_or_hides(c) || self.in_markup && matches!(c, '<' | '>' | '&')
-    }
-}
-
-impl Formatter for TerminalSafe {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| self.escapes(c)) {
-            CompactFormatter.write_string_fragment(writer, &rest[..at])?;
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            rest = &rest[at + c.len_utf8()..];
-        }
-        CompactFormatter.write_string_fragment(writer, rest)
-    }
-
-    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
-        CompactFormatter.write_char_escape(writer, escape)
     }
 }

@@ -7,7 +7,6 @@ pub mod csv;
 pub mod fan;
 pub mod html;
 pub mod json;
-mod json_bytes;
 pub mod junit;
 pub mod layout;
 pub mod readiness;
@@ -19,7 +18,6 @@ mod uri;
 use std::io;
 use std::sync::Arc;
 
-pub use self::json_bytes::JsonBytes;
 pub use self::summary::Summary;
 use crate::name::escape::stable_hash;
 use crate::policy::rule::{RuleId, Severity};

@@ -7,8 +7,10 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::json::summary_line;
 use super::uri::reference;
-use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary, json};
+use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
+use crate::json::{self, Hex};
 use crate::name::display::display;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
@@ -123,7 +125,7 @@ fn result(record: &ReportedName, objection: &ReportedViolation) -> Value {
     let mut text = format!("`{name}`: {message}");
     let mut properties = json!({
         "concern": violation.rule.rule().concern.as_str(),
-        "nameHex": data_encoding::HEXLOWER.encode(&record.name),
+        "nameHex": Hex(&record.name),
         "startByte": violation.span.start,
         "endByte": violation.span.end,
         "profiles": violation.profiles.names().collect::<Vec<_>>(),
@@ -208,7 +210,7 @@ impl<W: Write + Send> Report for Sarif<W> {
         });
         let properties = json!({
             "profiles": policy.profile_set().names().collect::<Vec<_>>(),
-            "summary": json::summary_line(policy, summary),
+            "summary": summary_line(policy, summary),
         });
         self.out.write_all(b"\n],\"invocations\":[")?;
         json::write(&mut self.out, &invocation)?;

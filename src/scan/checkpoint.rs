@@ -9,10 +9,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::directory::DirectoryFindings;
+use crate::json::Base64;
 use crate::name::Span;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
@@ -57,54 +57,23 @@ pub struct CheckpointCounts {
     pub accepted: u64,
 }
 
-/// Any bytes, in base64.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Octets(pub Vec<u8>);
-
-impl TryFrom<String> for Octets {
-    type Error = data_encoding::DecodeError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        BASE64.decode(text.as_bytes()).map(Self)
-    }
-}
-
-impl From<Octets> for String {
-    fn from(octets: Octets) -> Self {
-        BASE64.encode(&octets.0)
-    }
-}
-
-impl From<&std::ffi::OsStr> for Octets {
-    fn from(text: &std::ffi::OsStr) -> Self {
-        Self(text.as_bytes().to_vec())
-    }
-}
-
-impl From<Octets> for OsString {
-    fn from(octets: Octets) -> Self {
-        Self::from_vec(octets.0)
-    }
-}
-
 /// The contents of a line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum CheckpointLine {
-    Directory { dir: Octets, inode: Option<u64>, groups: Vec<StoredGroup>, records: Vec<StoredName> },
-    Fault { path: Octets, message: String },
+    Directory { dir: Base64, inode: Option<u64>, groups: Vec<StoredGroup>, records: Vec<StoredName> },
+    Fault { path: Base64, message: String },
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredGroup {
     violation: StoredViolation,
-    members: Vec<Octets>,
+    members: Vec<Base64>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredName {
-    name: Octets,
+    name: Base64,
     objections: Vec<StoredObjection>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     repair: Option<(String, Confidence)>,
@@ -142,11 +111,11 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
     let place = findings.records.first()?.place.as_ref()?;
     let groups = findings.groups.iter().map(|group| StoredGroup {
         violation: (&group.violation).into(),
-        members: group.members.iter().cloned().map(Octets).collect(),
+        members: group.members.iter().cloned().map(Base64).collect(),
     });
     let at = |group: &Arc<CollisionGroup>| findings.groups.iter().position(|other| Arc::ptr_eq(group, other));
     let records = findings.records.iter().map(|record| StoredName {
-        name: Octets(record.name.clone()),
+        name: Base64(record.name.clone()),
         objections: record
             .objections
             .iter()
@@ -159,7 +128,7 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
         repair: record.repair.as_ref().map(|repair| (repair.name.clone(), repair.confidence)),
         owner: record.owner.clone(),
     });
-    let (dir, inode) = (Octets(place.dir.clone()), place.inode);
+    let (dir, inode) = (Base64(place.dir.clone()), place.inode);
     Some(written(&CheckpointLine::Directory {
         dir,
         inode,
@@ -170,7 +139,10 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
 
 /// The line for a fault.
 pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
-    written(&CheckpointLine::Fault { path: fault.path.as_os_str().into(), message: fault.to_string() })
+    written(&CheckpointLine::Fault {
+        path: Base64(fault.path.as_os_str().as_bytes().to_vec()),
+        message: fault.to_string(),
+    })
 }
 
 fn written(line: &CheckpointLine) -> Vec<u8> {
@@ -187,7 +159,7 @@ pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
     let (dir, inode, groups, records) = match line {
         CheckpointLine::Directory { dir, inode, groups, records } => (dir, inode, groups, records),
         CheckpointLine::Fault { path, message } => {
-            return Ok(Replay::Fault { path: OsString::from(path).into(), message });
+            return Ok(Replay::Fault { path: OsString::from_vec(path.0).into(), message });
         }
     };
     let place = Arc::new(DirectoryPath { container: None, dir: dir.0, inode });

@@ -4,11 +4,12 @@
 //! that become one. Only if there is anything to report, the names are read a second time and held together: a suggested name
 //! must not be in use in the directory, and the messages of twins name each other.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::path::PathBuf;
 
 use super::directory::{self, DirectoryFindings};
-use super::{DirectoryResult, Progress, ScanSettings};
+use super::{DirectoryResult, ScanSettings};
 use crate::policy::Policy;
+use crate::progress::Observer;
 use crate::source::Parts;
 
 /// Checks the names of a large directory.
@@ -16,20 +17,20 @@ pub(super) fn check(
     parts: &mut dyn Parts,
     policy: &Policy,
     settings: &ScanSettings,
-    progress: &Progress,
+    observer: &dyn Observer,
 ) -> DirectoryResult {
     let mut check = policy.check_in_parts();
-    let mut names = 0;
+    let (mut dir, mut names) = (PathBuf::new(), 0);
     parts.each(&mut |part| {
         names += part.count as u64;
         check.add(&part.directory(&settings.prefix));
-        progress.add(&part.dir, &DirectoryResult { names: part.count as u64, ..DirectoryResult::default() });
+        observer.checked(&part.dir, part.count as u64, 0);
+        dir.clone_from(&part.dir);
     });
     let findings = match check.may_have_violations() {
         true => parts.whole().map(|batch| directory::check(&batch, policy, settings)).unwrap_or_default(),
         false => DirectoryFindings::default(),
     };
-    progress.findings.fetch_add(findings.records.len() as u64, Relaxed);
-    progress.directories.fetch_add(1, Relaxed);
+    observer.checked(&dir, 0, findings.records.len() as u64);
     DirectoryResult { directories: 1, names, findings, is_version: false }
 }

@@ -13,7 +13,7 @@ use super::control::{
 use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
 use crate::gate::{Gate, Mode};
-use crate::report::JsonBytes;
+use crate::json::JsonBytes;
 use crate::settings::{Choices, MountSettings};
 use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::Metrics;

@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use self::journal::{JournalSocket, SendResult};
-use crate::report::json;
+use crate::json;
 use crate::time::timestamp;
 
 /// How log messages are written.
@@ -202,7 +202,7 @@ fn json_line(record: &Record<'_>, time: SystemTime, out: &mut Vec<u8>) {
         message: record.args().to_string(),
         fields: fields.0,
     };
-    let _ = json::line(out, &line);
+    let _ = json::write_line(out, &line);
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use namegate::fix::apply::Options;
+use namegate::fix::apply::ApplyOptions;
 use namegate::sys::open::beneath;
 use namegate::sys::xattr;
 use nix::fcntl::{OFlag, RenameFlags, renameat2};
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 use crate::acting::act_as;
 use crate::duration;
-use crate::tree::{Kept, OPTIONS, Random, applied, plan, undone};
+use crate::tree::{OPTIONS, Random, Recorder, applied, plan, undone};
 
 const ATTACKER: u32 = 64321;
 const VICTIM: u32 = 64322;
@@ -275,18 +275,20 @@ fn attack(place: Place, undo: bool) {
                     let before = attributes(tree);
                     let plan = plan(tree, &renames);
                     let journal = field.dir.path().join(format!("journal{rounds}"));
-                    let options = Options { keep_original: rounds % 2 == 1, batch: LINKS, ..OPTIONS };
+                    let options =
+                        ApplyOptions { keep_original: rounds % 2 == 1, batch_size: LINKS, ..OPTIONS };
                     if !undo {
                         mine = None;
                     }
-                    let mut kept = Kept::default();
-                    let tally = applied(&plan, &journal, options, &mut kept).unwrap();
+                    let kept = Recorder::default();
+                    let tally = applied(&plan, &journal, options, &kept).unwrap();
                     if !undo {
-                        (changed, left) = (changed + tally.renamed + tally.retargeted, left + tally.left);
+                        (changed, left) =
+                            (changed + tally.renamed + tally.retargeted, left + tally.remaining);
                     } else {
                         mine = None;
-                        let tally = undone(&journal, &mut kept).unwrap();
-                        (changed, left) = (changed + tally.restored, left + tally.left);
+                        let tally = undone(&journal, &kept).unwrap();
+                        (changed, left) = (changed + tally.restored, left + tally.remaining);
                     }
                     mine = Some(battle.turn.write().unwrap());
                     fs::remove_file(&journal).unwrap();

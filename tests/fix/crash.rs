@@ -1,19 +1,21 @@
 //! The process is killed at every point that it comes to; from there the plan is done to its end, and taken back.
 
+use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use namegate::fix::apply::Options;
+use namegate::fix::apply::ApplyOptions;
 use namegate::fix::plan::Plan;
-use namegate::fix::watcher::{Left, Point, Watcher};
+use namegate::progress::{KillPoint, Observer, Remaining};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::tree::{
-    Kept, OPTIONS, Random, Snapshot, What, applied, begin, belongings, make, names, place, plan, resumed,
+    OPTIONS, Random, Recorder, Snapshot, What, applied, begin, belongings, make, names, place, plan, resumed,
     snapshot, text, undone,
 };
 
@@ -34,6 +36,8 @@ const TREE: &[&[u8]] = &[
     b"chain1",
     b"chain2",
     b"link -> d\xE9/e\xFF/f\xFE",
+    b"link2 -> d\xE9/e\xFF",
+    b"link3 -> d\xE9/a",
     b"stays",
 ];
 
@@ -53,34 +57,33 @@ const RENAMES: &[(&[u8], &str)] = &[
 
 /// Ends the process at the point of that number.
 struct Dies {
-    points: u64,
+    points: AtomicU64,
     at: u64,
     /// Where it is told how much of the journal is on the disk.
     synced: PathBuf,
 }
 
-impl Watcher for Dies {
-    fn reached(&mut self, point: Point) {
-        if let Point::Synced(len) = point {
+impl Observer for Dies {
+    fn reached(&self, point: KillPoint) {
+        if let KillPoint::Synced(len) = point {
             fs::write(&self.synced, len.to_string()).unwrap();
         }
-        if self.points == self.at {
+        if self.points.fetch_add(1, Relaxed) == self.at {
             kill(Pid::this(), Signal::SIGKILL).unwrap();
         }
-        self.points += 1;
     }
 
-    fn left(&mut self, left: &Left<'_>) {
-        panic!("{left:?}");
+    fn remains(&self, remaining: &Remaining) {
+        panic!("{remaining:?}");
     }
 
-    fn noted(&mut self, note: &str) {
-        panic!("{note}");
+    fn problem(&self, problem: &dyn Display) {
+        panic!("{problem}");
     }
 }
 
-fn options(keep_times: bool) -> Options<'static> {
-    Options { keep_times, keep_original: keep_times, ..OPTIONS }
+fn options(keep_times: bool) -> ApplyOptions<'static> {
+    ApplyOptions { keep_times, keep_original: keep_times, ..OPTIONS }
 }
 
 #[test]
@@ -90,12 +93,12 @@ fn child() {
     let [what, at, keep_times, dir]: [&str; 4] = task.splitn(4, ' ').collect::<Vec<_>>().try_into().unwrap();
     let dir = Path::new(dir);
     let plan = Plan::parse(&fs::read(dir.join("plan")).unwrap()).unwrap();
-    let mut dies = Dies { points: 0, at: at.parse().unwrap(), synced: dir.join("synced") };
+    let dies = Dies { points: AtomicU64::new(0), at: at.parse().unwrap(), synced: dir.join("synced") };
     let (journal, options) = (dir.join("journal"), options(keep_times == "true"));
     match what {
-        "apply" => drop(applied(&plan, &journal, options, &mut dies).unwrap()),
-        "resume" => drop(resumed(&plan, &journal, options, &mut dies).unwrap()),
-        _ => drop(undone(&journal, &mut dies).unwrap()),
+        "apply" => drop(applied(&plan, &journal, options, &dies).unwrap()),
+        "resume" => drop(resumed(&plan, &journal, options, &dies).unwrap()),
+        _ => drop(undone(&journal, &dies).unwrap()),
     }
 }
 
@@ -154,8 +157,10 @@ impl Case {
         }
         assert_eq!(after.len(), self.before.len(), "{context}: nothing else is there");
         assert_eq!(belongings(&after), belongings(&self.before), "{context}");
-        let link = fs::read_link(self.root.join("Link")).unwrap();
-        assert_eq!(link.as_os_str().as_bytes(), "dé/e/f".as_bytes(), "{context}");
+        for (link, target) in [("Link", "dé/e/f"), ("link2", "dé/e"), ("link3", "dé/b")] {
+            let found = fs::read_link(self.root.join(link)).unwrap();
+            assert_eq!(found.as_os_str().as_bytes(), target.as_bytes(), "{context}: {link}");
+        }
     }
 
     fn assert_as_before(&self, keep_times: bool, context: &str) {
@@ -169,15 +174,15 @@ impl Case {
     }
 
     fn finish(&self, keep_times: bool) {
-        let mut kept = Kept::default();
-        resumed(&self.plan, &self.journal(), options(keep_times), &mut kept).unwrap();
-        assert_eq!(kept.left, []);
+        let kept = Recorder::default();
+        resumed(&self.plan, &self.journal(), options(keep_times), &kept).unwrap();
+        assert_eq!(kept.remaining(), []);
     }
 
     fn undo(&self) {
-        let mut kept = Kept::default();
-        undone(&self.journal(), &mut kept).unwrap();
-        assert_eq!(kept.left, []);
+        let kept = Recorder::default();
+        undone(&self.journal(), &kept).unwrap();
+        assert_eq!(kept.remaining(), []);
     }
 }
 
@@ -209,7 +214,7 @@ fn a_run_that_is_killed_anywhere_can_be_ended_and_taken_back() {
             taken_back.assert_as_before(keep_times, &context);
             at += 1;
         }
-        assert!(at > 25, "only {at} points");
+        assert!(at > 35, "only {at} points");
     }
 }
 
@@ -229,7 +234,7 @@ fn taking_back_that_is_killed_anywhere_can_be_repeated() {
         let mut at = 0;
         loop {
             let case = Case::new();
-            applied(&case.plan, &case.journal(), options(keep_times), &mut Kept::default()).unwrap();
+            applied(&case.plan, &case.journal(), options(keep_times), &Recorder::default()).unwrap();
             let is_killed = is_killed("undo", at, keep_times, case.dir.path());
             case.undo();
             case.assert_as_before(keep_times, &format!("killed at point {at}"));
@@ -238,7 +243,7 @@ fn taking_back_that_is_killed_anywhere_can_be_repeated() {
                 break;
             }
         }
-        assert!(at > 25, "only {at} points");
+        assert!(at > 35, "only {at} points");
     }
 }
 
@@ -264,7 +269,7 @@ fn a_machine_that_loses_its_power_loses_nothing_that_the_journal_tells_of() {
         for part in 0..6 {
             let case = Case::new();
             if !is_killed("apply", at, false, case.dir.path()) {
-                return assert!(at > 25, "only {at} points");
+                return assert!(at > 35, "only {at} points");
             }
             let synced: usize = fs::read_to_string(case.dir.path().join("synced")).unwrap().parse().unwrap();
             let whole = fs::read(case.journal()).unwrap();
@@ -284,7 +289,7 @@ fn a_machine_that_loses_its_power_loses_nothing_that_the_journal_tells_of() {
 #[test]
 fn renames_that_were_lost_with_the_power_are_done_again_by_resuming() {
     let case = Case::new();
-    applied(&case.plan, &case.journal(), OPTIONS, &mut Kept::default()).unwrap();
+    applied(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).unwrap();
     // The journal says that all is done; the file system has forgotten the last renames, and the target of the link.
     fs::rename(case.root.join("t"), case.root.join("aside")).unwrap();
     fs::rename(case.root.join("s"), case.root.join("t")).unwrap();
@@ -300,10 +305,10 @@ fn renames_that_were_lost_with_the_power_are_done_again_by_resuming() {
 #[test]
 fn two_runs_cannot_write_one_journal() {
     let case = Case::new();
-    let journal = begin(&case.plan, &case.journal(), OPTIONS, &mut Kept::default()).unwrap();
+    let journal = begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).unwrap();
     let refused = namegate::fix::journal::Journal::resume(&case.journal()).unwrap_err();
     assert!(refused.to_string().contains("another process"), "{refused}");
-    assert!(begin(&case.plan, &case.journal(), OPTIONS, &mut Kept::default()).is_err(), "nor begin it");
+    assert!(begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).is_err(), "nor begin it");
     drop(journal);
     assert!(namegate::fix::journal::Journal::resume(&case.journal()).is_ok());
     make(&case.root, &[b"new"]);

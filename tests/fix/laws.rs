@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use namegate::fix::apply::Options;
+use namegate::fix::apply::ApplyOptions;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::tree::{Kept, OPTIONS, Random, applied, belongings, names, place, plan, snapshot, undone};
+use crate::tree::{OPTIONS, Random, Recorder, applied, belongings, names, place, plan, snapshot, undone};
 
 /// A name as no user should meet it.
 fn hostile(random: &mut Random) -> Vec<u8> {
@@ -134,13 +134,17 @@ fn fix_and_undo_give_a_random_hostile_tree_back_byte_for_byte() {
         let borrowed: Vec<(&[u8], &str)> = wanted.iter().map(|(path, new)| (&path[..], &new[..])).collect();
         let plan = plan(&root, &borrowed);
         let keep_times = random.chance(2);
-        let options =
-            Options { keep_times, keep_original: random.chance(2), batch: 1 + random.below(5), ..OPTIONS };
+        let options = ApplyOptions {
+            keep_times,
+            keep_original: random.chance(2),
+            batch_size: 1 + random.below(5),
+            ..OPTIONS
+        };
         let before = snapshot(&root);
         let journal = dir.path().join("journal");
-        let mut kept = Kept::default();
-        let tally = applied(&plan, &journal, options, &mut kept).unwrap();
-        assert_eq!(kept.left, [], "seed {seed}");
+        let kept = Recorder::default();
+        let tally = applied(&plan, &journal, options, &kept).unwrap();
+        assert_eq!(kept.remaining(), [], "seed {seed}");
         assert_eq!(tally.renamed, plan.renames.len() as u64, "seed {seed}");
         assert_eq!(tally.retargeted, plan.retargets.len() as u64, "seed {seed}");
         let after = snapshot(&root);
@@ -155,15 +159,15 @@ fn fix_and_undo_give_a_random_hostile_tree_back_byte_for_byte() {
             assert!(after.iter().any(is_there), "seed {seed}: {path:?} is not called {new}");
         }
         // Once more: there is nothing to do.
-        let mut again = Kept::default();
-        let second = applied(&plan, &dir.path().join("second"), options, &mut again).unwrap();
-        assert_eq!((again.left, second.renamed, second.retargeted), (Vec::new(), 0, 0), "seed {seed}");
+        let again = Recorder::default();
+        let second = applied(&plan, &dir.path().join("second"), options, &again).unwrap();
+        assert_eq!((again.remaining(), second.renamed, second.retargeted), (Vec::new(), 0, 0), "seed {seed}");
         assert_eq!(second.already, tally.renamed + tally.retargeted);
         assert_eq!(snapshot(&root), after, "seed {seed}");
         // And back.
-        let mut back = Kept::default();
-        let undone_tally = undone(&journal, &mut back).unwrap();
-        assert_eq!((back.left, undone_tally.left), (Vec::new(), 0), "seed {seed}");
+        let back = Recorder::default();
+        let undone_tally = undone(&journal, &back).unwrap();
+        assert_eq!((back.remaining(), undone_tally.remaining), (Vec::new(), 0), "seed {seed}");
         assert_eq!(undone_tally.restored, tally.renamed + tally.retargeted);
         let restored = snapshot(&root);
         assert_eq!(names(&restored), names(&before), "seed {seed}");
@@ -176,7 +180,7 @@ fn fix_and_undo_give_a_random_hostile_tree_back_byte_for_byte() {
         renamed += tally.renamed;
         retargeted += tally.retargeted;
         // Undoing what was undone changes nothing.
-        undone(&journal, &mut Kept::default()).unwrap();
+        undone(&journal, &Recorder::default()).unwrap();
         assert_eq!(names(&snapshot(&root)), names(&before), "seed {seed}");
     }
     assert!(renamed > 500 && retargeted > 30, "the trees hold something: {renamed} {retargeted}");
@@ -191,12 +195,12 @@ fn a_link_that_led_to_something_leads_there_still() {
         plan(&root, &[(b"d\xE9", "dé"), (b"d\xE9/f\xFF", "f"), (b"link", "Link"), (b"d\xE9/up", "Up")]);
     assert_eq!(plan.retargets.len(), 2);
     let before = snapshot(&root);
-    let mut kept = Kept::default();
-    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &mut kept).unwrap();
-    assert_eq!((kept.left.len(), tally.renamed, tally.retargeted), (0, 4, 2));
+    let kept = Recorder::default();
+    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
+    assert_eq!((kept.remaining().len(), tally.renamed, tally.retargeted), (0, 4, 2));
     assert_eq!(fs::read(root.join("Link")).unwrap(), fs::read(root.join("dé/f")).unwrap());
     assert_eq!(fs::read(root.join("dé/Up")).unwrap(), fs::read(root.join("dé/f")).unwrap());
-    undone(&dir.path().join("journal"), &mut Kept::default()).unwrap();
+    undone(&dir.path().join("journal"), &Recorder::default()).unwrap();
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
 
@@ -239,26 +243,25 @@ fn what_changed_after_the_plan_was_made_is_left_with_the_reason() {
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("e/new"), "a directory changes whenever something in it does").unwrap();
     let before = snapshot(&root);
-    let mut kept = Kept::default();
-    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &mut kept).unwrap();
-    let mut left = kept.left;
-    left.sort();
+    let kept = Recorder::default();
+    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
+    let left = kept.remaining();
     let expected = [
         ("changed", "the entry was changed after the plan was made"),
-        ("gone", "there is no entry of that name any more"),
-        ("replaced", "another entry has that name now"),
+        ("gone", "the name no longer exists"),
+        ("replaced", "another entry has the name now"),
         ("swap1", "the entry was changed after the plan was made"),
         ("swap2", "the entry was changed after the plan was made"),
-        ("taken", "4 is there and stays"),
-        ("x", "another directory stands where that of the plan was"),
+        ("taken", "4 exists and stays"),
+        ("x", "its directory is not the one of the plan"),
     ];
     let expected: Vec<(Vec<u8>, String)> =
         expected.iter().map(|(old, reason)| (old.as_bytes().to_vec(), (*reason).to_owned())).collect();
     assert_eq!(left, expected);
-    assert_eq!((tally.renamed, tally.left), (3, 7));
+    assert_eq!((tally.renamed, tally.remaining), (3, 7));
     assert_eq!(belongings(&snapshot(&root)), belongings(&before));
     assert_eq!(fs::read(root.join("E/7")).unwrap(), b"content of e/x");
-    undone(&dir.path().join("journal"), &mut Kept::default()).unwrap();
+    undone(&dir.path().join("journal"), &Recorder::default()).unwrap();
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
 
@@ -270,25 +273,24 @@ fn names_that_were_taken_meanwhile_are_reported_and_nothing_is_overwritten() {
     let plan = plan(&root, wanted);
     let journal = dir.path().join("journal");
     let original = snapshot(&root);
-    applied(&plan, &journal, OPTIONS, &mut Kept::default()).unwrap();
+    applied(&plan, &journal, OPTIONS, &Recorder::default()).unwrap();
     // Somebody takes an old name, removes an entry, and takes the place of one that traded its name.
     fs::create_dir(root.join(OsStr::from_bytes(b"d\xE9"))).unwrap();
     fs::remove_file(root.join("b")).unwrap();
     fs::rename(root.join("s"), root.join("moved away")).unwrap();
     let before = snapshot(&root);
-    let mut kept = Kept::default();
-    let tally = undone(&journal, &mut kept).unwrap();
-    let mut left = kept.left;
-    left.sort();
+    let kept = Recorder::default();
+    let tally = undone(&journal, &kept).unwrap();
+    let left = kept.remaining();
     let expected = [
-        (&b"b"[..], "there is no entry of that name any more"),
+        (&b"b"[..], "the name no longer exists"),
         (b"d", "the new name is taken"),
-        (b"s", "there is no entry of that name any more"),
-        (b"t", "there is no entry of that name any more"),
+        (b"s", "the name no longer exists"),
+        (b"t", "the name no longer exists"),
     ];
     let expected: Vec<(Vec<u8>, String)> =
         expected.iter().map(|(old, reason)| (old.to_vec(), (*reason).to_owned())).collect();
-    assert_eq!((left, tally.left), (expected, 4));
+    assert_eq!((left, tally.remaining), (expected, 4));
     let after = snapshot(&root);
     assert_eq!(belongings(&after), belongings(&before), "nothing is lost");
     assert!(after.contains_key(&b"d/a\xFF"[..]), "also below a directory that keeps its new name");
@@ -296,8 +298,8 @@ fn names_that_were_taken_meanwhile_are_reported_and_nothing_is_overwritten() {
     // When the reasons are gone, it can be repeated.
     fs::remove_dir(root.join(OsStr::from_bytes(b"d\xE9"))).unwrap();
     fs::rename(root.join("moved away"), root.join("s")).unwrap();
-    let tally = undone(&journal, &mut Kept::default()).unwrap();
-    assert_eq!(tally.left, 1);
+    let tally = undone(&journal, &Recorder::default()).unwrap();
+    assert_eq!(tally.remaining, 1);
     let mut expected = names(&original);
     expected.remove(&b"b\xFF"[..]);
     assert_eq!(names(&snapshot(&root)), expected);

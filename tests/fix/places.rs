@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namegate::fix::apply::Options;
-use namegate::fix::mark::ATTRIBUTE;
+use namegate::fix::apply::ApplyOptions;
+use namegate::fix::original_name_xattr::ATTRIBUTE;
 use namegate::name::escape::escape;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
 
 use crate::program::{namegate, said, status};
-use crate::tree::{Kept, OPTIONS, applied, make, names, place, plan, resumed, snapshot, text, undone};
+use crate::tree::{OPTIONS, Recorder, applied, make, names, place, plan, resumed, snapshot, text, undone};
 
 /// A file system on `point` that goes away with the test.
 struct Mounted(PathBuf);
@@ -52,10 +52,10 @@ fn a_tree_on_tmpfs_is_renamed_and_given_back() {
     let plan = plan(&mounted.0, &[(b"d\xE9", "d"), (b"d\xE9/f\xFF", "f"), (b"a", "b"), (b"b", "a")]);
     let before = snapshot(&mounted.0);
     let journal = dir.path().join("journal");
-    let options = Options { keep_times: true, ..OPTIONS };
-    let tally = applied(&plan, &journal, options, &mut Kept::default()).unwrap();
-    assert_eq!((tally.renamed, tally.retargeted, tally.left), (4, 1, 0));
-    assert_eq!(undone(&journal, &mut Kept::default()).unwrap().left, 0);
+    let options = ApplyOptions { keep_times: true, ..OPTIONS };
+    let tally = applied(&plan, &journal, options, &Recorder::default()).unwrap();
+    assert_eq!((tally.renamed, tally.retargeted, tally.remaining), (4, 1, 0));
+    assert_eq!(undone(&journal, &Recorder::default()).unwrap().remaining, 0);
     assert_eq!(names(&snapshot(&mounted.0)), names(&before));
 }
 
@@ -75,7 +75,7 @@ fn a_read_only_file_system_is_refused_before_anything_is_begun() {
         .output()
         .unwrap();
     assert_eq!(status(&output), 2);
-    assert!(said(&output).contains("is on a file system that is mounted read-only"), "{}", said(&output));
+    assert!(said(&output).contains("the file system is mounted read-only"), "{}", said(&output));
     assert!(!journal.exists(), "a journal of nothing is in the way");
 }
 
@@ -92,22 +92,25 @@ fn a_full_disk_under_the_journal_stops_before_the_renames() {
     let plan = plan(&root, &wanted);
     let before = snapshot(&root);
     let journal = small.0.join("journal");
-    let options = Options { batch: 50, ..OPTIONS };
-    let error = applied(&plan, &journal, options, &mut Kept::default()).unwrap_err();
+    let options = ApplyOptions { batch_size: 50, ..OPTIONS };
+    let error = applied(&plan, &journal, options, &Recorder::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     let renamed = snapshot(&root).keys().filter(|name| name.starts_with(b"new")).count();
     assert!(renamed > 0 && renamed < 600, "{renamed}");
     // Every rename that was done is in the journal; when there is room again, either way is open.
     mount(None::<&str>, &small.0, None::<&str>, MsFlags::MS_REMOUNT, Some("size=4m")).unwrap();
-    let tally = resumed(&plan, &journal, options, &mut Kept::default()).unwrap();
-    assert_eq!((tally.already as usize, tally.renamed as usize, tally.left), (renamed, 600 - renamed, 0));
-    assert_eq!(undone(&journal, &mut Kept::default()).unwrap().left, 0);
+    let tally = resumed(&plan, &journal, options, &Recorder::default()).unwrap();
+    assert_eq!(
+        (tally.already as usize, tally.renamed as usize, tally.remaining),
+        (renamed, 600 - renamed, 0)
+    );
+    assert_eq!(undone(&journal, &Recorder::default()).unwrap().remaining, 0);
     assert_eq!(names(&snapshot(&root)), names(&before));
     // A disk without room for the first line: nothing is begun.
     let filled = vec![0; 8 << 20];
     let _ = fs::write(small.0.join("filler"), filled);
     let other = small.0.join("other");
-    assert!(applied(&plan, &other, options, &mut Kept::default()).is_err());
+    assert!(applied(&plan, &other, options, &Recorder::default()).is_err());
     assert!(!other.exists());
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
@@ -120,12 +123,11 @@ fn what_is_mounted_in_a_tree_is_left_alone_unless_it_is_asked_for() {
     make(&mounted.0, &[b"f\xFF"]);
     make(&root, &[b"g\xFF"]);
     let plan = plan(&root, &[(b"mnt/f\xFF", "f"), (b"g\xFF", "g"), (b"mnt", "point")]);
-    let mut kept = Kept::default();
-    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &mut kept).unwrap();
-    kept.left.sort();
-    assert_eq!((tally.renamed, kept.left.len()), (1, 2));
-    assert!(kept.left[0].1.contains("lies on another file system"), "{kept:?}");
-    assert!(kept.left[1].1.contains("busy"), "a mount point keeps its name: {kept:?}");
+    let kept = Recorder::default();
+    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
+    assert_eq!((tally.renamed, kept.remaining().len()), (1, 2));
+    assert!(kept.remaining()[0].1.contains("is on another file system"), "{kept:?}");
+    assert!(kept.remaining()[1].1.contains("busy"), "a mount point keeps its name: {kept:?}");
     // Asked for on the command line.
     fs::write(dir.path().join("plan"), text(&plan)).unwrap();
     let output = namegate(dir.path())
@@ -147,10 +149,10 @@ fn no_link_leads_out_of_the_tree() {
     // The directory gives way to a link to itself, somewhere else.
     fs::rename(root.join("d"), dir.path().join("outside")).unwrap();
     symlink(dir.path().join("outside"), root.join("d")).unwrap();
-    let mut kept = Kept::default();
-    applied(&plan, &dir.path().join("journal"), OPTIONS, &mut kept).unwrap();
-    assert_eq!(kept.left.len(), 1);
-    assert!(kept.left[0].1.contains("its directory cannot be opened"), "{kept:?}");
+    let kept = Recorder::default();
+    applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
+    assert_eq!(kept.remaining().len(), 1);
+    assert!(kept.remaining()[0].1.contains("cannot open its directory"), "{kept:?}");
     assert!(dir.path().join("outside").join(OsStr::from_bytes(b"f\xFF")).exists());
 }
 
@@ -215,13 +217,13 @@ fn the_old_name_is_kept_in_an_attribute_where_there_can_be_one_and_goes_with_und
     let plan = plan(&root, wanted);
     fs::write(root.join("taken"), "in the way").unwrap();
     let journal = dir.path().join("journal");
-    let options = Options { keep_original: true, ..OPTIONS };
-    let tally = applied(&plan, &journal, options, &mut Kept::default()).unwrap();
-    assert_eq!(tally.unmarked.values().sum::<u64>(), 1, "the link cannot have one: {:?}", tally.unmarked);
+    let options = ApplyOptions { keep_original: true, ..OPTIONS };
+    let tally = applied(&plan, &journal, options, &Recorder::default()).unwrap();
+    assert_eq!(tally.not_kept.values().sum::<u64>(), 1, "the link cannot have one: {:?}", tally.not_kept);
     assert_eq!((attribute(b"f"), attribute(b"d")), (Ok(b"f\xFF".to_vec()), Ok(b"d\xFF".to_vec())));
     assert_eq!(attribute(b"kept"), Ok(b"from long ago".to_vec()), "the first name is the original one");
     assert_eq!(attribute(b"taken\xFF"), Err(Errno::ENODATA), "what keeps its name has no other");
-    undone(&journal, &mut Kept::default()).unwrap();
+    undone(&journal, &Recorder::default()).unwrap();
     for name in [&b"f\xFF"[..], b"d\xFF"] {
         assert_eq!(attribute(name), Err(Errno::ENODATA));
     }
@@ -279,15 +281,18 @@ fn names_are_repaired_through_a_mount_of_namegate_and_ill_formed_ones_not_given_
     ];
     let plan = plan(&point, wanted);
     let journal = dir.path().join("journal");
-    let mut kept = Kept::default();
-    let tally = applied(&plan, &journal, OPTIONS, &mut kept).unwrap();
-    assert_eq!((kept.left, tally.renamed), (Vec::new(), 5));
+    let kept = Recorder::default();
+    let tally = applied(&plan, &journal, OPTIONS, &kept).unwrap();
+    assert_eq!((kept.remaining(), tally.renamed), (Vec::new(), 5));
     assert!(root.join("café.txt").exists() && root.join("d/x").exists());
     // To give an ill-formed name back is to create one, which is what the mount is there to refuse.
-    let mut kept = Kept::default();
-    let tally = undone(&journal, &mut kept).unwrap();
-    assert_eq!((tally.restored, tally.left), (2, 3));
-    assert!(kept.left.iter().all(|(_, reason)| reason == "the file system refuses the name"), "{kept:?}");
+    let kept = Recorder::default();
+    let tally = undone(&journal, &kept).unwrap();
+    assert_eq!((tally.restored, tally.remaining), (2, 3));
+    assert!(
+        kept.remaining().iter().all(|(_, reason)| reason == "the file system rejects the name"),
+        "{kept:?}"
+    );
     let after = snapshot(&root);
     assert_eq!(after.len(), before.len(), "nothing is lost");
     assert!(after.contains_key(&b"d/x"[..]) && after.contains_key(&b"a"[..]));
@@ -299,23 +304,23 @@ fn assert_renamed_to_aliases(seen: &Path, backing: &Path, wanted: &[(&[u8], &str
     let before = snapshot(backing);
     let dir = tempfile::tempdir().unwrap();
     let journal = dir.path().join("journal");
-    let mut kept = Kept::default();
-    let tally = applied(&plan, &journal, OPTIONS, &mut kept).unwrap();
-    assert_eq!((kept.left, tally.renamed), (Vec::new(), wanted.len() as u64));
+    let kept = Recorder::default();
+    let tally = applied(&plan, &journal, OPTIONS, &kept).unwrap();
+    assert_eq!((kept.remaining(), tally.renamed), (Vec::new(), wanted.len() as u64));
     let after = snapshot(backing);
     assert_eq!(after.len(), before.len());
     for (old, new) in wanted {
         assert_eq!(after[new.as_bytes()].ino, before[*old].ino, "{new}");
     }
-    let tally = applied(&plan, &dir.path().join("second"), OPTIONS, &mut Kept::default()).unwrap();
+    let tally = applied(&plan, &dir.path().join("second"), OPTIONS, &Recorder::default()).unwrap();
     assert_eq!(
         (tally.renamed, tally.already),
         (0, wanted.len() as u64),
         "a second time there is nothing to do"
     );
-    let mut kept = Kept::default();
-    undone(&journal, &mut kept).unwrap();
-    assert_eq!(kept.left, []);
+    let kept = Recorder::default();
+    undone(&journal, &kept).unwrap();
+    assert_eq!(kept.remaining(), []);
     assert_eq!(names(&snapshot(backing)), names(&before));
 }
 

@@ -56,8 +56,8 @@ fn without_yes_it_is_said_what_would_be_done_and_nothing_is_changed() {
         let output = fix(dir.path(), args);
         assert_eq!(status(&output), 1, "one entry is gone");
         let said = said(&output);
-        assert!(said.contains("3 entries would be renamed, and 1 link would follow."), "{said}");
-        assert!(said.contains("gone -> went: there is no entry of that name any more"), "{said}");
+        assert!(said.contains("Would change: 3 entries renamed, 1 link retargeted."), "{said}");
+        assert!(said.contains("gone -> went: the name no longer exists"), "{said}");
         assert_eq!(said.contains("--yes"), !args.contains(&"--dry-run"), "{said}");
         assert_eq!(snapshot(&root), before);
         assert!(!dir.path().join("namegate").exists(), "there is no journal of it");
@@ -71,10 +71,7 @@ fn a_plan_is_done_told_of_and_taken_back() {
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
     assert_eq!(status(&output), 1, "{}", said(&output));
     let text = said(&output);
-    assert!(
-        text.contains("3 entries renamed, 1 link followed.\n1 line of the plan left as they are."),
-        "{text}"
-    );
+    assert!(text.contains("3 entries renamed, 1 link retargeted.\n1 line of the plan not done."), "{text}");
     assert!(!text.contains('\x1b'), "no name acts on a terminal: {text}");
     assert!(root.join("d/x").exists());
     assert_eq!(fs::read_link(root.join("l")).unwrap().as_os_str(), "café");
@@ -93,18 +90,18 @@ fn a_plan_is_done_told_of_and_taken_back() {
 
     let output = fix(dir.path(), &["undo", "--last"]);
     assert_eq!(status(&output), 0, "{}", said(&output));
-    assert!(said(&output).contains("4 names and targets are as before."), "{}", said(&output));
+    assert!(said(&output).contains("4 names and link targets restored."), "{}", said(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
     let output = fix(dir.path(), &["status"]);
     assert!(
-        said(&output).contains("  state     taken back\n  done      4 of 5\n  undone    4 of 4\n"),
+        said(&output).contains("  state     undone\n  done      4 of 5\n  undone    4 of 4\n"),
         "{}",
         said(&output)
     );
     // Then there is nothing more of which anything could be taken back.
     let output = fix(dir.path(), &["undo", "--last"]);
     assert_eq!(status(&output), 2);
-    assert!(said(&output).contains("has anything to be taken back"), "{}", said(&output));
+    assert!(said(&output).contains("has changes to undo"), "{}", said(&output));
 }
 
 #[test]
@@ -178,10 +175,10 @@ fn is_interrupted_and_resumed(count: usize) -> bool {
     assert_eq!(status(&output), 130, "{}", said(&output));
     assert!(said(&output).contains("--resume --journal"), "{}", said(&output));
     let output = fix(dir.path(), &["status"]);
-    assert!(said(&output).contains("not ended"), "{}", said(&output));
+    assert!(said(&output).contains("interrupted: "), "{}", said(&output));
     let refused = fix(dir.path(), &["apply", "plan", "--yes"]);
     assert_eq!(status(&refused), 2);
-    assert!(said(&refused).contains("this plan was begun and not ended"), "{}", said(&refused));
+    assert!(said(&refused).contains("a run of this plan was interrupted"), "{}", said(&refused));
     let output = fix(dir.path(), &["apply", "plan", "--resume"]);
     assert_eq!(status(&output), 0, "{}", said(&output));
     assert!(snapshot(&root).keys().all(|name| name.starts_with(b"new ")));
@@ -198,7 +195,7 @@ fn a_plan_without_renames_needs_no_journal() {
     let (dir, root) = place(&[b"a"]);
     fs::write(dir.path().join("plan"), text(&plan(&root, &[]))).unwrap();
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
-    assert_eq!((status(&output), &*said(&output)), (0, "There is nothing to be renamed in the plan.\n"));
+    assert_eq!((status(&output), &*said(&output)), (0, "Nothing to do: the plan has no renames.\n"));
     assert!(!dir.path().join("namegate").exists());
 }
 
@@ -211,9 +208,9 @@ fn mistakes_are_told_and_nothing_is_changed() {
     let edited =
         fs::read_to_string(dir.path().join("plan")).unwrap().replace("\"new\":\"café\"", "\"new\":\"cafe\"");
     for (args, expected) in [
-        (&["apply", "none", "--yes"][..], "none: cannot be read: No such file"),
+        (&["apply", "none", "--yes"][..], "cannot read 'none': No such file"),
         (&["apply", "broken", "--yes"], "broken: line 1: "),
-        (&["apply", "plan", "--yes", "--journal", "file"], "file: cannot be written: File exists"),
+        (&["apply", "plan", "--yes", "--journal", "file"], "cannot create the journal 'file': File exists"),
         (&["apply", "plan", "--yes", "--journal", "no/where"], "nothing was changed"),
         (&["apply", "plan", "--resume", "--journal", "file"], "file: not a journal"),
         (&["apply", "plan", "--resume"], "no journal in"),
@@ -221,7 +218,7 @@ fn mistakes_are_told_and_nothing_is_changed() {
         (&["undo"], "required"),
         (&["undo", "none"], "none: No such file"),
         (&["undo", "plan"], "plan: not a journal"),
-        (&["undo", "--last"], "has anything to be taken back"),
+        (&["undo", "--last"], "has changes to undo"),
         (&["status", "plan"], "plan: not a journal"),
     ] {
         let output = fix(dir.path(), args);
@@ -237,9 +234,9 @@ fn mistakes_are_told_and_nothing_is_changed() {
     assert!(said(&output).contains("the journal of another plan"), "{}", said(&output));
     let output = fix(dir.path(), &["apply", "plan", "--resume", "--journal", "journal"]);
     assert_eq!(status(&output), 0);
-    assert!(said(&output).contains("was done already"), "{}", said(&output));
+    assert!(said(&output).contains("the plan is done"), "{}", said(&output));
     assert_eq!(status(&fix(dir.path(), &["undo", "journal"])), 0);
     let output = fix(dir.path(), &["apply", "plan", "--resume", "--journal", "journal"]);
-    assert!(said(&output).contains("was taken back"), "{}", said(&output));
+    assert!(said(&output).contains("were undone"), "{}", said(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
 }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use std::time::Duration;
 
-use namegate::fix::apply::Options;
+use namegate::fix::apply::ApplyOptions;
 use nix::fcntl::{RenameFlags, renameat2};
 
-use crate::tree::{Kept, OPTIONS, Random, What, applied, place, plan, snapshot, undone};
+use crate::tree::{OPTIONS, Random, Recorder, What, applied, place, plan, snapshot, undone};
 
 /// What the files hold, and how often.
 fn contents(root: &Path) -> BTreeMap<Vec<u8>, usize> {
@@ -78,16 +78,16 @@ fn nothing_is_lost_while_others_rename_and_create() {
                     })
                 })
                 .collect();
-            let options = Options { batch: 16, ..OPTIONS };
-            let first = applied(&plan, &dir.path().join("journal"), options, &mut Kept::default()).unwrap();
-            let second = undone(&dir.path().join("journal"), &mut Kept::default()).unwrap();
+            let options = ApplyOptions { batch_size: 16, ..OPTIONS };
+            let first = applied(&plan, &dir.path().join("journal"), options, &Recorder::default()).unwrap();
+            let second = undone(&dir.path().join("journal"), &Recorder::default()).unwrap();
             is_ended.store(true, Relaxed);
             let made: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
             (first, second, made)
         });
         renamed += first.renamed;
-        assert_eq!(first.renamed + first.left + first.already, 200, "seed {seed}");
-        assert_eq!(second.restored + second.left, first.renamed, "seed {seed}");
+        assert_eq!(first.renamed + first.remaining + first.already, 200, "seed {seed}");
+        assert_eq!(second.restored + second.remaining, first.renamed, "seed {seed}");
         let found = contents(&root);
         assert_eq!(
             found.values().sum::<usize>(),
@@ -118,7 +118,7 @@ fn two_runs_of_one_plan_at_once_do_no_harm() {
         std::thread::scope(|scope| {
             let runs = journals.each_ref().map(|journal| {
                 let plan = &plan;
-                scope.spawn(move || applied(plan, journal, OPTIONS, &mut Kept::default()).unwrap())
+                scope.spawn(move || applied(plan, journal, OPTIONS, &Recorder::default()).unwrap())
             });
             runs.map(|run| run.join().unwrap())
         });
@@ -127,7 +127,7 @@ fn two_runs_of_one_plan_at_once_do_no_harm() {
             assert!(root.join(new).exists(), "round {seed}: {new}");
         }
         for journal in &journals {
-            undone(journal, &mut Kept::default()).unwrap();
+            undone(journal, &Recorder::default()).unwrap();
         }
         assert_eq!(contents(&root), before, "round {seed}");
         for (old, _) in &wanted {

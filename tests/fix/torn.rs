@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use namegate::fix::journal::{Journal, Reading, Unreadable};
+use namegate::fix::journal::{Journal, JournalContents, JournalError};
 
-use crate::tree::{Kept, OPTIONS, applied, names, place, plan, snapshot, undone};
+use crate::tree::{OPTIONS, Recorder, applied, names, place, plan, snapshot, undone};
 
 /// A finished run of several batches: the bytes of its journal, and where its lines end.
 fn journal(dir: &Path) -> (Vec<u8>, Vec<usize>) {
@@ -19,7 +19,7 @@ fn finished() -> (tempfile::TempDir, std::path::PathBuf, crate::tree::Snapshot) 
     let wanted: &[(&[u8], &str)] = &[(b"d/a\xFF", "a"), (b"b\xFF", "b"), (b"c\xFF", "c"), (b"e\xFF", "e")];
     let plan = plan(&root, wanted);
     let before = snapshot(&root);
-    applied(&plan, &dir.path().join("journal"), OPTIONS, &mut Kept::default()).unwrap();
+    applied(&plan, &dir.path().join("journal"), OPTIONS, &Recorder::default()).unwrap();
     (dir, root, before)
 }
 
@@ -32,7 +32,7 @@ fn a_journal_cut_at_any_byte_is_read_up_to_its_last_whole_batch() {
     let mut batches = 0;
     for cut in 0..=whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
-        match Reading::look(&path) {
+        match JournalContents::read(&path) {
             Ok(reading) => {
                 assert!(cut >= header, "{cut}");
                 assert!(reading.batches.len() >= batches, "{cut}: never fewer than with less of it");
@@ -45,7 +45,7 @@ fn a_journal_cut_at_any_byte_is_read_up_to_its_last_whole_batch() {
                 let left = fs::read(&path).unwrap();
                 assert!(whole.starts_with(&left) && ends.contains(&left.len()), "{cut}");
             }
-            Err(Unreadable::None) => assert!(cut < header, "{cut}"),
+            Err(JournalError::NotAJournal) => assert!(cut < header, "{cut}"),
             Err(error) => panic!("{cut}: {error}"),
         }
     }
@@ -58,15 +58,15 @@ fn a_flipped_bit_is_noticed_and_nothing_that_was_done_is_forgotten() {
     let path = dir.path().join("journal");
     let (whole, _) = journal(dir.path());
     fs::write(&path, &whole).unwrap();
-    let batches = Reading::look(&path).unwrap().batches.len();
+    let batches = JournalContents::read(&path).unwrap().batches.len();
     let mut refused = 0;
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1 << (at % 8);
         fs::write(&path, &flipped).unwrap();
-        match Reading::look(&path) {
+        match JournalContents::read(&path) {
             Ok(reading) => assert_eq!(reading.batches.len(), batches, "byte {at}"),
-            Err(Unreadable::None | Unreadable::Damaged(_)) => refused += 1,
+            Err(JournalError::NotAJournal | JournalError::Damaged { .. }) => refused += 1,
             Err(error) => panic!("{at}: {error}"),
         }
     }
@@ -90,9 +90,9 @@ fn a_line_that_is_missing_doubled_or_in_another_order_is_noticed() {
                 _ => lines.swap(at, at + 1),
             }
             fs::write(&path, lines.concat()).unwrap();
-            let read = Reading::look(&path);
+            let read = JournalContents::read(&path);
             assert!(
-                matches!(read, Err(Unreadable::None | Unreadable::Damaged(_))),
+                matches!(read, Err(JournalError::NotAJournal | JournalError::Damaged { .. })),
                 "{at} {change}: {read:?}"
             );
         }
@@ -111,12 +111,12 @@ fn pages_that_came_to_the_disk_in_another_order_are_a_torn_end() {
     let mut torn = whole[..ends[unit + 2]].to_vec();
     torn[last + 20..ends[unit + 1]].fill(0);
     fs::write(&path, &torn).unwrap();
-    let reading = Reading::look(&path).unwrap();
+    let reading = JournalContents::read(&path).unwrap();
     assert!(reading.is_torn);
     // Nothing of it was begun then; the link has its old target.
     fs::remove_file(root.join("link")).unwrap();
     std::os::unix::fs::symlink(std::ffi::OsStr::new("b\u{FFFD}"), root.join("link")).unwrap();
-    undone(&path, &mut Kept::default()).unwrap();
+    undone(&path, &Recorder::default()).unwrap();
     let now = names(&snapshot(&root));
     for (path, entry) in names(&before).iter().filter(|(path, _)| **path != b"link") {
         assert_eq!(now.get(path), Some(entry));
@@ -129,8 +129,8 @@ fn what_is_no_journal_is_said_to_be_none() {
     let path = dir.path().join("journal");
     for content in ["", "\n", "{}", "{\"type\":\"plan\"}\n", "\0\0\0\n"] {
         fs::write(&path, content).unwrap();
-        assert!(matches!(Reading::look(&path), Err(Unreadable::None)), "{content:?}");
-        assert!(matches!(Journal::resume(&path), Err(Unreadable::None)), "{content:?}");
+        assert!(matches!(JournalContents::read(&path), Err(JournalError::NotAJournal)), "{content:?}");
+        assert!(matches!(Journal::resume(&path), Err(JournalError::NotAJournal)), "{content:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), content, "it is left as it is");
     }
 }

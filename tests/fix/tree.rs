@@ -7,17 +7,18 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use namegate::fix::apply::{Options, Tally, apply, planned_names};
-use namegate::fix::journal::{Header as JournalHeader, Journal, Reading, Root as JournalRoot, VERSION};
+use namegate::fix::apply::{ApplyOptions, ApplyTally, apply, planned_names};
+use namegate::fix::journal::{Journal, JournalHeader, VERSION};
 use namegate::fix::plan::{
-    Ctime, Directory, Header, Identity, Kind, Part, Plan, Record, Rename, Retarget, Root, components,
+    EntryKind, InodeTime, Plan, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenEntry, TargetPart,
+    components,
 };
-use namegate::fix::roots::{Names, Roots};
-use namegate::fix::undo;
-use namegate::fix::watcher::{Left, Watcher};
+use namegate::fix::roots::{NewNames, PlanRoots};
+use namegate::fix::undo::{UndoTally, undo};
 use namegate::policy::Confidence;
+use namegate::progress::{Observer, Remaining};
 
 /// One entry as it is: everything that a rename keeps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,25 +113,25 @@ pub fn make(root: &Path, lines: &[&[u8]]) {
 /// they are, follow.
 pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
     let root = fs::canonicalize(root).unwrap();
-    let mut directories = HashMap::<Vec<u8>, Arc<Directory>>::new();
+    let mut directories = HashMap::<Vec<u8>, Arc<PlanDirectory>>::new();
     let mut place = |path: &[u8]| {
         let full = root.join(OsStr::from_bytes(path));
         let parent = full.parent().unwrap().to_path_buf();
         let key = parent.as_os_str().as_bytes().to_vec();
         let directory = directories.entry(key.clone()).or_insert_with(|| {
             let inode = fs::metadata(&parent).unwrap().ino();
-            Arc::new(Directory { path: key, inode, handle: None })
+            Arc::new(PlanDirectory { path: key, inode, handle: None })
         });
         let meta = fs::symlink_metadata(&full).unwrap();
-        let ctime = Ctime { seconds: meta.ctime(), nanoseconds: meta.ctime_nsec() as u32 };
-        let kind = Kind::of_mode(meta.mode()).unwrap();
-        let identity = Identity { inode: meta.ino(), ctime, kind };
-        (Arc::clone(directory), full.file_name().unwrap().as_bytes().to_vec(), identity)
+        let ctime = InodeTime { seconds: meta.ctime(), nanoseconds: meta.ctime_nsec() as u32 };
+        let kind = EntryKind::from_mode(meta.mode()).unwrap();
+        let entry = SeenEntry { inode: meta.ino(), ctime, kind };
+        (Arc::clone(directory), full.file_name().unwrap().as_bytes().to_vec(), entry)
     };
     let mut ids = HashMap::new();
     let mut records = Vec::new();
     for (number, (path, new)) in renames.iter().enumerate() {
-        let (directory, old, identity) = place(path);
+        let (directory, old, entry) = place(path);
         let id = number as u64 + 1;
         ids.insert(path.to_vec(), (id, new.as_bytes()));
         records.push(Rename {
@@ -138,7 +139,7 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
             directory,
             old,
             new: (*new).to_owned(),
-            identity,
+            entry,
             reasons: Vec::new(),
             confidence: Confidence::Certain,
             reading: "test".into(),
@@ -154,22 +155,22 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
         for (component, name) in components(&target).enumerate() {
             at = if at.is_empty() { name.to_vec() } else { [&at, &b"/"[..], name].concat() };
             if let Some((rename, _)) = ids.get(&at) {
-                after.push(Part { rename: *rename, component });
+                after.push(TargetPart { rename: *rename, component });
             }
         }
         if !after.is_empty() && !target.starts_with(b"/") {
-            let (directory, name, identity) = place(&path);
+            let (directory, name, entry) = place(&path);
             let mut retarget =
-                Retarget { directory, name, identity, old_target: target.clone(), new_target: target, after };
+                Retarget { directory, name, entry, old_target: target.clone(), new_target: target, after };
             let names: HashMap<u64, &[u8]> = ids.values().copied().collect();
             retarget.new_target = retarget.target(|id| names.get(&id).copied());
             retargets.push(retarget);
         }
     }
     let inode = fs::metadata(&root).unwrap().ino();
-    let header = Header {
-        roots: vec![Root { path: root.as_os_str().as_bytes().to_vec(), inode }],
-        ..Header::default()
+    let header = PlanHeader {
+        roots: vec![PlanRoot { path: root.as_os_str().as_bytes().to_vec(), inode }],
+        ..PlanHeader::default()
     };
     let plan = Plan { header, renames: records, retargets, skipped: Vec::new() };
     // What is written is what is read.
@@ -179,86 +180,84 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
 
 /// A plan as a file has it.
 pub fn text(plan: &Plan) -> String {
-    let renames = plan.renames.iter().cloned().map(Record::Rename);
-    let records = renames.chain(plan.retargets.iter().cloned().map(Record::Retarget));
-    let lines = [plan.header.to_line()].into_iter().chain(records.map(|record| record.to_line()));
+    let retargets = plan.retargets.iter().map(Retarget::to_line);
+    let renames = plan.renames.iter().map(Rename::to_line);
+    let lines = [plan.header.to_line()].into_iter().chain(renames).chain(retargets);
     lines.map(|line| line + "\n").collect()
 }
 
-/// Keeps what it is told.
+/// Records the names and reasons of entries that remain.
 #[derive(Debug, Default)]
-pub struct Kept {
-    pub left: Vec<(Vec<u8>, String)>,
-    pub notes: Vec<String>,
+pub struct Recorder(Mutex<Vec<(Vec<u8>, String)>>);
+
+impl Recorder {
+    /// The records, sorted.
+    pub fn remaining(&self) -> Vec<(Vec<u8>, String)> {
+        let mut remaining = self.0.lock().unwrap().clone();
+        remaining.sort();
+        remaining
+    }
 }
 
-impl Watcher for Kept {
-    fn left(&mut self, left: &Left<'_>) {
-        self.left.push((left.old.to_vec(), left.reason.to_string()));
-    }
-
-    fn noted(&mut self, note: &str) {
-        self.notes.push(note.into());
+impl Observer for Recorder {
+    fn remains(&self, remaining: &Remaining) {
+        self.0.lock().unwrap().push((remaining.old.to_vec(), remaining.reason.clone()));
     }
 }
 
 /// How plans are applied here unless something else is said: batches so small that there are many.
-pub const OPTIONS: Options<'static> =
-    Options { policy: None, keep_times: false, keep_original: false, batch: 2 };
+pub const OPTIONS: ApplyOptions<'static> =
+    ApplyOptions { policy: None, keep_times: false, keep_original: false, batch_size: 2 };
 
-fn roots(plan: &Plan) -> Roots {
-    Roots::open(&plan.header.roots, Names::new(), planned_names(plan), false).unwrap()
+fn roots(plan: &Plan) -> PlanRoots {
+    PlanRoots::open(&plan.header.roots, NewNames::new(), planned_names(plan), false).unwrap()
 }
 
 /// Begins a journal for the plan.
 pub fn begin(
     plan: &Plan,
     path: &Path,
-    options: Options<'_>,
-    watcher: &mut dyn Watcher,
+    options: ApplyOptions<'_>,
+    observer: &dyn Observer,
 ) -> io::Result<Journal> {
-    let root = |root: &Root| JournalRoot {
-        path: namegate::fix::journal::Base64(root.path.clone()),
-        inode: root.inode,
-    };
     let header = JournalHeader {
         version: VERSION,
-        roots: plan.header.roots.iter().map(root).collect(),
+        roots: plan.header.roots.clone(),
         renames: plan.renames.len() as u64,
         retargets: plan.retargets.len() as u64,
         keep_times: options.keep_times,
         keep_original: options.keep_original,
         ..JournalHeader::default()
     };
-    Journal::create(path, header, watcher)
+    Journal::create(path, header, observer)
 }
 
 /// Applies a plan from its beginning.
 pub fn applied(
     plan: &Plan,
     path: &Path,
-    options: Options<'_>,
-    watcher: &mut dyn Watcher,
-) -> io::Result<Tally> {
-    let mut journal = begin(plan, path, options, watcher)?;
-    apply(plan, roots(plan), &mut journal, None, options, watcher)
+    options: ApplyOptions<'_>,
+    observer: &dyn Observer,
+) -> io::Result<ApplyTally> {
+    let mut journal = begin(plan, path, options, observer)?;
+    apply(plan, roots(plan), &mut journal, None, options, observer)
 }
 
 /// Goes on with a journal.
 pub fn resumed(
     plan: &Plan,
     path: &Path,
-    options: Options<'_>,
-    watcher: &mut dyn Watcher,
-) -> io::Result<Tally> {
-    let (mut journal, reading) = Journal::resume(path).unwrap();
-    apply(plan, roots(plan), &mut journal, Some(&reading), options, watcher)
+    options: ApplyOptions<'_>,
+    observer: &dyn Observer,
+) -> io::Result<ApplyTally> {
+    let (mut journal, contents) = Journal::resume(path).unwrap();
+    apply(plan, roots(plan), &mut journal, Some(&contents), options, observer)
 }
 
 /// Takes back what a journal tells of.
-pub fn undone(path: &Path, watcher: &mut dyn Watcher) -> io::Result<undo::Tally> {
-    let (mut journal, reading): (Journal, Reading) = Journal::resume(path).unwrap();
-    undo::undo(&mut journal, &reading, "now".into(), watcher)
+pub fn undone(path: &Path, observer: &dyn Observer) -> io::Result<UndoTally> {
+    let (mut journal, contents) = Journal::resume(path).unwrap();
+    undo(&mut journal, &contents, "now".into(), observer)
 }
 
 /// A directory with `tree`, which holds `lines`.

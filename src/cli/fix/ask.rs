@@ -1,54 +1,54 @@
-//! Asking which renames are to be in the plan.
+//! Asks which renames belong into the plan.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 
-use super::{CliError, show};
+use super::CliError;
 use crate::fix::plan::Rename;
-use crate::fix::plan::check::{Objection, check};
-use crate::fix::propose::{Draft, Planned};
-use crate::name::display::{display, width};
+use crate::fix::plan::check::check_renames;
+use crate::fix::propose::{DirectoryPlan, PlanDraft};
+use crate::name::display::display;
 use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 use crate::report::layout::{BOLD, DIM};
 
-/// A longer answer is none.
+/// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 1 << 16;
 
 const HELP: &str = "\
-  y  take this rename into the plan
-  n  leave the name as it is
-  a  take this one and all others of the same rule
-  d  leave this one and all others of the same rule
-  e  give it another name
-  q  leave this one and all that follow
+  y  include this rename
+  n  keep the old name
+  a  include this rename and all others for the same rule
+  d  keep this name and all others for the same rule
+  e  enter another new name
+  q  keep this name and all that follow
 ";
 
-/// What was said of a rule.
-#[derive(Clone, Copy)]
-enum Ruled {
-    Take,
-    Leave,
+/// The answer for all renames of a rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RuleAnswer {
+    Include,
+    Keep,
 }
 
-/// Asks about each rename of the draft, and leaves out those that are not wanted.
+/// Asks about each rename of the draft, and removes those that the user does not want.
 ///
 /// # Errors
-/// Questions cannot be asked, or answers not read.
-pub fn about(
-    draft: &mut Draft,
+/// A question cannot be written, or an answer cannot be read.
+pub fn ask_about_renames(
+    draft: &mut PlanDraft,
     policy: &Policy,
     answers: &mut dyn BufRead,
     questions: &mut dyn Write,
 ) -> Result<(), CliError> {
-    let count = draft.renames();
-    let mut asking =
-        Asking { policy, answers, questions, ruled: HashMap::new(), at: 0, count, has_left: false };
+    let count = draft.count_renames();
+    let rule_answers = HashMap::new();
+    let mut dialog = RenameDialog { policy, answers, questions, rule_answers, at: 0, count, has_quit: false };
     let mut directories = std::mem::take(&mut draft.directories);
     for planned in &mut directories {
-        asking
-            .about(draft, planned)
+        dialog
+            .ask_about_directory(draft, planned)
             .map_err(|error| CliError::new(format_args!("cannot ask about a rename: {error}")))?;
     }
     directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
@@ -56,79 +56,78 @@ pub fn about(
     Ok(())
 }
 
-struct Asking<'a> {
+struct RenameDialog<'a> {
     policy: &'a Policy,
     answers: &'a mut dyn BufRead,
     questions: &'a mut dyn Write,
-    ruled: HashMap<Option<RuleId>, Ruled>,
-    /// The number of the rename that is asked about.
+    rule_answers: HashMap<Option<RuleId>, RuleAnswer>,
+    /// The number of the current rename.
     at: usize,
     count: usize,
-    has_left: bool,
+    has_quit: bool,
 }
 
-impl Asking<'_> {
-    /// Asks about what is planned in one directory.
-    fn about(&mut self, draft: &Draft, planned: &mut Planned) -> io::Result<()> {
-        let mut is_told = false;
+impl RenameDialog<'_> {
+    fn ask_about_directory(&mut self, draft: &PlanDraft, planned: &mut DirectoryPlan) -> io::Result<()> {
+        let mut has_heading = false;
         let mut wanted = vec![true; planned.renames.len()];
         for at in 0..planned.renames.len() {
             self.at += 1;
             let rename = &planned.renames[at];
-            if !self.has_left && self.ruling(rename).is_none() && !is_told {
+            if !self.has_quit && self.rule_answer(rename).is_none() && !has_heading {
                 writeln!(self.questions, "{BOLD}{}{BOLD:#}", display(&planned.directory.path))?;
-                is_told = true;
+                has_heading = true;
             }
-            wanted[at] = !self.has_left && self.wants(draft, planned, &wanted, at)?;
+            wanted[at] = !self.has_quit && self.ask(draft, planned, &wanted, at)?;
         }
         let mut wanted = wanted.into_iter();
         planned.renames.retain(|_| wanted.next().unwrap_or_default());
         Ok(())
     }
 
-    /// The rule under which a rename is asked about: the first that its name breaks.
+    /// The rule of a rename: the first that its name breaks.
     fn rule(rename: &Rename) -> Option<RuleId> {
         rename.reasons.first().copied()
     }
 
-    fn ruling(&self, rename: &Rename) -> Option<Ruled> {
-        self.ruled.get(&Self::rule(rename)).copied()
+    fn rule_answer(&self, rename: &Rename) -> Option<RuleAnswer> {
+        self.rule_answers.get(&Self::rule(rename)).copied()
     }
 
-    /// Whether the rename at `at` is wanted; it may get another new name.
-    fn wants(
+    /// Asks about the rename `at`, which may get another new name; reports whether the user wants it.
+    fn ask(
         &mut self,
-        draft: &Draft,
-        planned: &mut Planned,
+        draft: &PlanDraft,
+        planned: &mut DirectoryPlan,
         wanted: &[bool],
         at: usize,
     ) -> io::Result<bool> {
         let rename = &planned.renames[at];
-        if let Some(ruled) = self.ruling(rename) {
-            return Ok(matches!(ruled, Ruled::Take));
+        if let Some(answer) = self.rule_answer(rename) {
+            return Ok(answer == RuleAnswer::Include);
         }
         loop {
             let rename = &planned.renames[at];
             self.describe(rename)?;
             let rule = Self::rule(rename).map_or("mapping", RuleId::name);
             write!(self.questions, "({}/{}) {rule} [y,n,a,d,e,q,?]? ", self.at, self.count)?;
-            let Some(answer) = self.answer()? else {
-                self.has_left = true;
+            let Some(answer) = self.read_answer()? else {
+                self.has_quit = true;
                 return Ok(false);
             };
             match answer.as_str() {
                 "y" => return Ok(true),
                 "n" => return Ok(false),
                 "a" => {
-                    self.ruled.insert(Self::rule(rename), Ruled::Take);
+                    self.rule_answers.insert(Self::rule(rename), RuleAnswer::Include);
                     return Ok(true);
                 }
                 "d" => {
-                    self.ruled.insert(Self::rule(rename), Ruled::Leave);
+                    self.rule_answers.insert(Self::rule(rename), RuleAnswer::Keep);
                     return Ok(false);
                 }
                 "q" => {
-                    self.has_left = true;
+                    self.has_quit = true;
                     return Ok(false);
                 }
                 "e" => {
@@ -142,7 +141,9 @@ impl Asking<'_> {
     }
 
     fn describe(&mut self, rename: &Rename) -> io::Result<()> {
-        writeln!(self.questions, "  {}", show::line(rename, width(&rename.old), 0))?;
+        let (old, new) = (display(&rename.old), display(rename.new.as_bytes()));
+        let (confidence, reading) = (rename.confidence.as_str(), &rename.reading);
+        writeln!(self.questions, "  {old} → {BOLD}{new}{BOLD:#}  {DIM}{confidence}: {reading}{DIM:#}")?;
         if let Some(evidence) = &rename.evidence {
             writeln!(self.questions, "  {DIM}{evidence}{DIM:#}")?;
         }
@@ -153,50 +154,50 @@ impl Asking<'_> {
         Ok(())
     }
 
-    /// Breaks when the rename at `at` has got another name.
+    /// Asks for another new name for the rename `at`. Breaks when it has one.
     fn edit(
         &mut self,
-        draft: &Draft,
-        planned: &mut Planned,
+        draft: &PlanDraft,
+        planned: &mut DirectoryPlan,
         wanted: &[bool],
         at: usize,
     ) -> io::Result<ControlFlow<()>> {
         write!(self.questions, "  new name: ")?;
-        let Some(name) = self.answer()?.filter(|name| !name.is_empty()) else {
+        let Some(name) = self.read_answer()?.filter(|name| !name.is_empty()) else {
             return Ok(ControlFlow::Continue(()));
         };
         let mut edited = planned.renames[at].clone();
         if name.as_bytes() == edited.old {
-            writeln!(self.questions, "  that is the old one")?;
+            writeln!(self.questions, "  that is the old name")?;
             return Ok(ControlFlow::Continue(()));
         }
         edited.new = name;
         "by hand".clone_into(&mut edited.reading);
         edited.evidence = None;
         let before = std::mem::replace(&mut planned.renames[at], edited);
-        let listing = match draft.listing(&planned.directory) {
+        let listing = match draft.list_names(&planned.directory) {
             Ok(listing) => listing,
             Err(error) => {
                 planned.renames[at] = before;
-                writeln!(self.questions, "  its directory cannot be read: {error}")?;
+                writeln!(self.questions, "  cannot read its directory: {error}")?;
                 return Ok(ControlFlow::Continue(()));
             }
         };
         let listing: Vec<&[u8]> = listing.iter().map(Vec::as_slice).collect();
         let staying = planned.renames.iter().zip(wanted).filter(|(_, wanted)| **wanted);
         let renames: Vec<&Rename> = staying.map(|(rename, _)| rename).collect();
-        let objections = check(Some(self.policy), &listing, &renames);
-        let id = |objection: &&Objection| renames[objection.at].old == planned.renames[at].old;
-        if let Some(objection) = objections.iter().find(id) {
-            writeln!(self.questions, "  {}", objection.why)?;
+        let conflicts = check_renames(Some(self.policy), &listing, &renames);
+        let conflict = conflicts.iter().find(|found| renames[found.at].old == planned.renames[at].old);
+        if let Some(conflict) = conflict {
+            writeln!(self.questions, "  {}", conflict.why)?;
             planned.renames[at] = before;
             return Ok(ControlFlow::Continue(()));
         }
         Ok(ControlFlow::Break(()))
     }
 
-    /// The next line; `None` at the end of the answers, and for what is no text.
-    fn answer(&mut self) -> io::Result<Option<String>> {
+    /// The next line; `None` at the end of the input, and for a line that is not UTF-8.
+    fn read_answer(&mut self) -> io::Result<Option<String>> {
         self.questions.flush()?;
         let mut line = Vec::new();
         io::Read::take(&mut *self.answers, MAX_ANSWER).read_until(b'\n', &mut line)?;

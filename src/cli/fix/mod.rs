@@ -1,8 +1,7 @@
-//! `namegate fix`: repair that can be read first and undone after.
+//! `namegate fix`: repairs names, through a plan that people can read first and undo after.
 
 mod apply;
 mod ask;
-mod looking_on;
 mod plan;
 mod show;
 mod status;
@@ -14,7 +13,7 @@ use clap::Subcommand;
 
 use super::{CliError, ExitStatus};
 
-/// Give names that break the policy better ones: by a plan that can be read and edited before anything moves.
+/// Rename entries whose names break the policy, through a plan that can be edited first and undone later.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -32,7 +31,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// As each of the commands says.
+/// As each of the commands.
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     match args.command {
         Command::Plan(args) => plan::run(*args, out),

@@ -1,72 +1,67 @@
-//! `namegate fix plan`: what is to be renamed, as lines that can be edited.
+//! `namegate fix plan`: writes a plan that can be edited.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use nix::sys::signal::Signal;
-use parking_lot::Mutex;
 
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::output::{OutputFile, cannot_write};
 use crate::cli::policy_args::PolicyArgs;
-use crate::cli::progress::{AboveProgress, ProgressMode, TerminalProgress};
-use crate::fix::plan::{Header, Retarget};
-use crate::fix::propose::map::Map;
-use crate::fix::propose::{Draft, Onlooker, Request, Settings, propose};
+use crate::cli::progress::{ProgressMode, TerminalProgress};
+use crate::fix::plan::{PlanHeader, Retarget};
+use crate::fix::propose::map::CharMap;
+use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
 use crate::name::reading::{Encoding, NotLegacy};
 use crate::policy::Policy;
 use crate::policy::config::Config;
 use crate::policy::profile::STRICT;
 use crate::policy::rule::{RuleId, Severity};
-use crate::scan::Progress;
-use crate::source::Fault;
 use crate::source::scope::Exclude;
 use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
-  namegate fix plan /srv/share -o plan.jsonl            what strict UTF-8 asks for
-  namegate fix plan /srv/share --format text            the same, to be read
+  namegate fix plan /srv/share                              # show the plan
+  namegate fix plan /srv/share -o plan.jsonl                # write the plan
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
   namegate fix plan /data --profile windows,macos --normalize nfc -o plan.jsonl
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
 
-Nothing is renamed. The plan is JSON Lines: delete the lines of names that are to stay, change a `new`.
-Renames are ordered deepest first; the links that have to follow come last.
-Names that are UTF-8 are not converted again; UTF-8 that was encoded twice is a repair of its own (rule `mojibake`).
-Exit status: 0 nothing to do, 1 a plan with renames or with names that no way was found for, 2 something could not be read.";
+Nothing is renamed. The plan is JSON Lines: delete the lines of names to keep, or change a `new`. Renames come deepest first,
+symbolic links with a new target last.
+Names in UTF-8 are never converted. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
+Exit status: 0 the plan is complete, 2 something could not be read or written, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
-/// Plan new names for those that break the policy. Nothing is renamed.
+/// Plan new names for names that break the policy; rename nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to look at: the last name of each path, and everything below those that are directories.
+    /// Paths to check: the last name of each path, and everything below a directory.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// The encoding of names that are not UTF-8; `auto` guesses it for each directory from all such names in it.
+    /// Encoding of names that are not UTF-8; `auto` guesses it for each directory.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     encoding: EncodingArg,
-    /// Take characters that stand for what Windows reserves for what they stand for, or with `to-` the other way round.
+    /// Decode characters that were substituted for Windows-reserved ones; `to-` encodes them.
     #[arg(long, value_name = "MAPPING", value_parser = maps())]
-    map: Option<Map>,
-    /// Write the plan to FILE, which appears when it is whole.
+    map: Option<CharMap>,
+    /// Write the plan to FILE, which appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What is printed [default: the plan, or nothing with --output].
+    /// Output format [default: text on a terminal, otherwise json; only the counts with --output].
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Ask for each rename, or for all of a rule, whether it is to be in the plan; answers are read from standard input.
+    /// Ask about each rename, or about all renames for a rule; answers come from standard input.
     #[arg(long)]
     interactive: bool,
-    /// How progress is shown on standard error.
+    /// Progress on standard error.
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
     progress: ProgressMode,
     #[command(flatten)]
@@ -75,37 +70,37 @@ pub struct Args {
     policy: PolicyArgs,
 }
 
-/// Which part of the trees is looked at.
+/// The part of the trees to read.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Directory trees")]
 struct TreeArgs {
-    /// How many threads read and judge [default: two for each processor].
+    /// Number of threads [default: two for each processor].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Leave out what matches, and what lies below it, in the syntax of gitignore(5), counted from each PATH.
+    /// Ignore matching entries and everything below them; gitignore(5) syntax, relative to each PATH.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Look at this many levels below a PATH: 1 is what it holds, 0 its own name alone.
+    /// Number of levels below a PATH: 1 for its entries, 0 for its own name only.
     #[arg(long, value_name = "N")]
     max_depth: Option<usize>,
-    /// Enter other file systems that are mounted below a PATH.
+    /// Include file systems that are mounted below a PATH.
     #[arg(long)]
     cross_file_systems: bool,
-    /// Where on the target the names will stand, as in 'C:\Data': lengths of paths count it.
+    /// Directory on the target, such as 'C:\Data': it counts for path lengths.
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
 }
 
-/// What is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// The plan: JSON Lines.
+    /// The plan as JSON Lines.
     Json,
-    /// Old and new names in two columns, for people.
+    /// A table: old name, new name, rules.
     Text,
 }
 
-/// `auto`, or an encoding.
+/// `auto` or an encoding.
 #[derive(Clone, Copy, Debug)]
 struct EncodingArg(Option<Encoding>);
 
@@ -120,14 +115,14 @@ impl FromStr for EncodingArg {
     }
 }
 
-fn maps() -> impl TypedValueParser<Value = Map> {
-    PossibleValuesParser::new(Map::WORDS).try_map(|word| word.parse::<Map>())
+fn maps() -> impl TypedValueParser<Value = CharMap> {
+    PossibleValuesParser::new(CharMap::WORDS).try_map(|word| word.parse::<CharMap>())
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The policy cannot be read, a glob cannot be understood, or the plan cannot be written.
+/// The policy or a pattern is invalid, or the plan cannot be written.
 pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let policy = args.policy()?;
     let settings = args.settings();
@@ -137,64 +132,53 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliEr
             OutputFile::create(path).map(|file| (path, file)).map_err(|error| cannot_write(path, &error))
         })
     };
-    // Who cannot write the plan should learn it before the work; a file that was begun is left behind by whoever leaves
-    // when asked something.
+    // A file that cannot be written is reported before the work. With questions the file is created after them: a user who leaves
+    // would leave it behind.
     let begun = if args.interactive { None } else { create().transpose()? };
-    let progress = Progress::default();
-    let watch = TerminalProgress::new(args.progress, None, None);
-    let onlooker = Told {
-        progress: &progress,
-        faults: Mutex::new(watch.above(anstream::stderr())),
-        unreadable: AtomicU64::new(0),
-    };
-    let mut draft = watch.over(&progress, || propose(&request, &policy, &settings, &onlooker));
-    if let Some(status) = ended(&watch) {
+    let progress = TerminalProgress::new(args.progress, None, None);
+    let mut draft = progress.run(|| propose(&request, &policy, &settings, &progress));
+    if let Some(status) = progress.stopped() {
         return Ok(status);
     }
     if args.interactive {
-        watch.release();
-        ask::about(&mut draft, &policy, &mut io::stdin().lock(), &mut anstream::stderr())?;
+        progress.release();
+        ask::ask_about_renames(&mut draft, &policy, &mut io::stdin().lock(), &mut anstream::stderr())?;
     }
     let file = if args.interactive { create().transpose()? } else { begun };
-    draft.settle(&policy, &settings);
+    draft.number_renames(&policy, &settings);
     let header = args.header(&draft, &policy);
-    let mut retargets = Vec::new();
-    let found = watch.over(&progress, || {
-        draft.retargets(&onlooker, &mut |retarget| {
-            retargets.push(retarget);
-            ControlFlow::Continue(())
-        })
-    });
-    if let Some(status) = ended(&watch).filter(|_| found.is_break()) {
-        return Ok(status);
-    }
-    match args.format.or(file.is_none().then_some(Format::Json)) {
-        Some(Format::Json) => write(out, &header, &draft, &retargets)?,
-        Some(Format::Text) => show::table(out, &draft, &retargets)?,
+    let retargets = match progress.run(|| draft.find_retargets(&progress)) {
+        ControlFlow::Continue(retargets) => retargets,
+        ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
+    };
+    let by_output = match (&file, io::stdout().is_terminal()) {
+        (Some(_), _) => None,
+        (None, true) => Some(Format::Text),
+        (None, false) => Some(Format::Json),
+    };
+    let format = args.format.or(by_output);
+    match format {
+        Some(Format::Json) => write_plan(out, &header, &draft, &retargets)?,
+        Some(Format::Text) => show::write_table(out, &draft, &retargets, show::output_width())?,
         None => {}
     }
     if let Some((path, mut file)) = file {
-        let written = write(&mut file, &header, &draft, &retargets).and_then(|()| file.finish());
+        let written = write_plan(&mut file, &header, &draft, &retargets).and_then(|()| file.finish());
         written.map_err(|error| cannot_write(path, &error))?;
     }
-    let is_empty = draft.directories.iter().all(|d| d.renames.is_empty() && d.skipped.is_empty());
-    Ok(match (onlooker.unreadable.into_inner(), is_empty) {
-        (0, true) => ExitStatus::Clean,
-        (0, false) => ExitStatus::Findings,
-        _ => ExitStatus::Failed,
-    })
-}
-
-/// What a run ends with that a signal has ended.
-fn ended(watch: &TerminalProgress) -> Option<ExitStatus> {
-    watch.ended_by().map(|signal| match signal {
-        Signal::SIGTERM => ExitStatus::Terminated,
-        _ => ExitStatus::Interrupted,
-    })
+    if format != Some(Format::Json) {
+        show::write_counts(out, &draft, &retargets)?;
+    }
+    Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
 }
 
 /// Writes the plan.
-fn write(out: &mut dyn Write, header: &Header, draft: &Draft, retargets: &[Retarget]) -> io::Result<()> {
+fn write_plan(
+    out: &mut dyn Write,
+    header: &PlanHeader,
+    draft: &PlanDraft,
+    retargets: &[Retarget],
+) -> io::Result<()> {
     writeln!(out, "{}", header.to_line())?;
     for planned in &draft.directories {
         planned.renames.iter().try_for_each(|rename| writeln!(out, "{}", rename.to_line()))?;
@@ -205,30 +189,30 @@ fn write(out: &mut dyn Write, header: &Header, draft: &Draft, retargets: &[Retar
 }
 
 impl Args {
-    /// The policy: with `mojibake`, unless the file says otherwise, and without what the mapping asked for would break.
+    /// The policy, with `mojibake` unless the configuration disables it, and without the rules that the mapping breaks.
     fn policy(&self) -> Result<Policy, CliError> {
         let mut config = self.policy.config(&[&STRICT])?;
         config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
-        if self.map.is_some_and(Map::makes_private_use) {
+        if self.map.is_some_and(CharMap::makes_private_use) {
             config.severities.insert(RuleId::SmbPrivateUse, None);
             config.severities.insert(RuleId::PrivateUse, None);
         }
         self.policy.build(&config)
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> PlanSettings {
         let mut prefix = self.tree.prefix.clone().map(OsString::into_vec).unwrap_or_default();
-        // A separator follows in any case, whichever of the two it is.
+        // Both separators are possible, and one follows in any case.
         if matches!(prefix.last(), Some(b'/' | b'\\')) {
             prefix.pop();
         }
-        Settings { encoding: self.encoding.0, map: self.map, prefix }
+        PlanSettings { encoding: self.encoding.0, map: self.map, prefix }
     }
 
-    fn request(&self) -> Result<Request, CliError> {
+    fn request(&self) -> Result<PlanRequest, CliError> {
         let exclude = Exclude::new(self.tree.exclude.iter().map(String::as_str));
         let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Ok(Request {
+        Ok(PlanRequest {
             paths: self.paths.clone(),
             exclude: exclude.map_err(|error| CliError::new(format_args!("--exclude: {error}")))?,
             max_depth: self.tree.max_depth.unwrap_or(usize::MAX),
@@ -237,8 +221,8 @@ impl Args {
         })
     }
 
-    fn header(&self, draft: &Draft, policy: &Policy) -> Header {
-        Header {
+    fn header(&self, draft: &PlanDraft, policy: &Policy) -> PlanHeader {
+        PlanHeader {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             created: timestamp_of_now(),
             roots: draft.roots.clone(),
@@ -247,35 +231,7 @@ impl Args {
             encoding: self.encoding.0.map_or("auto", Encoding::name).to_owned(),
             normalize: policy.normalization().map(|normalization| normalization.form.to_string()),
             map: self.map.map(|map| map.to_string()),
+            ..PlanHeader::default()
         }
-    }
-}
-
-/// Tells the user how far the reading has come, and what could not be read.
-struct Told<'p, W: Write> {
-    progress: &'p Progress,
-    faults: Mutex<AboveProgress<W>>,
-    unreadable: AtomicU64,
-}
-
-impl<W: Write + Send> Onlooker for Told<'_, W> {
-    fn judged(&self, dir: &Path, names: u64, found: u64) {
-        self.progress.directories.fetch_add(1, Relaxed);
-        self.progress.names.fetch_add(names, Relaxed);
-        self.progress.findings.fetch_add(found, Relaxed);
-        let mut current = self.progress.current.lock();
-        current.as_mut_os_string().clear();
-        current.push(dir);
-    }
-
-    fn fault(&self, fault: &Fault) {
-        self.unreadable.fetch_add(1, Relaxed);
-        let mut faults = self.faults.lock();
-        // Where this cannot be written, the status has to do.
-        let _ = writeln!(faults, "namegate: {fault}").and_then(|()| faults.flush());
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.progress.stop.load(Relaxed)
     }
 }

@@ -1,18 +1,22 @@
-//! A plan for people: old and new names in two columns, directory by directory.
+//! A plan as a table: old name, new name, rules.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstyle::Style;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::fix::plan::{Rename, Retarget};
-use crate::fix::propose::{Draft, Planned};
-use crate::name::display::{display, width};
+use crate::fix::plan::{Rename, Retarget, Skipped, path_in};
+use crate::fix::propose::{DirectoryPlan, PlanDraft};
+use crate::name::display::display;
 use crate::policy::Confidence;
-use crate::report::layout::{BOLD, DIM, DOUBT, GOOD, WARN, counted, styled};
+use crate::policy::rule::RuleId;
+use crate::report::layout::{BOLD, DIM, DOUBT, GOOD, PLAIN, WARN, counted, styled};
 
-/// A longer old name does not push the others to the right.
-const MOST_COLUMNS: usize = 48;
+/// The space between two columns.
+const GAP: usize = 2;
+
+/// A row: old name, new name, rules, and the style of the new name.
+type Row = ([String; 3], Style);
 
 /// The style of a new name.
 const fn style(confidence: Confidence) -> Style {
@@ -23,60 +27,149 @@ const fn style(confidence: Confidence) -> Style {
     }
 }
 
-/// Writes the plan.
-///
-/// # Errors
-/// Whatever writing meets.
-pub fn table(out: &mut dyn Write, draft: &Draft, retargets: &[Retarget]) -> io::Result<()> {
-    for planned in &draft.directories {
-        directory(out, planned)?;
-    }
-    if !retargets.is_empty() {
-        writeln!(out, "{BOLD}symbolic links that follow{BOLD:#}")?;
-    }
-    for retarget in retargets {
-        let path = crate::fix::plan::path_in(&retarget.directory.path, &retarget.name);
-        let (old, new) = (display(&retarget.old_target), display(&retarget.new_target));
-        writeln!(out, "  {}: {old} → {new}", display(&path))?;
-    }
-    let skipped = draft.directories.iter().map(|planned| planned.skipped.len()).sum::<usize>();
-    let mut told = counted(draft.renames() as u64, "rename", "renames");
-    if !retargets.is_empty() {
-        told += &format!(", {}", counted(retargets.len() as u64, "link", "links"));
-    }
-    if skipped > 0 {
-        told += &format!(", {} left as they are", counted(skipped as u64, "name", "names"));
-    }
-    writeln!(out, "{told}")?;
-    out.flush()
+/// The width for the table: that of the terminal. A file gets one line for each rename, whatever the terminal.
+pub fn output_width() -> usize {
+    let terminal = terminal_size::terminal_size().filter(|_| io::stdout().is_terminal());
+    terminal.map_or(usize::MAX, |(columns, _)| usize::from(columns.0))
 }
 
-fn directory(out: &mut dyn Write, planned: &Planned) -> io::Result<()> {
-    writeln!(out, "{BOLD}{}{BOLD:#}", display(&planned.directory.path))?;
-    let old = planned.renames.iter().map(|rename| width(&rename.old));
-    let columns = old.filter(|&columns| columns <= MOST_COLUMNS).max().unwrap_or_default();
-    let new = planned.renames.iter().map(|rename| width(rename.new.as_bytes()));
-    let new_columns = new.filter(|&columns| columns <= MOST_COLUMNS).max().unwrap_or_default();
-    for rename in &planned.renames {
-        writeln!(out, "  {}", line(rename, columns, new_columns))?;
+/// Writes the plan as a table of at most `width` columns.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write_table(
+    out: &mut dyn Write,
+    draft: &PlanDraft,
+    retargets: &[Retarget],
+    width: usize,
+) -> io::Result<()> {
+    for DirectoryPlan { directory, renames, skipped } in &draft.directories {
+        let rows = renames.iter().map(rename_row).chain(skipped.iter().map(skipped_row)).collect();
+        write_rows(out, &display(&directory.path).to_string(), rows, width)?;
     }
-    for skipped in &planned.skipped {
-        let rules: Vec<&str> = skipped.reasons.iter().map(|rule| rule.name()).collect();
-        writeln!(
-            out,
-            "  {}  {DIM}stays{DIM:#} {}: {}",
-            display(&skipped.name),
-            rules.join(", "),
-            skipped.why
-        )?;
+    if !retargets.is_empty() {
+        let rows = retargets.iter().map(|link| {
+            let path = path_in(&link.directory.path, &link.name);
+            let new = format!("{} → {}", display(&link.old_target), display(&link.new_target));
+            ([display(&path).to_string(), new, String::new()], PLAIN)
+        });
+        write_rows(out, "Symbolic links with a new target", rows.collect(), width)?;
+    }
+    Ok(())
+}
+
+/// Writes the numbers of renames, links and skipped entries.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write_counts(out: &mut dyn Write, draft: &PlanDraft, retargets: &[Retarget]) -> io::Result<()> {
+    let skipped = draft.directories.iter().map(|planned| planned.skipped.len()).sum::<usize>();
+    let mut counts = counted(draft.count_renames() as u64, "rename", "renames");
+    if !retargets.is_empty() {
+        counts += &format!(", {}", counted(retargets.len() as u64, "new link target", "new link targets"));
+    }
+    if skipped > 0 {
+        counts += &format!(", {} without a new name", counted(skipped as u64, "entry", "entries"));
+    }
+    writeln!(out, "{counts}")
+}
+
+fn names(rules: &[RuleId]) -> String {
+    rules.iter().map(|rule| rule.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn rename_row(rename: &Rename) -> Row {
+    let (old, new) = (display(&rename.old).to_string(), display(rename.new.as_bytes()).to_string());
+    let reading = format!("({}: {})", rename.confidence.as_str(), rename.reading);
+    let rules = names(&rename.reasons);
+    let rules = if rules.is_empty() { reading } else { format!("{rules} {reading}") };
+    ([old, new, rules], style(rename.confidence))
+}
+
+fn skipped_row(skipped: &Skipped) -> Row {
+    ([display(&skipped.name).to_string(), format!("stays: {}", skipped.why), names(&skipped.reasons)], DIM)
+}
+
+fn write_rows(out: &mut dyn Write, heading: &str, rows: Vec<Row>, width: usize) -> io::Result<()> {
+    let natural =
+        [0, 1, 2].map(|column| rows.iter().map(|(cells, _)| cells[column].width()).max().unwrap_or(0));
+    let columns = fit_columns(natural, width.saturating_sub(2 + 2 * GAP));
+    writeln!(out, "{BOLD}{heading}{BOLD:#}")?;
+    for (cells, style) in rows {
+        let lines = [0, 1, 2].map(|column| wrap_cell(&cells[column], columns[column]));
+        for number in 0..lines.iter().map(Vec::len).max().unwrap_or(0) {
+            let cell = |column: usize| lines[column].get(number).map_or("", String::as_str);
+            let old = styled(PLAIN, cell(0), columns[0]);
+            match cell(2) {
+                "" => writeln!(out, "  {old}{:GAP$}{style}{}{style:#}", "", cell(1))?,
+                rules => {
+                    let new = styled(style, cell(1), columns[1]);
+                    writeln!(out, "  {old}{:GAP$}{new}{:GAP$}{DIM}{rules}{DIM:#}", "", "")?;
+                }
+            }
+        }
     }
     writeln!(out)
 }
 
-/// A rename in columns of at least this width.
-pub fn line(rename: &Rename, columns: usize, new_columns: usize) -> String {
-    let old = display(&rename.old).to_string();
-    let padding = columns.saturating_sub(old.width());
-    let new = styled(style(rename.confidence), display(rename.new.as_bytes()), new_columns);
-    format!("{old}{:padding$} → {new}  {DIM}{}, {}{DIM:#}", "", rename.confidence.as_str(), rename.reading)
+/// Shrinks columns until they fit into `width`, the widest first.
+fn fit_columns(mut columns: [usize; 3], width: usize) -> [usize; 3] {
+    /// No column gets narrower than this.
+    const MIN: usize = 10;
+    while columns.iter().sum::<usize>() > width {
+        let Some(widest) = columns.iter_mut().max().filter(|widest| **widest > MIN) else { break };
+        *widest -= 1;
+    }
+    columns
+}
+
+/// Lines of at most `width` columns, broken at a space if there is one.
+fn wrap_cell(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for c in text.chars() {
+        let line = lines.last_mut().expect("there is a line from the start");
+        if line.width() + c.width().unwrap_or(0) <= width.max(2) {
+            line.push(c);
+            continue;
+        }
+        let rest = match line.rfind(' ') {
+            Some(at) if c != ' ' => line.split_off(at + 1),
+            _ => String::new(),
+        };
+        line.truncate(line.trim_end().len());
+        lines.push(rest);
+        if c != ' ' {
+            lines.last_mut().expect("there is a line from the start").push(c);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_wrap_at_spaces_or_else_anywhere() {
+        assert_eq!(wrap_cell("", 10), [""]);
+        assert_eq!(wrap_cell("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap_cell("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap_cell("abcdefgh", 3), ["abc", "def", "gh"]);
+        assert_eq!(wrap_cell("日本日本", 4), ["日本", "日本"]);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [40, 60, 80, 200] {
+            let mut out = Vec::new();
+            let cells =
+                ["x".repeat(70), "y z ".repeat(20), "a-rule, another-rule (likely: KOI8-R)".to_owned()];
+            write_rows(&mut out, "/srv", vec![(cells.clone(), GOOD)], width).unwrap();
+            let text = anstream::adapter::strip_bytes(&out).into_vec();
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.lines().all(|line| line.width() <= width), "{text}");
+            let letters = |text: &str| text.chars().filter(|c| *c == 'x').count();
+            assert_eq!(letters(&text), 70, "nothing is lost: {text}");
+        }
+    }
 }

@@ -1,40 +1,41 @@
-//! `namegate fix status`: what was done, what is left, what was taken back.
+//! `namegate fix status`: shows what is done, what remains and what is undone.
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
 
-use super::apply::shelf_directory;
+use super::apply::find_journal_dir;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::journal::{Left, Reading, shelf};
+use crate::fix::journal::{JournalContents, JournalError, journal_dir};
 use crate::fix::plan::path_in;
-use crate::fix::status::{self, Phase};
+use crate::fix::status::{JournalPhase, JournalSummary};
+use crate::json::{self, Base64};
 use crate::name::display::{display, shown};
+use crate::progress::Remaining;
 use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
 Examples:
-  namegate fix status
-  namegate fix status journal.jsonl
-  namegate fix status --all --json
+  namegate fix status                  # the last run
+  namegate fix status journal.jsonl    # the run of this journal
+  namegate fix status --all --json     # all runs, for programs
 
-Exit status: 0 nothing is left, 1 something is, or a run was not ended, 2 a journal cannot be read.";
+Exit status: 0 nothing remains, 1 some entries remain or a run was interrupted, 2 a journal cannot be read.";
 
-/// Tell what journals of `fix apply` say: what was done, what is left and why, what was taken back.
+/// Show what `fix apply` did, what remains and why, and what is undone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The journal; by default the newest one.
+    /// Journal to show [default: the newest one].
     journal: Option<PathBuf>,
-    /// All journals in the usual place.
+    /// Show all journals in the default directory.
     #[arg(long, conflicts_with = "journal")]
     all: bool,
-    /// A JSON object for each journal, one a line.
+    /// Print JSON: one object a line for each journal.
     #[arg(long)]
     json: bool,
 }
@@ -42,45 +43,38 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// The place of journals cannot be read, or there is none in it.
+/// The default directory cannot be read, or has no journal.
 pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let paths = match &args.journal {
         Some(path) => vec![path.clone()],
         None => {
-            let dir = shelf_directory()?;
-            let mut found = shelf::journals(&dir)
-                .map_err(|error| CliError::new(format_args!("{}: cannot be read: {error}", shown(&dir))))?;
+            let dir = find_journal_dir()?;
+            let mut found = journal_dir::list(&dir)
+                .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&dir))))?;
             if !args.all {
                 found.truncate(1);
             }
             if found.is_empty() {
-                return Err(CliError::new(format_args!("there is no journal in {}", shown(&dir))));
+                return Err(CliError::new(format_args!("no journal in '{}'", shown(&dir))));
             }
             found
         }
     };
     let mut worst = ExitStatus::Clean;
     for (number, path) in paths.iter().enumerate() {
-        let read = Reading::look(path).map_err(|error| error.to_string()).and_then(|reading| {
-            let file = File::open(path).map_err(|error| error.to_string())?;
-            status::Status::of(&reading, &file)
-                .map_err(|error| error.to_string())
-                .map(|status| (reading, status))
-        });
-        match read {
-            Ok((reading, status)) => {
-                let is_whole = matches!(status.phase, Phase::Done | Phase::Undone);
-                if !is_whole || !status.left.is_empty() || !status.not_undone.is_empty() {
+        match read(path) {
+            Ok((contents, summary)) => {
+                let is_ended = matches!(summary.phase, JournalPhase::Done | JournalPhase::Undone);
+                if !is_ended || !summary.remaining.is_empty() || !summary.not_undone.is_empty() {
                     worst = worst.max(ExitStatus::Findings);
                 }
                 match args.json {
-                    true => writeln!(out, "{}", object(path, &reading, &status))?,
-                    false => text(path, &reading, &status, number > 0, out)?,
+                    true => write_object(path, &contents, &summary, out)?,
+                    false => write_text(path, &contents, &summary, number > 0, out)?,
                 }
             }
             Err(error) => {
                 worst = ExitStatus::Failed;
-                // The others are told of all the same.
                 writeln!(anstream::stderr(), "namegate: {}: {error}", shown(path))?;
             }
         }
@@ -88,10 +82,16 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliE
     Ok(worst)
 }
 
-fn text(
+fn read(path: &Path) -> Result<(JournalContents, JournalSummary), JournalError> {
+    let contents = JournalContents::read(path)?;
+    let summary = JournalSummary::read(&contents, &File::open(path)?)?;
+    Ok((contents, summary))
+}
+
+fn write_text(
     path: &Path,
-    reading: &Reading,
-    status: &status::Status,
+    contents: &JournalContents,
+    summary: &JournalSummary,
     is_further: bool,
     out: &mut (dyn Write + Send),
 ) -> Result<(), CliError> {
@@ -99,49 +99,49 @@ fn text(
         writeln!(out)?;
     }
     writeln!(out, "{}", shown(path))?;
-    let plan = OsStr::from_bytes(&reading.header.plan.0);
+    let plan = OsStr::from_bytes(&contents.header.plan);
     writeln!(
         out,
-        "  plan      {}, begun {}",
+        "  plan      {}, started {}",
         shown(Path::new(plan)),
-        display(reading.header.started.as_bytes())
+        display(contents.header.started.as_bytes())
     )?;
-    let phase = match status.phase {
-        Phase::Running => "a process is at work",
-        Phase::Interrupted => "not ended: `fix apply --resume` goes on, `fix undo` takes it back",
-        Phase::Done => "done",
-        Phase::UndoInterrupted => "taking back was not ended: `fix undo` goes on",
-        Phase::Undone => "taken back",
+    let phase = match summary.phase {
+        JournalPhase::Running => "running",
+        JournalPhase::Interrupted => "interrupted: `fix apply --resume` continues, `fix undo` reverts",
+        JournalPhase::Done => "done",
+        JournalPhase::UndoInterrupted => "undo interrupted: `fix undo` continues",
+        JournalPhase::Undone => "undone",
     };
     writeln!(out, "  state     {phase}")?;
-    if reading.is_torn {
-        writeln!(out, "  torn      the last lines were cut off; nothing of what they say was begun")?;
+    if contents.is_torn {
+        writeln!(out, "  torn      the last lines are incomplete; none of their changes was begun")?;
     }
-    let total = reading.header.renames + reading.header.retargets;
-    writeln!(out, "  done      {} of {total}", status.done)?;
-    if reading.undo.is_some() {
-        writeln!(out, "  undone    {} of {}", status.undone, status.done)?;
+    let total = contents.header.renames + contents.header.retargets;
+    writeln!(out, "  done      {} of {total}", summary.done)?;
+    if contents.undo.is_some() {
+        writeln!(out, "  undone    {} of {}", summary.undone, summary.done)?;
     }
-    for (left, what) in [(&status.left, "not done"), (&status.not_undone, "not taken back")] {
-        if !left.is_empty() {
+    for (remaining, what) in [(&summary.remaining, "not done"), (&summary.not_undone, "not undone")] {
+        if !remaining.is_empty() {
             writeln!(
                 out,
                 "  {}:",
-                counted(left.len() as u64, &format!("line {what}"), &format!("lines {what}"))
+                counted(remaining.len() as u64, &format!("line {what}"), &format!("lines {what}"))
             )?;
         }
-        for Left { directory, old, new, reason } in left {
-            let place = path_in(&directory.0, &old.0);
-            writeln!(out, "    {} -> {}: {}", display(&place), display(&new.0), display(reason.as_bytes()))?;
+        for Remaining { directory, old, new, reason } in remaining {
+            let path = path_in(directory, old);
+            writeln!(out, "    {} -> {}: {}", display(&path), display(new), display(reason.as_bytes()))?;
         }
     }
     Ok(())
 }
 
 #[derive(Serialize)]
-struct Object<'s> {
-    journal_base64: String,
-    plan_base64: String,
+struct StatusObject<'s> {
+    journal_base64: Base64<&'s [u8]>,
+    plan_base64: &'s Base64,
     started: &'s str,
     state: &'static str,
     torn: bool,
@@ -149,41 +149,29 @@ struct Object<'s> {
     retargets: u64,
     done: u64,
     undone: u64,
-    left: Vec<Line<'s>>,
-    not_undone: Vec<Line<'s>>,
+    left: &'s [Remaining],
+    not_undone: &'s [Remaining],
 }
 
-#[derive(Serialize)]
-struct Line<'s> {
-    directory_base64: String,
-    old_hex: String,
-    new_hex: String,
-    reason: &'s str,
-}
-
-fn object(path: &Path, reading: &Reading, status: &status::Status) -> String {
-    let header = &reading.header;
-    let object = Object {
-        journal_base64: BASE64.encode(path.as_os_str().as_bytes()),
-        plan_base64: BASE64.encode(&header.plan.0),
+fn write_object(
+    path: &Path,
+    contents: &JournalContents,
+    summary: &JournalSummary,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let header = &contents.header;
+    let object = StatusObject {
+        journal_base64: Base64(path.as_os_str().as_bytes()),
+        plan_base64: &header.plan,
         started: &header.started,
-        state: status.phase.as_str(),
-        torn: reading.is_torn,
+        state: summary.phase.as_str(),
+        torn: contents.is_torn,
         renames: header.renames,
         retargets: header.retargets,
-        done: status.done,
-        undone: status.undone,
-        left: status.left.iter().map(line).collect(),
-        not_undone: status.not_undone.iter().map(line).collect(),
+        done: summary.done,
+        undone: summary.undone,
+        left: &summary.remaining,
+        not_undone: &summary.not_undone,
     };
-    serde_json::to_string(&object).expect("strings and numbers are JSON")
-}
-
-fn line(left: &Left) -> Line<'_> {
-    Line {
-        directory_base64: BASE64.encode(&left.directory.0),
-        old_hex: HEXLOWER.encode(&left.old.0),
-        new_hex: HEXLOWER.encode(&left.new.0),
-        reason: &left.reason,
-    }
+    json::write_line(out, &object)
 }

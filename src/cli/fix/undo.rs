@@ -1,13 +1,13 @@
-//! `namegate fix undo`: every name as it was.
+//! `namegate fix undo`: restores the names.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::apply::shelf_directory;
-use super::looking_on::LookingOn;
+use super::apply::find_journal_dir;
+use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::journal::{Journal, Reading, shelf};
-use crate::fix::status::Phase;
+use crate::fix::journal::{Journal, JournalContents, journal_dir};
+use crate::fix::status::JournalPhase;
 use crate::fix::undo::undo;
 use crate::name::display::shown;
 use crate::report::layout::counted;
@@ -15,22 +15,21 @@ use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
-  namegate fix undo --last
-  namegate fix undo journal.jsonl
+  namegate fix undo --last            # undo the last run
+  namegate fix undo journal.jsonl     # undo the run of this journal
 
-Names are given back byte for byte. What was removed or replaced meanwhile, and what would have to overwrite something, is
-left as it is and reported. The journal says what was taken back; a run that was killed can be repeated, and so can one that
-left something, when the reason is gone.
-Exit status: 0 all is as it was, 1 something was left, 2 trouble, 130 ended by Ctrl-C.";
+Names are restored byte for byte. Entries that were removed or replaced stay, and nothing is ever overwritten; each such
+entry is reported. Repeat the command after an interrupted run, or when the reason for a remaining entry is gone.
+Exit status: 0 everything is restored, 1 some entries remain, 2 error, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
-/// Take back what a journal of `fix apply` says was done.
+/// Undo the renames of `fix apply`, from its journal.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The journal.
+    /// Journal of the run to undo.
     #[arg(required_unless_present = "last")]
     journal: Option<PathBuf>,
-    /// The newest journal of which anything is left to be taken back.
+    /// Use the newest journal with changes to undo.
     #[arg(long, conflicts_with = "journal")]
     last: bool,
 }
@@ -38,50 +37,51 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// The journal cannot be read or written, or nothing can be changed there.
+/// The journal cannot be read or written, or a root is read-only.
 pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let path = match &args.journal {
         Some(path) => path.clone(),
-        None => last()?,
+        None => find_last()?,
     };
     let about = |message: &dyn std::fmt::Display| CliError::new(format_args!("{}: {message}", shown(&path)));
-    let (mut journal, reading) = Journal::resume(&path).map_err(|error| about(&error))?;
-    if is_whole(&reading) {
-        writeln!(out, "All that {} tells of was taken back already.", shown(&path))?;
+    let (mut journal, contents) = Journal::resume(&path).map_err(|error| about(&error))?;
+    if is_undone(&contents) {
+        writeln!(out, "Nothing to do: the changes in {} are undone already.", shown(&path))?;
         return Ok(ExitStatus::Clean);
     }
     let started = timestamp_of_now();
-    let mut watcher = LookingOn::new(out, reading.lines());
-    let undone = undo(&mut journal, &reading, started, &mut watcher);
-    let ended_by = watcher.finish()?;
+    let progress = TerminalProgress::for_changes(out, contents.lines());
+    let undone = progress.run(|| undo(&mut journal, &contents, started, &progress));
+    let stopped = progress.finish()?;
     let tally = undone.map_err(|error| about(&error))?;
-    writeln!(out, "{} as before.", counted(tally.restored, "name or target is", "names and targets are"))?;
-    if tally.left > 0 {
-        writeln!(out, "{} not taken back.", counted(tally.left, "change was", "changes were"))?;
+    writeln!(out, "{} restored.", counted(tally.restored, "name or link target", "names and link targets"))?;
+    if tally.remaining > 0 {
+        writeln!(out, "{} not undone.", counted(tally.remaining, "change", "changes"))?;
     }
-    if let Some(status) = ended_by.filter(|_| tally.is_interrupted) {
-        writeln!(out, "Ended before its end. To go on: namegate fix undo {}", shown(&path))?;
+    if let Some(status) = stopped.filter(|_| tally.is_interrupted) {
+        writeln!(out, "Interrupted. To continue: namegate fix undo {}", shown(&path))?;
         return Ok(status);
     }
-    Ok(if tally.left == 0 { ExitStatus::Clean } else { ExitStatus::Findings })
+    Ok(if tally.remaining == 0 { ExitStatus::Clean } else { ExitStatus::Findings })
 }
 
-/// Whether nothing is left to be taken back.
-fn is_whole(reading: &Reading) -> bool {
-    let is_left = |told: &crate::fix::journal::Told| !told.undone.as_ref().is_some_and(Vec::is_empty);
-    Phase::of(reading) == Phase::Undone && !reading.batches.iter().any(is_left)
+/// Reports whether nothing is left to undo.
+fn is_undone(contents: &JournalContents) -> bool {
+    let mut batches = contents.batches.iter();
+    JournalPhase::from_contents(contents) == JournalPhase::Undone
+        && batches.all(|state| state.undone.as_ref().is_some_and(Vec::is_empty))
 }
 
-fn last() -> Result<PathBuf, CliError> {
-    let dir = shelf_directory()?;
-    let journals = shelf::journals(&dir)
-        .map_err(|error| CliError::new(format_args!("{}: cannot be read: {error}", shown(&dir))))?;
+fn find_last() -> Result<PathBuf, CliError> {
+    let dir = find_journal_dir()?;
+    let journals = journal_dir::list(&dir)
+        .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&dir))))?;
     for path in journals {
-        match Reading::look(&path) {
-            Ok(reading) if is_whole(&reading) || reading.batches.is_empty() => {}
-            // One that cannot be read is told of, not passed over.
+        match JournalContents::read(&path) {
+            Ok(contents) if is_undone(&contents) || contents.batches.is_empty() => {}
+            // An unreadable journal is reported, not ignored.
             _ => return Ok(path),
         }
     }
-    Err(CliError::new(format_args!("no journal in {} has anything to be taken back", shown(&dir))))
+    Err(CliError::new(format_args!("no journal in '{}' has changes to undo", shown(&dir))))
 }

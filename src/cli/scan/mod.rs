@@ -7,8 +7,6 @@ mod tree_args;
 use std::io::{self, IsTerminal, Write};
 use std::path::{self, Path, PathBuf};
 
-use nix::sys::signal::Signal;
-
 use self::resume::StateFile;
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
@@ -21,7 +19,7 @@ use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
 use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
 use crate::report::text::Layout;
-use crate::scan::{self, CheckpointSink, Progress};
+use crate::scan::{self, CheckpointSink};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,13 +112,12 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         tree.jobs()
     );
     tree.warn_of_file_systems(&paths);
-    let progress = Progress::default();
-    let watch = TerminalProgress::new(style, expected, wanted);
-    let mut above: Box<dyn Write + Send> = match watch.is_drawn() && io::stdout().is_terminal() {
-        true => Box::new(watch.above(out)),
+    let progress = TerminalProgress::new(style, expected, wanted);
+    let mut above: Box<dyn Write + Send> = match progress.is_drawn() && io::stdout().is_terminal() {
+        true => Box::new(progress.above(out)),
         false => Box::new(out),
     };
-    let mut faults = watch.above(anstream::stderr());
+    let mut faults = progress.above(anstream::stderr());
     let layout = output.layout(judging.asks_for_targets());
     let fail_on = report_args.fail_on();
     let mut files = output.begin()?;
@@ -134,12 +131,11 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);
     let scanned =
         || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper, before.flatten());
-    let summary = watch.over(&progress, scanned)?;
+    let summary = progress.run(scanned)?;
     drop(report);
     files.finish()?;
-    match (watch.ended_by(), state) {
-        (Some(Signal::SIGTERM), _) => return Ok(ExitStatus::Terminated),
-        (Some(_), _) => return Ok(ExitStatus::Interrupted),
+    match (progress.stopped(), state) {
+        (Some(status), _) => return Ok(status),
         (None, Some(state)) => {
             state
                 .remove()

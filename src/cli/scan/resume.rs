@@ -10,6 +10,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -17,9 +18,10 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::CliError;
+use crate::json::Base64;
 use crate::name::display::{display, shown};
 use crate::output::{Destination, NamedEntry, Replacement};
-use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink, Octets};
+use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink};
 use crate::source::{Frontier, PendingDirectories};
 
 /// The files of a state.
@@ -44,8 +46,8 @@ struct FoundFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Invocation {
     namegate: String,
-    directory: Octets,
-    arguments: Vec<Octets>,
+    directory: Base64,
+    arguments: Vec<Base64>,
 }
 
 /// The contents of the state file.
@@ -61,9 +63,9 @@ struct ResumeState {
 
 #[derive(Serialize, Deserialize)]
 struct PendingEntry {
-    root: Octets,
-    dir: Octets,
-    names: Vec<Octets>,
+    root: Base64,
+    dir: Base64,
+    names: Vec<Base64>,
 }
 
 impl StateFile {
@@ -76,8 +78,8 @@ impl StateFile {
         let directory = env::current_dir().unwrap_or_default();
         let invocation = Invocation {
             namegate: env!("CARGO_PKG_VERSION").into(),
-            directory: directory.as_os_str().into(),
-            arguments: env::args_os().skip(1).map(|arg| Octets::from(&*arg)).collect(),
+            directory: Base64(directory.into_os_string().into_vec()),
+            arguments: env::args_os().skip(1).map(|arg| Base64(arg.into_vec())).collect(),
         };
         let name = shown(&path);
         let unreadable = |error: io::Error| CliError::new(format_args!("{name}: cannot be read: {error}"));
@@ -100,9 +102,9 @@ impl StateFile {
             )));
         }
         let left = state.left.into_iter().map(|left| PendingDirectories {
-            root: OsString::from(left.root).into(),
-            dir: OsString::from(left.dir).into(),
-            names: left.names.into_iter().map(OsString::from).collect(),
+            root: OsString::from_vec(left.root.0).into(),
+            dir: OsString::from_vec(left.dir.0).into(),
+            names: left.names.into_iter().map(|name| OsString::from_vec(name.0)).collect(),
         });
         let (found, lines) = FoundFile::resume(&place, &path, state.found)?;
         let checkpoint = Checkpoint { counts: state.counts, lines: Box::new(lines) };
@@ -202,9 +204,9 @@ impl CheckpointSink for StateFile {
             found.bytes
         };
         let left = frontier.iter().map(|waiting| PendingEntry {
-            root: waiting.root.as_os_str().into(),
-            dir: waiting.dir.as_os_str().into(),
-            names: waiting.names.iter().map(|name| Octets::from(&**name)).collect(),
+            root: Base64(waiting.root.as_os_str().as_bytes().to_vec()),
+            dir: Base64(waiting.dir.as_os_str().as_bytes().to_vec()),
+            names: waiting.names.iter().map(|name| Base64(name.as_bytes().to_vec())).collect(),
         });
         let state = ResumeState { invocation: self.invocation.clone(), found, counts, left: left.collect() };
         let name = shown(&self.path);
@@ -218,7 +220,6 @@ impl CheckpointSink for StateFile {
 mod tests {
     use std::ffi::OsStr;
     use std::fs;
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
     use super::*;
 

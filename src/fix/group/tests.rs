@@ -4,14 +4,25 @@ use std::path::Path;
 
 use super::*;
 
-/// A group in `dir`: the entries with these names get those; with a temporary name, a cycle.
-fn group(dir: &fs::File, renames: &[(&[u8], &[u8])], via: Option<&[u8]>) -> Group {
+/// A group in `dir` from old to new names; with a temporary name, a cycle.
+fn group(dir: &fs::File, renames: &[(&[u8], &[u8])], temp_name: Option<&[u8]>) -> RenameGroup {
     let member = |&(old, new): &(&[u8], &[u8])| {
-        let stat = look(dir, old).unwrap().unwrap();
-        let what = Identity::of(&stat);
-        Member { id: 0, old: old.to_vec(), new: new.to_vec(), what, ctime: stat.ctime, marked: false }
+        let stat = look_up(dir, old).unwrap().unwrap();
+        let InodeIdentity { ino: inode, kind, born } = InodeIdentity::from_stat(&stat);
+        let ctime = stat.ctime.into();
+        GroupMember {
+            id: 0,
+            old: Hex(old.to_vec()),
+            new: Hex(new.to_vec()),
+            inode,
+            kind,
+            ctime,
+            born,
+            marked: false,
+        }
     };
-    Group { members: renames.iter().map(member).collect(), via: via.map(<[u8]>::to_vec) }
+    let temp_name = temp_name.map(|name| Hex(name.to_vec()));
+    RenameGroup { directory: 0, members: renames.iter().map(member).collect(), temp_name }
 }
 
 /// What each file holds, by name.
@@ -45,7 +56,7 @@ fn groups() -> Vec<(Vec<(&'static [u8], &'static [u8])>, Option<&'static [u8]>)>
 }
 
 #[test]
-fn the_moves_done_are_told_by_looking_wherever_they_were_interrupted() {
+fn the_names_show_which_moves_are_done() {
     for (renames, via) in groups() {
         let (temporary, dir) = filled(&renames.iter().map(|&(old, _)| old).collect::<Vec<_>>());
         let before = contents(temporary.path());
@@ -54,28 +65,28 @@ fn the_moves_done_are_told_by_looking_wherever_they_were_interrupted() {
             assert_eq!(group.progress(&dir), Ok(Some(done)), "{renames:?}");
             assert_eq!(contents(temporary.path()).len(), renames.len(), "nothing is overwritten");
             if done < group.moves() {
-                assert_eq!(group.step(&dir, Way::Forward, done), Some(Ok(done + 1)));
+                assert_eq!(group.make_move(&dir, Direction::Apply, done), Some(Ok(done + 1)));
             }
         }
-        assert_eq!(group.step(&dir, Way::Forward, group.moves()), None);
+        assert_eq!(group.make_move(&dir, Direction::Apply, group.moves()), None);
         let after = contents(temporary.path());
         for (old, new) in &renames {
             assert_eq!(after[*new], before[*old]);
         }
-        group.go(&dir, Way::Backward, group.moves(), &mut || {}).unwrap();
+        group.execute(&dir, Direction::Undo, group.moves(), &mut || {}).unwrap();
         assert_eq!((contents(temporary.path()), group.progress(&dir)), (before, Ok(Some(0))));
     }
 }
 
 #[test]
-fn a_group_is_renamed_as_a_whole_or_not_at_all_and_nothing_of_others_is_touched() {
+fn a_group_is_renamed_as_a_whole_or_not_at_all_and_no_other_entry_changes() {
     for (renames, via) in groups() {
         for number in
             0..group(&filled(&renames.iter().map(|r| r.0).collect::<Vec<_>>()).1, &renames, via).moves()
         {
             let (temporary, dir) = filled(&renames.iter().map(|&(old, _)| old).collect::<Vec<_>>());
             let group = group(&dir, &renames, via);
-            // Another process takes the name that this move needs, at the moment before it.
+            // Another process takes the name that this move needs, right before it.
             let at = group.moved(number);
             let needed = temporary.path().join(OsStr::from_bytes(group.name(at, number + 1)));
             let mut moves = 0;
@@ -89,17 +100,17 @@ fn a_group_is_renamed_as_a_whole_or_not_at_all_and_nothing_of_others_is_touched(
                     take();
                 }
             };
-            let result = group.go(&dir, Way::Forward, 0, &mut changed);
-            // A stranger on a name of the cycle itself can be in the way of going back, too.
+            let result = group.execute(&dir, Direction::Apply, 0, &mut changed);
+            // A foreign entry under a name of the cycle can block the way back, too.
             match result {
-                Err(Reason::Taken) => {
+                Err(EntryFailure::Taken) => {
                     for (old, _) in &renames {
                         let content =
                             fs::read_to_string(temporary.path().join(OsStr::from_bytes(old))).unwrap();
                         assert_eq!(content, String::from_utf8_lossy(old), "{renames:?} {number}");
                     }
                 }
-                Err(Reason::Stranded(_)) => {}
+                Err(EntryFailure::Stranded(_)) => {}
                 other => panic!("{other:?}"),
             }
             let mut all: Vec<String> = contents(temporary.path()).into_values().collect();
@@ -113,23 +124,23 @@ fn a_group_is_renamed_as_a_whole_or_not_at_all_and_nothing_of_others_is_touched(
 }
 
 #[test]
-fn an_entry_that_is_gone_or_another_one_is_left_alone() {
+fn an_entry_that_is_gone_or_replaced_stays() {
     let (temporary, dir) = filled(&[b"old", b"other"]);
     let group = group(&dir, &[(b"old", b"new")], None);
     fs::rename(temporary.path().join("old"), temporary.path().join("away")).unwrap();
     assert_eq!(group.progress(&dir), Ok(None));
-    assert_eq!(group.go(&dir, Way::Forward, 0, &mut || {}), Err(Reason::Gone));
+    assert_eq!(group.execute(&dir, Direction::Apply, 0, &mut || {}), Err(EntryFailure::Gone));
     fs::rename(temporary.path().join("other"), temporary.path().join("old")).unwrap();
-    assert_eq!(group.go(&dir, Way::Forward, 0, &mut || {}), Err(Reason::Replaced));
+    assert_eq!(group.execute(&dir, Direction::Apply, 0, &mut || {}), Err(EntryFailure::Replaced));
     assert_eq!(group.progress(&dir), Ok(None));
 }
 
 #[test]
-fn hard_links_of_one_file_are_not_taken_for_a_rename_that_is_done() {
+fn hard_links_of_one_file_are_not_a_finished_rename() {
     let (temporary, dir) = filled(&[b"old"]);
     let group = group(&dir, &[(b"old", b"new")], None);
     fs::hard_link(temporary.path().join("old"), temporary.path().join("new")).unwrap();
     assert_eq!(group.progress(&dir), Ok(Some(0)));
-    assert_eq!(group.go(&dir, Way::Forward, 0, &mut || {}), Err(Reason::Taken));
+    assert_eq!(group.execute(&dir, Direction::Apply, 0, &mut || {}), Err(EntryFailure::Taken));
     assert_eq!(contents(temporary.path()).len(), 2);
 }

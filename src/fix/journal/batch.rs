@@ -1,46 +1,58 @@
-//! What is done between two times that the journal is brought to the disk.
+//! The changes between two flushes of the journal.
 
-use super::record::{self, Base64, Hex, Moment, Record, Word};
-use crate::fix::entry::Identity;
-use crate::fix::group::{Group, Member};
+use serde::{Deserialize, Serialize};
+
+use super::record::JournalRecord;
+use crate::fix::group::{GroupMember, RenameGroup};
+use crate::fix::plan::{InodeTime, name_objection};
 use crate::fix::relink::Relink;
-use crate::sys::stat::Time;
+use crate::json::Base64;
 
-/// Renames and retargets that are written down together before the first of them is done.
+/// Renames and retargets that are written together before the first of them is executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
-    /// From 1.
+pub struct JournalBatch {
+    /// The number, from 1.
     pub number: u64,
-    /// Where they are done.
-    pub places: Vec<Place>,
-    /// What is done, in order, each with the index of its place.
-    pub entries: Vec<(usize, Entry)>,
+    /// The directories.
+    pub directories: Vec<BatchDirectory>,
+    /// The changes, in order.
+    pub entries: Vec<BatchEntry>,
 }
 
 /// A directory of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its path as the plan has it.
-    pub path: Vec<u8>,
-    /// The number of its inode.
-    pub ino: u64,
-    /// When it was read last, before the batch.
-    pub atime: Time,
-    /// When it was changed last, before the batch.
-    pub mtime: Time,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchDirectory {
+    /// The path as in the plan.
+    #[serde(rename = "path_base64")]
+    pub path: Base64,
+    /// The inode number.
+    pub inode: u64,
+    /// The access time before the batch.
+    pub atime: InodeTime,
+    /// The modification time before the batch.
+    pub mtime: InodeTime,
 }
 
-/// One thing that is done.
+/// A change of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// Renames.
-    Rename(Group),
-    /// A link that gets another target.
+pub enum BatchEntry {
+    /// Renames that belong together.
+    Rename(RenameGroup),
+    /// A new target for a symbolic link.
     Retarget(Relink),
 }
 
-impl Entry {
-    /// How many lines of the plan it is.
+impl BatchEntry {
+    /// The index of the directory.
+    pub const fn directory(&self) -> usize {
+        match self {
+            Self::Rename(group) => group.directory,
+            Self::Retarget(relink) => relink.directory,
+        }
+    }
+
+    /// The number of lines of the plan.
     pub fn lines(&self) -> usize {
         match self {
             Self::Rename(group) => group.members.len(),
@@ -49,126 +61,64 @@ impl Entry {
     }
 }
 
-impl Batch {
+impl JournalBatch {
     /// The records.
-    pub(super) fn records(&self) -> impl Iterator<Item = Record> {
-        let head = Record::Batch {
+    pub(super) fn records(&self) -> impl Iterator<Item = JournalRecord> {
+        let head = JournalRecord::Batch {
             number: self.number,
-            directories: self.places.len(),
+            directories: self.directories.len(),
             entries: self.entries.len(),
         };
-        let places = self.places.iter().map(|place| {
-            Record::Directory(record::Directory {
-                path: Base64(place.path.clone()),
-                inode: place.ino,
-                atime: Moment(place.atime),
-                mtime: Moment(place.mtime),
-            })
+        let entries = self.entries.iter().map(|entry| match entry.clone() {
+            BatchEntry::Rename(group) => JournalRecord::Rename(group),
+            BatchEntry::Retarget(relink) => JournalRecord::Retarget(relink),
         });
-        let entries = self.entries.iter().map(|(directory, entry)| match entry {
-            Entry::Rename(group) => Record::Rename(record::Rename {
-                directory: *directory,
-                via: group.via.clone().map(Hex),
-                members: group.members.iter().map(member_record).collect(),
-            }),
-            Entry::Retarget(relink) => Record::Retarget(record::Retarget {
-                directory: *directory,
-                name: Hex(relink.name.clone()),
-                via: Hex(relink.via.clone()),
-                old_target: Base64(relink.old.clone()),
-                new_target: Base64(relink.new.clone()),
-                inode: relink.ino,
-                atime: Moment(relink.atime),
-                mtime: Moment(relink.mtime),
-                uid: relink.owner.0,
-                gid: relink.owner.1,
-            }),
-        });
-        std::iter::once(head).chain(places).chain(entries)
+        std::iter::once(head)
+            .chain(self.directories.iter().cloned().map(JournalRecord::Directory))
+            .chain(entries)
     }
 
-    /// Takes in a record that follows the head of the batch; `None` if it does not belong there, or names what cannot be a name.
-    pub(super) fn take(&mut self, record: Record) -> Option<()> {
+    /// Adds a record that follows the head of the batch; `None` if the record is out of place or has an invalid name.
+    pub(super) fn add(&mut self, record: JournalRecord) -> Option<()> {
         let entry = match record {
-            Record::Directory(directory) if self.entries.is_empty() => {
-                self.places.push(Place {
-                    path: directory.path.0,
-                    ino: directory.inode,
-                    atime: directory.atime.0,
-                    mtime: directory.mtime.0,
-                });
+            JournalRecord::Directory(directory) if self.entries.is_empty() => {
+                self.directories.push(directory);
                 return Some(());
             }
-            Record::Rename(rename) => {
-                let members = rename.members.into_iter().map(member).collect::<Vec<_>>();
-                let group = Group { members, via: rename.via.map(|via| via.0) };
+            JournalRecord::Rename(group) => {
                 let names = group.members.iter().flat_map(|member| [&member.old, &member.new]);
-                let is_sound = match group.members.len() {
+                let is_valid = match group.members.len() {
                     0 => false,
                     1 => true,
-                    _ => group.via.is_some() && is_cycle(&group.members),
+                    _ => group.temp_name.is_some() && is_cycle(&group.members),
                 };
-                if !is_sound || names.chain(&group.via).any(|name| !is_name(name)) {
+                if !is_valid || names.chain(&group.temp_name).any(|name| !is_name(name)) {
                     return None;
                 }
-                (rename.directory, Entry::Rename(group))
+                BatchEntry::Rename(group)
             }
-            Record::Retarget(retarget) => {
-                let relink = Relink {
-                    name: retarget.name.0,
-                    via: retarget.via.0,
-                    old: retarget.old_target.0,
-                    new: retarget.new_target.0,
-                    ino: retarget.inode,
-                    atime: retarget.atime.0,
-                    mtime: retarget.mtime.0,
-                    owner: (retarget.uid, retarget.gid),
-                };
-                let is_sound = is_name(&relink.name) && is_name(&relink.via) && relink.name != relink.via;
-                if !is_sound || relink.old.contains(&0) || relink.new.contains(&0) {
+            JournalRecord::Retarget(relink) => {
+                let private = relink.private_dir.as_ref().unwrap_or(&relink.temp_name);
+                let are_names = [&relink.name, &relink.temp_name, private].iter().all(|name| is_name(name));
+                let targets = [&relink.old_target, &relink.new_target];
+                if !are_names || relink.name == *private || targets.iter().any(|target| target.contains(&0)) {
                     return None;
                 }
-                (retarget.directory, Entry::Retarget(relink))
+                BatchEntry::Retarget(relink)
             }
             _ => return None,
         };
-        self.places.get(entry.0)?;
+        self.directories.get(entry.directory())?;
         self.entries.push(entry);
         Some(())
     }
 }
 
-/// Whether it can be the name of an entry.
 fn is_name(name: &[u8]) -> bool {
-    crate::fix::plan::name_objection(name).is_none()
+    name_objection(name).is_none()
 }
 
-/// Whether each gets the name of the next, and the last that of the first.
-fn is_cycle(members: &[Member]) -> bool {
+/// Reports whether each member gets the name of the next, and the last that of the first.
+fn is_cycle(members: &[GroupMember]) -> bool {
     members.iter().zip(members.iter().cycle().skip(1)).all(|(member, next)| member.new == next.old)
-}
-
-fn member_record(member: &Member) -> record::Member {
-    record::Member {
-        id: member.id,
-        old: Hex(member.old.clone()),
-        new: Hex(member.new.clone()),
-        inode: member.what.ino,
-        kind: Word(member.what.kind),
-        ctime: Moment(member.ctime),
-        born: member.what.born.map(Moment),
-        marked: member.marked,
-    }
-}
-
-fn member(member: record::Member) -> Member {
-    let born = member.born.map(|born| born.0);
-    Member {
-        id: member.id,
-        old: member.old.0,
-        new: member.new.0,
-        what: Identity { ino: member.inode, kind: member.kind.0, born },
-        ctime: member.ctime.0,
-        marked: member.marked,
-    }
 }

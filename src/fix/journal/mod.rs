@@ -1,13 +1,13 @@
-//! The journal: what is going to be done is on the disk before it is done, and what was done is told behind it.
+//! The journal: every intention is on the disk before it is executed, and every result follows it.
 //!
-//! A file of lines that only grows. Before a batch its intentions are written and brought to the disk; what became of them is
-//! written with the next batch. So the last batch may be done in any part when a process ends, and only looking at the
-//! directories tells which; of everything else the journal tells by itself. `docs/JOURNAL.md` describes the lines.
+//! The file only grows. The intentions of a batch are written and flushed to the disk before the batch is executed; its results are
+//! written with the next batch. So when a process ends, any part of the last batch may be executed, and only the directories show
+//! which part; the journal describes everything else. `docs/JOURNAL.md` describes the lines.
 
 mod batch;
+pub mod journal_dir;
 mod read;
 mod record;
-pub mod shelf;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,15 +20,15 @@ use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
-pub use batch::{Batch, Entry, Place};
-pub use read::{Damage, Reading, Told, Unreadable, header};
-pub use record::{Base64, Header, Hex, Left, Moment, Record, Remainder, Root};
+pub use batch::{BatchDirectory, BatchEntry, JournalBatch};
+pub use read::{BatchState, JournalContents, JournalError, read_header};
+pub use record::{FailedEntry, JournalHeader, JournalRecord};
 
-use super::watcher::{Point, Watcher};
+use crate::progress::{KillPoint, Observer};
 use crate::sys::stat;
 use crate::sys::trust::{check_guarded, is_trusted, others_can_write};
 
-/// The version of the format.
+/// The format version.
 pub const VERSION: u64 = 1;
 
 /// A journal that is being written.
@@ -36,16 +36,16 @@ pub const VERSION: u64 = 1;
 pub struct Journal {
     file: Flock<File>,
     path: PathBuf,
-    home: Home,
-    /// What was not written yet.
+    home: JournalHome,
+    /// Records that are not written yet.
     buffer: Vec<u8>,
-    /// The check of the last line.
+    /// The check of the last record.
     check: u32,
-    /// How much of the file is whole and on the disk.
+    /// The length of the file that is on the disk.
     len: u64,
 }
 
-/// Locks `file`, so that nobody else writes it; `None` if somebody does.
+/// Locks `file` against other writers; `None` if another process has locked it.
 fn lock(file: File) -> io::Result<Option<Flock<File>>> {
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(file) => Ok(Some(file)),
@@ -54,17 +54,17 @@ fn lock(file: File) -> io::Result<Option<Flock<File>>> {
     }
 }
 
-/// The directory of a journal, open, and the name of the file in it.
+/// The open directory of a journal, and the name of the file in it.
 #[derive(Debug)]
-struct Home {
+struct JournalHome {
     dir: OwnedFd,
     name: OsString,
 }
 
-impl Home {
-    /// That of the journal `path`. A journal says what is renamed, so root takes none from where others could exchange it, nor
-    /// leaves one there.
-    fn of(path: &Path) -> io::Result<Self> {
+impl JournalHome {
+    /// Opens the directory of the journal `path`. A journal decides what is renamed, so root uses none in a directory where others
+    /// could replace it.
+    fn open_dir(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_os_string();
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -75,7 +75,7 @@ impl Home {
         Ok(Self { dir, name })
     }
 
-    /// Opens the file, and follows no link.
+    /// Opens the file; follows no link.
     fn open(&self, flags: OFlag) -> io::Result<File> {
         let flags = flags | OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(&self.dir, &*self.name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
@@ -86,16 +86,16 @@ impl Home {
     }
 }
 
-/// Looks whether somebody else may have written what is in the journal `file`.
+/// Refuses a journal that another user may have written.
 fn check_owner(file: &File) -> io::Result<()> {
     let stat = stat::at(file, OsStr::new(""))?;
     let what = match () {
-        () if stat.kind != libc::S_IFREG => "it is not a regular file".to_owned(),
+        () if stat.kind != libc::S_IFREG => "not a regular file".to_owned(),
         () if !is_trusted(stat.uid) => {
-            format!("it belongs to user {}, who may have chosen what is in it", stat.uid)
+            format!("it belongs to user {}, who may have written it", stat.uid)
         }
         () if geteuid().is_root() && others_can_write(stat.mode) => {
-            format!("others can write it: its mode is {:o}", stat.mode)
+            format!("its mode {:o} lets others write it", stat.mode)
         }
         () => return Ok(()),
     };
@@ -107,18 +107,18 @@ fn in_use() -> io::Error {
 }
 
 impl Journal {
-    /// Begins a journal in the new file `path`, which nobody else can read. When this returns, the file and its name are on
-    /// the disk.
+    /// Creates a journal in the new file `path`, which only its owner can read. The file and its name are on the disk when this
+    /// returns.
     ///
     /// # Errors
-    /// It cannot be made, or is there already; for root, others can write its directory.
-    pub fn create(path: &Path, header: Header, watcher: &mut dyn Watcher) -> io::Result<Self> {
-        let home = Home::of(path)?;
+    /// The file cannot be created, or exists; for root, others can write the directory.
+    pub fn create(path: &Path, header: JournalHeader, observer: &dyn Observer) -> io::Result<Self> {
+        let home = JournalHome::open_dir(path)?;
         let file = home.open(OFlag::O_CREAT | OFlag::O_EXCL)?;
         let file = lock(file)?.ok_or_else(in_use)?;
         let mut journal = Self { file, path: path.to_path_buf(), home, buffer: Vec::new(), check: 0, len: 0 };
-        journal.push(&Record::Journal(header));
-        let begun = journal.commit(watcher).and_then(|()| Ok(fsync(&journal.home.dir)?));
+        journal.push(&JournalRecord::Journal(header));
+        let begun = journal.commit(observer).and_then(|()| Ok(fsync(&journal.home.dir)?));
         match begun {
             Ok(()) => Ok(journal),
             Err(error) => {
@@ -128,36 +128,36 @@ impl Journal {
         }
     }
 
-    /// Removes a journal of which nothing was done: it says nothing, and would be in the way.
+    /// Removes a journal before any change was made.
     pub fn discard(self) {
         self.home.remove();
     }
 
-    /// Opens a journal to go on with it, and reads it. What is torn at its end is cut off: it was never acted on.
+    /// Opens a journal to continue it, and reads it. Cuts off a torn end: none of its changes was begun.
     ///
     /// # Errors
-    /// It cannot be read, is none, is damaged, or another process is writing it; it belongs to somebody else, or, for root, others
-    /// can write it or its directory.
-    pub fn resume(path: &Path) -> Result<(Self, Reading), Unreadable> {
-        let home = Home::of(path)?;
-        // What would hold us up, if it is a FIFO, is none.
+    /// The file cannot be read, is not a journal, is damaged, or another process is writing it; it belongs to another user or, for
+    /// root, others can write it or its directory.
+    pub fn resume(path: &Path) -> Result<(Self, JournalContents), JournalError> {
+        let home = JournalHome::open_dir(path)?;
+        // A FIFO must not block the program.
         let file = home.open(OFlag::O_NONBLOCK)?;
         check_owner(&file)?;
         let file = lock(file)?.ok_or_else(in_use)?;
-        let reading = Reading::of(&file)?;
-        file.set_len(reading.len)?;
+        let contents = JournalContents::read_file(&file)?;
+        file.set_len(contents.len)?;
         let journal = Self {
             file,
             path: path.to_path_buf(),
             home,
             buffer: Vec::new(),
-            check: reading.check,
-            len: reading.len,
+            check: contents.check,
+            len: contents.len,
         };
-        Ok((journal, reading))
+        Ok((journal, contents))
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -167,33 +167,33 @@ impl Journal {
         &self.file
     }
 
-    /// Appends a record; it is not written yet.
-    pub fn push(&mut self, record: &Record) {
+    /// Appends a record. [`commit`](Self::commit) writes it.
+    pub fn push(&mut self, record: &JournalRecord) {
         self.check = record.write(self.check, &mut self.buffer);
     }
 
     /// Appends the records of a batch.
-    pub fn push_batch(&mut self, batch: &Batch) {
+    pub fn push_batch(&mut self, batch: &JournalBatch) {
         batch.records().for_each(|record| self.push(&record));
     }
 
-    /// Writes what was appended, and brings it to the disk.
+    /// Writes the appended records and flushes them to the disk.
     ///
     /// # Errors
-    /// That cannot be done; then nothing that was appended since the last time may be acted on.
-    pub fn commit(&mut self, watcher: &mut dyn Watcher) -> io::Result<()> {
+    /// That failed; then none of the appended changes may be executed.
+    pub fn commit(&mut self, observer: &dyn Observer) -> io::Result<()> {
         let written = self.file.write_all(&self.buffer).and_then(|()| {
-            watcher.reached(Point::Written);
+            observer.reached(KillPoint::Written);
             self.file.sync_data()
         });
         if written.is_err() {
-            // A torn line is known for what it is; without it the next reader has less to explain.
+            // A torn line does no harm; without it `fix status` has less to explain.
             let _ = self.file.set_len(self.len);
             return written;
         }
         self.len += self.buffer.len() as u64;
         self.buffer.clear();
-        watcher.reached(Point::Synced(self.len));
+        observer.reached(KillPoint::Synced(self.len));
         Ok(())
     }
 }

@@ -1,9 +1,8 @@
-//! Reading a journal, whatever has become of it.
+//! Reads a journal in any state.
 //!
-//! A process that is killed, or a machine that loses its power, leaves a journal whose end may be torn: lines that were
-//! written and not brought to the disk. Nothing of what they say was begun. A line that is wrong although it was on the disk is
-//! another thing, and is never passed over: undoing would leave out what it tells of. The two are told apart by what follows:
-//! a valid line that was written only after the wrong one was on the disk.
+//! A killed process or a power failure leaves a journal whose end may be torn: lines that were written and not flushed to the disk.
+//! None of their changes was begun. A damaged line that was on the disk is different, and is never ignored: an undo would miss its
+//! changes. A valid line that is written only after the damaged one was on the disk distinguishes the two.
 
 use std::fmt;
 use std::fs::File;
@@ -11,132 +10,131 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::batch::Batch;
-use super::record::{Header, Left, Moment, Record, Remainder, stated};
+use super::batch::JournalBatch;
+use super::record::{FailedEntry, JournalHeader, JournalRecord, stated_check};
 use super::{VERSION, lock};
-use crate::fix::plan::MAX_HEADER_BYTES;
+use crate::fix::plan::{InodeTime, MAX_HEADER_BYTES};
+use crate::progress::Remaining;
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Debug)]
-pub struct Reading {
-    /// What it is of.
-    pub header: Header,
+pub struct JournalContents {
+    /// The first record.
+    pub header: JournalHeader,
     /// The batches, in order.
-    pub batches: Vec<Told>,
+    pub batches: Vec<BatchState>,
     /// The lines of the plan that were not tried.
-    pub left: Vec<Left>,
-    /// Whether the plan was done to its end.
+    pub left: Vec<Remaining>,
+    /// The plan was executed to its end.
     pub is_ended: bool,
-    /// When it began to be taken back, if it did.
+    /// The start of the undo, if there was one.
     pub undo: Option<String>,
-    /// Whether that was done to its end.
+    /// The undo came to its end.
     pub is_restored: bool,
-    /// Whether the end was torn.
+    /// The end was torn.
     pub is_torn: bool,
-    /// Whether another process is writing it; what it says of the last batch may change any moment.
+    /// Another process is writing the journal; the state of the last batch may change at any moment.
     pub is_in_use: bool,
     pub(super) len: u64,
     pub(super) check: u32,
 }
 
-/// What a journal says of a batch.
+/// The state of a batch.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
-    /// Its number.
+pub struct BatchState {
+    /// The number.
     pub number: u64,
-    /// How many renames it holds, of single entries, and how many retargets.
+    /// The number of lines of the plan in the batch.
     pub lines: u64,
-    /// What was left, once it is told that the rest was done.
-    pub done: Option<Vec<Remainder>>,
-    /// The times of its directories before it began to be taken back, if it did.
-    pub undoing: Option<Vec<(Moment, Moment)>>,
-    /// What was left when it was taken back.
-    pub undone: Option<Vec<Remainder>>,
+    /// The entries that failed, once the batch was executed.
+    pub done: Option<Vec<FailedEntry>>,
+    /// The times for its directories, once its undo was begun.
+    pub undoing: Option<Vec<(InodeTime, InodeTime)>>,
+    /// The entries that failed, once the batch was undone.
+    pub undone: Option<Vec<FailedEntry>>,
     offset: u64,
     len: usize,
     before: u32,
-    /// How many records are missing.
+    /// The number of missing records.
     missing: usize,
-}
-
-/// A line that was on the disk and is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The line, from 1.
-    pub line: u64,
 }
 
 /// Why a journal cannot be used.
 #[derive(Debug)]
-pub enum Unreadable {
+pub enum JournalError {
     /// The file cannot be read, or is in use.
     File(io::Error),
-    /// The file is no journal.
-    None,
-    /// It has a format that this program does not know.
+    /// The file is not a journal.
+    NotAJournal,
+    /// The format version is unknown.
     Version(u64),
-    /// A line is not what was written.
-    Damaged(Damage),
+    /// A line that was on the disk is damaged.
+    Damaged {
+        /// The line, from 1.
+        line: u64,
+    },
 }
 
-impl From<io::Error> for Unreadable {
+impl From<io::Error> for JournalError {
     fn from(error: io::Error) -> Self {
         Self::File(error)
     }
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(error) => write!(f, "{error}"),
-            Self::None => f.write_str("not a journal of namegate, or its first line is damaged"),
+            Self::NotAJournal => f.write_str("not a journal of namegate, or the first line is damaged"),
             Self::Version(version) => {
-                write!(f, "version {version} of the format; this program knows version {VERSION} alone")
+                write!(f, "format version {version} is not supported; this program reads version {VERSION}")
             }
-            Self::Damaged(Damage { line }) => {
-                write!(f, "line {line} is not what was written there; nothing was changed")
+            Self::Damaged { line } => {
+                write!(f, "line {line} is damaged; nothing was changed")
             }
         }
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for JournalError {}
 
-/// What the first line of the journal `path` says; `None` if it cannot be read, or is none.
-pub fn header(path: &Path) -> Option<Header> {
+/// Reads the first record of the journal `path`; `None` if that is not possible.
+pub fn read_header(path: &Path) -> Option<JournalHeader> {
     let file = File::open(path).ok()?;
-    match Lines::of(&file).next().ok()?.and_then(|line| Record::read(line, 0))? {
-        (Record::Journal(header), _) => Some(header),
+    match JournalLines::new(&file).next().ok()?.and_then(|line| JournalRecord::parse(line, 0))? {
+        (JournalRecord::Journal(header), _) => Some(header),
         _ => None,
     }
 }
 
-impl Reading {
-    /// Reads the journal `path` to see what it says. One that is being written is read as far as it is.
+impl JournalContents {
+    /// Reads the journal `path` without changing it, also while another process writes it.
     ///
     /// # Errors
-    /// It cannot be read, is none, or is damaged.
-    pub fn look(path: &Path) -> Result<Self, Unreadable> {
+    /// The file cannot be read, is not a journal, or is damaged.
+    pub fn read(path: &Path) -> Result<Self, JournalError> {
         let file = File::open(path)?;
         let is_in_use = lock(file.try_clone()?)?.is_none();
-        // What is being written is not whole, and not torn either.
-        Self::of(&file).map(|reading| Self { is_in_use, is_torn: reading.is_torn && !is_in_use, ..reading })
+        // A journal that is being written is incomplete, not torn.
+        let contents = Self::read_file(&file)?;
+        Ok(Self { is_in_use, is_torn: contents.is_torn && !is_in_use, ..contents })
     }
 
     /// Reads `file` from its beginning.
     ///
     /// # Errors
-    /// It cannot be read, is none, or is damaged.
-    pub(super) fn of(file: &File) -> Result<Self, Unreadable> {
-        let mut lines = Lines::of(file);
-        let Some((Record::Journal(header), check)) = lines.next()?.and_then(|line| Record::read(line, 0))
+    /// The file cannot be read, is not a journal, or is damaged.
+    pub(super) fn read_file(file: &File) -> Result<Self, JournalError> {
+        let mut lines = JournalLines::new(file);
+        let Some((JournalRecord::Journal(header), check)) =
+            lines.next()?.and_then(|line| JournalRecord::parse(line, 0))
         else {
-            return Err(Unreadable::None);
+            return Err(JournalError::NotAJournal);
         };
         if header.version != VERSION {
-            return Err(Unreadable::Version(header.version));
+            return Err(JournalError::Version(header.version));
         }
-        let mut reading = Self {
+        let mut contents = Self {
             header,
             batches: Vec::new(),
             left: Vec::new(),
@@ -148,91 +146,94 @@ impl Reading {
             len: lines.len(),
             check,
         };
-        let (mut number, mut batch) = (1, Batch::default());
+        let (mut number, mut batch) = (1, JournalBatch::default());
         while let Some(line) = lines.next()? {
             number += 1;
-            let read = Record::read(line, reading.check);
+            let read = JournalRecord::parse(line, contents.check);
             let len = lines.len();
             let Some(check) =
-                read.and_then(|(record, check)| reading.take(record, len, &mut batch).map(|()| check))
+                read.and_then(|(record, check)| contents.add(record, len, &mut batch).map(|()| check))
             else {
-                reading.is_torn = true;
-                if reading.undo.is_none() && reading.is_proven(&mut lines)? {
-                    return Err(Unreadable::Damaged(Damage { line: number }));
+                contents.is_torn = true;
+                if contents.undo.is_none() && contents.was_synced(&mut lines)? {
+                    return Err(JournalError::Damaged { line: number });
                 }
                 break;
             };
-            (reading.check, reading.len) = (check, reading.len + len);
+            (contents.check, contents.len) = (check, contents.len + len);
         }
-        // A batch that was not written to its end was not begun.
-        if let Some(last) = reading.batches.pop_if(|last| last.missing > 0) {
-            (reading.check, reading.len, reading.is_torn) = (last.before, last.offset, true);
+        // A batch that was not written completely was not begun.
+        if let Some(last) = contents.batches.pop_if(|last| last.missing > 0) {
+            (contents.check, contents.len, contents.is_torn) = (last.before, last.offset, true);
         }
-        Ok(reading)
+        Ok(contents)
     }
 
-    /// Takes a record in, of a line of `len` bytes; `None` if it cannot stand there.
-    fn take(&mut self, record: Record, len: u64, batch: &mut Batch) -> Option<()> {
+    /// Adds a record from a line of `len` bytes; `None` if the record is out of place.
+    fn add(&mut self, record: JournalRecord, len: u64, batch: &mut JournalBatch) -> Option<()> {
         if let Some(last) = self.batches.last_mut().filter(|last| last.missing > 0) {
             let before = batch.entries.len();
-            batch.take(record)?;
-            last.lines += batch.entries[before..].iter().map(|(_, entry)| entry.lines() as u64).sum::<u64>();
+            batch.add(record)?;
+            last.lines += batch.entries[before..].iter().map(|entry| entry.lines() as u64).sum::<u64>();
             last.len += len as usize;
             last.missing -= 1;
-            // Only how many there are is kept; they are read again when they are needed.
+            // Only their number is kept; the records are read again when they are needed.
             return Some(());
         }
         match record {
-            Record::Batch { number, directories, entries } => {
+            JournalRecord::Batch { number, directories, entries } => {
                 let is_next = number == self.batches.last().map_or(1, |last| last.number + 1);
                 if !is_next || self.undo.is_some() {
                     return None;
                 }
-                *batch = Batch { number, ..Batch::default() };
+                *batch = JournalBatch { number, ..JournalBatch::default() };
                 self.is_ended = false;
-                self.batches.push(Told {
+                self.batches.push(BatchState {
                     number,
                     offset: self.len,
                     len: len as usize,
                     before: self.check,
                     missing: directories.checked_add(entries)?,
-                    ..Told::default()
+                    ..BatchState::default()
                 });
             }
-            Record::Done { batch, left } => self.told(batch)?.done = Some(left),
-            Record::Left(left) => self.left.push(left),
-            Record::End => self.is_ended = true,
-            Record::Undo { started } => (self.undo, self.is_restored) = (Some(started), false),
-            Record::Undoing { batch, times } => self.told(batch)?.undoing = Some(times),
-            Record::Undone { batch, left } => self.told(batch)?.undone = Some(left),
-            Record::Restored => self.is_restored = true,
-            Record::Journal(_) | Record::Directory(_) | Record::Rename(_) | Record::Retarget(_) => {
+            JournalRecord::Done { batch, left } => self.batch_state(batch)?.done = Some(left),
+            JournalRecord::Left(left) => self.left.push(left),
+            JournalRecord::End => self.is_ended = true,
+            JournalRecord::Undo { started } => (self.undo, self.is_restored) = (Some(started), false),
+            JournalRecord::Undoing { batch, times } => self.batch_state(batch)?.undoing = Some(times),
+            JournalRecord::Undone { batch, left } => self.batch_state(batch)?.undone = Some(left),
+            JournalRecord::Restored => self.is_restored = true,
+            JournalRecord::Journal(_)
+            | JournalRecord::Directory(_)
+            | JournalRecord::Rename(_)
+            | JournalRecord::Retarget(_) => {
                 return None;
             }
         }
         Some(())
     }
 
-    fn told(&mut self, number: u64) -> Option<&mut Told> {
+    fn batch_state(&mut self, number: u64) -> Option<&mut BatchState> {
         let at = usize::try_from(number.checked_sub(1)?).ok()?;
         self.batches.get_mut(at)
     }
 
-    /// Whether a line that comes after a wrong one was written only when the wrong one was on the disk.
-    fn is_proven(&self, lines: &mut Lines<'_>) -> Result<bool, Unreadable> {
-        // What follows a batch is written with the next one.
+    /// Reports whether a line after a damaged one proves that the damaged line was on the disk.
+    fn was_synced(&self, lines: &mut JournalLines<'_>) -> Result<bool, JournalError> {
+        // The state of a batch is written with the next one.
         let unit = self.batches.last().map_or(1, |last| last.number + u64::from(last.missing == 0));
-        let mut before = stated(lines.line.trim_ascii_end());
+        let mut before = stated_check(lines.line.trim_ascii_end());
         while let Some(line) = lines.next()? {
-            let record = before.and_then(|before| Record::read(line, before));
-            before = stated(line);
+            let record = before.and_then(|before| JournalRecord::parse(line, before));
+            before = stated_check(line);
             match record.map(|(record, _)| record) {
-                Some(Record::Batch { number, .. }) if number > unit => return Ok(true),
-                Some(Record::Done { batch, .. }) if batch >= unit => return Ok(true),
-                Some(Record::End) if self.batches.last().is_some_and(|last| last.missing > 0) => {
+                Some(JournalRecord::Batch { number, .. }) if number > unit => return Ok(true),
+                Some(JournalRecord::Done { batch, .. }) if batch >= unit => return Ok(true),
+                Some(JournalRecord::End) if self.batches.last().is_some_and(|last| last.missing > 0) => {
                     return Ok(true);
                 }
-                Some(Record::Undo { .. }) => return Ok(true),
+                Some(JournalRecord::Undo { .. }) => return Ok(true),
                 _ => {}
             }
         }
@@ -242,37 +243,38 @@ impl Reading {
     /// Reads a batch again.
     ///
     /// # Errors
-    /// The file cannot be read, or is not what it was.
-    pub fn batch(&self, file: &File, at: usize) -> io::Result<Batch> {
+    /// The file cannot be read, or was changed meanwhile.
+    pub fn read_batch(&self, file: &File, at: usize) -> io::Result<JournalBatch> {
         let changed = || io::Error::new(io::ErrorKind::InvalidData, "the journal was changed meanwhile");
-        let told = self.batches.get(at).ok_or_else(changed)?;
-        let mut bytes = vec![0; told.len];
-        file.read_exact_at(&mut bytes, told.offset)?;
-        let (mut check, mut batch) = (told.before, Batch { number: told.number, ..Batch::default() });
+        let state = self.batches.get(at).ok_or_else(changed)?;
+        let mut bytes = vec![0; state.len];
+        file.read_exact_at(&mut bytes, state.offset)?;
+        let (mut check, mut batch) =
+            (state.before, JournalBatch { number: state.number, ..JournalBatch::default() });
         for (number, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
-            let (record, next) = Record::read(line, check).ok_or_else(changed)?;
+            let (record, next) = JournalRecord::parse(line, check).ok_or_else(changed)?;
             check = next;
             if number > 0 {
-                batch.take(record).ok_or_else(changed)?;
+                batch.add(record).ok_or_else(changed)?;
             }
         }
         Ok(batch)
     }
 
-    /// How many lines of the plan the journal says are done, or may be: those of a last batch of which nothing is told.
+    /// The number of lines of the plan that are done, or possibly done: the state of the last batch may be unknown.
     pub fn lines(&self) -> u64 {
-        self.batches.iter().map(|told| told.lines).sum()
+        self.batches.iter().map(|state| state.lines).sum()
     }
 }
 
-/// A file from its beginning, whatever its position.
-struct Whole<'f> {
+/// Reads a file from its beginning, independent of its position.
+struct FileFromStart<'f> {
     file: &'f File,
     at: u64,
 }
 
-impl Read for Whole<'_> {
+impl Read for FileFromStart<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.file.read_at(buffer, self.at)?;
         self.at += len as u64;
@@ -280,18 +282,18 @@ impl Read for Whole<'_> {
     }
 }
 
-/// The lines of a file. One that has no line feed is torn, and counts as a line that is wrong.
-struct Lines<'f> {
-    file: BufReader<Whole<'f>>,
+/// The lines of a journal. A line without a line feed is torn, and counts as damaged.
+struct JournalLines<'f> {
+    file: BufReader<FileFromStart<'f>>,
     line: Vec<u8>,
 }
 
-impl<'f> Lines<'f> {
-    fn of(file: &'f File) -> Self {
-        Self { file: BufReader::with_capacity(1 << 16, Whole { file, at: 0 }), line: Vec::new() }
+impl<'f> JournalLines<'f> {
+    fn new(file: &'f File) -> Self {
+        Self { file: BufReader::with_capacity(1 << 16, FileFromStart { file, at: 0 }), line: Vec::new() }
     }
 
-    /// The next one, without its line feed.
+    /// The next line, without its line feed.
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         let room = MAX_HEADER_BYTES as u64 * 4;
@@ -301,7 +303,7 @@ impl<'f> Lines<'f> {
         Ok(Some(self.line.strip_suffix(b"\n").unwrap_or(b"torn")))
     }
 
-    /// How many bytes it has, with its line feed.
+    /// The length of the line, with its line feed.
     fn len(&self) -> u64 {
         self.line.len() as u64
     }

@@ -1,9 +1,10 @@
-//! What could be done about the names of one directory. Opens nothing: which entries these are is looked up later.
+//! Suggests names for the entries of one directory. Pure: the entries are looked up later.
 
 use std::collections::BTreeMap;
 
-use super::Settings;
-use super::guess::{Choice, Prior, Whose, choose};
+use super::PlanSettings;
+use super::guess::{EncodingChoice, PriorChoice, PriorSource, choose_encoding};
+use super::map::CharMap;
 use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
@@ -14,17 +15,17 @@ use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, DecodingMethod, EncodingHint, Policy, SuggestedName, Verdict};
 use crate::source::DirectoryBatch;
 
-/// What could be done.
+/// The suggestions for one directory.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    /// The renames, in the order of the names in the batch.
+pub(super) struct DirectoryProposals {
+    /// The new names, in the order of the names in the batch.
     pub(super) proposals: Vec<Proposal>,
-    /// What nothing can be done about.
+    /// The names without a suggestion.
     pub(super) unplanned: Vec<Unplanned>,
-    /// The names whose paths are too long as they are.
+    /// The names whose paths are too long without any rename.
     pub(super) long: Vec<Vec<u8>>,
-    /// In which encoding names that are not UTF-8 were read, if there are any.
-    pub(super) choice: Option<Prior>,
+    /// The encoding of the names that are not UTF-8, if there are any.
+    pub(super) choice: Option<PriorChoice>,
 }
 
 /// A new name for a name.
@@ -39,7 +40,7 @@ pub(super) struct Proposal {
     pub(super) alternatives: Vec<Alternative>,
 }
 
-/// A name that should have another, and why it gets none.
+/// A name that breaks a rule, and why it gets no new name.
 #[derive(Debug)]
 pub(super) struct Unplanned {
     pub(super) name: Vec<u8>,
@@ -49,12 +50,12 @@ pub(super) struct Unplanned {
 
 /// The rules that a name breaks.
 #[derive(Debug, Default)]
-struct Reasons {
+struct BrokenRules {
     rules: Vec<RuleId>,
     has_error: bool,
 }
 
-impl Reasons {
+impl BrokenRules {
     fn add(&mut self, rule: RuleId, severity: Severity) {
         if !self.rules.contains(&rule) {
             self.rules.push(rule);
@@ -63,85 +64,86 @@ impl Reasons {
     }
 }
 
-/// What stands in the way of two names in one directory, apart from looks.
-fn merges(rule: RuleId) -> bool {
+/// Reports whether the rule is about names that the target merges, and not only about similar names.
+fn is_merge_rule(rule: RuleId) -> bool {
     matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
 }
 
-/// What could be done about the names of a batch; `prior` is what was decided for a directory above.
-pub(super) fn judge(
+/// Suggests names for a batch; `prior` is the encoding of a directory above.
+pub(super) fn propose_names(
     batch: &DirectoryBatch,
     policy: &Policy,
-    settings: &Settings,
-    prior: Option<Prior>,
-) -> Findings {
+    settings: &PlanSettings,
+    prior: Option<PriorChoice>,
+) -> DirectoryProposals {
     let directory = batch.directory(&settings.prefix);
     let check = policy.check_directory(&directory);
     let mapped = || is_mapped(batch, settings).then(|| DirectoryCheck::without_violations(&directory));
-    let Some(check) = check.or_else(mapped) else { return Findings::default() };
+    let Some(check) = check.or_else(mapped) else { return DirectoryProposals::default() };
     let names = &check.names[..check.checked];
     let long = check.path_violations.keys().map(|&at| names[at].to_vec()).collect();
-    let mut found = BTreeMap::<usize, Reasons>::new();
+    let mut found = BTreeMap::<usize, BrokenRules>::new();
     for (&at, violations) in &check.violations {
         let reasons = found.entry(at).or_default();
         violations.iter().for_each(|v| reasons.add(v.rule, v.severity));
     }
     for collision in &check.collisions {
         for (&at, violation) in collision.members.iter().zip(&collision.violations) {
-            if at < names.len() && merges(violation.rule) {
+            if at < names.len() && is_merge_rule(violation.rule) {
                 found.entry(at).or_default().add(violation.rule, Severity::Warn);
             }
         }
     }
     if !check.is_listed() {
-        return Findings { long, ..unlisted(names, found) };
+        return DirectoryProposals { long, ..skip_unlisted(names, found) };
     }
     let all: Vec<&[u8]> = check.all_names().collect();
-    let meanings = Meanings::of(&all, names.len(), settings, prior);
+    let meanings = NameMeanings::read(&all, names.len(), settings, prior);
     let repairs = check.suggested_names_for_meanings(policy, &meanings.texts);
-    let mut findings = Findings { long, choice: meanings.prior(), ..Findings::default() };
+    let choice = meanings.prior();
+    let mut findings = DirectoryProposals { long, choice, ..DirectoryProposals::default() };
     let mut after: Vec<&[u8]> = check.names.clone();
     for (at, repair) in repairs.iter().enumerate() {
         if let Some(repair) = repair {
             after[at] = repair.name.as_bytes();
         }
     }
-    let merging = merging(policy, &after, names.len());
+    let merging = find_merging(policy, &after, names.len());
     for (at, repair) in repairs.iter().enumerate() {
         let reasons = found.remove(&at).unwrap_or_default();
         if let Some(other) = merging.get(&at) {
             let why =
-                format!("it becomes one with {} on the target, and no free name was found", display(other));
+                format!("the target cannot tell it and {} apart, and no free name was found", display(other));
             findings.unplanned.push(Unplanned { name: names[at].to_vec(), reasons: reasons.rules, why });
         } else if let Some(repair) = repair {
             findings.proposals.push(meanings.proposal(policy, at, names[at], repair.clone(), reasons.rules));
         } else if reasons.has_error {
-            let why = "no admissible name was found for it".to_owned();
+            let why = "no valid name was found".to_owned();
             findings.unplanned.push(Unplanned { name: names[at].to_vec(), reasons: reasons.rules, why });
         }
     }
     findings
 }
 
-fn is_mapped(batch: &DirectoryBatch, settings: &Settings) -> bool {
+fn is_mapped(batch: &DirectoryBatch, settings: &PlanSettings) -> bool {
     let Some(map) = settings.map else { return false };
     let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
     texts.any(|name| map.apply(name).is_some())
 }
 
-/// A directory of which only some names are known: nobody can say what is free in it.
-fn unlisted(names: &[&[u8]], found: BTreeMap<usize, Reasons>) -> Findings {
-    let why = "its directory cannot be listed, so that no free name can be found";
+/// Skips the names of a directory whose other names are unknown: a suggested name could be taken.
+fn skip_unlisted(names: &[&[u8]], found: BTreeMap<usize, BrokenRules>) -> DirectoryProposals {
+    let why = "its directory cannot be listed, so any new name could be taken";
     let unplanned = found.into_iter().map(|(at, reasons)| Unplanned {
         name: names[at].to_vec(),
         reasons: reasons.rules,
         why: why.to_owned(),
     });
-    Findings { unplanned: unplanned.collect(), ..Findings::default() }
+    DirectoryProposals { unplanned: unplanned.collect(), ..DirectoryProposals::default() }
 }
 
-/// Those of the first `count` names that the target would merge with another one, each with one such.
-fn merging<'n>(policy: &Policy, names: &[&'n [u8]], count: usize) -> BTreeMap<usize, &'n [u8]> {
+/// Those of the first `count` names that the target would merge with another name, each with one of these.
+fn find_merging<'n>(policy: &Policy, names: &[&'n [u8]], count: usize) -> BTreeMap<usize, &'n [u8]> {
     let mut merging = BTreeMap::new();
     let Some(mut fingerprints) = policy.fingerprints() else { return merging };
     names.iter().for_each(|name| fingerprints.add(name));
@@ -151,7 +153,7 @@ fn merging<'n>(policy: &Policy, names: &[&'n [u8]], count: usize) -> BTreeMap<us
     }
     for collision in shared.collisions(names) {
         let violation = collision.violations[0];
-        if !merges(violation.rule) || violation.severity != Severity::Error {
+        if !is_merge_rule(violation.rule) || violation.severity != Severity::Error {
             continue;
         }
         for &at in collision.members.iter().filter(|&&at| at < count) {
@@ -163,31 +165,31 @@ fn merging<'n>(policy: &Policy, names: &[&'n [u8]], count: usize) -> BTreeMap<us
     merging
 }
 
-/// What names stand for that are not UTF-8 or hold characters of a mapping.
-struct Meanings {
+/// The meanings of names that are not UTF-8 or have characters of a mapping.
+struct NameMeanings {
     texts: Vec<Option<(String, Confidence)>>,
-    /// How the name at the same place was read; `None` for a name that is what it is.
-    readings: Vec<Option<Reading>>,
-    choice: Option<Choice>,
+    /// The source of the meaning with the same index; `None` for a name that means what it says.
+    sources: Vec<Option<MeaningSource>>,
+    choice: Option<EncodingChoice>,
 }
 
 #[derive(Clone, Copy)]
-enum Reading {
+enum MeaningSource {
     Bytes(DecodingMethod),
-    Mapped(super::map::Map),
+    Mapped(CharMap),
 }
 
-impl Meanings {
-    /// What those of the first `count` of `names` mean; the others are only heard on the encoding.
-    fn of(names: &[&[u8]], count: usize, settings: &Settings, prior: Option<Prior>) -> Self {
+impl NameMeanings {
+    /// Reads the first `count` of `names`; the others are only evidence for the encoding.
+    fn read(names: &[&[u8]], count: usize, settings: &PlanSettings, prior: Option<PriorChoice>) -> Self {
         let has_legacy = names.iter().any(|name| std::str::from_utf8(name).is_err());
         let choice = match settings.encoding {
-            None if has_legacy => choose(names, prior),
-            Some(encoding) if has_legacy => Some(Choice {
+            None if has_legacy => choose_encoding(names, prior),
+            Some(encoding) if has_legacy => Some(EncodingChoice {
                 encoding,
                 confidence: Confidence::Likely,
                 names: names.len(),
-                evidence: "asked for".to_owned(),
+                evidence: "requested with --encoding".to_owned(),
                 others: Vec::new(),
             }),
             _ => None,
@@ -197,18 +199,18 @@ impl Meanings {
             (Some(choice), None) => EncodingHint::Guessed(choice.encoding, choice.confidence),
             (None, None) => EncodingHint::Unknown,
         };
-        let mut meanings = Self { texts: vec![None; names.len()], readings: vec![None; names.len()], choice };
+        let mut meanings = Self { texts: vec![None; names.len()], sources: vec![None; names.len()], choice };
         for (at, name) in names.iter().enumerate().take(count) {
             match std::str::from_utf8(name) {
                 Err(_) => {
                     let meaning = legacy.read(name);
-                    meanings.readings[at] = Some(Reading::Bytes(meaning.how));
+                    meanings.sources[at] = Some(MeaningSource::Bytes(meaning.how));
                     meanings.texts[at] = Some((meaning.text, meaning.confidence));
                 }
                 Ok(text) => {
                     let mapped = settings.map.and_then(|map| Some((map, map.apply(text)?)));
                     if let Some((map, text)) = mapped {
-                        meanings.readings[at] = Some(Reading::Mapped(map));
+                        meanings.sources[at] = Some(MeaningSource::Mapped(map));
                         meanings.texts[at] = Some((text, map.confidence()));
                     }
                 }
@@ -217,10 +219,10 @@ impl Meanings {
         meanings
     }
 
-    fn prior(&self) -> Option<Prior> {
+    fn prior(&self) -> Option<PriorChoice> {
         let choice = self.choice.as_ref()?;
-        let Choice { encoding, confidence, names, .. } = *choice;
-        Some(Prior { encoding, confidence, names, of: Whose::Above })
+        let EncodingChoice { encoding, confidence, names, .. } = *choice;
+        Some(PriorChoice { encoding, confidence, names, source: PriorSource::Above })
     }
 
     fn proposal(
@@ -234,9 +236,9 @@ impl Meanings {
         let SuggestedName { name: new, confidence } = repair;
         let chosen = self.choice.as_ref();
         let (mut evidence, mut alternatives) = (None, Vec::new());
-        let reading = match self.readings[at] {
-            Some(Reading::Mapped(map)) => format!("map {map}"),
-            Some(Reading::Bytes(how)) => {
+        let reading = match self.sources[at] {
+            Some(MeaningSource::Mapped(map)) => format!("map {map}"),
+            Some(MeaningSource::Bytes(how)) => {
                 alternatives = self.alternatives(policy, name, &new, how);
                 match how {
                     DecodingMethod::Structure => "structure".to_owned(),
@@ -252,17 +254,17 @@ impl Meanings {
                 }
             }
             None if reasons.contains(&RuleId::Mojibake) => {
-                evidence = Some("UTF-8 that was read as windows-1252 and encoded once more".to_owned());
+                evidence = Some("UTF-8 that was read as windows-1252 and encoded again".to_owned());
                 "mojibake".to_owned()
             }
-            None => shape_reading(policy, name, &new, &reasons),
+            None => describe_change(policy, name, &new, &reasons),
         };
         Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
     }
 
-    /// What else the bytes of `name` could stand for, each admissible.
+    /// Other valid names that the bytes of `name` could stand for.
     fn alternatives(&self, policy: &Policy, name: &[u8], new: &str, how: DecodingMethod) -> Vec<Alternative> {
-        /// More are no help to who has to choose.
+        /// More would not help the user to choose.
         const MAX: usize = 3;
         let readings: Vec<(String, String)> = match (how, &self.choice) {
             (DecodingMethod::Encoding(_), Some(choice)) => {
@@ -274,11 +276,11 @@ impl Meanings {
         };
         let mut alternatives: Vec<Alternative> = Vec::new();
         for (text, reading) in readings {
-            let admissible = match policy.verdict(text.as_bytes()) {
+            let valid = match policy.verdict(text.as_bytes()) {
                 Verdict::Accept(_) => Some(text),
                 _ => policy.suggest_name(text.as_bytes(), None, &mut |_| false).map(|repair| repair.name),
             };
-            let Some(other) = admissible else { continue };
+            let Some(other) = valid else { continue };
             if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
                 alternatives.push(Alternative { new: other, reading });
             }
@@ -287,8 +289,8 @@ impl Meanings {
     }
 }
 
-/// How the new name of a name that is UTF-8 and means what it says comes from it.
-fn shape_reading(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) -> String {
+/// How the new name follows from a name that is UTF-8 and means what it says.
+fn describe_change(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) -> String {
     let converted = policy.normalization().map(|normalization| normalization.form);
     let asked = policy.rules().iter().filter_map(|line| match line.test {
         Test::Form(form) => Some(form),
@@ -298,7 +300,7 @@ fn shape_reading(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) ->
     if let Some(form) = converted.into_iter().chain(asked).find(|&form| to_form(text, form) == new) {
         return format!("normalize {form}");
     }
-    match reasons.iter().all(|&rule| merges(rule)) {
+    match reasons.iter().all(|&rule| is_merge_rule(rule)) {
         true => "number".to_owned(),
         false => "repair".to_owned(),
     }

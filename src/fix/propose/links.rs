@@ -1,8 +1,7 @@
-//! The symbolic links that lead to or through something that is renamed.
+//! Finds the symbolic links whose targets lead to or through renamed entries.
 //!
-//! A target is followed from component to component, the way the kernel would, and only where it stays in the roots; it is
-//! changed where one of its own components is the old name of an entry that it reaches. A target that spells an
-//! old name and leads elsewhere, or nowhere, stays as it is.
+//! A target is followed component by component, as the kernel does, while it stays inside the roots. A component changes if it is
+//! the old name of the entry that it reaches. A target that has an old name and leads elsewhere, or nowhere, stays.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,52 +14,52 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 
-use super::places::{Opened, Place, Seen, is_within};
-use super::{Draft, Onlooker};
-use crate::fix::plan::{Kind, Part, Rename, Retarget, components, path_in, replaced};
+use super::PlanDraft;
+use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry};
+use crate::fix::plan::{
+    EntryKind, Rename, Retarget, TargetPart, components, is_within, path_in, replace_components,
+};
+use crate::progress::Observer;
 use crate::source::Fault;
 
-/// So many links on the way are followed, as the kernel does (path_resolution(7)).
+/// The limit of links in a path, as in the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-pub(super) fn retargets(
-    draft: &Draft,
-    onlooker: &dyn Onlooker,
-    take: &mut dyn FnMut(Retarget) -> ControlFlow<()>,
-) -> ControlFlow<()> {
+pub(super) fn find_retargets(draft: &PlanDraft, observer: &dyn Observer) -> ControlFlow<(), Vec<Retarget>> {
     let renames = draft.directories.iter().flat_map(|planned| &planned.renames);
     let renamed: HashSet<&[u8]> = renames.map(|rename| &*rename.old).collect();
+    let mut found = Vec::new();
     if renamed.is_empty() {
-        return ControlFlow::Continue(());
+        return ControlFlow::Continue(found);
     }
-    let search = Search { draft, renamed };
+    let search = LinkSearch { draft, renamed };
     for dir in &draft.linked {
-        if onlooker.is_stopped() {
+        if observer.is_stopped() {
             return ControlFlow::Break(());
         }
         match search.in_directory(dir) {
-            Ok(found) => found.into_iter().try_for_each(&mut *take)?,
+            Ok(retargets) => found.extend(retargets),
             // It was removed meanwhile.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
-            Err(error) => onlooker.fault(&Fault {
+            Err(error) => observer.problem(&Fault {
                 path: PathBuf::from(OsStr::from_bytes(dir)),
-                attempt: "look for symbolic links in",
+                attempt: "find symbolic links in",
                 error: io::Error::from(error),
             }),
         }
     }
-    ControlFlow::Continue(())
+    ControlFlow::Continue(found)
 }
 
-struct Search<'d> {
-    draft: &'d Draft,
-    /// All old names: a target without any of them needs no closer look.
+struct LinkSearch<'d> {
+    draft: &'d PlanDraft,
+    /// All old names: a target without any of them stays.
     renamed: HashSet<&'d [u8]>,
 }
 
-impl Search<'_> {
+impl LinkSearch<'_> {
     fn in_directory(&self, dir: &[u8]) -> Result<Vec<Retarget>, Errno> {
-        let opened = self.draft.places.open(dir)?;
+        let opened = self.draft.root_set.open_directory(dir)?;
         let (mut found, mut described) = (Vec::new(), None);
         for name in links_in(&opened)? {
             if self.is_excluded(dir, &name) {
@@ -68,7 +67,7 @@ impl Search<'_> {
             }
             let old_target = match readlinkat(&opened.fd, OsStr::from_bytes(&name)) {
                 Ok(target) => target.into_vec(),
-                // It was removed, or is no link: not every file system tells types.
+                // It was removed, or is not a link: not every file system lists types.
                 Err(Errno::ENOENT | Errno::EINVAL) => continue,
                 Err(error) => return Err(error),
             };
@@ -79,20 +78,20 @@ impl Search<'_> {
             if after.is_empty() {
                 continue;
             }
-            let identity = match opened.identity(&name) {
-                Ok(Some(identity)) if identity.kind == Kind::Symlink => identity,
+            let entry = match opened.look_up(&name) {
+                Ok(Some(entry)) if entry.kind == EntryKind::Symlink => entry,
                 Ok(_) | Err(Errno::ENOENT) => continue,
                 Err(error) => return Err(error),
             };
-            let directory = described.get_or_insert_with(|| Arc::new(opened.directory(dir)));
+            let directory = described.get_or_insert_with(|| Arc::new(opened.describe(dir)));
             let new: Vec<(usize, &[u8])> =
                 after.iter().map(|(component, rename)| (*component, rename.new.as_bytes())).collect();
-            let new_target = replaced(&old_target, &new);
-            let after = after.iter().map(|&(component, rename)| Part { rename: rename.id, component });
+            let new_target = replace_components(&old_target, &new);
+            let after = after.iter().map(|&(component, rename)| TargetPart { rename: rename.id, component });
             found.push(Retarget {
                 directory: directory.clone(),
                 name,
-                identity,
+                entry,
                 old_target,
                 new_target,
                 after: after.collect(),
@@ -102,7 +101,7 @@ impl Search<'_> {
     }
 
     fn is_excluded(&self, dir: &[u8], name: &[u8]) -> bool {
-        let Some(root) = self.draft.places.root_of(dir).filter(|_| !self.draft.exclude.is_empty()) else {
+        let Some(root) = self.draft.root_set.root_of(dir).filter(|_| !self.draft.exclude.is_empty()) else {
             return false;
         };
         let path = path_in(dir, name);
@@ -114,10 +113,10 @@ impl Search<'_> {
         self.draft.exclude.matches(Path::new(OsStr::from_bytes(&below)), false)
     }
 
-    /// The components of `target`, that of a link in the directory `dir`, which are renamed.
+    /// The renamed components of `target`, the target of a link in the directory `dir`.
     fn parts(&self, dir: &[u8], target: &[u8]) -> Vec<(usize, &Rename)> {
         let mut parts = Vec::new();
-        let places = self.draft.places.all();
+        let places = self.draft.root_set.all();
         let Some(place) = places.iter().find(|place| is_within(dir, &place.root.path)) else { return parts };
         let below = components(dir).skip(components(&place.root.path).count());
         let real = below.fold(place.real.clone(), |path, name| path_in(&path, name));
@@ -125,8 +124,8 @@ impl Search<'_> {
         parts
     }
 
-    /// Where `target` leads from `at`, a real path; `None` if nowhere, or out of the roots. Of the target's own components
-    /// those that are renamed are put into `parts`.
+    /// Follows `target` from the real path `at`; `None` if it leads nowhere or out of the roots. Adds the renamed components of
+    /// the target itself to `parts`.
     fn follow<'s>(
         &'s self,
         mut at: Vec<u8>,
@@ -142,7 +141,7 @@ impl Search<'_> {
             match name {
                 b"." => continue,
                 b".." => {
-                    at = above(&at);
+                    at = parent(&at);
                     continue;
                 }
                 _ => {}
@@ -151,17 +150,17 @@ impl Search<'_> {
             if let (Some(rename), Some(parts)) = (self.rename_at(&at, name), parts.as_deref_mut()) {
                 parts.push((component, rename));
             }
-            match self.look(&next)? {
-                Seen::Directory => at = next,
-                Seen::Other => return (component + 1 == count).then_some(next),
-                Seen::Symlink(_) if component + 1 == count => return Some(next),
-                Seen::Symlink(onwards) => {
+            match self.look_up(&next)? {
+                TargetEntry::Directory => at = next,
+                TargetEntry::Other => return (component + 1 == count).then_some(next),
+                TargetEntry::Symlink(_) if component + 1 == count => return Some(next),
+                TargetEntry::Symlink(onwards) => {
                     *links = links.checked_sub(1)?;
                     at = self.follow(at, &onwards, links, &mut None)?;
-                    // What it leads to may be a link again.
-                    while let Seen::Symlink(onwards) = self.look(&at)? {
+                    // It may lead to another link.
+                    while let TargetEntry::Symlink(onwards) = self.look_up(&at)? {
                         *links = links.checked_sub(1)?;
-                        at = self.follow(above(&at), &onwards, links, &mut None)?;
+                        at = self.follow(parent(&at), &onwards, links, &mut None)?;
                     }
                 }
             }
@@ -169,47 +168,48 @@ impl Search<'_> {
         Some(at)
     }
 
-    /// What stands at a real path; `None` if that is nothing, or lies outside of the roots and does not lead to one.
-    fn look(&self, path: &[u8]) -> Option<Seen> {
-        let places = self.draft.places.all();
-        if let Some(place) = self.place_of(path) {
-            return place.look(path);
+    /// The entry at a real path; `None` if it does not exist, or lies outside of the roots and leads to none.
+    fn look_up(&self, path: &[u8]) -> Option<TargetEntry> {
+        let places = self.draft.root_set.all();
+        if let Some(root) = self.root_of(path) {
+            return root.look_up(path);
         }
-        // A root that is a link, or what leads to a root.
+        // A root that is a link, or a directory above a root.
         if let Some(link) = places.iter().find(|place| place.root.path == path && place.real != path) {
-            return Some(Seen::Symlink(link.real.clone()));
+            return Some(TargetEntry::Symlink(link.real.clone()));
         }
         if let Some(single) = places.iter().find(|place| place.real == path) {
-            return Some(if single.is_directory() { Seen::Directory } else { Seen::Other });
+            return Some(if single.is_directory() { TargetEntry::Directory } else { TargetEntry::Other });
         }
-        places.iter().any(|place| is_within(&place.real, path)).then_some(Seen::Directory)
+        places.iter().any(|place| is_within(&place.real, path)).then_some(TargetEntry::Directory)
     }
 
-    /// The directory root that a real path lies in.
-    fn place_of(&self, path: &[u8]) -> Option<&Place> {
-        let places = self.draft.places.all().iter().filter(|place| place.is_directory());
+    /// The root directory above a real path.
+    fn root_of(&self, path: &[u8]) -> Option<&ReadRoot> {
+        let places = self.draft.root_set.all().iter().filter(|place| place.is_directory());
         places.filter(|place| is_within(path, &place.real)).max_by_key(|place| place.real.len())
     }
 
     /// The rename of `name` in the directory at a real path.
     fn rename_at(&self, dir: &[u8], name: &[u8]) -> Option<&Rename> {
-        let of_tree = self.place_of(dir).and_then(|place| self.draft.rename_of(&place.as_planned(dir), name));
-        of_tree.or_else(|| self.draft.rename_of(dir, name))
+        let of_tree =
+            self.root_of(dir).and_then(|place| self.draft.find_rename(&place.as_planned(dir), name));
+        of_tree.or_else(|| self.draft.find_rename(dir, name))
     }
 }
 
-/// The directory that holds a real path.
-fn above(path: &[u8]) -> Vec<u8> {
+/// The parent of a real path.
+fn parent(path: &[u8]) -> Vec<u8> {
     match memchr::memrchr(b'/', path) {
         None | Some(0) => b"/".to_vec(),
         Some(at) => path[..at].to_vec(),
     }
 }
 
-/// The names of the symbolic links in a directory, and of what may be one, in order.
-fn links_in(dir: &Opened) -> Result<Vec<Vec<u8>>, Errno> {
+/// The sorted names of entries in a directory that are symbolic links or of unknown type.
+fn links_in(dir: &OpenedDirectory) -> Result<Vec<Vec<u8>>, Errno> {
     let mut names = Vec::new();
-    dir.each(&mut |entry| {
+    dir.for_each_entry(&mut |entry| {
         if matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN) {
             names.push(entry.name.as_bytes().to_vec());
         }

@@ -1,12 +1,12 @@
-//! Mappings of the characters that Windows does not take in names, by which SMB clients and servers wrote them as others.
+//! Mappings that SMB clients and servers use for the characters that Windows does not allow in names.
 //!
-//! | mapping | what stood for what |
+//! | mapping | substitutes |
 //! |---|---|
 //! | `sfm` | U+F001..F01F for controls, U+F020..F027 for `" * : < > ? \ \|`, U+F028 and U+F029 for a space and a dot at the end |
 //! | `sfu` | U+F000 and the character: F022 F02A F03A F03C F03E F03F F05C F07C, F001..F01F, and at the end F020 and F02E |
 //! | `catia` | `¨ ¤ ÷ « » ¿ ÿ ¦` for `" * : < > ? \ \|`; `ø`, which stood for `/`, is a letter and stays one |
 //!
-//! Controls are written in a mapping and never read from one: no name should get them back. Sources: Linux
+//! Control characters are encoded and never decoded: no name should get them back. Sources: Linux
 //! fs/smb/client/cifs_unicode.h (the SFM map, and the SFU map of `mapchars`); vfs_catia(8) of Samba.
 
 use std::fmt;
@@ -15,51 +15,50 @@ use std::str::FromStr;
 use crate::name::scalar::meant_by_smb;
 use crate::policy::Confidence;
 
-/// Which mapping, and in which direction.
+/// A mapping and its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Map {
-    table: Table,
-    /// Whether names get the mapping's characters, instead of what these stood for.
-    is_into: bool,
+pub struct CharMap {
+    table: MapTable,
+    /// Encode: names get the substitutes. Otherwise decode them.
+    is_encoding: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Table {
+enum MapTable {
     Sfm,
     Sfu,
     Catia,
 }
 
-/// What Windows reserves, in the order of the SFM map.
+/// The characters that Windows reserves, in the order of the SFM map.
 const RESERVED: [char; 8] = ['"', '*', ':', '<', '>', '?', '\\', '|'];
-/// What catia writes for each of them.
+/// Their substitutes in catia.
 const CATIA: [char; 8] = ['¨', '¤', '÷', '«', '»', '¿', 'ÿ', '¦'];
 
-impl Map {
-    /// The words for all of them.
+impl CharMap {
+    /// The words for all mappings.
     pub const WORDS: [&str; 6] = ["sfm", "sfu", "catia", "to-sfm", "to-sfu", "to-catia"];
 
-    /// Whether names get characters of private use.
+    /// Reports whether names get private use characters.
     pub fn makes_private_use(self) -> bool {
-        self.is_into && self.table != Table::Catia
+        self.is_encoding && self.table != MapTable::Catia
     }
 
-    /// How sure it is that a mapped name is what was meant: nothing but a mapping writes these code points of private use,
-    /// but people write what catia uses.
+    /// How certain a decoded name is: only mappings use these private use characters, but people use the characters of catia.
     pub fn confidence(self) -> Confidence {
         match self.table {
-            Table::Catia => Confidence::Likely,
-            Table::Sfm | Table::Sfu => Confidence::Certain,
+            MapTable::Catia => Confidence::Likely,
+            MapTable::Sfm | MapTable::Sfu => Confidence::Certain,
         }
     }
 
-    /// `name` mapped; `None` if nothing in it is.
+    /// The mapped name; `None` if no character is mapped.
     ///
     /// ```
-    /// use namegate::fix::propose::map::Map;
-    /// let sfm: Map = "sfm".parse().unwrap();
+    /// use namegate::fix::propose::map::CharMap;
+    /// let sfm: CharMap = "sfm".parse().unwrap();
     /// assert_eq!(sfm.apply("a\u{F022}b\u{F029}").as_deref(), Some("a:b."));
-    /// let to_sfm: Map = "to-sfm".parse().unwrap();
+    /// let to_sfm: CharMap = "to-sfm".parse().unwrap();
     /// assert_eq!(to_sfm.apply("a:b.").as_deref(), Some("a\u{F022}b\u{F029}"));
     /// assert_eq!(to_sfm.apply("plain.txt"), None);
     /// ```
@@ -69,34 +68,34 @@ impl Map {
         let mut chars = name.chars().peekable();
         while let Some(c) = chars.next() {
             let is_last = chars.peek().is_none();
-            let new = if self.is_into { self.written(c, is_last) } else { self.meant(c) };
+            let new = if self.is_encoding { self.encode(c, is_last) } else { self.decode(c) };
             is_changed |= new.is_some();
             mapped.push(new.unwrap_or(c));
         }
         is_changed.then_some(mapped)
     }
 
-    /// What stands for `c`.
-    fn written(self, c: char, is_last: bool) -> Option<char> {
+    /// The substitute of `c`.
+    fn encode(self, c: char, is_last: bool) -> Option<char> {
         let at = RESERVED.iter().position(|&reserved| reserved == c);
         let private = |offset: u32| char::from_u32(0xF000 + offset);
         match self.table {
-            Table::Catia => at.map(|at| CATIA[at]),
+            MapTable::Catia => at.map(|at| CATIA[at]),
             _ if matches!(c, '\u{1}'..='\u{1F}') => private(c.into()),
-            Table::Sfm if c == ' ' && is_last => Some('\u{F028}'),
-            Table::Sfm if c == '.' && is_last => Some('\u{F029}'),
-            Table::Sfm => at.and_then(|at| private(0x20 + u32::try_from(at).ok()?)),
-            Table::Sfu if at.is_some() || is_last && matches!(c, ' ' | '.') => private(c.into()),
-            Table::Sfu => None,
+            MapTable::Sfm if c == ' ' && is_last => Some('\u{F028}'),
+            MapTable::Sfm if c == '.' && is_last => Some('\u{F029}'),
+            MapTable::Sfm => at.and_then(|at| private(0x20 + u32::try_from(at).ok()?)),
+            MapTable::Sfu if at.is_some() || is_last && matches!(c, ' ' | '.') => private(c.into()),
+            MapTable::Sfu => None,
         }
     }
 
-    /// What `c` stands for.
-    fn meant(self, c: char) -> Option<char> {
+    /// The character that `c` substitutes.
+    fn decode(self, c: char) -> Option<char> {
         match self.table {
-            Table::Catia => CATIA.iter().position(|&written| written == c).map(|at| RESERVED[at]),
-            Table::Sfm => meant_by_smb(c).filter(|meant| !meant.is_control()),
-            Table::Sfu => {
+            MapTable::Catia => CATIA.iter().position(|&written| written == c).map(|at| RESERVED[at]),
+            MapTable::Sfm => meant_by_smb(c).filter(|meant| !meant.is_control()),
+            MapTable::Sfu => {
                 let meant = char::from_u32(u32::from(c).checked_sub(0xF000)?)?;
                 (RESERVED.contains(&meant) || matches!(meant, ' ' | '.')).then_some(meant)
             }
@@ -104,32 +103,32 @@ impl Map {
     }
 }
 
-impl fmt::Display for Map {
+impl fmt::Display for CharMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = match self.table {
-            Table::Sfm => "sfm",
-            Table::Sfu => "sfu",
-            Table::Catia => "catia",
+            MapTable::Sfm => "sfm",
+            MapTable::Sfu => "sfu",
+            MapTable::Catia => "catia",
         };
-        write!(f, "{}{table}", if self.is_into { "to-" } else { "" })
+        write!(f, "{}{table}", if self.is_encoding { "to-" } else { "" })
     }
 }
 
-impl FromStr for Map {
+impl FromStr for CharMap {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let (is_into, table) = match word.strip_prefix("to-") {
+        let (is_encoding, table) = match word.strip_prefix("to-") {
             Some(table) => (true, table),
             None => (false, word),
         };
         let table = match table {
-            "sfm" => Table::Sfm,
-            "sfu" => Table::Sfu,
-            "catia" => Table::Catia,
-            _ => return Err("no mapping of characters"),
+            "sfm" => MapTable::Sfm,
+            "sfu" => MapTable::Sfu,
+            "catia" => MapTable::Catia,
+            _ => return Err("unknown character mapping"),
         };
-        Ok(Self { table, is_into })
+        Ok(Self { table, is_encoding })
     }
 }
 
@@ -137,12 +136,12 @@ impl FromStr for Map {
 mod tests {
     use super::*;
 
-    fn map(word: &str) -> Map {
+    fn map(word: &str) -> CharMap {
         word.parse().unwrap()
     }
 
     #[test]
-    fn what_is_written_in_a_mapping_reads_back() {
+    fn encoded_names_decode_to_the_original() {
         for word in ["sfm", "sfu", "catia"] {
             let (from, to) = (map(word), map(&format!("to-{word}")));
             for name in ["a:b", "\"*:<>?\\|", "é*é"] {
@@ -174,9 +173,9 @@ mod tests {
         assert_eq!(map("to-catia").apply("\"*:<>?\\| .").unwrap(), "¨¤÷«»¿ÿ¦ .");
         assert_eq!(map("sfm").apply("\u{F001}\u{F01F}\u{F02A}"), None, "controls stay where they are");
         assert_eq!(map("catia").apply("smørrebrød"), None);
-        for word in Map::WORDS {
+        for word in CharMap::WORDS {
             assert_eq!(map(word).to_string(), word);
         }
-        assert!("smb".parse::<Map>().is_err());
+        assert!("smb".parse::<CharMap>().is_err());
     }
 }

@@ -6,27 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fix::plan::check::check;
+use crate::fix::plan::EntryKind;
+use crate::fix::plan::check::check_renames;
 use crate::fix::plan::order::order;
-use crate::fix::plan::{Kind, Step, components};
 use crate::policy::config::Config;
 use crate::policy::rule::Severity;
 use crate::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
 
-/// Counts what could not be read.
+/// Counts problems.
 #[derive(Default)]
-struct Counted(AtomicU64);
+struct ProblemCounter(AtomicU64);
 
-impl Onlooker for Counted {
-    fn judged(&self, _: &Path, _: u64, _: u64) {}
-
-    fn fault(&self, fault: &Fault) {
-        println!("{fault}");
+impl Observer for ProblemCounter {
+    fn problem(&self, problem: &dyn std::fmt::Display) {
+        println!("{problem}");
         self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn is_stopped(&self) -> bool {
-        false
     }
 }
 
@@ -38,8 +32,8 @@ fn policy(profiles: &[&str], form: Option<crate::name::normalize::Form>) -> Poli
     config.policy().unwrap()
 }
 
-fn request(paths: &[&Path]) -> Request {
-    Request {
+fn request(paths: &[&Path]) -> PlanRequest {
+    PlanRequest {
         paths: paths.iter().map(|path| path.to_path_buf()).collect(),
         exclude: Exclude::default(),
         max_depth: usize::MAX,
@@ -49,17 +43,14 @@ fn request(paths: &[&Path]) -> Request {
 }
 
 /// The plan for some paths, as a whole.
-fn planned(request: &Request, policy: &Policy, settings: &Settings) -> (Draft, Vec<Retarget>) {
-    let onlooker = Counted::default();
-    let mut draft = propose(request, policy, settings, &onlooker);
-    draft.settle(policy, settings);
-    let mut retargets = Vec::new();
-    let ended = draft.retargets(&onlooker, &mut |retarget| {
-        retargets.push(retarget);
-        ControlFlow::Continue(())
-    });
-    assert!(ended.is_continue());
-    assert_eq!(onlooker.0.into_inner(), 0, "everything can be read");
+fn planned(request: &PlanRequest, policy: &Policy, settings: &PlanSettings) -> (PlanDraft, Vec<Retarget>) {
+    let observer = ProblemCounter::default();
+    let mut draft = propose(request, policy, settings, &observer);
+    draft.number_renames(policy, settings);
+    let ControlFlow::Continue(retargets) = draft.find_retargets(&observer) else {
+        panic!("nothing stops it")
+    };
+    assert_eq!(observer.0.into_inner(), 0, "everything can be read");
     (draft, retargets)
 }
 
@@ -73,17 +64,17 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 /// Does what a plan says, the plainest way, and never onto what is there.
-fn apply(draft: &Draft, retargets: &[Retarget]) {
+fn apply(draft: &PlanDraft, retargets: &[Retarget]) {
     let renames: Vec<Rename> = draft.directories.iter().flat_map(|d| d.renames.clone()).collect();
-    for turn in order(&renames) {
-        for step in turn.steps {
-            let Step::Rename(at) = step else { panic!("no plan of ours has a circle: {step:?}") };
+    for directory in order(&renames) {
+        for group in directory.groups {
+            let [at] = group[..] else { panic!("no proposed plan has a cycle: {group:?}") };
             let rename = &renames[at];
             let old = path_in(&rename.directory.path, &rename.old);
             let new = path_in(&rename.directory.path, rename.new.as_bytes());
             let meta = fs::symlink_metadata(path_of(&old)).unwrap();
-            assert_eq!(meta.ino(), rename.identity.inode);
-            assert_eq!(Kind::of_mode(meta.mode()), Some(rename.identity.kind));
+            assert_eq!(meta.ino(), rename.entry.inode);
+            assert_eq!(EntryKind::from_mode(meta.mode()), Some(rename.entry.kind));
             assert!(fs::symlink_metadata(path_of(&new)).is_err(), "{new:?} is there");
             fs::rename(path_of(&old), path_of(&new)).unwrap();
         }
@@ -127,7 +118,7 @@ fn make(root: &Path, tree: &[&[u8]]) {
 }
 
 /// The new name of each path below `root` that is renamed.
-fn new_names(draft: &Draft, root: &Path) -> BTreeMap<Vec<u8>, String> {
+fn new_names(draft: &PlanDraft, root: &Path) -> BTreeMap<Vec<u8>, String> {
     let renames = draft.directories.iter().flat_map(|d| &d.renames);
     let below = |rename: &Rename| {
         let path = path_in(&rename.directory.path, &rename.old);
@@ -172,7 +163,8 @@ fn links_follow_what_they_lead_to_and_no_other_link_changes() {
     for (link, target, _) in links {
         symlink(path_of(target), root.join(link)).unwrap();
     }
-    let (draft, retargets) = planned(&request(&[&root]), &policy(&["strict"], None), &Settings::default());
+    let (draft, retargets) =
+        planned(&request(&[&root]), &policy(&["strict"], None), &PlanSettings::default());
     let found: BTreeMap<Vec<u8>, Vec<u8>> = retargets
         .iter()
         .map(|retarget| {
@@ -208,13 +200,13 @@ fn what_is_utf_8_is_not_converted_again_and_what_was_encoded_twice_is() {
         &["déjà vu".as_bytes(), "cafÃ©".as_bytes(), "CAFÉ™".as_bytes(), b"na\xEFve", b"r\xE9sum\xE9"],
     );
     for encoding in [None, Some(Encoding::WINDOWS_1252), Some("shift_jis".parse().unwrap())] {
-        let settings = Settings { encoding, ..Settings::default() };
+        let settings = PlanSettings { encoding, ..PlanSettings::default() };
         let (draft, _) = planned(&request(&[dir.path()]), &policy(&["strict"], None), &settings);
         let found = new_names(&draft, dir.path());
         assert!(!found.contains_key("déjà vu".as_bytes()) && !found.contains_key("CAFÉ™".as_bytes()));
         assert_eq!(found["cafÃ©".as_bytes()], "café");
     }
-    let (draft, _) = planned(&request(&[dir.path()]), &policy(&["strict"], None), &Settings::default());
+    let (draft, _) = planned(&request(&[dir.path()]), &policy(&["strict"], None), &PlanSettings::default());
     let renames: Vec<&Rename> = draft.directories.iter().flat_map(|d| &d.renames).collect();
     let mojibake = renames.iter().find(|rename| rename.new == "café").unwrap();
     assert_eq!((mojibake.reading.as_str(), &*mojibake.reasons), ("mojibake", &[RuleId::Mojibake][..]));
@@ -241,7 +233,7 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
         ],
     );
     let nfc = Some(crate::name::normalize::Form::Nfc);
-    let settings = Settings { map: Some("sfm".parse().unwrap()), ..Settings::default() };
+    let settings = PlanSettings { map: Some("sfm".parse().unwrap()), ..PlanSettings::default() };
     let (draft, _) = planned(&request(&[dir.path()]), &policy(&["windows"], nfc), &settings);
     let told: BTreeMap<&str, (Confidence, &str)> = draft
         .directories
@@ -252,8 +244,8 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
     let likely = |reading| (Confidence::Likely, reading);
     assert_eq!(told["résumé"], likely("windows-1252"));
     assert_eq!(told["é"], likely("windows-1252"), "as most names of the tree");
-    let alone = Request { max_depth: 1, ..request(&[&dir.path().join("one")]) };
-    let (alone, _) = planned(&alone, &policy(&["strict"], None), &Settings::default());
+    let alone = PlanRequest { max_depth: 1, ..request(&[&dir.path().join("one")]) };
+    let (alone, _) = planned(&alone, &policy(&["strict"], None), &PlanSettings::default());
     assert_eq!(alone.directories[0].renames[0].confidence, Confidence::Guess);
     assert_eq!(told["café"], (Confidence::Certain, "normalize nfc"));
     assert_eq!(told["con_"], likely("repair"));
@@ -273,7 +265,8 @@ fn roots_are_names_too_and_what_is_given_twice_is_planned_once() {
     let link = base.join(path_of(b"l\xE9"));
     let request = request(&[&sub, &root, &file, &link, &root, &base.join("r\u{e9}/..")]);
     let paths: Vec<PathBuf> = request.paths[..5].to_vec();
-    let (draft, _) = planned(&Request { paths, ..request }, &policy(&["strict"], None), &Settings::default());
+    let (draft, _) =
+        planned(&PlanRequest { paths, ..request }, &policy(&["strict"], None), &PlanSettings::default());
     let found: Vec<String> = new_names(&draft, &base).into_values().collect();
     assert_eq!(found, ["fé", "lé", "ré", "aé", "bé"]);
     assert_eq!(draft.roots.len(), 3, "{:?}", draft.roots);
@@ -282,11 +275,11 @@ fn roots_are_names_too_and_what_is_given_twice_is_planned_once() {
     let inner = base.join("inner");
     symlink(&sub, &inner).unwrap();
     for order in [[&inner, &root], [&root, &inner]] {
-        let request = Request { paths: order.map(Clone::clone).to_vec(), ..self::request(&[]) };
-        let (draft, _) = planned(&request, &policy(&["strict"], None), &Settings::default());
-        assert_eq!((draft.roots.len(), draft.renames()), (1, 3), "{:?}", draft.roots);
+        let request = PlanRequest { paths: order.map(Clone::clone).to_vec(), ..self::request(&[]) };
+        let (draft, _) = planned(&request, &policy(&["strict"], None), &PlanSettings::default());
+        assert_eq!((draft.roots.len(), draft.count_renames()), (1, 3), "{:?}", draft.roots);
     }
-    let (alone, _) = planned(&self::request(&[&inner]), &policy(&["strict"], None), &Settings::default());
+    let (alone, _) = planned(&self::request(&[&inner]), &policy(&["strict"], None), &PlanSettings::default());
     assert_eq!(alone.directories[0].directory.path, bytes(&inner), "by itself it is followed");
     assert!(dirs.is_sorted_by(|a, b| post_order(a, b).is_lt()), "{dirs:?}");
 }
@@ -298,8 +291,8 @@ fn what_is_left_out_is_neither_renamed_nor_overwritten() {
     symlink(path_of(b"caf\xE9"), dir.path().join("link.skip")).unwrap();
     symlink(path_of(b"caf\xE9"), dir.path().join("link")).unwrap();
     let exclude = Exclude::new(["skip", "*.skip", "café"]).unwrap();
-    let request = Request { exclude, max_depth: 2, ..request(&[dir.path()]) };
-    let (draft, retargets) = planned(&request, &policy(&["strict"], None), &Settings::default());
+    let request = PlanRequest { exclude, max_depth: 2, ..request(&[dir.path()]) };
+    let (draft, retargets) = planned(&request, &policy(&["strict"], None), &PlanSettings::default());
     let found: Vec<String> = new_names(&draft, dir.path()).into_values().collect();
     assert_eq!(found, ["café_2"]);
     assert_eq!(retargets.iter().map(|r| &*r.name).collect::<Vec<_>>(), [b"link"]);
@@ -314,13 +307,13 @@ fn what_cannot_be_planned_is_told() {
     config.limits.path_bytes = Some(300);
     config.reserved_characters = "_-xX0".into();
     let policy = config.policy().unwrap();
-    let (draft, _) = planned(&request(&[dir.path()]), &policy, &Settings::default());
+    let (draft, _) = planned(&request(&[dir.path()]), &policy, &PlanSettings::default());
     let told: Vec<(&[u8], &[RuleId])> =
         draft.directories.iter().flat_map(|d| &d.skipped).map(|s| (&*s.name, &*s.reasons)).collect();
     let long = long.as_bytes();
     assert!(told.contains(&(long, &[RuleId::ReservedCharacter])), "{told:?}");
     assert!(told.contains(&(long, &[RuleId::PathTooLong])), "{told:?}");
-    assert_eq!(draft.renames(), 0);
+    assert_eq!(draft.count_renames(), 0);
 }
 
 /// Names that are wrong in all the ways that a plan knows, and some that are right.
@@ -423,12 +416,12 @@ proptest! {
         let inode = |path: &PathBuf| fs::metadata(path).ok().map(|meta| meta.ino());
         let led: Vec<Option<u64>> = before.iter().map(inode).collect();
         let request = request(&[&root]);
-        let (draft, retargets) = planned(&request, &policy, &Settings::default());
+        let (draft, retargets) = planned(&request, &policy, &PlanSettings::default());
         for planned in &draft.directories {
-            let listing = draft.listing(&planned.directory).unwrap();
+            let listing = draft.list_names(&planned.directory).unwrap();
             let listing: Vec<&[u8]> = listing.iter().map(Vec::as_slice).collect();
             let renames: Vec<&Rename> = planned.renames.iter().collect();
-            prop_assert_eq!(check(Some(&policy), &listing, &renames), vec![]);
+            prop_assert_eq!(check_renames(Some(&policy), &listing, &renames), vec![]);
         }
         let expected: Vec<Vec<u8>> = before.iter().map(|path| draft.new_path(bytes(path))).collect();
         apply(&draft, &retargets);
@@ -438,7 +431,7 @@ proptest! {
         }
         wanted.sort();
         prop_assert_eq!(&all_below(&root), &wanted, "each entry is there under the name that was planned");
-        let (again, _) = planned(&request, &policy, &Settings::default());
+        let (again, _) = planned(&request, &policy, &PlanSettings::default());
         let names: Vec<_> = again.directories.iter().flat_map(|d| &d.renames).map(|r| (&r.old, &r.new)).collect();
         prop_assert!(names.is_empty(), "{:?}", names);
         let skipped: BTreeSet<Vec<u8>> = again

@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::PATIENCE;
 use crate::gate::Mode;
+use crate::json::JsonBytes;
 use crate::name::display::display;
 use crate::name::escape::stable_hash;
 use crate::policy::Policy;
 use crate::policy::UnknownWord;
 use crate::policy::config::Config;
-use crate::report::JsonBytes;
 use crate::settings::Choices;
 use crate::telemetry::audit::RecentRefusal;
 use crate::telemetry::metrics::MetricsSnapshot;

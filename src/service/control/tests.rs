@@ -10,7 +10,7 @@ use std::{fs, io};
 use super::directory::{in_directory, of_users};
 use super::*;
 use crate::gate::Mode;
-use crate::report::JsonBytes;
+use crate::json::JsonBytes;
 use crate::telemetry::metrics::MetricsSnapshot;
 
 /// Says of each request what it was.
@@ -108,7 +108,7 @@ fn what_is_asked_is_answered() {
     };
     assert_eq!(why, "site.toml:1:1: no\n  | \\u{1B}[2J");
     let mountpoint = ask::<InstanceStatus>(&socket, ControlRequest::Status).unwrap().mountpoint;
-    assert_eq!(mountpoint.bytes().as_deref(), Some(&b"/b\xFF\x1b"[..]));
+    assert_eq!(mountpoint.base64.0, b"/b\xFF\x1b");
 }
 
 #[test]

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::bounded::BoundedRecord;
 use super::record::AuditRecord;
+use crate::json;
 use crate::name::display::shown;
 use crate::output::append;
-use crate::report::json;
 use crate::time::timestamp;
 
 /// Records that are not there.
@@ -177,7 +177,7 @@ impl AuditLog {
         if self.is_cut {
             bytes.push(b'\n');
         }
-        json::line(&mut bytes, line)?;
+        json::write_line(&mut bytes, line)?;
         let written = self.out.write(&bytes)?;
         self.out.flush()?;
         self.is_cut = written < bytes.len() && (self.is_cut || written > 0);

@@ -6,8 +6,8 @@
 //! those of another. The exact bytes of the name, which are 255 at most, are always there.
 
 use super::record::{AuditLine, AuditRecord, Sentence};
+use crate::json;
 use crate::name::display::display;
-use crate::report::json;
 
 /// The longest form of a record in any outlet, in bytes: a line of JSON, or an entry of the journal, which has the sentence and
 /// all the fields.
@@ -48,10 +48,10 @@ impl<'r> BoundedRecord<'r> {
         let (line, message) = (AuditLine::within(record, most), Sentence(record, most).to_string());
         let mut bytes = Vec::with_capacity(1024);
         // A vector takes everything.
-        let _ = json::line(&mut bytes, &line);
+        let _ = json::write_line(&mut bytes, &line);
         let line_bytes = bytes.len();
         bytes.clear();
-        let _ = json::line(&mut bytes, &message);
+        let _ = json::write_line(&mut bytes, &message);
         Self { line, message, line_bytes, message_bytes: bytes.len() }
     }
 
@@ -167,7 +167,7 @@ mod tests {
             assert!(line < MAX_BYTES && log <= MAX_BYTES, "{}: {line} {log}", unit.escape_ascii());
             assert!(bounded.log_bytes(false) < log);
             let mut bytes = Vec::new();
-            json::line(&mut bytes, &bounded.line).unwrap();
+            json::write_line(&mut bytes, &bounded.line).unwrap();
             assert_eq!(bytes.len(), line);
             let read: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(read["name_hex"].as_str().unwrap().len(), 510, "the name is there to its last byte");

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bounded::shortened;
 use super::{AuditOutcome, AuditRecord};
+use crate::json::JsonBytes;
 use crate::policy::rule::RuleId;
-use crate::report::JsonBytes;
 
 /// A name that was recently refused or let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,15 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
 
 use super::bounded::shortened;
 use super::cgroup::{self, Units};
+use crate::json::{self, Base64, Hex};
 use crate::name::Span;
 use crate::name::escape::stable_hash;
 use crate::policy::rule::RuleId;
-use crate::report::json;
 use crate::time::timestamp;
 
 /// What became of a name that breaks the policy.
@@ -183,7 +182,7 @@ impl AuditRecord {
     /// # Errors
     /// Those of `out`.
     pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        json::line(out, &AuditLine::from(self))
+        json::write_line(out, &AuditLine::from(self))
     }
 }
 
@@ -194,9 +193,9 @@ pub(super) struct AuditLine<'r> {
     outcome: &'static str,
     operation: &'static str,
     name: String,
-    name_hex: String,
+    name_hex: Hex<&'r [u8]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    target_base64: Option<String>,
+    target_base64: Option<Base64<&'r [u8]>>,
     /// In the place of the exact bytes where those are too many: what is shown of them, their hash and their number.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
@@ -207,7 +206,7 @@ pub(super) struct AuditLine<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<Cow<'r, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    parent_base64: Option<String>,
+    parent_base64: Option<Base64<&'r [u8]>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_hash: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,8 +258,8 @@ impl<'r> AuditLine<'r> {
             },
             operation: record.operation,
             name: shown(record.name.as_bytes()),
-            name_hex: HEXLOWER.encode(record.name.as_bytes()),
-            target_base64: target.map(|target| BASE64.encode(target)),
+            name_hex: Hex(record.name.as_bytes()),
+            target_base64: target.map(Base64),
             target: long_target.map(shown),
             target_hash: long_target.map(hash),
             target_bytes: long_target.map(<[u8]>::len),
@@ -268,7 +267,7 @@ impl<'r> AuditLine<'r> {
                 Some(parent) => Some(shown(parent).into()),
                 None => exact_parent.and_then(|parent| std::str::from_utf8(parent).ok()).map(Cow::Borrowed),
             },
-            parent_base64: exact_parent.map(|parent| BASE64.encode(parent)),
+            parent_base64: exact_parent.map(Base64),
             parent_hash: long_parent.map(hash),
             parent_bytes: long_parent.map(<[u8]>::len),
             rule: record.rule.map(RuleId::name),

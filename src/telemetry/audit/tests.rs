@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::record::AuditLine;
 use super::*;
+use crate::json;
 use crate::name::Span;
 use crate::policy::rule::RuleId;
-use crate::report::json as report;
 
 fn record(name: &[u8]) -> AuditRecord {
     AuditRecord {
@@ -117,7 +117,7 @@ fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
         )
     );
     let mut line = Vec::new();
-    report::line(&mut line, &AuditLine::from(&record)).unwrap();
+    json::write_line(&mut line, &AuditLine::from(&record)).unwrap();
     let (last, inside) = line.split_last().unwrap();
     assert!(*last == b'\n' && inside.iter().all(|byte| !byte.is_ascii_control()), "{}", line.escape_ascii());
     let read: Value = serde_json::from_slice(&line).unwrap();

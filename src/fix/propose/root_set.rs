@@ -1,7 +1,7 @@
-//! The roots of a plan, opened, and what lies below them.
+//! The open roots of a plan, and the entries below them.
 //!
-//! Every directory is opened from its root, and no symbolic link on the way is followed: whoever may write in the tree
-//! could have put one there meanwhile.
+//! Every directory is opened from its root, without following symbolic links: whoever may write to the tree could have placed one
+//! meanwhile.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
-use crate::fix::plan::{Ctime, Directory, Handle, Identity, Kind, Root, components, path_in};
+use crate::fix::plan::{
+    EntryKind, FileHandle, InodeTime, PlanDirectory, PlanRoot, SeenEntry, components, is_within, path_in,
+};
 use crate::name::arena::Arena;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, SiblingNames};
@@ -22,104 +24,104 @@ use crate::sys::directory::{self, RawDirEntry};
 use crate::sys::handle;
 use crate::sys::open::again;
 
-/// Longer paths are opened in pieces: the system takes 4,095 bytes at a time.
+/// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
 const MAX_PIECE: usize = 4000;
 
-/// What was asked for.
+/// The requested roots.
 #[derive(Debug)]
-pub(super) struct Places {
-    places: Vec<Place>,
-    /// Paths that could not be looked at; reading them tells why.
+pub(super) struct RootSet {
+    roots: Vec<ReadRoot>,
+    /// Paths that could not be opened; the scanner of trees reports why.
     lost: Vec<PathBuf>,
 }
 
 /// A root.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) root: Root,
-    /// The path without symbolic links, which only the last component of the root's own can be.
+pub(super) struct ReadRoot {
+    pub(super) root: PlanRoot,
+    /// The path without symbolic links. Only the last component of the root's path can be one.
     pub(super) real: Vec<u8>,
     /// The directory, if it is one.
     opened: Option<OwnedFd>,
 }
 
-/// A directory.
-pub(super) struct Opened {
+/// An open directory.
+pub(super) struct OpenedDirectory {
     pub(super) fd: OwnedFd,
     stat: FileStat,
 }
 
-/// What stands at a path.
-pub(super) enum Seen {
+/// The entry at a path.
+pub(super) enum TargetEntry {
     Directory,
     Symlink(Vec<u8>),
     Other,
 }
 
-impl Places {
-    /// Looks at `paths`. One that lies below another of them is part of that one.
-    pub(super) fn new(paths: &[PathBuf]) -> Self {
-        let (mut places, mut lost) = (Vec::<Place>::new(), Vec::new());
+impl RootSet {
+    /// Opens `paths`. A path below another one is part of that one.
+    pub(super) fn open(paths: &[PathBuf]) -> Self {
+        let (mut roots, mut lost) = (Vec::<ReadRoot>::new(), Vec::new());
         for path in paths {
-            match Place::new(path) {
-                Some(place) => places.push(place),
+            match ReadRoot::open(path) {
+                Some(root) => roots.push(root),
                 None => lost.push(path.clone()),
             }
         }
         let is_part = |at: usize| {
-            places.iter().enumerate().any(|(other_at, other)| {
+            roots.iter().enumerate().any(|(other_at, other)| {
                 other_at != at && {
                     let is_earlier = other_at < at;
-                    places[at].is_part_of(other, is_earlier)
-                        || is_earlier && places[at].root.path == other.root.path
+                    roots[at].is_part_of(other, is_earlier)
+                        || is_earlier && roots[at].root.path == other.root.path
                 }
             })
         };
-        let kept: Vec<bool> = (0..places.len()).map(|at| !is_part(at)).collect();
+        let kept: Vec<bool> = (0..roots.len()).map(|at| !is_part(at)).collect();
         let mut kept = kept.into_iter();
-        places.retain(|_| kept.next().unwrap_or(true));
-        Self { places, lost }
+        roots.retain(|_| kept.next().unwrap_or(true));
+        Self { roots, lost }
     }
 
-    /// The paths to be read.
+    /// The paths to read.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let path = |place: &Place| PathBuf::from(OsStr::from_bytes(&place.root.path));
-        self.places.iter().map(path).chain(self.lost.iter().cloned()).collect()
+        let path = |place: &ReadRoot| PathBuf::from(OsStr::from_bytes(&place.root.path));
+        self.roots.iter().map(path).chain(self.lost.iter().cloned()).collect()
     }
 
-    pub(super) fn roots(&self) -> Vec<Root> {
-        self.places.iter().map(|place| place.root.clone()).collect()
+    pub(super) fn roots(&self) -> Vec<PlanRoot> {
+        self.roots.iter().map(|place| place.root.clone()).collect()
     }
 
-    pub(super) fn all(&self) -> &[Place] {
-        &self.places
+    pub(super) fn all(&self) -> &[ReadRoot] {
+        &self.roots
     }
 
-    /// The root that `path` is or lies below.
-    pub(super) fn root_of(&self, path: &[u8]) -> Option<&Root> {
-        self.places.iter().map(|place| &place.root).find(|root| is_within(path, &root.path))
+    /// The root at or above `path`.
+    pub(super) fn root_of(&self, path: &[u8]) -> Option<&PlanRoot> {
+        self.roots.iter().map(|place| &place.root).find(|root| is_within(path, &root.path))
     }
 
-    /// Reads again a directory below a root; `root_len` bytes of its path lead to it.
+    /// Reads a directory below a root again; the path of the root has `root_len` bytes.
     ///
     /// # Errors
-    /// It cannot be read, or is not where it was.
-    pub(super) fn batch(
+    /// The directory cannot be read, or was moved.
+    pub(super) fn read_batch(
         &self,
         dir: &[u8],
         root_len: usize,
         exclude: &Exclude,
     ) -> Result<DirectoryBatch, Errno> {
-        let opened = self.open(dir)?;
+        let opened = self.open_directory(dir)?;
         let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(dir)), root_len);
         let mut excluded = Arena::new();
         let below_root = dir.get(root_len..).unwrap_or_default();
-        opened.each(&mut |entry| {
+        opened.for_each_entry(&mut |entry| {
             let name = entry.name.as_bytes();
             let is_dir = || match entry.kind {
-                libc::DT_UNKNOWN => {
-                    opened.identity(name).is_ok_and(|found| found.is_some_and(|i| i.kind == Kind::Directory))
-                }
+                libc::DT_UNKNOWN => opened
+                    .look_up(name)
+                    .is_ok_and(|found| found.is_some_and(|entry| entry.kind == EntryKind::Directory)),
                 kind => kind == libc::DT_DIR,
             };
             let is_excluded = !exclude.is_empty() && {
@@ -127,7 +129,7 @@ impl Places {
                 exclude.matches(Path::new(OsStr::from_bytes(&path)), is_dir())
             };
             match is_excluded {
-                // The system hands over no name with a NUL.
+                // No name contains a NUL.
                 true => drop(excluded.push(name)),
                 false => batch.push(name),
             }
@@ -138,29 +140,29 @@ impl Places {
         Ok(batch)
     }
 
-    /// Opens the directory `dir`: one below a root, or that of a root's own name.
+    /// Opens the directory `dir`: a directory below a root, or the parent of a root.
     ///
     /// # Errors
-    /// As openat2(2) says; ELOOP where a symbolic link has come to stand on the way.
-    pub(super) fn open(&self, dir: &[u8]) -> Result<Opened, Errno> {
+    /// As openat2(2); ELOOP if a component is a symbolic link now.
+    pub(super) fn open_directory(&self, dir: &[u8]) -> Result<OpenedDirectory, Errno> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-        for place in &self.places {
+        for place in &self.roots {
             let Some(root) = place.opened.as_ref().filter(|_| is_within(dir, &place.root.path)) else {
                 continue;
             };
             let skipped = components(&place.root.path).count();
             let below: Vec<&[u8]> = components(dir).skip(skipped).collect();
-            return Opened::new(beneath(root, &below, flags)?);
+            return OpenedDirectory::from_fd(beneath(root, &below, flags)?);
         }
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        Opened::new(openat2(AT_FDCWD, OsStr::from_bytes(dir), how)?)
+        OpenedDirectory::from_fd(openat2(AT_FDCWD, OsStr::from_bytes(dir), how)?)
     }
 }
 
-impl Place {
-    fn new(path: &Path) -> Option<Self> {
+impl ReadRoot {
+    fn open(path: &Path) -> Option<Self> {
         let path = match (path.file_name(), path.parent()) {
             (Some(name), Some(above)) => {
                 let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -177,17 +179,17 @@ impl Place {
             }
             false => None,
         };
-        // What is no directory is meant itself, and not what it leads to.
+        // A path that leads to no directory stands for the entry itself.
         let inode = match meta.is_dir() {
             true => meta.ino(),
             false => fs::symlink_metadata(&path).ok()?.ino(),
         };
-        let root = Root { path: path.into_os_string().into_vec(), inode };
+        let root = PlanRoot { path: path.into_os_string().into_vec(), inode };
         Some(Self { root, real: real.into_os_string().into_vec(), opened })
     }
 
-    /// Whether whoever reads `other` has read this; of two that are the same directory one is enough, rather the one that is
-    /// no link, or else the earlier.
+    /// Reports whether `other` includes this root. Of two paths to one directory, the one that is not a link stays, or else the
+    /// earlier one.
     fn is_part_of(&self, other: &Self, other_is_earlier: bool) -> bool {
         let is_link = |place: &Self| place.root.path != place.real;
         let is_below = |path: &[u8]| is_within(path, &other.real) && path != other.real;
@@ -208,33 +210,27 @@ impl Place {
         self.opened.is_some()
     }
 
-    /// What stands at `path`, a real path within this root; `None` if that cannot be told.
-    pub(super) fn look(&self, path: &[u8]) -> Option<Seen> {
+    /// The entry at `path`, a real path within this root; `None` if it cannot be read.
+    pub(super) fn look_up(&self, path: &[u8]) -> Option<TargetEntry> {
         let root = self.opened.as_ref()?;
         let below: Vec<&[u8]> = components(path).skip(components(&self.real).count()).collect();
         let fd = beneath(root, &below, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
         let stat = fstat(&fd).ok()?;
-        match Kind::of_mode(stat.st_mode)? {
-            Kind::Directory => Some(Seen::Directory),
-            Kind::Symlink => Some(Seen::Symlink(readlinkat(&fd, "").ok()?.into_vec())),
-            _ => Some(Seen::Other),
+        match EntryKind::from_mode(stat.st_mode)? {
+            EntryKind::Directory => Some(TargetEntry::Directory),
+            EntryKind::Symlink => Some(TargetEntry::Symlink(readlinkat(&fd, "").ok()?.into_vec())),
+            _ => Some(TargetEntry::Other),
         }
     }
 
-    /// The path that a plan has for `real`, a real path within this root.
+    /// The path in a plan for the real path `real` within this root.
     pub(super) fn as_planned(&self, real: &[u8]) -> Vec<u8> {
         let below = components(real).skip(components(&self.real).count());
         below.fold(self.root.path.clone(), |path, name| path_in(&path, name))
     }
 }
 
-/// Whether `path` is `above` or lies below it.
-pub(super) fn is_within(path: &[u8], above: &[u8]) -> bool {
-    let mut path = components(path);
-    components(above).all(|piece| path.next() == Some(piece))
-}
-
-/// Opens what the names `below` lead to from `dir`, without following any link on the way.
+/// Opens the entry at the path `below` from `dir`, without following links.
 fn beneath(dir: &OwnedFd, below: &[&[u8]], flags: OFlag) -> Result<OwnedFd, Errno> {
     let how = |flags: OFlag| {
         OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(
@@ -254,50 +250,50 @@ fn beneath(dir: &OwnedFd, below: &[&[u8]], flags: OFlag) -> Result<OwnedFd, Errn
         piece.push(b'/');
         piece.extend_from_slice(name);
     }
-    // The last component may be a link, which is opened itself; `RESOLVE_NO_SYMLINKS` lets that pass with these two flags.
+    // The last component may be a link, which is opened itself: `RESOLVE_NO_SYMLINKS` permits that with these two flags.
     openat2(from.as_ref().unwrap_or(dir), OsStr::from_bytes(&piece), how(flags))
 }
 
-impl Opened {
-    fn new(fd: OwnedFd) -> Result<Self, Errno> {
+impl OpenedDirectory {
+    fn from_fd(fd: OwnedFd) -> Result<Self, Errno> {
         let stat = fstat(&fd)?;
         Ok(Self { fd, stat })
     }
 
-    /// The directory as a plan tells of it; `path` is where it was found.
-    pub(super) fn directory(&self, path: &[u8]) -> Directory {
+    /// The directory for a plan, with its path.
+    pub(super) fn describe(&self, path: &[u8]) -> PlanDirectory {
         let found = handle::from_fd(self.fd.as_fd()).ok();
         let handle = found.map(|(handle, _)| {
             let (kind, bytes) = handle.parts();
-            Handle { kind, bytes: bytes.to_vec() }
+            FileHandle { kind, bytes: bytes.to_vec() }
         });
-        Directory { path: path.to_vec(), inode: self.stat.st_ino, handle }
+        PlanDirectory { path: path.to_vec(), inode: self.stat.st_ino, handle }
     }
 
-    /// Which entry stands under `name`; `None` if that is what is mounted on it.
+    /// Looks up the entry `name`; `None` if a file system is mounted on it.
     ///
     /// # Errors
-    /// As fstatat(2) says.
-    pub(super) fn identity(&self, name: &[u8]) -> Result<Option<Identity>, Errno> {
+    /// As fstatat(2).
+    pub(super) fn look_up(&self, name: &[u8]) -> Result<Option<SeenEntry>, Errno> {
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT;
         let stat = fstatat(&self.fd, OsStr::from_bytes(name), flags)?;
         if stat.st_dev != self.stat.st_dev {
             return Ok(None);
         }
-        let ctime = Ctime {
+        let ctime = InodeTime {
             seconds: stat.st_ctime,
             nanoseconds: u32::try_from(stat.st_ctime_nsec).map_err(|_| Errno::EOVERFLOW)?,
         };
-        let kind = Kind::of_mode(stat.st_mode).ok_or(Errno::EINVAL)?;
-        Ok(Some(Identity { inode: stat.st_ino, ctime, kind }))
+        let kind = EntryKind::from_mode(stat.st_mode).ok_or(Errno::EINVAL)?;
+        Ok(Some(SeenEntry { inode: stat.st_ino, ctime, kind }))
     }
 
-    /// Hands over all entries but `.` and `..`.
+    /// Calls `take` with all entries except `.` and `..`.
     ///
     /// # Errors
-    /// As getdents64(2) says.
-    pub(super) fn each(&self, take: &mut dyn FnMut(RawDirEntry<'_>)) -> Result<(), Errno> {
-        /// Room for what one call reads.
+    /// As getdents64(2).
+    pub(super) fn for_each_entry(&self, take: &mut dyn FnMut(RawDirEntry<'_>)) -> Result<(), Errno> {
+        /// The size of the buffer for one call.
         const BUFFER: usize = 64 * 1024;
         let readable = again(&self.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)?;
         let mut buffer = vec![0; BUFFER];

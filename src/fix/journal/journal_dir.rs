@@ -1,4 +1,4 @@
-//! Where journals are, unless a file is named.
+//! The default directory of journals.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::unistd::geteuid;
 
-/// What the name of a journal ends with.
-const ENDING: &str = "jsonl";
+/// The file name extension of journals.
+const EXTENSION: &str = "jsonl";
 
 /// The directory of journals: `namegate/journals` in `$XDG_STATE_HOME`, by default in `~/.local/state`; for root in
 /// `/var/lib`. `None` for a user without a home. Source: XDG Base Directory Specification.
-pub fn directory() -> Option<PathBuf> {
+pub fn find() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| match geteuid().is_root() {
         true => Some(PathBuf::from("/var/lib")),
@@ -24,21 +24,21 @@ pub fn directory() -> Option<PathBuf> {
     Some(state.join("namegate/journals"))
 }
 
-/// A name for a new journal in `dir`, which is made if it is not there, for its owner alone. Names sort by time.
+/// A path for a new journal in `dir`. Creates `dir` if it does not exist, for its owner only. File names sort by time.
 ///
 /// # Errors
-/// The directory cannot be made.
-pub fn new_file(dir: &Path, now: Timestamp) -> io::Result<PathBuf> {
+/// The directory cannot be created.
+pub fn new_path(dir: &Path, now: Timestamp) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let random = RandomState::new().hash_one(0) as u32;
-    Ok(dir.join(format!("{}-{random:08x}.{ENDING}", now.strftime("%Y%m%dT%H%M%SZ"))))
+    Ok(dir.join(format!("{}-{random:08x}.{EXTENSION}", now.strftime("%Y%m%dT%H%M%SZ"))))
 }
 
-/// The journals in `dir`, the newest first; none if it is not there.
+/// The journals in `dir`, the newest first; none if `dir` does not exist.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn journals(dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// The directory cannot be read.
+pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -46,11 +46,11 @@ pub fn journals(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == ENDING) {
+        if path.extension().is_some_and(|extension| extension == EXTENSION) {
             found.push((fs::metadata(&path).and_then(|meta| meta.modified()).ok(), path));
         }
     }
-    // The time of a name is that of its beginning, to the second; which of two was written last is told by the file.
+    // The name has the start of the run in seconds; the modification time decides which journal was written last.
     found.sort_by(|a, b| b.cmp(a));
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }

@@ -1,0 +1,202 @@
+//! Executes a batch of the journal, in either direction.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use nix::errno::Errno;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+
+use super::entry::{EntryFailure, look_up};
+use super::group::{Direction, RenameGroup};
+use super::history::History;
+use super::journal::{BatchDirectory, BatchEntry, JournalBatch};
+use super::listing::listed;
+use super::original_name_xattr;
+use super::plan::{EntryKind, InodeTime};
+use super::private::CurrentPrivateDir;
+use super::relink::time_spec;
+use super::roots::{OpenPlanDir, PlanRoots};
+use crate::json::{Base64, Hex};
+use crate::name::display::display;
+use crate::progress::{KillPoint, Observer, Remaining};
+
+/// Executes batches.
+pub struct Executor<'r> {
+    /// The roots of the plan.
+    pub roots: PlanRoots,
+    /// The changes of earlier runs.
+    pub history: History,
+    /// The observer.
+    pub observer: &'r dyn Observer,
+    /// How many original names could not be kept, by reason.
+    pub not_kept: BTreeMap<&'static str, u64>,
+}
+
+/// A batch and the entries of it to execute.
+pub struct BatchRun<'b> {
+    /// The batch.
+    pub batch: &'b JournalBatch,
+    /// The open directories of a new batch. `None` for a batch of an earlier run: its directories are opened when their turn comes,
+    /// and the state of its entries is unknown.
+    pub dirs: Option<&'b [Rc<OpenPlanDir>]>,
+    /// The direction.
+    pub direction: Direction,
+    /// Selects entries by their index.
+    pub wanted: &'b dyn Fn(usize) -> bool,
+    /// The access and modification times that the directories get after their entries.
+    pub times: Option<&'b [(InodeTime, InodeTime)]>,
+}
+
+/// The entries of a batch that failed, by index.
+pub type BatchFailures = Vec<(usize, EntryFailure)>;
+
+impl Executor<'_> {
+    /// Executes a batch, one directory after the other.
+    pub fn execute(&mut self, run: &BatchRun<'_>) -> BatchFailures {
+        let entries = &run.batch.entries;
+        let mut indexes: Vec<usize> = (0..entries.len()).filter(|&at| (run.wanted)(at)).collect();
+        if run.direction == Direction::Undo {
+            indexes.reverse();
+        }
+        let mut failures = BatchFailures::new();
+        for indexes in indexes.chunk_by(|&a, &b| entries[a].directory() == entries[b].directory()) {
+            let number = entries[indexes[0]].directory();
+            let directory = &run.batch.directories[number];
+            let opened = match run.dirs {
+                Some(dirs) => Ok(dirs[number].clone()),
+                None => self.roots.open_directory(&directory.path, directory.inode),
+            };
+            let dir = match opened {
+                Ok(dir) => dir,
+                Err(failure) => {
+                    failures.extend(indexes.iter().map(|&at| (at, failure.clone())));
+                    continue;
+                }
+            };
+            let mut private = CurrentPrivateDir::default();
+            let observer = self.observer;
+            let changed = &mut || observer.reached(KillPoint::Changed);
+            for &at in indexes {
+                let result = match &entries[at] {
+                    BatchEntry::Retarget(relink) => {
+                        relink.execute(&*dir, run.direction, &mut private, changed)
+                    }
+                    BatchEntry::Rename(group) => self.rename_group(&dir, directory, group, run),
+                };
+                match result {
+                    Ok(()) => (0..entries[at].lines()).for_each(|_| observer.finished()),
+                    Err(failure) => failures.push((at, failure)),
+                }
+            }
+            private.remove(&*dir, changed);
+            if let Some((atime, mtime)) = run.times.and_then(|times| times.get(number)) {
+                let (atime, mtime) = (time_spec(*atime), time_spec(*mtime));
+                // The name `.` works with `O_PATH` descriptors on every kernel. Only the owner may set times.
+                if let Err(error) = utimensat(&*dir, ".", &atime, &mtime, UtimensatFlags::NoFollowSymlink) {
+                    let path = display(&directory.path);
+                    observer.problem(&format_args!("cannot restore the times of '{path}': {}", error.desc()));
+                }
+            }
+        }
+        failures
+    }
+
+    fn rename_group(
+        &mut self,
+        dir: &OpenPlanDir,
+        directory: &BatchDirectory,
+        group: &RenameGroup,
+        run: &BatchRun<'_>,
+    ) -> Result<(), EntryFailure> {
+        let (group, done) = match run.dirs {
+            Some(_) => (Cow::Borrowed(group), 0),
+            None => {
+                let group = self.history.with_current_links(dir, directory, group);
+                let done = group.progress(dir)?.ok_or_else(|| find_failure(dir, &group, run.direction))?;
+                (group, done)
+            }
+        };
+        if run.direction == Direction::Apply && done == 0 {
+            self.keep_original_names(dir, &group);
+        }
+        let observer = self.observer;
+        let result = group.execute(dir, run.direction, done, &mut || observer.reached(KillPoint::Changed));
+        let has_new_names = result.is_ok() == (run.direction == Direction::Apply);
+        for member in &group.members {
+            if member.kind == EntryKind::Directory {
+                match has_new_names {
+                    true => self.roots.record_rename(&directory.path, &member.old, &member.new),
+                    false => self.roots.forget_rename(&directory.path, &member.old),
+                }
+            }
+            if member.marked && !has_new_names {
+                // The entry may be gone, or its file system may have lost the attribute.
+                let _ = original_name_xattr::remove(dir, member);
+            }
+        }
+        result
+    }
+
+    fn keep_original_names(&mut self, dir: &OpenPlanDir, group: &RenameGroup) {
+        for member in group.members.iter().filter(|member| member.marked) {
+            // An entry that was replaced is reported when its rename fails.
+            if let Err(error) = original_name_xattr::set(dir, member)
+                && error != Errno::ESTALE
+            {
+                *self.not_kept.entry(error.desc()).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// Why the entries of a group are not where they should be.
+fn find_failure(dir: &OpenPlanDir, group: &RenameGroup, direction: Direction) -> EntryFailure {
+    for member in &group.members {
+        let name = if direction == Direction::Apply { &member.old } else { &member.new };
+        match look_up(dir, name) {
+            Ok(Some(stat)) if member.identity().matches(&stat) => {}
+            Ok(Some(_)) => return EntryFailure::Replaced,
+            Ok(None) => return EntryFailure::Gone,
+            Err(error) => return error.into(),
+        }
+    }
+    EntryFailure::Group
+}
+
+/// Reports whether `dir` treats the old and the new name of a single entry as equal: it finds the entry by the new name and does
+/// not list that name.
+pub fn is_alias(dir: impl AsFd + Copy, group: &RenameGroup) -> bool {
+    let [member] = &group.members[..] else { return false };
+    let is_same = || -> Result<bool, Errno> {
+        let found = look_up(dir, &member.new)?.is_some_and(|stat| member.identity().matches(&stat));
+        Ok(found && listed(dir, &[&member.new])?.is_empty())
+    };
+    group.temp_name.is_none() && is_same().unwrap_or(false)
+}
+
+/// The changes of `entry` that were not made, for the user: the current name, and the name or target that it should have.
+pub fn describe_remaining(
+    directory: &BatchDirectory,
+    entry: &BatchEntry,
+    reason: &str,
+    direction: Direction,
+) -> Vec<Remaining> {
+    let remaining = |old: &[u8], new: &[u8]| Remaining {
+        directory: Base64(directory.path.to_vec()),
+        old: Hex(old.to_vec()),
+        new: Hex(new.to_vec()),
+        reason: reason.to_owned(),
+    };
+    match (entry, direction) {
+        (BatchEntry::Rename(group), Direction::Apply) => {
+            group.members.iter().map(|member| remaining(&member.old, &member.new)).collect()
+        }
+        (BatchEntry::Rename(group), Direction::Undo) => {
+            group.members.iter().map(|member| remaining(&member.new, &member.old)).collect()
+        }
+        (BatchEntry::Retarget(relink), Direction::Apply) => vec![remaining(&relink.name, &relink.new_target)],
+        (BatchEntry::Retarget(relink), Direction::Undo) => vec![remaining(&relink.name, &relink.old_target)],
+    }
+}

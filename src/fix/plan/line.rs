@@ -1,0 +1,236 @@
+//! Lines of a plan, as they are written and read. Unknown keys are errors: an editor may have meant them to change something.
+//!
+//! The exact bytes are always there, in base64 and hex. The text next to them is for people, and is only compared.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Alternative, EntryKind, FileHandle, InodeTime, PlanDirectory, PlanHeader, PlanRoot};
+use super::{Rename, Retarget, Skipped, TargetPart};
+use crate::json::{Base64, Hex, to_line};
+use crate::name::display::display;
+use crate::policy::Confidence;
+use crate::policy::rule::RuleId;
+
+/// The `type` of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LineType {
+    /// The first line.
+    Plan,
+    /// A rename.
+    Rename,
+    /// A new target for a symbolic link.
+    Retarget,
+    /// An entry without a new name.
+    Skipped,
+}
+
+/// What has to be known of a line before it can be read.
+#[derive(Deserialize)]
+pub(super) struct LineHead {
+    pub(super) r#type: LineType,
+    pub(super) version: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RootLine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    path_base64: Base64,
+    inode: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RenameLine<'l> {
+    r#type: LineType,
+    pub(super) id: u64,
+    pub(super) old: Cow<'l, str>,
+    pub(super) new: Cow<'l, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory: Option<Cow<'l, str>>,
+    pub(super) confidence: Confidence,
+    pub(super) reading: Cow<'l, str>,
+    pub(super) reasons: Vec<Cow<'l, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) evidence: Option<Cow<'l, str>>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) alternatives: Cow<'l, [Alternative]>,
+    pub(super) kind: EntryKind,
+    pub(super) old_hex: Hex<Cow<'l, [u8]>>,
+    pub(super) inode: u64,
+    pub(super) ctime: InodeTime,
+    directory_base64: Base64<Cow<'l, [u8]>>,
+    directory_inode: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory_handle: Option<Cow<'l, FileHandle>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetargetLine<'l> {
+    r#type: LineType,
+    pub(super) name: Cow<'l, str>,
+    pub(super) old_target: Cow<'l, str>,
+    pub(super) new_target: Cow<'l, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory: Option<Cow<'l, str>>,
+    pub(super) after: Cow<'l, [TargetPart]>,
+    pub(super) name_hex: Hex<Cow<'l, [u8]>>,
+    pub(super) old_target_base64: Base64<Cow<'l, [u8]>>,
+    pub(super) new_target_base64: Base64<Cow<'l, [u8]>>,
+    pub(super) inode: u64,
+    pub(super) ctime: InodeTime,
+    directory_base64: Base64<Cow<'l, [u8]>>,
+    directory_inode: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory_handle: Option<Cow<'l, FileHandle>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SkippedLine<'l> {
+    r#type: LineType,
+    pub(super) name: Cow<'l, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory: Option<Cow<'l, str>>,
+    pub(super) why: Cow<'l, str>,
+    pub(super) reasons: Vec<Cow<'l, str>>,
+    pub(super) name_hex: Hex<Cow<'l, [u8]>>,
+    directory_base64: Base64<Cow<'l, [u8]>>,
+    directory_inode: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory_handle: Option<Cow<'l, FileHandle>>,
+}
+
+/// The directory keys of a line. They stand among the others: serde's `flatten` would accept unknown keys.
+pub(super) trait InDirectory {
+    /// The directory; the error is a sentence about the keys.
+    fn take_directory(&mut self) -> Result<PlanDirectory, String>;
+}
+
+macro_rules! in_directory {
+    ($($line:ident),*) => {
+        $(impl InDirectory for $line<'_> {
+            fn take_directory(&mut self) -> Result<PlanDirectory, String> {
+                let path = std::mem::take(&mut self.directory_base64.0).into_owned();
+                compare("directory", self.directory.as_deref(), "directory_base64", &path)?;
+                let handle = self.directory_handle.take().map(Cow::into_owned);
+                Ok(PlanDirectory { path, inode: self.directory_inode, handle })
+            }
+        })*
+    };
+}
+
+in_directory!(RenameLine, RetargetLine, SkippedLine);
+
+/// Compares a path with the text next to it, if there is one.
+fn compare(key: &str, text: Option<&str>, key_exact: &str, exact: &[u8]) -> Result<(), String> {
+    match text {
+        Some(text) if text.as_bytes() != exact => {
+            Err(format!("`{key}` differs from `{key_exact}`; only `new` can be edited"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl TryFrom<RootLine> for PlanRoot {
+    type Error = String;
+
+    fn try_from(RootLine { path, path_base64: Base64(exact), inode }: RootLine) -> Result<Self, String> {
+        compare("path", path.as_deref(), "path_base64", &exact)?;
+        Ok(Self { path: exact, inode })
+    }
+}
+
+impl From<PlanRoot> for RootLine {
+    fn from(PlanRoot { path, inode }: PlanRoot) -> Self {
+        Self { path: text(&path).map(str::to_owned), path_base64: Base64(path), inode }
+    }
+}
+
+fn text(path: &[u8]) -> Option<&str> {
+    std::str::from_utf8(path).ok()
+}
+
+fn shown(bytes: &[u8]) -> Cow<'static, str> {
+    display(bytes).to_string().into()
+}
+
+fn names(rules: &[RuleId]) -> Vec<Cow<'static, str>> {
+    rules.iter().map(|rule| rule.name().into()).collect()
+}
+
+impl PlanHeader {
+    /// The line, without a line feed.
+    pub fn to_line(&self) -> String {
+        to_line(self)
+    }
+}
+
+impl Rename {
+    /// The line, without a line feed.
+    pub fn to_line(&self) -> String {
+        to_line(&RenameLine {
+            r#type: LineType::Rename,
+            id: self.id,
+            old: shown(&self.old),
+            new: (&*self.new).into(),
+            directory: text(&self.directory.path).map(Cow::from),
+            confidence: self.confidence,
+            reading: (&*self.reading).into(),
+            reasons: names(&self.reasons),
+            evidence: self.evidence.as_deref().map(Cow::from),
+            alternatives: (&*self.alternatives).into(),
+            kind: self.entry.kind,
+            old_hex: Hex((&*self.old).into()),
+            inode: self.entry.inode,
+            ctime: self.entry.ctime,
+            directory_base64: Base64((&*self.directory.path).into()),
+            directory_inode: self.directory.inode,
+            directory_handle: self.directory.handle.as_ref().map(Cow::Borrowed),
+        })
+    }
+}
+
+impl Retarget {
+    /// The line, without a line feed.
+    pub fn to_line(&self) -> String {
+        to_line(&RetargetLine {
+            r#type: LineType::Retarget,
+            name: shown(&self.name),
+            old_target: shown(&self.old_target),
+            new_target: shown(&self.new_target),
+            directory: text(&self.directory.path).map(Cow::from),
+            after: (&*self.after).into(),
+            name_hex: Hex((&*self.name).into()),
+            old_target_base64: Base64((&*self.old_target).into()),
+            new_target_base64: Base64((&*self.new_target).into()),
+            inode: self.entry.inode,
+            ctime: self.entry.ctime,
+            directory_base64: Base64((&*self.directory.path).into()),
+            directory_inode: self.directory.inode,
+            directory_handle: self.directory.handle.as_ref().map(Cow::Borrowed),
+        })
+    }
+}
+
+impl Skipped {
+    /// The line, without a line feed.
+    pub fn to_line(&self) -> String {
+        to_line(&SkippedLine {
+            r#type: LineType::Skipped,
+            name: shown(&self.name),
+            directory: text(&self.directory.path).map(Cow::from),
+            why: (&*self.why).into(),
+            reasons: names(&self.reasons),
+            name_hex: Hex((&*self.name).into()),
+            directory_base64: Base64((&*self.directory.path).into()),
+            directory_inode: self.directory.inode,
+            directory_handle: self.directory.handle.as_ref().map(Cow::Borrowed),
+        })
+    }
+}

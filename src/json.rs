@@ -1,0 +1,185 @@
+//! JSON that holds any bytes and is safe to print.
+//!
+//! JSON text is Unicode, file names are bytes. [`Hex`] and [`Base64`] hold the exact bytes. The writers escape every code point that
+//! acts on a terminal or hides.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::ops::Deref;
+
+use data_encoding::{BASE64, DecodeError, HEXLOWER, HEXLOWER_PERMISSIVE};
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
+
+use crate::name::display::{acts_or_hides, display};
+
+/// Bytes in lower-case hexadecimal: names, which people compare byte by byte. Upper case is read too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hex<B = Vec<u8>>(pub B);
+
+/// Bytes in base64 (RFC 4648, section 4): paths and targets, which are long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Base64<B = Vec<u8>>(pub B);
+
+impl<B> Deref for Hex<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.0
+    }
+}
+
+impl<B> Deref for Base64<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.0
+    }
+}
+
+impl<B: AsRef<[u8]>> Serialize for Hex<B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&HEXLOWER.encode(self.0.as_ref()))
+    }
+}
+
+impl<B: AsRef<[u8]>> Serialize for Base64<B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64.encode(self.0.as_ref()))
+    }
+}
+
+impl<'de, B: From<Vec<u8>>> Deserialize<'de> for Hex<B> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let decode = |text: &str| HEXLOWER_PERMISSIVE.decode(text.as_bytes());
+        decoded(deserializer, "hexadecimal", decode).map(|bytes| Self(bytes.into()))
+    }
+}
+
+impl<'de, B: From<Vec<u8>>> Deserialize<'de> for Base64<B> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let decode = |text: &str| BASE64.decode(text.as_bytes());
+        decoded(deserializer, "base64", decode).map(|bytes| Self(bytes.into()))
+    }
+}
+
+fn decoded<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    encoding: &str,
+    decode: impl Fn(&str) -> Result<Vec<u8>, DecodeError>,
+) -> Result<Vec<u8>, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    decode(&text).map_err(|error| de::Error::custom(format_args!("`{text}` is not {encoding}: {error}")))
+}
+
+/// Any bytes in an object of their own: a text for people, and exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct JsonBytes {
+    /// Escaped for display.
+    pub shown: String,
+    /// The exact bytes.
+    pub base64: Base64,
+}
+
+impl JsonBytes {
+    /// Encodes `bytes`.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        let bytes = bytes.as_ref();
+        Self { shown: display(bytes).to_string(), base64: Base64(bytes.to_vec()) }
+    }
+}
+
+/// Writes one object and a line feed.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write_line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    write(out, object)?;
+    out.write_all(b"\n")
+}
+
+/// Writes one object.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    object.serialize(&mut serde_json::Serializer::with_formatter(out, SafeFormatter { in_markup: false }))?;
+    Ok(())
+}
+
+/// Writes one object for a place inside HTML: it contains no markup.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write_in_markup(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    object.serialize(&mut serde_json::Serializer::with_formatter(out, SafeFormatter { in_markup: true }))?;
+    Ok(())
+}
+
+/// One object as a line without a line feed.
+pub fn to_line(object: &impl Serialize) -> String {
+    let mut line = Vec::new();
+    write(&mut line, object).expect("an object of strings and numbers is JSON, and memory takes every write");
+    String::from_utf8(line).expect("JSON is UTF-8")
+}
+
+/// Compact JSON that is safe on a terminal: C1 controls, bidi controls and invisible code points are escaped too.
+struct SafeFormatter {
+    /// The JSON is part of an HTML page.
+    in_markup: bool,
+}
+
+impl SafeFormatter {
+    fn escapes(&self, c: char) -> bool {
+        acts_or_hides(c) || self.in_markup && matches!(c, '<' | '>' | '&')
+    }
+}
+
+impl Formatter for SafeFormatter {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| self.escapes(c)) {
+            CompactFormatter.write_string_fragment(writer, &rest[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        CompactFormatter.write_string_fragment(writer, rest)
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        CompactFormatter.write_char_escape(writer, escape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_read_as_they_were_written() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let hex = to_line(&Hex(&bytes));
+        assert_eq!(serde_json::from_str::<Hex>(&hex).unwrap().0, bytes);
+        assert_eq!(serde_json::from_str::<Hex>(&hex.to_uppercase()).unwrap().0, bytes);
+        assert_eq!(serde_json::from_str::<Base64>(&to_line(&Base64(&bytes))).unwrap().0, bytes);
+        for (text, expected) in
+            [("\"6\"", "not hexadecimal"), ("\"zz\"", "not hexadecimal"), ("7", "invalid type")]
+        {
+            let error = serde_json::from_str::<Hex>(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(serde_json::from_str::<Base64>("\"AAA\"").unwrap_err().to_string().contains("not base64"));
+    }
+
+    #[test]
+    fn nothing_that_is_written_acts_on_a_terminal_or_is_markup() {
+        let text = "\u{202E}\u{1B}\u{85}<\u{E0041}>é";
+        assert_eq!(to_line(&text), "\"\\u202e\\u001b\\u0085<\\udb40\\udc41>é\"");
+        let mut out = Vec::new();
+        write_in_markup(&mut out, &"<&>").unwrap();
+        assert_eq!(out, br#""\u003c\u0026\u003e""#);
+    }
+}
