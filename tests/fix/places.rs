@@ -289,8 +289,9 @@ fn names_are_repaired_through_a_mount_of_namegate_and_ill_formed_ones_not_given_
     let kept = Recorder::default();
     let tally = undone(&journal, &kept).unwrap();
     assert_eq!((tally.restored, tally.remaining), (2, 3));
+    // The mount answers EINVAL, which a file system without RENAME_NOREPLACE does, too.
     assert!(
-        kept.remaining().iter().all(|(_, reason)| reason == "the file system rejects the name"),
+        kept.remaining().iter().all(|(_, reason)| reason.starts_with("the file system rejects the name")),
         "{kept:?}"
     );
     let after = snapshot(&root);
