@@ -214,7 +214,7 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
 #[test]
 fn a_flood_of_one_user_costs_no_record_of_another() {
     const MANY: usize = 2000;
-    let Some(mut mounted) = with_trail(&["--audit-rate", "20", "--audit-log", "off"]) else { return };
+    let Some(mut mounted) = with_trail(&["--audit-rate", "20", "--audit-log=off"]) else { return };
     let place = mounted.mnt().join(bad());
     let flood = |uid: u32, many: usize| {
         // Of this thread alone.

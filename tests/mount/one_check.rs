@@ -120,7 +120,7 @@ fn compare_refusals(config: &Path, profile: &str, found: &Findings) {
     let dir = prepare();
     let log = dir.path().join("audit");
     let files = [config, &log].map(|file| file.to_str().unwrap());
-    let args = ["--config", files[0], "--audit", files[1], "--audit-rate", "100000", "--audit-log", "off"];
+    let args = ["--config", files[0], "--audit", files[1], "--audit-rate", "100000", "--audit-log=off"];
     let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let refused: BTreeSet<&[u8]> = NAMES
         .into_iter()
