@@ -226,6 +226,7 @@ impl Drop for Mounted {
 pub fn is_mounted(path: &Path) -> bool {
     // Other tests mount on names that are not UTF-8.
     let list = fs::read("/proc/self/mountinfo").unwrap();
-    let mut points = list.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
+    let mut points =
+        list.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
     points.any(|point| point == path.as_os_str().as_encoded_bytes())
 }
