@@ -274,7 +274,10 @@ fn the_documented_example_is_a_policy_and_names_every_key() {
         assert!(is_rule || document.contains(&format!("| `{key}` |")), "{key} is not documented");
     }
     let limit = format!("1 MiB ({} bytes)", "1 048 576");
-    assert!(document.contains(&limit) && document.contains(&format!("{} are shown", ConfigErrors::MOST)));
+    assert!(
+        document.contains(&limit)
+            && document.contains(&format!("At most {} errors are shown", ConfigErrors::MOST))
+    );
 }
 
 #[test]
