@@ -32,12 +32,13 @@ impl RequestFailure {
     ///
     /// ```
     /// use nix::errno::Errno;
-    /// use namegate::fuse::Failure;
+    /// use namegate::fuse::RequestFailure;
     /// use namegate::gate::Refusal;
     ///
-    /// let too_long = Failure::Refused(Refusal::TooLong { bytes: 256, span: namegate::name::Span::new(255, 256) });
+    /// let span = namegate::name::Span::new(255, 256);
+    /// let too_long = RequestFailure::Refused(Refusal::TooLong { bytes: 256, span });
     /// assert_eq!(too_long.errno(Some(Errno::EPERM)), Errno::ENAMETOOLONG);
-    /// let escape = Failure::Refused(Refusal::ReadsAsEscape { bytes: 9 });
+    /// let escape = RequestFailure::Refused(Refusal::ReadsAsEscape { bytes: 9 });
     /// assert_eq!((escape.errno(None), escape.errno(Some(Errno::EPERM))), (Errno::EINVAL, Errno::EPERM));
     /// ```
     pub fn errno(&self, for_violations: Option<Errno>) -> Errno {

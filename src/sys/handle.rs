@@ -114,7 +114,7 @@ pub fn from_fd(fd: impl AsFd) -> Result<(KernelHandle, MountId), Errno> {
 /// The handle of the file that stands under `name` in `dir`, a symbolic link itself, and its mount.
 ///
 /// # Errors
-/// As for [`of`]; ENOENT when there is none.
+/// As for [`from_fd`]; ENOENT when there is none.
 pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(KernelHandle, MountId), Errno> {
     name.with_nix_path(|name| name_to_handle(dir, name, 0))?
 }
@@ -123,7 +123,7 @@ pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(KernelHandle, MountId), Errno
 /// have those too, from Linux 6.5 on.
 ///
 /// # Errors
-/// As for [`of`].
+/// As for [`from_fd`].
 pub fn of_events(fd: impl AsFd) -> Result<KernelHandle, Errno> {
     /// `AT_HANDLE_FID` of linux/fcntl.h.
     const AT_HANDLE_FID: i32 = 0x200;

@@ -51,7 +51,7 @@ struct Logger {
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Logs what `terminal` lets pass, until there is no standard error ([`Ready::detach`](super::detach::Ready::detach)). Without
+/// Logs what `terminal` lets pass, until there is no standard error (a server that detaches closes it). Without
 /// a format it is that of the journal if standard error leads there, else text. Only the first call does anything.
 pub fn install(terminal: env_logger::Logger, format: Option<LogFormat>) {
     let level = terminal.filter();

@@ -4,7 +4,7 @@
 //! reading thread blocks all clients. So:
 //!
 //! - Requests that are known to take long, and all requests to another file system below the source, leave the reading
-//!   thread at once and go to the [pool](Pool). The transport decides which requests these are.
+//!   thread at once and go to the [pool](WorkerPool). The transport decides which requests these are.
 //! - A request that takes long *unexpectedly* sends the following ones of the same user and kind to the pool for a second
 //!   ([`SlowRequests`]). A cold disk costs a reading thread one wait, not a thousand.
 //! - If all reading threads are stuck nevertheless, the [roster](Roster) has threads in reserve, and the [keeper](Workers::start)
