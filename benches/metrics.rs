@@ -1,5 +1,5 @@
-//! What it costs to count a request that is answered by the server of a mount: `cargo bench --bench metrics`. The shortest
-//! round trip to a mount takes some 5 µs.
+//! The cost of counting a request in the server of a mount: `cargo bench --bench metrics`. The shortest
+//! round trip to a mount takes about 5 µs.
 
 use std::hint::black_box;
 

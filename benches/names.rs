@@ -1,4 +1,4 @@
-//! What judging a name costs. `cargo bench --bench names` (or `scripts/bench`) ends with a table in ns a name, and ratios
+//! The cost of checking a name. `cargo bench --bench names` (or `scripts/bench`) ends with a table in ns per name, and ratios
 //! to `std::str::from_utf8` on each name, measured in the same run.
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ mod corpus;
 
 use corpus::Kind;
 
-/// Enough to leave the first cache, few enough to stay in the second.
+/// Too many for the first-level cache, few enough for the second.
 const NAMES: usize = 10_000;
 
 fn main() {
@@ -68,7 +68,7 @@ fn each(
     group.bench_function(id, |b| b.iter(|| names.iter().filter(|name| judge(black_box(name))).count()));
 }
 
-/// Prints what the last run measured; what a filter left out shows what the run before it measured.
+/// Prints the results of the last run; rows that a filter left out show the run before it.
 fn table(corpora: &[&str]) {
     let Ok(dir) = std::env::var("CARGO_TARGET_DIR").or_else(|_| {
         let built: std::path::PathBuf = std::env::current_exe()?;

@@ -1,10 +1,10 @@
-//! What a mount costs: the same work in several places, in turn, and each place's time as a multiple of the first one's.
+//! Measures a mount: the same work in several places, in turns, and the time of each place as a multiple of the first one's.
 //!
-//! `scripts/bench-mount` makes the places and runs this; by hand:
-//! `bench_mount SCRATCH ROUNDS ROW,... USER NAME=SEEN=BEHIND ...`, where USER is a user id that does the work, SEEN is worked in
-//! and BEHIND is the backing directory. The places belong to root and are open to all: another user is not their owner.
-//! Every number is a median over the rounds; a multiple is the median of the multiples of each round, so that what
-//! disturbs a whole round disturbs no ratio.
+//! `scripts/bench-mount` creates the places and runs this; by hand:
+//! `bench_mount SCRATCH ROUNDS ROW,... USER NAME=SEEN=BEHIND ...`, where USER is the user id that does the work, SEEN is the
+//! directory for the work, and BEHIND its backing directory. The places belong to root and are writable for all: another user
+//! is not their owner. Every number is a median over the rounds; a multiple is the median of the multiples of each round, so
+//! a disturbance of a whole round does not affect the ratio.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -27,18 +27,18 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, close, setfsgid, setfsuid, unlinkat};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Files of one directory that operations on single files go through.
+/// Number of files in one directory, for operations on single files.
 const FILES: usize = 2000;
-/// Directories of the tree that is listed, and files in each.
+/// Number of directories of the tree that is listed, and of files in each.
 const TREE: (usize, usize) = (40, 100);
-/// Files of the archive and of the repository, in directories of 50.
+/// Number of files of the archive and of the repository, in directories of 50.
 const ARCHIVE: usize = 2500;
 const MIB: usize = 1 << 20;
 /// Size of the file that is read and written.
 const LARGE: usize = 64 * MIB;
 const RANDOM_WRITES: usize = 2000;
 
-/// Who works.
+/// The user who does the work.
 static USER: AtomicU32 = AtomicU32::new(0);
 
 struct Place {
@@ -47,7 +47,7 @@ struct Place {
     behind: PathBuf,
 }
 
-/// One kind of work: what it is called in the table and on the command line, the goal, and how it is done once.
+/// One kind of work: its name in the table and on the command line, the goal, and the function that does it once.
 struct Row {
     key: &'static str,
     title: &'static str,
@@ -62,7 +62,7 @@ enum Unit {
     Milli,
 }
 
-/// How long so many operations took.
+/// The time of this many operations.
 struct Cost(Duration, usize);
 
 const ROWS: &[Row] = &[
@@ -162,7 +162,7 @@ fn main() -> Outcome<()> {
             for (place, times) in places.iter().zip(&mut times) {
                 let done = as_user(USER.load(Ordering::Relaxed), || (row.once)(place, scratch));
                 let Cost(took, operations) = done.map_err(|error| format!("{}: {error}", row.key))?;
-                // The first round finds everything as the row before has left it.
+                // The first round starts with the state that the previous row left.
                 if round > 0 {
                     times.push(took.as_secs_f64() / operations as f64);
                 }
@@ -176,10 +176,10 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Runs `work` as this user, as far as files are concerned.
+/// Runs `work` with the file access rights of this user.
 fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
     let become_user = |uid, gid| {
-        // The group first: only root may change it.
+        // First the group: only root may change it.
         let gid = setfsgid(gid);
         (setfsuid(uid), gid)
     };
@@ -218,7 +218,7 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
 }
 
-/// What the gate asks of a creation by itself.
+/// The gate's part of a creation.
 fn gate() {
     let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     let names: Vec<String> =
@@ -244,7 +244,7 @@ fn name(i: usize) -> String {
 fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
     let source = scratch.join("archive");
     if source.exists() {
-        // For another user, in the same run.
+        // For the other user, in the same run.
         return places.iter().try_for_each(|place| match fs::remove_dir_all(place.behind.join("fresh")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
@@ -253,7 +253,7 @@ fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
     for i in 0..ARCHIVE {
         let dir = source.join(format!("directory {:02}", i / 50));
         fs::create_dir_all(&dir)?;
-        // Sizes from nothing to 16 KiB, as source code has them.
+        // Sizes from 0 to 16 KiB, as in source code.
         fs::write(dir.join(name(i)), vec![b'x'; i * 7919 % 16384])?;
     }
     run(Command::new("tar").arg("-cf").arg(scratch.join("archive.tar")).arg("-C").arg(&source).arg("."))?;
@@ -280,7 +280,7 @@ fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
         fs::set_permissions(place.behind.join("large"), fs::Permissions::from_mode(0o666))?;
         fs::set_permissions(&place.behind, fs::Permissions::from_mode(0o777))?;
     }
-    // Older than any rule about directories that have just changed.
+    // Old enough that no rule about recently changed directories applies.
     sleep(Duration::from_secs(3));
     Ok(())
 }
@@ -294,13 +294,13 @@ fn run(command: &mut Command) -> Outcome<()> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
-/// Drops all cached dentries and inodes of the machine, of every place alike, but no cached pages: directories and inodes
+/// Drops all cached dentries and inodes of the machine, for all places, but no cached pages: directories and inodes
 /// are read again from the buffer cache.
 fn cool(place: &Place) -> Outcome<()> {
-    // What is dirty is not dropped.
+    // Dirty ones are not dropped.
     nix::unistd::syncfs(directory(&place.behind)?)?;
     as_user(0, || fs::write("/proc/sys/vm/drop_caches", "2"))?;
-    // What the kernel tells the servers to forget goes behind its back.
+    // The kernel sends FORGET to the servers asynchronously.
     sleep(Duration::from_millis(100));
     Ok(())
 }
@@ -317,7 +317,7 @@ fn directory(path: &Path) -> io::Result<File> {
 
 // The work.
 
-/// A directory with files in it that the work may use up.
+/// A directory with files that the work may use up.
 fn fresh(place: &Path, filled: bool) -> Outcome<File> {
     let dir = place.join("fresh");
     match fs::remove_dir_all(&dir) {
@@ -430,7 +430,7 @@ fn read_link(place: &Place, _: &Path) -> Outcome<Cost> {
     })
 }
 
-/// Where the caller is not the owner, as in a directory of a group.
+/// In a directory that the caller does not own, as in a directory of a group.
 fn create_shared(place: &Place, _: &Path) -> Outcome<Cost> {
     fresh(&place.seen, false)?;
     let shared = place.behind.join("fresh/shared");
@@ -487,7 +487,7 @@ fn random_write(place: &Place, _: &Path) -> Outcome<Cost> {
     let block = [b'y'; 4096];
     timed(RANDOM_WRITES, || {
         for i in 0..RANDOM_WRITES {
-            // The same blocks in the same order everywhere: a multiple of an odd number, modulo a power of two.
+            // The same blocks in the same order everywhere: multiples of an odd number, modulo a power of two.
             let at = i * 7919 % (LARGE / block.len());
             file.write_all_at(&block, (at * block.len()) as u64)?;
         }
@@ -495,7 +495,7 @@ fn random_write(place: &Place, _: &Path) -> Outcome<Cost> {
     })
 }
 
-/// In Python: mapping memory is nothing that safe Rust can do, and the pages are touched in one call of the C part.
+/// In Python: safe Rust cannot map memory, and one call of the C part touches all pages.
 fn mmap(place: &Place, _: &Path) -> Outcome<Cost> {
     const SCRIPT: &str = "import mmap, sys, time
 file = open(sys.argv[1], 'rb')
@@ -542,7 +542,7 @@ fn checkout(place: &Place, scratch: &Path) -> Outcome<Cost> {
     fresh(&place.seen, false)?;
     let repository = place.seen.join("fresh/repository");
     let mut clone = Command::new("git");
-    // The repository belongs to root. What GIT_CONFIG_COUNT sets, git does not hand on to the process that reads it.
+    // The repository belongs to root. git does not pass settings of GIT_CONFIG_COUNT on to the process that reads it.
     clone.env("GIT_CONFIG_GLOBAL", scratch.join("gitconfig"));
     run(clone.args(["clone", "-qn"]).arg(scratch.join("archive")).arg(&repository))?;
     timed(1, || run(Command::new("git").arg("-C").arg(&repository).args(["checkout", "-q", "HEAD"])))

@@ -1,7 +1,7 @@
-//! Holds `name::utf8` against the standard library on all 2^32 strings of four bytes. Run by `scripts/test-exhaustive`.
+//! Compares `name::utf8` with the standard library on all 2^32 strings of four bytes. Run by `scripts/test-exhaustive`.
 //!
-//! For each string: accepted exactly when `std::str::from_utf8` accepts it; otherwise the first finding starts where the
-//! standard library finds it, findings lie in order and inside the string, and the bytes between them are well-formed. The
+//! Each string is accepted if and only if `std::str::from_utf8` accepts it; otherwise the first finding starts where the
+//! standard library finds it, findings are in order and inside the string, and the bytes between them are well-formed. The
 //! number of accepted strings must be the one that follows from the numbers of code points of each length.
 
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use namegate::name::utf8;
 
-/// How many code points take one, two, three and four bytes (surrogates taken out).
+/// Number of code points that take one, two, three and four bytes (without surrogates).
 const CODE_POINTS: [u64; 4] = [0x80, 0x800 - 0x80, 0x1_0000 - 0x800 - 0x800, 0x11_0000 - 0x1_0000];
 
 /// The ways to fill four bytes with whole code points.
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Panics where the law does not hold; tells whether the string was accepted.
+/// Panics if the law is broken; returns whether the string was accepted.
 fn check(bytes: &[u8; 4]) -> bool {
     match (std::str::from_utf8(bytes), utf8::validate(bytes)) {
         (Ok(_), Ok(_)) => return true,

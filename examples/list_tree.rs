@@ -1,8 +1,8 @@
-//! The floor under every scan: reads all directories of a tree by getdents64 and does nothing with the names.
+//! The lower bound of every scan: reads all directories of a tree by getdents64 and ignores the names.
 //!
 //!     list_tree DIR THREADS
 //!
-//! Prints the number of entries. `scripts/bench-scan` holds the scan against it.
+//! Prints the number of entries. `scripts/bench-scan` compares the scan with it.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use namegate::sys::directory;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 
-/// A directory that waits, in the open one above it.
+/// A directory that waits, in its open parent.
 type Waiting = (Arc<OwnedFd>, OsString);
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
                 loop {
                     if own.is_empty() {
                         let mut waiting = waiting.lock().expect("no thread panics");
-                        // A few at a time: the lock must not be what is measured.
+                        // A few at a time, so that the lock is not what is measured.
                         let from = waiting.len().saturating_sub(16);
                         own.extend(waiting.drain(from..));
                         busy.fetch_add(usize::from(!own.is_empty()), Relaxed);
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Reads one directory; gives the directories in it.
+/// Reads one directory; returns its subdirectories.
 fn list(dir: OwnedFd, buffer: &mut [u8], entries: &AtomicU64) -> Vec<Waiting> {
     let (mut below, mut count) = (Vec::new(), 0);
     while let Ok(filled @ 1..) = directory::read(dir.as_fd(), buffer) {
@@ -94,7 +94,7 @@ fn list(dir: OwnedFd, buffer: &mut [u8], entries: &AtomicU64) -> Vec<Waiting> {
     below.into_iter().map(|name| (Arc::clone(&dir), name)).collect()
 }
 
-/// Type and length of the first entry, without a look at its name.
+/// Type and length of the first entry, without reading its name.
 fn head(filled: &[u8]) -> Option<(u8, usize)> {
     Some((*filled.get(18)?, usize::from(u16::from_ne_bytes([filled[16], filled[17]]))))
 }

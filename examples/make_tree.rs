@@ -1,7 +1,7 @@
-//! Makes directory trees to scan, the same ones in every run.
+//! Creates directory trees to scan, the same in every run.
 //!
 //!     make_tree wide DIR [FILES [DIRECTORIES [BAD]]]   1,000,000 files in 20,000 directories; BAD of a million are not UTF-8
-//!     make_tree flat DIR [FILES]                       500,000 files in one directory
+//!     make_tree flat DIR [FILES [BAD]]                 500,000 files in one directory; BAD of a million are not UTF-8
 //!     make_tree deep DIR [LEVELS [FILES]]              60 levels of 200 bytes, deeper than PATH_MAX, 100 files in each
 //!     make_tree bad DIR                                every kind of bad name, in good and in bad directories
 //!
@@ -24,10 +24,10 @@ use corpus::{Kind, Random, name};
 #[allow(dead_code, reason = "the benches use the rest")]
 mod corpus;
 
-/// How many directories a directory of a wide tree holds.
+/// Number of subdirectories in a directory of a wide tree.
 const FAN_OUT: usize = 20;
 
-/// Names of every kind: not UTF-8, acting on terminals, refused by a target, colliding.
+/// Names of every kind: not UTF-8, with terminal escapes, refused by a target, colliding.
 const BAD: &[&[u8]] = &[
     b"latin\xE9",
     b"overlong2\xC0\xAF",
@@ -87,7 +87,11 @@ fn main() -> ExitCode {
                 ("wide", Ok(files), Ok(directories), Ok(bad)) => {
                     wide(dir, if args.len() > 2 { files } else { 1_000_000 }, directories, bad)
                 }
-                ("flat", Ok(files), ..) => flat(dir, if args.len() > 2 { files } else { 500_000 }),
+                ("flat", Ok(files), Ok(bad), _) => {
+                    let (files, bad) =
+                        (if args.len() > 2 { files } else { 500_000 }, if args.len() > 3 { bad } else { 0 });
+                    wide(dir, files, 1, bad)
+                }
                 ("deep", Ok(levels), Ok(files), _) => deep(
                     dir,
                     if args.len() > 2 { levels } else { 60 },
@@ -122,7 +126,7 @@ fn touch(dir: &Path, name: &[u8]) -> io::Result<()> {
     File::create(dir.join(OsStr::from_bytes(name))).map(drop)
 }
 
-/// `files` files, spread over `directories` directories below each other.
+/// Creates `files` files in `directories` nested directories.
 pub fn wide(dir: &Path, files: usize, directories: usize, bad: usize) -> io::Result<()> {
     let mut random = Random(3);
     let mut made: Vec<PathBuf> = vec![dir.into()];
@@ -140,18 +144,7 @@ pub fn wide(dir: &Path, files: usize, directories: usize, bad: usize) -> io::Res
     Ok(())
 }
 
-/// Files in one directory.
-pub fn flat(dir: &Path, files: usize) -> io::Result<()> {
-    let mut random = Random(4);
-    fs::create_dir(dir)?;
-    for number in 0..files {
-        let kind = kind_of(random.next());
-        touch(dir, &name(&mut random, kind, number))?;
-    }
-    Ok(())
-}
-
-/// Goes down step by step: no path leads there.
+/// Descends step by step, because the path would be too long.
 pub fn deep(dir: &Path, levels: usize, files: usize) -> io::Result<()> {
     let mut random = Random(5);
     fs::create_dir(dir)?;
@@ -177,7 +170,7 @@ pub fn deep(dir: &Path, levels: usize, files: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Every kind of bad name.
+/// Creates every kind of bad name.
 pub fn bad(dir: &Path) -> io::Result<()> {
     for sub in [&b""[..], b"good", b"good/b\xE4d", b"good/b\xE4d/\xFF\n", b"AUX", b"aux"] {
         let sub = dir.join(OsStr::from_bytes(sub));

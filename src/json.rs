@@ -1,7 +1,7 @@
 //! JSON that holds any bytes and is safe to print.
 //!
-//! JSON text is Unicode, file names are bytes. [`Hex`] and [`Base64`] hold the exact bytes. The writers escape every code point that
-//! acts on a terminal or hides.
+//! JSON text is Unicode, file names are bytes. [`Hex`] and [`Base64`] hold the exact bytes. The writers escape every code
+//! point that acts on a terminal or is invisible.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -73,7 +73,7 @@ fn decoded<'de, D: Deserializer<'de>>(
     decode(&text).map_err(|error| de::Error::custom(format_args!("`{text}` is not {encoding}: {error}")))
 }
 
-/// Any bytes in an object of their own: a text for people, and exactly.
+/// Any bytes as an object: text for people, and the exact bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct JsonBytes {
     /// Escaped for display.
@@ -108,7 +108,7 @@ pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes one object for a place inside HTML: it contains no markup.
+/// Writes one object for use inside HTML: it contains no markup.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -126,7 +126,7 @@ pub fn to_line(object: &impl Serialize) -> String {
 
 /// Compact JSON that is safe on a terminal: C1 controls, bidi controls and invisible code points are escaped too.
 struct SafeFormatter {
-    /// The JSON is part of an HTML page.
+    /// Whether the JSON is part of an HTML page.
     in_markup: bool,
 }
 

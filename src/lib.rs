@@ -8,6 +8,8 @@ pub mod doctor;
 pub mod explain;
 pub mod fix;
 pub mod fuse;
+#[cfg(feature = "guard")]
+pub mod guard;
 pub mod json;
 pub mod output;
 pub mod passthrough;
@@ -21,6 +23,7 @@ pub mod sys;
 pub mod telemetry;
 pub mod time;
 pub mod watch;
+pub mod wire;
 pub mod workers;
 
 pub use namegate_core::{check, gate, name, policy};

@@ -9,7 +9,7 @@ use crate::json::{Base64, Hex};
 
 /// Observes long work. The work calls the observer from any of its threads.
 pub trait Observer: Sync {
-    /// So many names of the directory `dir` were checked, and so many findings were made.
+    /// `names` names of the directory `dir` were checked, with `findings` findings.
     fn checked(&self, dir: &Path, names: u64, findings: u64) {
         let _ = (dir, names, findings);
     }
@@ -27,12 +27,12 @@ pub trait Observer: Sync {
         let _ = problem;
     }
 
-    /// The work has reached a point where the process may be killed without any loss. Tests kill it there.
+    /// The work has reached a point at which the process may be killed without loss. Tests kill it there.
     fn reached(&self, point: KillPoint) {
         let _ = point;
     }
 
-    /// Reports whether the work is to stop at the next safe point.
+    /// Reports whether the work should stop at the next safe point.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -55,7 +55,7 @@ pub enum KillPoint {
     Changed,
 }
 
-/// A change that was not made: for the user, and as a record of the journal.
+/// A change that was not made: for the user, and as a record in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remaining {

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
-use self::directory::DirectoryFindings;
+use self::directory::{DirectoryFindings, DirectoryScan};
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
@@ -31,10 +31,10 @@ use crate::report::{Report, ReportedName, Summary};
 use crate::source::location::DirectoryPath;
 use crate::source::{DirectoryBatch, DirectoryVersion, Fault, Frontier, Source, SourceEvent};
 
-/// What a scan needs to know besides the policy.
+/// Settings of a scan besides the policy.
 #[derive(Debug, Default)]
 pub struct ScanSettings {
-    /// The encoding in which names that are not UTF-8 are read for repairs; guessed per directory if `None`.
+    /// The encoding of names that are not UTF-8, for suggested names; guessed per directory if `None`.
     pub encoding: Option<Encoding>,
     /// The targets whose readiness is reported; the profiles of the policy if there are none.
     pub targets: Vec<&'static Profile>,
@@ -42,20 +42,20 @@ pub struct ScanSettings {
     pub prefix: Vec<u8>,
     /// Known findings, which are not reported.
     pub baseline: Option<Baseline>,
-    /// Looks up the owner of a name in a directory, for the report; `None` if nobody asks.
+    /// Looks up the owner of a name in a directory, for the report; `None` if owners are not reported.
     pub owner_of: Option<OwnerOf>,
 }
 
-/// Looks up the owner of a name in a directory, as people read it; `None` where that is not known.
+/// Looks up the owner of a name in a directory, for people; `None` if unknown.
 pub type OwnerOf = fn(&DirectoryPath, &[u8]) -> Option<String>;
 
 /// Checks all names of `source`.
 ///
-/// What cannot be read is reported and counted, and never ends the scan. `checkpoints` receives a checkpoint whenever the source
-/// has a frontier to report. The findings of `before`, the checkpoint of an interrupted scan, are reported first.
+/// Anything that cannot be read is reported and counted, and the scan continues. `checkpoints` receives a checkpoint whenever
+/// the source has a frontier to report. The findings of `before`, the checkpoint of an interrupted scan, are reported first.
 ///
 /// # Errors
-/// The report or a checkpoint cannot be written, or `before` cannot be read; the scan ended there.
+/// The report or a checkpoint cannot be written (a reader that went away is no error), or `before` cannot be read; the scan ended there.
 pub fn scan(
     source: &dyn Source,
     policy: &Policy,
@@ -78,18 +78,18 @@ pub fn scan(
     if let Some(before) = before {
         sink.replay(before)?;
     }
+    let shows_findings = sink.report.shows_findings() || checkpoints.is_some();
+    let directories = DirectoryScan { policy, settings, shows_findings };
     let sink = Mutex::new(sink);
     source.read(&|event| {
         let output = match event {
             SourceEvent::Directory(batch) => {
-                let result = DirectoryResult::new(&batch, directory::check(&batch, policy, settings));
+                let result = DirectoryResult::new(&batch, directories.check(&batch, None));
                 let findings = result.findings.records.len() as u64;
                 observer.checked(&batch.dir, result.names, findings);
                 ScanOutput::Directory(result)
             }
-            SourceEvent::Large(parts) => {
-                ScanOutput::Directory(chunked::check(parts, policy, settings, observer))
-            }
+            SourceEvent::Large(parts) => ScanOutput::Directory(chunked::check(parts, &directories, observer)),
             SourceEvent::Fault(fault) => ScanOutput::Fault(fault, 1),
             SourceEvent::RepeatedFault(fault, count) => ScanOutput::Fault(fault, count),
             SourceEvent::Vanished => ScanOutput::Vanished,
@@ -114,10 +114,9 @@ pub fn scan(
         .baseline
         .as_ref()
         .map(|known| Accepted { accepted, stale: known.len().saturating_sub(accepted) });
-    match failure {
-        Some(error) => Err(error),
-        None => report.finish(policy, &summary).map(|()| summary),
-    }
+    let written = failure.map_or_else(|| report.finish(policy, &summary), Err);
+    summary.is_unread = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+    if summary.is_unread { Ok(summary) } else { written.map(|()| summary) }
 }
 
 /// The result of one directory, or of one version of it.

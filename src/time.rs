@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-/// Writes `time` as exactly as the clock tells it.
+/// Formats `time` with the full resolution of the clock.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub fn timestamp(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
 
-/// Writes the present time to the second.
+/// Formats the current time with a resolution of seconds.
 pub fn timestamp_of_now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Configuration files: what they mean, every mistake at its place, hostile text, and the law that writing and reading a
+//! Configuration files: their meaning, the position of every error, hostile text, and the law that writing and reading a
 //! policy gives the same policy.
 
 use namegate::name::normalize::Form;
@@ -122,7 +122,7 @@ fn every_error_has_its_position_and_the_nearest_known_word() {
             ],
         ),
         ("\u{feff}x = 1", &[(1, 1, "unknown key `x`")]),
-        // What is not TOML is told first, and the rest of the file is still read.
+        // Invalid TOML is reported first, and the rest of the file is still read.
         ("profiles = [", &[(1, 13, "unclosed array, expected `]`")]),
         ("= 3", &[(1, 1, "unquoted keys cannot be empty, expected letters, numbers, `-`, `_`")]),
         ("[rules]\n[rules]\n", &[(2, 2, "duplicate key")]),
@@ -267,7 +267,7 @@ fn the_documented_example_is_a_policy_and_names_every_key() {
     assert!(!config.severities.is_empty() && config.normalization.is_some());
     let LengthLimits { name_bytes, name_utf16, path_bytes, path_utf16 } = config.limits;
     assert!([name_bytes, name_utf16, path_bytes, path_utf16].iter().all(Option::is_some));
-    // What the writer can write is all there is.
+    // Everything that the writer can write.
     let keys = config.to_toml();
     for key in keys.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key) {
         let is_rule = key.parse::<RuleId>().is_ok();
@@ -287,7 +287,7 @@ fn a_policy_that_no_file_can_ask_for_is_not_written() {
     assert!(Config::from_policy(&policy).is_err());
 }
 
-/// Everything that can be seen of a policy.
+/// All observable properties of a policy.
 type Seen = (Vec<&'static str>, Option<Normalization>, Vec<(Test, Severity, ProfileSet, &'static str, bool)>);
 
 fn seen(policy: &Policy) -> Seen {
@@ -343,7 +343,7 @@ fn configs() -> impl Strategy<Value = Config> {
         )
 }
 
-/// Pieces of which files are made, so that random text gets beyond the parser.
+/// Pieces of files, so that random text gets beyond the parser.
 fn soup() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "profiles",

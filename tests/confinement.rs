@@ -1,4 +1,4 @@
-//! What a confined process can still do: tried out in processes of their own, because nothing loosens it again.
+//! What a confined process can still do, tried in separate processes, because confinement cannot be removed.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 #![allow(unsafe_code, reason = "calls that no library makes are what is tried")]
@@ -14,10 +14,10 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
-/// Names what the process of [`confined`] is to do.
+/// Tells the process of [`confined`] what to do.
 const DEED: &str = "NAMEGATE_TEST_DEED";
 
-/// Runs the test `confined` alone, in a process of its own.
+/// Runs only the test `confined`, in a separate process.
 fn run(deed: &str) -> (ExitStatus, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "confined", "--ignored", "--nocapture", "--test-threads=1"]).env(DEED, deed);
@@ -41,7 +41,7 @@ fn can_be_confined() -> bool {
 #[ignore = "run by the others, in a process of its own"]
 fn confined() {
     let Ok(deed) = std::env::var(DEED) else { return };
-    // A thread that is there before is confined as well.
+    // A thread that existed before is confined as well.
     let (say, heard) = std::sync::mpsc::channel::<()>();
     let before = thread::spawn(move || {
         let _ = heard.recv();
@@ -86,7 +86,7 @@ fn call(number: i64, arguments: [u64; 5]) -> Option<Errno> {
     Errno::result(result).err()
 }
 
-/// Every way known to a new namespace, to one that is there, and to other processes.
+/// Every known way to create or enter a namespace, or to reach other processes.
 fn makes_no_namespace_and_reaches_no_other_process() {
     let parent = nix::unistd::getppid().as_raw() as u64;
     let signal = libc::SIGCHLD as u64;
@@ -132,7 +132,7 @@ fn makes_no_namespace_and_reaches_no_other_process() {
     ] {
         assert_eq!(call(number, arguments), Some(Errno::ENOSYS), "{name}");
     }
-    // What pthread_create does when clone3 is not there.
+    // pthread_create does this if clone3 fails with ENOSYS.
     thread::spawn(|| ()).join().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! UTF-8 test data of other projects. It lies beside the repository, not in it: where it is absent, the test says SKIPPED.
+//! UTF-8 test data of other projects. It is next to the repository, not in it: if it is missing, the test prints SKIPPED.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use data_encoding::HEXUPPER_PERMISSIVE as HEX;
 use namegate::name::utf8;
 use namegate::policy::{Policy, Verdict, profile};
 
-/// The text of a file of the data; `None`, and a line that says so, where there is none.
+/// The text of a data file; `None`, after a message, if it is missing.
 fn data(file: &str) -> Option<String> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "conformance", file].iter().collect();
     match std::fs::read_to_string(&path) {
@@ -23,7 +23,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     HEX.decode(digits.as_bytes()).unwrap_or_else(|e| panic!("{hex}: {e}"))
 }
 
-/// Accepted or refused as expected, by the decoder and by the policy that adds nothing to it.
+/// Checks a name with the decoder and with a policy that adds no rules.
 fn judge(name: &[u8], valid: bool, source: &str) {
     assert_eq!(utf8::validate(name).is_ok(), valid, "{source}: {name:02X?}");
     if !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) {
@@ -64,7 +64,7 @@ fn the_byte_lists_of_web_platform_tests_are_all_refused() {
 }
 
 #[test]
-fn all_rows_of_the_collected_names_are_judged_as_marked() {
+fn all_collected_names_are_checked_as_marked() {
     let Some(text) = data("names.tsv") else { return };
     let (mut valid, mut invalid) = (0, 0);
     for line in text.lines() {

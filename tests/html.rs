@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 #[path = "html/browser.rs"]
 mod browser;
 
-/// Names that would like to be more than names.
+/// Hostile names: markup, script, controls.
 const HOSTILE: &[&[u8]] = &[
     b"<script>document.title='owned'<",
     b"<img src=x onerror=document.title='owned'>",
@@ -64,7 +64,7 @@ fn browser() -> Option<Browser> {
     }
 }
 
-/// A tree of hostile names and the page about it.
+/// Creates a tree of hostile names and its report.
 fn hostile_page(dir: &Path) -> PathBuf {
     let tree = dir.join("<b id=owned>");
     fs::create_dir_all(&tree).unwrap();
@@ -87,7 +87,7 @@ fn strings(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect()
 }
 
-/// Opens the explanation of the finding whose name is shown like `name`.
+/// Opens the explanation of the finding whose displayed name is `name`.
 fn explain(browser: &mut Browser, name: &[u8]) {
     let wanted = serde_json::to_string(&display(name).to_string()).unwrap();
     let click = format!(
@@ -110,7 +110,7 @@ fn no_name_is_markup_or_script_and_no_request_leaves_the_page() {
         0
     );
     assert_eq!(browser.value("document.scripts.length"), 3, "two blocks of data and the script of the page");
-    // Every row at once, so that nothing is left out of sight.
+    // All rows at once, so that none is out of view.
     browser.value("document.getElementById('view').style.height = '4000px'; document.getElementById('view').dispatchEvent(new Event('scroll'))");
     browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     let shown = browser
@@ -126,7 +126,7 @@ fn no_name_is_markup_or_script_and_no_request_leaves_the_page() {
     let acts = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200B}' | '\u{FEFF}' | '\u{2028}' | '\u{1B}');
     assert_eq!(text.as_str().unwrap().chars().find(|&c| acts(c)), None);
 
-    // The page could not speak to anybody if it wanted to.
+    // The page cannot send anything, even if it tried.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     assert_eq!(browser.complaints(), [] as [&Value; 0]);
@@ -202,7 +202,7 @@ fn keys_move_through_the_findings_and_colours_follow_the_system_and_the_button()
     let scheme = |browser: &mut Browser, value: &str| {
         let features = serde_json::json!([{ "name": "prefers-color-scheme", "value": value }]);
         browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "features": features }));
-        // The page hears of it when it is drawn next.
+        // The page gets the event when it is drawn next.
         browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     };
     scheme(&mut browser, "dark");
@@ -238,7 +238,7 @@ fn keys_move_through_the_findings_and_colours_follow_the_system_and_the_button()
     assert_eq!(browser.complaints(), [] as [&Value; 0]);
 }
 
-/// The page, printed: at the width of A4, in which the screen has no room for columns.
+/// The printed page, at the width of A4, where the columns of the screen do not fit.
 #[test]
 fn a_printed_page_has_each_name_with_its_directory_owner_rules_and_suggested_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn seconds_since(minute: &str) -> i64 {
     jiff::Timestamp::now().as_second() - then.as_second()
 }
 
-/// axe-core, where scripts/test has put it.
+/// axe-core, if scripts/test has installed it.
 fn axe() -> Option<String> {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe.min.js");
     let text = fs::read_to_string(&file).ok();
@@ -340,7 +340,7 @@ fn axe_finds_nothing_critical_or_serious() {
     assert_eq!(strings(&browser.value(run)), none, "on a narrow screen");
 }
 
-/// Text that is told from its ground by a ratio below 4.5 (WCAG 2.2, 1.4.3).
+/// Text with a contrast ratio below 4.5 (WCAG 2.2, 1.4.3).
 fn faint_text() -> String {
     "(() => {
         const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
@@ -360,9 +360,9 @@ fn faint_text() -> String {
 }
 
 #[test]
-fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
+fn a_hundred_thousand_findings_are_searched_and_sorted_without_delay() {
     const FINDINGS: usize = 100_000;
-    /// What a person takes for an answer at once, with room for a slow machine.
+    /// Maximum time that a person perceives as immediate, with a margin for slow machines.
     const AT_ONCE: Duration = Duration::from_secs(2);
     let Some(mut browser) = browser() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -398,7 +398,7 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
         );
         Duration::from_secs_f64(browser.value(&script).as_f64().unwrap() / 1000.0)
     };
-    // A machine with other things to do may be slow once; whoever does it a second time undoes it.
+    // On a busy machine one attempt may be slow; the second attempt must not be.
     let timed = |browser: &mut Browser, doing: &str| {
         let mut took = timed(browser, doing);
         for _ in 0..3 {
@@ -431,7 +431,7 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_at_once() {
 
 /// With `NAMEGATE_UPDATE=1` the test writes the hashes instead of checking them.
 #[test]
-fn the_page_lets_in_its_own_style_and_script_alone() {
+fn the_page_allows_only_its_own_style_and_script() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/html");
     let hash = |file: &str| data_encoding::BASE64.encode(&Sha256::digest(fs::read(dir.join(file)).unwrap()));
     let expected = format!("{}\n{}\n", hash("page.css"), hash("page.js"));
@@ -442,7 +442,7 @@ fn the_page_lets_in_its_own_style_and_script_alone() {
     assert_eq!(
         fs::read_to_string(dir.join("hashes.txt")).unwrap(),
         expected,
-        "`NAMEGATE_UPDATE=1 cargo test --test html the_page_lets` writes them"
+        "`NAMEGATE_UPDATE=1 cargo test --test html the_page_allows` writes them"
     );
     let script = fs::read_to_string(dir.join("page.js")).unwrap();
     for way in

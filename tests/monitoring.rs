@@ -1,4 +1,4 @@
-//! Metrics as others read them: the text by Prometheus' own tools, and dashboard, alerts and documentation by what there is.
+//! Metrics as others read them: Prometheus' own tools check the text, and dashboard, alerts and documentation must match it.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
@@ -12,7 +12,7 @@ use namegate::policy::rule::RULES;
 use namegate::telemetry::metrics::{DropReason, Gauges, Metrics, Op};
 use nix::errno::Errno;
 
-/// Everything that can be counted, at least once, under a name that has to be escaped.
+/// All metrics with a value, and a label that must be escaped.
 fn everything() -> String {
     let metrics = Metrics::default().with_label("mountpoint", "/mnt/\"a\\b\"\nc ä");
     for &op in Op::ALL {
@@ -43,13 +43,13 @@ fn read(path: &str) -> String {
     fs::read_to_string(file(path)).unwrap()
 }
 
-/// Words that begin like the name of a metric.
+/// Words that look like the name of a metric.
 fn metrics_in(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
     words.filter(|word| word.starts_with("namegate_") && *word != "namegate_").collect()
 }
 
-/// What the program prints; `None`, with a line that says so, where it is not installed.
+/// The output of the program; `None`, after a message, if it is not installed.
 fn run(command: &mut Command, input: &str) -> Option<Output> {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = match child {
@@ -59,7 +59,7 @@ fn run(command: &mut Command, input: &str) -> Option<Output> {
         }
         child => child.unwrap(),
     };
-    // Whoever takes no input closes it.
+    // A program that reads no input closes it.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     Some(child.wait_with_output().unwrap())
 }
@@ -123,7 +123,7 @@ fn the_alert_rules_fire_when_they_should_and_only_then() {
 }
 
 #[test]
-fn dashboard_and_alerts_ask_for_what_there_is() {
+fn dashboard_and_alerts_use_metrics_that_exist() {
     let text = everything();
     let families = families(&text);
     let there_is = |name: &str| {
@@ -142,7 +142,7 @@ fn dashboard_and_alerts_ask_for_what_there_is() {
 }
 
 #[test]
-fn the_documentation_tells_of_every_metric_with_its_type_and_its_labels() {
+fn the_documentation_has_every_metric_with_its_type_and_labels() {
     let (text, document) = (everything(), read("docs/METRICS.md"));
     let rows: Vec<Vec<&str>> = document
         .lines()
@@ -170,7 +170,7 @@ fn the_documentation_tells_of_every_metric_with_its_type_and_its_labels() {
 }
 
 #[test]
-fn every_expression_of_the_dashboard_is_one() {
+fn every_expression_of_the_dashboard_is_valid() {
     let dashboard: serde_json::Value = serde_json::from_str(&read("docs/grafana-dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());

@@ -1,7 +1,7 @@
 //! Unicode's own conformance test of normalization, NormalizationTest.txt, in full.
 //!
-//! The file is the one of the Debian package unicode-data. What it says of a version of Unicode holds in all later ones
-//! (normalization stability policy), as long as only code points assigned in that version are looked at.
+//! The file comes from the Debian package unicode-data. Its statements about a Unicode version are true for all later versions
+//! (normalization stability policy), as long as only code points assigned in that version are considered.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! What the scripts install on a machine that has neither Rust nor a linker: a machine of stand-ins, on which nothing is
-//! really installed.
+//! The scripts on a machine that has neither Rust nor a linker: all commands are stand-ins, and nothing is really
+//! installed.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
@@ -14,8 +14,8 @@ const ESSENTIAL: &[&str] = &[
     "chmod",
 ];
 
-/// A machine without Rust: a path with the essential commands, an apt-get and a curl that note what they are asked for.
-/// apt-get gives packages that are named in `can`; curl gives an installer that puts a cargo into the home directory.
+/// A machine without Rust: a path with the essential commands, and an apt-get and a curl that record their arguments.
+/// apt-get installs the packages in `can`; curl returns an installer that puts a cargo into the home directory.
 fn bare_machine(dir: &Path, can: &str) {
     let path = std::env::var_os("PATH").unwrap();
     fs::create_dir_all(dir.join("bin")).unwrap();
@@ -60,7 +60,7 @@ fn quickstart(dir: &Path, args: &[&str]) -> (Output, String) {
 }
 
 #[test]
-fn nothing_is_installed_where_nobody_can_be_asked() {
+fn nothing_is_installed_if_nobody_can_be_asked() {
     let dir = tempfile::tempdir().unwrap();
     bare_machine(dir.path(), "gcc");
     let (output, log) = quickstart(dir.path(), &[]);
@@ -87,7 +87,7 @@ fn with_consent_a_bare_machine_gets_a_linker_and_rust_and_builds() {
 }
 
 #[test]
-fn a_package_that_cannot_be_had_ends_the_script_before_anything_is_built() {
+fn a_package_that_cannot_be_installed_ends_the_script_before_the_build() {
     let dir = tempfile::tempdir().unwrap();
     bare_machine(dir.path(), "nothing");
     let (output, log) = quickstart(dir.path(), &["--yes"]);

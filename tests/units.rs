@@ -1,4 +1,4 @@
-//! The units under `systemd/`, judged by systemd itself where it is installed, and what they start tried out.
+//! The units in `systemd/`: checked by systemd itself if it is installed; their commands are run.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// The units, each with the instance that it is tried with.
+/// The units, each with the instance for the test.
 const UNITS: [(&str, &str); 4] = [
     ("namegate@.service", "share"),
     ("namegate-watch@.service", "srv-share"),
@@ -16,7 +16,7 @@ const UNITS: [(&str, &str); 4] = [
     ("namegate-scan@.timer", "srv-share"),
 ];
 
-/// Where the program is once it is installed.
+/// The path of the installed program.
 const INSTALLED: &str = "/usr/bin/namegate";
 
 fn units() -> PathBuf {
@@ -65,16 +65,16 @@ fn systemd_finds_nothing_wrong_with_the_units() {
         let Some(output) = analyze(&["verify", "--man=no"], &path) else { return };
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let said = all(&output);
-        // What it says of other units of this machine is not ours.
+        // Messages about other units of this machine do not count.
         let ours: Vec<&str> = said.lines().filter(|line| line.contains("namegate")).collect();
         assert!(output.status.success() && ours.is_empty(), "{name}: {said}");
     }
 }
 
 #[test]
-fn what_scans_and_watches_is_exposed_as_little_as_systemd_can_make_it() {
+fn the_units_for_scan_and_watch_have_the_lowest_exposure_that_systemd_offers() {
     let dir = instances();
-    // In tenths, of ten.
+    // In tenths, up to ten.
     for (name, most) in [("namegate-scan@srv-share.service", 15), ("namegate-watch@srv-share.service", 25)] {
         let threshold = format!("--threshold={most}");
         let args = ["security", "--offline=true", &threshold];
@@ -124,19 +124,19 @@ const WITH_NAMESPACE: &[&str] = &[
 ];
 
 #[test]
-fn the_unit_that_mounts_has_no_mount_namespace_of_its_own() {
+fn the_unit_for_a_mount_has_no_mount_namespace_of_its_own() {
     let mounting = unit("namegate@.service");
     for setting in WITH_NAMESPACE {
         assert_eq!(values(&mounting, setting).count(), 0, "{setting}");
     }
-    // And those that would take from the server what it does for others.
+    // And settings that would keep the server from acting for clients.
     for setting in ["RestrictSUIDSGID", "DevicePolicy", "User", "AmbientCapabilities", "UMask"] {
         assert_eq!(values(&mounting, setting).count(), 0, "{setting}");
     }
 }
 
 #[test]
-fn the_unit_that_mounts_leaves_the_server_what_it_keeps() {
+fn the_unit_for_a_mount_allows_the_capabilities_of_the_server() {
     use namegate::service::confinement::FOR_SERVING;
     let mounting = unit("namegate@.service");
     let left: Vec<&str> =
@@ -168,7 +168,7 @@ fn the_unit_that_mounts_leaves_the_server_what_it_keeps() {
 }
 
 #[test]
-fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
+fn the_command_of_the_scan_unit_scans_and_writes_a_report() {
     let scanning = unit("namegate-scan@.service");
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -186,7 +186,7 @@ fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
         .replace("%f", &place("tree"));
     let words: Vec<&str> = line.split_whitespace().collect();
     let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    // Findings, which the unit takes for a success.
+    // Findings, which are a success for the unit.
     assert_eq!(output.status.code(), Some(1), "{}", all(&output));
     assert_eq!(values(&scanning, "SuccessExitStatus").collect::<Vec<_>>(), ["1"]);
     let report = fs::read_to_string(place("state/namegate/scan/tree.jsonl")).unwrap();
@@ -194,7 +194,7 @@ fn what_the_scanning_unit_starts_scans_and_leaves_a_report() {
 }
 
 #[test]
-fn the_example_of_a_configuration_is_one() {
+fn the_example_configuration_is_valid() {
     use namegate::settings::MountFile;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/share.toml");
     let text = fs::read_to_string(path).unwrap();
@@ -207,7 +207,7 @@ fn the_example_of_a_configuration_is_one() {
 }
 
 #[test]
-fn systemd_makes_units_of_the_lines_for_fstab() {
+fn systemd_generates_units_from_the_fstab_lines() {
     const GENERATOR: &str = "system-generators/systemd-fstab-generator";
     let generator = ["/usr/lib/systemd", "/lib/systemd"].map(|base| Path::new(base).join(GENERATOR));
     let Some(generator) = generator.iter().find(|path| path.exists()) else {
@@ -236,7 +236,7 @@ fn systemd_makes_units_of_the_lines_for_fstab() {
         "wanted, not required: nofail"
     );
     assert!(read("mnt-other.automount").contains("TimeoutIdleSec="));
-    // The helper takes every word that systemd hands on to it.
+    // The helper accepts all options that systemd passes on.
     let options = mounting.lines().find_map(|line| line.strip_prefix("Options=")).unwrap();
     let helper = dir.path().join("mount.namegate");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_namegate"), &helper).unwrap();

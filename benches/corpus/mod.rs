@@ -1,7 +1,7 @@
-//! Names as a large tree holds them, made from a seed: 70 % ASCII, 25 % Latin, CJK and emoji, 1 % with bad bytes, 0.5 % in
+//! Names as in a large tree, generated from a seed: 70 % ASCII, 25 % Latin, CJK and emoji, 1 % with bad bytes, 0.5 % in
 //! NFD; the rest is ASCII too.
 
-/// The kinds of names, and how many of 1000 they are.
+/// The kinds of names, and their number among 1000.
 const MIX: [(Kind, u32); 7] = [
     (Kind::Latin, 100),
     (Kind::Cyrillic, 50),
@@ -38,7 +38,7 @@ const BAD: &[&[u8]] =
     &[b"caf\xE9", b"\xC0\xAF", b"\xED\xA0\x80", b"a\x80", b"\xFE", b"\x83\x65\x83\x58\x83\x67"];
 const ENDS: &[&str] = &[".txt", ".jpg", ".rs", ".pdf", "-v2.docx", "", ".tar.gz"];
 
-/// Steele, Lea, Flood: SplitMix64. Ours, because a corpus must stay the same for as long as numbers are compared.
+/// SplitMix64 by Steele, Lea, Flood. Written here, because the corpus must stay the same as long as numbers are compared.
 pub struct Random(pub u64);
 
 impl Random {

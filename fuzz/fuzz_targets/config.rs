@@ -1,5 +1,5 @@
-//! Any text as a policy file: mistakes lie in the text and act on no terminal; what is read can be written and read again,
-//! and asks for the same policy.
+//! Any text as a policy file: errors are inside the text and act on no terminal; a file that is read can be written and read
+//! again, and gives the same policy.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

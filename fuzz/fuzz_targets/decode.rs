@@ -1,5 +1,5 @@
-//! Any bytes: the decoder agrees with std, its findings lie in order, the arena agrees with the decoder, and everything
-//! that is read out of a name (its readings, its explanation) comes back without harm.
+//! Any bytes: the decoder agrees with std, its findings are in order, the arena agrees with the decoder, and everything
+//! derived from a name (its readings, its explanation) works.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

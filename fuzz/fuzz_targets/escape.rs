@@ -1,4 +1,4 @@
-//! Any bytes: escaping can be undone, gives an admissible name, changes no name that needs none; display never acts.
+//! Any bytes: escaping is reversible, gives a valid name, and changes no name that needs none; display never acts on a terminal.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

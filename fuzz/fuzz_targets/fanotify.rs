@@ -1,5 +1,5 @@
-//! Any bytes as what the kernel writes to a fanotify group or an inotify instance: the readers come to an end, give nothing
-//! after an error, and give names and handles that lie in the bytes.
+//! Any bytes as events of a fanotify group or an inotify instance: the parsers end, return nothing after an error, and return
+//! only names and handles that lie in the bytes.
 #![no_main]
 
 use std::os::unix::ffi::OsStrExt;

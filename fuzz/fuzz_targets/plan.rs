@@ -1,5 +1,5 @@
 //! Any bytes as a plan of `fix`: errors are in its lines and safe on a terminal; a valid plan leads nowhere outside of its roots,
-//! is written and read again as the same, and its order renames each entry once.
+//! is written and read again unchanged, and its order renames each entry once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any name under any profile and any normalization: verdict and check agree, a repair is admissible and needs none
-//! itself, and messages never act on a terminal. The first two bytes choose the policy.
+//! Any name with any profile and any normalization: verdict and check agree, a suggested name is valid and needs no other, and
+//! messages never act on a terminal. The first two bytes choose the policy.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -23,25 +23,25 @@ Examples:
   ls | namegate check
   git ls-files -z | namegate check --paths -0 --profile portable --format json
 
-A name is one component of a path: a `/` in it is a violation, unless --paths says that the names are paths. Paths need not exist;
-for names on disk: namegate scan.
+A name is one component of a path: a `/` in it is a violation, unless --paths is given. Names and paths need not exist; \
+`namegate scan` checks names on disk.
 Exit status: 0 no finding, 1 findings, 2 something could not be read.";
 
 /// Check names given as arguments, or read from standard input
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
-    /// The names; without any, they are read from standard input, one a line.
+    /// Names to check; without any, names are read from standard input, one per line
     #[arg(value_name = "NAME")]
     names: Vec<OsString>,
-    /// Read names from standard input, each followed by NUL instead of a line feed.
+    /// Names on standard input end with NUL instead of a line feed
     #[arg(short = '0', long, conflicts_with = "names")]
     null: bool,
-    /// The names are paths: check each component once, and find names that become one
+    /// Check paths: each component once, and the names of each directory for collisions
     #[arg(long)]
     paths: bool,
-    /// Print nothing but errors; the exit status has the result
-    #[arg(short, long, conflicts_with = "format")]
+    /// Print no findings; the exit status still reports them
+    #[arg(short, long, conflicts_with_all = ["format", "json"])]
     quiet: bool,
     #[command(flatten)]
     report: ReportArgs,
@@ -60,7 +60,7 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         return check_paths(args, &policy, out);
     }
     let is_single = args.names.len() == 1;
-    let head = args.report.head(args.report.format == ReportFormat::Html)?;
+    let head = args.report.head(args.report.format.0 == ReportFormat::Html)?;
     let report = (!args.quiet).then(|| args.report.report(out, &mut faults, LAYOUT, &head));
     let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy) };
     if args.names.is_empty() {
@@ -71,10 +71,10 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         names.iter().try_for_each(|name| check.name(name, || encoding))?;
     }
     let CheckRun { report, summary, .. } = check;
-    if let Some(mut report) = report.filter(|_| !is_single || args.report.format != ReportFormat::Text) {
+    if let Some(mut report) = report.filter(|_| !is_single || args.report.format.0 != ReportFormat::Text) {
         report.finish(&policy, &summary)?;
     }
-    Ok(ExitStatus::from_summary(&summary, args.report.fail_on()))
+    Ok(ExitStatus::from_summary(&summary, args.report.fail_on))
 }
 
 /// Lines are wrapped at the width of a terminal.
@@ -99,7 +99,7 @@ fn check_paths(
     out: &mut (dyn Write + Send),
 ) -> Result<ExitStatus, CliError> {
     let mut faults = anstream::stderr();
-    let head = args.report.head(args.report.format == ReportFormat::Html)?;
+    let head = args.report.head(args.report.format.0 == ReportFormat::Html)?;
     let mut paths: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
     if paths.is_empty() {
         for item in standard_input(args.null)? {
@@ -118,7 +118,7 @@ fn check_paths(
     let settings = ScanSettings { encoding: args.report.encoding, ..ScanSettings::default() };
     let source = PathList(paths);
     let summary = scan::scan(&source, policy, &settings, &mut *report, &NoProgress, None, None)?;
-    Ok(ExitStatus::from_summary(&summary, args.report.fail_on()))
+    Ok(ExitStatus::from_summary(&summary, args.report.fail_on))
 }
 
 fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {

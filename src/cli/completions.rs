@@ -8,14 +8,14 @@ use clap_complete::Shell;
 
 use super::{CliError, ExitStatus};
 
-/// Print a completion script for a shell.
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   namegate completions bash > ~/.local/share/bash-completion/completions/namegate
   namegate completions zsh > ~/.zfunc/_namegate
   namegate completions fish > ~/.config/fish/completions/namegate.fish")]
 pub(super) struct CompletionsArgs {
-    /// The shell
+    /// Shell that will read the script
     shell: Shell,
 }
 
@@ -75,21 +75,67 @@ mod tests {
         String::from_utf8(script).unwrap()
     }
 
+    /// Words that are completed, and the last of them afterwards.
+    const CASES: [(&str, &str); 5] = [
+        ("check --profile win", "windows"),
+        ("check --profile strict,win", "strict,windows"),
+        ("mount --profile strict,macos,ut", "strict,macos,utf8"),
+        ("scan --target s3,utf", "s3,utf8"),
+        ("explain --format js", "json"),
+    ];
+
+    /// What `shell` prints for a script that completes `namegate WORDS`; `None` if there is no such shell.
+    fn completed(shell: &str, options: &[&str], script: &str) -> Option<String> {
+        let output = Process::new(shell).args(options).args(["-c", script]).env("TERM", "vt100").output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).ok()
+    }
+
     #[test]
-    fn completion_goes_on_after_a_comma() {
-        let complete = |words: &str, current: &str| {
+    fn completion_in_bash_goes_on_after_a_comma() {
+        for (words, last) in CASES {
+            let (before, current) = words.rsplit_once(' ').unwrap();
             let line = format!(
-                "{}\nCOMP_WORDS=({words} '{current}'); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+                "{}\nCOMP_WORDS=(namegate {before} '{current}'); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
                  _namegate namegate '{current}' \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[@]}}\"",
                 script(Shell::Bash)
             );
-            let output = Process::new("bash").args(["--norc", "-c", &line]).output().unwrap();
-            String::from_utf8(output.stdout).unwrap().trim().to_owned()
-        };
-        assert_eq!(complete("namegate check --profile", "win"), "windows");
-        assert_eq!(complete("namegate mount --profile", "strict,macos,ut"), "strict,macos,utf8");
-        assert_eq!(complete("namegate scan --target", "s3,utf"), "s3,utf8");
-        assert!(script(Shell::Zsh).contains(":_sequence compadd - "));
-        assert!(script(Shell::Fish).contains("(__fish_complete_list , 'string split : "));
+            assert_eq!(completed("bash", &["--norc"], &line).as_deref(), Some(last), "{words}");
+        }
+    }
+
+    #[test]
+    fn completion_in_fish_goes_on_after_a_comma() {
+        for (words, last) in CASES {
+            let line = format!("{}\ncomplete -C 'namegate {words}'", script(Shell::Fish));
+            let Some(found) = completed("fish", &["--no-config"], &line) else {
+                return println!("SKIPPED: no fish: its completions were not tried");
+            };
+            assert_eq!(found.split('\t').next(), Some(last), "{words}: {found}");
+        }
+    }
+
+    /// In a terminal of its own, where the Tab key completes the line, and a function of our name prints it.
+    #[test]
+    fn completion_in_zsh_goes_on_after_a_comma() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, script(Shell::Zsh)).unwrap();
+        let path = file.path().display();
+        for (words, last) in CASES {
+            let line = format!(
+                "zmodload zsh/zpty || exit 1
+                 zpty shell env ZDOTDIR=/nonexistent zsh -f -i
+                 zpty -w shell 'unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; source {path}'
+                 zpty -w shell 'compdef _namegate namegate; namegate() {{ print -r -- \"<$*>\" }}; print REA''DY'
+                 zpty -r -m shell line '*READY*'
+                 zpty -w -n shell $'namegate {words}\\t\\n'
+                 zpty -r -m shell line '*<*>*' && print -r -- \"$line\""
+            );
+            let Some(found) = completed("zsh", &["-f"], &line).filter(|found| !found.is_empty()) else {
+                return println!("SKIPPED: no zsh with zpty: its completions were not tried");
+            };
+            let called = found.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>'));
+            let completed = called.and_then(|(line, _)| line.rsplit(' ').next());
+            assert_eq!(completed, Some(last), "{words}: {found}");
+        }
     }
 }

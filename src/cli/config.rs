@@ -1,4 +1,4 @@
-//! `namegate config`: checks instance files, shows them whole, and prints their schema.
+//! `namegate config`: checks mount configurations, shows them with their defaults, and prints their schema.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,31 @@ use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::settings::{MountFile, config_path, read, schema};
 
-/// Check instance files, show one with its defaults, or print their schema.
+const EXAMPLES: &str = "\
+Examples:
+  namegate config check /etc/namegate/share.toml
+  namegate config show share
+  namegate config schema > namegate.schema.json";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  namegate config check share                       # the file is /etc/namegate/share.toml
+  namegate config check /etc/namegate/share.toml
+
+Exit status: 0 all files are valid, 2 some file is not.";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  namegate config show share
+  namegate config show /etc/namegate/share.toml > complete.toml";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  namegate config schema > namegate.schema.json";
+
+/// Check mount configurations, show one with its defaults, or print their JSON Schema
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
     action: ConfigAction,
@@ -19,20 +42,21 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigAction {
-    /// Check instance files: every mistake with line, column and the nearest known word.
-    ///
-    /// The exit status is 0 if all files can be used, else 2.
+    /// Check mount configurations: report every error with line, column and the nearest known word
+    #[command(after_help = CHECK_EXAMPLES)]
     Check {
-        /// The files, or the names of instances.
+        /// Files, or names of instances, whose files are /etc/namegate/NAME.toml
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
-    /// Show what an instance file says, and with which defaults that is filled up, as an instance file.
+    /// Show a mount configuration completed with the defaults
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// The file, or the name of an mount.
+        /// File, or name of an instance, whose file is /etc/namegate/NAME.toml
         file: PathBuf,
     },
-    /// Print the JSON Schema of instance files, for editors and for programs that write such files.
+    /// Print the JSON Schema of mount configurations, for editors and for programs that write them
+    #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
 }
 
@@ -54,7 +78,7 @@ pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     Ok(ExitStatus::Clean)
 }
 
-/// An instance file that is enough for a mount.
+/// A mount configuration that is enough for a mount.
 fn load(file: &Path) -> Result<MountFile, String> {
     let in_file = |error: crate::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
     let mount = MountFile::parse(&read(file)?).map_err(in_file)?;

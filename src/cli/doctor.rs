@@ -1,4 +1,4 @@
-//! `namegate doctor`: what this machine can do, what on it spoils names, and what to do about it.
+//! `namegate doctor`: what this machine can do, what on it damages names, and what to do about it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,28 +6,28 @@ use std::path::PathBuf;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus};
 use crate::doctor::{Condition, Diagnosis, Machine};
 use crate::json;
 
 const EXAMPLES: &str = "\
 Examples:
-  namegate doctor                  the machine
-  namegate doctor /srv/share       and what a mount of /srv/share will have
-  sudo namegate doctor --json      with the locales of all services, for programs
+  namegate doctor                # this machine
+  namegate doctor /srv/share     # also what a mount of /srv/share can do
+  sudo namegate doctor --json    # as root: also the locales of all services
 
-Exit status: 0 nothing to do, 1 something is advised.";
+Exit status: 0 nothing to do, 1 at least one check has advice.";
 
-/// Say what this machine can do for namegate, what on it spoils names, and what to do about it.
+/// Check what this machine can do for namegate, what on it damages names, and what to do about it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Directories that are to be mounted.
+    /// Directories to be mounted
     #[arg(value_name = "SOURCE")]
     sources: Vec<PathBuf>,
-    /// One JSON object instead of text.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<PlainFormat>,
 }
 
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ struct Examination<'c> {
 pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let checks = Machine::this().examine(&args.sources);
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
-    if args.json {
+    if args.format.0 == PlainFormat::Json {
         json::write_line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
     } else {
         for check in &checks {

@@ -1,4 +1,4 @@
-//! `namegate explain`: a name octet by octet.
+//! `namegate explain`: a name byte by byte.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, SpecificationError};
 
+use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus, profiles};
 use crate::explain::{DEFAULT_PROFILES, Explanation, text};
 use crate::json;
@@ -15,30 +16,29 @@ use crate::policy::profile::Profile;
 const EXAMPLES: &str = "\
 Examples:
   namegate explain 'caf\u{e9}.txt'
-  namegate explain -- *  # every name of this directory
-  namegate explain --hex 'C0 AF'  # bytes that no keyboard types
+  namegate explain -- *            # every name in this directory
+  namegate explain --hex 'C0 AF'   # bytes that no keyboard types
   namegate explain --profile windows aux.txt
   namegate explain --json --hex ff | jq .octets
 
-Exit status: 0 all names are UTF-8, 1 some name is not, 2 a name could not be understood.";
+Exit status: 0 all names are UTF-8, 1 some name is not, 2 the usage is wrong.";
 
-/// Show a name octet by octet: its bits, its code points, what is wrong with it, which profiles object.
+/// Show a name byte by byte: bits, code points, errors, and the profiles that object to it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ExplainArgs {
-    /// Names to explain, as they are: names, not paths.
+    /// Names to explain: names, not paths
     #[arg(value_name = "NAME", required_unless_present = "hex")]
     names: Vec<OsString>,
-    /// A name in hexadecimal, such as 636166e9; spaces and colons between the digits do not count.
-    #[arg(long, value_name = "OCTETS")]
+    /// Name in hexadecimal, such as 636166e9; spaces and colons are ignored; repeatable
+    #[arg(long, value_name = "BYTES")]
     hex: Vec<OsString>,
     /// Profiles to check the names against [default: strict,security,portable]
     #[arg(long = "profile", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
     #[arg(hide_possible_values = true)]
     profiles: Vec<&'static Profile>,
-    /// Write one line of JSON for each name.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<PlainFormat>,
 }
 
 /// Explains the names as they were given, then those in hexadecimal.
@@ -53,9 +53,9 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus,
         if !explanation.is_utf8 {
             status = ExitStatus::Findings;
         }
-        match args.json {
-            true => json::write_line(out, &explanation)?,
-            false => {
+        match args.format.0 {
+            PlainFormat::Json => json::write_line(out, &explanation)?,
+            PlainFormat::Text => {
                 if at > 0 {
                     text::write_divider(out)?;
                 }
@@ -66,7 +66,7 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus,
     Ok(status)
 }
 
-/// The octets that `digits` spell.
+/// The bytes that `digits` spell.
 fn decode(digits: &OsStr) -> Result<Vec<u8>, CliError> {
     let encoding = hexadecimal().map_err(CliError::new)?;
     let typed = digits.as_bytes();
@@ -74,12 +74,12 @@ fn decode(digits: &OsStr) -> Result<Vec<u8>, CliError> {
         // The position counts bytes; a person counts characters, from 1.
         let before = String::from_utf8_lossy(&typed[..position]).chars().count();
         if kind == DecodeKind::Length {
-            return CliError::new("--hex: an odd number of digits, and every octet has two");
+            return CliError::new("--hex: an odd number of digits; every byte has two");
         }
         let rest = String::from_utf8_lossy(&typed[position..]);
         let wrong: String = rest.chars().take(1).collect();
         let wrong = display(wrong.as_bytes());
-        CliError::new(format!("--hex: `{wrong}`, character {}, is no hexadecimal digit", before + 1))
+        CliError::new(format!("--hex: `{wrong}`, character {}, is not a hexadecimal digit", before + 1))
     })
 }
 

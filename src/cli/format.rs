@@ -1,11 +1,13 @@
-//! How findings are written: the options that every command with findings has.
+//! Output formats: `--format` of every command that has one, and the options of every command with findings.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use clap::ValueEnum;
+use clap::builder::{EnumValueParser, PossibleValue};
+use clap::error::{ErrorKind, Result as ClapResult};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueEnum};
 
 use super::CliError;
 use crate::explain::CodePoint;
@@ -21,60 +23,111 @@ use crate::report::text::{Layout, Text};
 use crate::report::{FailOn, Report};
 use crate::time::timestamp_of_now;
 
-/// The options.
-#[derive(Clone, Debug, clap::Args)]
-pub struct ReportArgs {
-    /// How the findings are written.
-    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
-    pub format: ReportFormat,
-    /// Which findings make the exit status 1.
-    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = Least::Warn)]
-    fail_on: Least,
-    /// The encoding of names that are not UTF-8, for the proposed repairs; guessed from the names if not given.
-    #[arg(long, value_name = "NAME")]
-    pub encoding: Option<Encoding>,
-    /// Title of an HTML report [default: "File names: namegate report"].
-    #[arg(long, value_name = "TEXT")]
-    pub title: Option<String>,
+/// The output format of a command: `--format`, and `--json`, which means `--format json` wherever there is a format.
+///
+/// The first of the formats is the default.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatArgs<F>(pub F);
+
+impl<F: ValueEnum + Send + Sync + 'static> clap::Args for FormatArgs<F> {
+    fn augment_args(command: Command) -> Command {
+        let default = F::value_variants().first().and_then(F::to_possible_value);
+        let default = default.iter().map(PossibleValue::get_name).collect::<String>();
+        let format = Arg::new("format").long("format").value_name("FORMAT");
+        let format = format.help(format!("Output format [default: {default}]"));
+        let json = Arg::new("json").long("json").help("The same as --format json");
+        command
+            .arg(format.value_parser(EnumValueParser::<F>::new()))
+            .arg(json.action(ArgAction::SetTrue).conflicts_with("format"))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Least {
-    /// All.
-    Warn,
-    /// Errors.
-    Error,
-    /// None.
-    Never,
+impl<F: ValueEnum + Send + Sync + 'static> FromArgMatches for FormatArgs<F> {
+    fn from_arg_matches(matches: &ArgMatches) -> ClapResult<Self> {
+        let json = matches.get_flag("json").then(|| F::from_str("json", false).ok()).flatten();
+        let format = json.or_else(|| matches.get_one::<F>("format").cloned());
+        let format = format.or_else(|| F::value_variants().first().cloned());
+        format.map(Self).ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> ClapResult<()> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Names the values of a type on the command line, each with its help.
+macro_rules! words {
+    ($type:ty { $($value:ident = $word:literal: $help:literal,)* }) => {
+        impl clap::ValueEnum for $type {
+            fn value_variants<'a>() -> &'a [Self] {
+                &[$(Self::$value),*]
+            }
+
+            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+                Some(match self {
+                    $(Self::$value => clap::builder::PossibleValue::new($word).help($help),)*
+                })
+            }
+        }
+    };
+}
+pub(super) use words;
+
+words!(FailOn {
+    Warn = "warn": "Warnings and errors",
+    Error = "error": "Errors only",
+    Never = "never": "None: findings do not change the exit status",
+});
+
+/// A format of a command that writes text or JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlainFormat {
+    /// Text for people
+    Text,
+    /// JSON: one object on each line
+    Json,
+}
+
+/// The options.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub format: FormatArgs<ReportFormat>,
+    /// Exit with status 1 for findings of at least this severity
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    pub fail_on: FailOn,
+    /// Encoding of names that are not UTF-8, for suggested names [default: guessed from the names]
+    #[arg(long, value_name = "NAME")]
+    pub encoding: Option<Encoding>,
+    /// Title of an HTML report [default: "File names: namegate report"]
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
 }
 
 /// A format for findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// For people.
+    /// Text for people
     Text,
-    /// JSON Lines: one object a line, the summary last.
+    /// JSON Lines: one object per finding, the summary last
     Json,
-    /// A table for spreadsheets, a row for each violation.
+    /// Table for spreadsheets: one row per violation
     Csv,
-    /// SARIF 2.1.0, for code scanning.
+    /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// JUnit XML, for build servers.
+    /// JUnit XML, for build servers
     Junit,
-    /// One page for browsers, that needs no network.
+    /// HTML page that needs no network
     Html,
 }
 
 impl ReportArgs {
-    /// Which findings make a run fail.
-    pub fn fail_on(&self) -> FailOn {
-        match self.fail_on {
-            Least::Warn => FailOn::Warn,
-            Least::Error => FailOn::Error,
-            Least::Never => FailOn::Never,
-        }
-    }
-
     /// The head of an HTML report; `writes_html` says whether the run writes one.
     ///
     /// # Errors
@@ -103,8 +156,8 @@ impl ReportArgs {
         layout: Layout,
         head: &Head,
     ) -> Box<dyn Report + 'o> {
-        let report = self.format.report(out, self.fail_on(), layout, head);
-        match self.format {
+        let report = self.format.0.report(out, self.fail_on, layout, head);
+        match self.format.0 {
             ReportFormat::Text | ReportFormat::Csv => {
                 Box::new(MultiReport::new(vec![Box::new(FaultReport::new(faults)), report]))
             }
@@ -133,7 +186,7 @@ impl ReportFormat {
     }
 
     /// The format that a file of this name has by custom.
-    pub fn of(file: &Path) -> Option<Self> {
+    pub fn from_file_name(file: &Path) -> Option<Self> {
         match file.extension().and_then(OsStr::to_str)?.to_ascii_lowercase().as_str() {
             "txt" | "log" => Some(Self::Text),
             "json" if file.to_string_lossy().ends_with(".sarif.json") => Some(Self::Sarif),

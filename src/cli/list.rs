@@ -21,6 +21,7 @@ use nix::sys::statfs::statfs;
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, geteuid};
 use serde::Serialize;
 
+use super::format::{FormatArgs, PlainFormat};
 use super::instances::{owner_at, owner_of, sockets, user};
 use super::{CliError, ExitStatus};
 use crate::json::{self, JsonBytes};
@@ -45,15 +46,12 @@ Examples:
 
 Exit status: 0 all of your instances run; 1 one of them is dead or silent, or has an impostor; 2 the list could not be made.";
 
-/// List running instances, and mounts of namegate that have lost their server
+/// List running mounts (instances), and mounts that have lost their server
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = EXAMPLES
-)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct ListArgs {
-    /// Write one JSON object on each line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<PlainFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,8 +93,8 @@ struct ListRow {
 }
 
 pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
-    let mounts = mounts::mounts()
-        .map_err(|error| CliError::new(format!("cannot read the table of mounts: {error}")))?;
+    let mounts =
+        mounts::mounts().map_err(|error| CliError::new(format!("cannot read the mount table: {error}")))?;
     let sockets = sockets();
     let found: Vec<&FoundSocket> = sockets.own.iter().chain(&sockets.others).collect();
     let answers = control::ask_all(&found, ControlRequest::Status, control::PATIENCE, |_, _| None);
@@ -126,9 +124,9 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
         source: Some(JsonBytes::new(&mount.source)),
         mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
     }));
-    match args.json {
-        true => rows.iter().try_for_each(|row| json::write_line(out, row))?,
-        false => text(&rows, out)?,
+    match args.format.0 {
+        PlainFormat::Json => rows.iter().try_for_each(|row| json::write_line(out, row))?,
+        PlainFormat::Text => text(&rows, out)?,
     }
     // What other users do with theirs is shown, and is no reason for an alarm.
     let is_bad = |row: &ListRow| {

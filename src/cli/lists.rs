@@ -1,15 +1,15 @@
-//! In which format lists of rules and profiles are printed.
+//! The formats of lists of rules and profiles.
 
 use clap::ValueEnum;
 
-/// How a list is printed.
+/// The format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ListingFormat {
-    /// For people.
+    /// Text for people
     Text,
-    /// One JSON object on each line.
+    /// JSON: one object on each line
     Json,
-    /// As in the documents.
+    /// Markdown, as in the documentation
     Markdown,
 }
 

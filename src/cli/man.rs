@@ -19,16 +19,16 @@ use crate::settings;
 const EXAMPLES: &str = "\
 Examples:
   namegate man | man -l -
-  namegate man pages
+  namegate man pages                                         # write all pages
   install -Dm644 -t /usr/local/share/man/man1 pages/*.1
   install -Dm644 -t /usr/local/share/man/man5 pages/*.5
   install -Dm644 -t /usr/local/share/man/man8 pages/*.8";
 
-/// Print the manual page, or write one for each command into a directory.
+/// Print the manual page, or write the pages of all commands into a directory
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ManArgs {
-    /// Where to write the pages; made if it does not exist.
+    /// Directory for the pages; created if it does not exist
     dir: Option<PathBuf>,
 }
 
@@ -125,18 +125,33 @@ fn put_together(command: &clap::Command, section: &Section, out: &mut dyn Write)
     let Remarks { exit_status, notes, examples } = Remarks::of(&remarks);
     let mut roff = Roff::new();
     for (heading, lines) in [("EXIT STATUS", exit_status), ("NOTES", notes)] {
-        if !lines.is_empty() {
-            roff.control("SH", [heading]).text([roman(lines.join(" "))]);
+        for (number, paragraph) in lines.split(|line| line.is_empty()).enumerate() {
+            match number {
+                0 if lines.is_empty() => break,
+                0 => roff.control("SH", [heading]),
+                _ => roff.control("PP", []),
+            };
+            if paragraph.iter().any(|line| line.starts_with(' ')) {
+                put_lines(paragraph, &mut roff);
+            } else {
+                roff.text([roman(paragraph.join(" "))]);
+            }
         }
     }
     if !examples.is_empty() {
-        roff.control("SH", ["EXAMPLES"]).control("nf", []);
-        for line in examples {
-            roff.text([roman(line)]);
-        }
-        roff.control("fi", []);
+        roff.control("SH", ["EXAMPLES"]);
+        put_lines(&examples, &mut roff);
     }
     roff.to_writer(out)
+}
+
+/// Lines that stay as they are, such as those of a table.
+fn put_lines(lines: &[&str], roff: &mut Roff) {
+    roff.control("nf", []);
+    for line in lines {
+        roff.text([roman(*line)]);
+    }
+    roff.control("fi", []);
 }
 
 /// What stands behind the options in the help of a command, by its subject.
@@ -160,12 +175,17 @@ impl<'h> Remarks<'h> {
                 remarks.examples.extend((!title.is_empty()).then_some(title));
             } else if line.is_empty() {
                 is_example = false;
+                // One between two paragraphs, with examples between them too.
+                remarks
+                    .notes
+                    .extend(remarks.notes.last().is_some_and(|last| !last.is_empty()).then_some(line));
             } else if is_example {
                 remarks.examples.push(line);
             } else {
                 remarks.notes.push(line);
             }
         }
+        remarks.notes.pop_if(|last| last.is_empty());
         remarks
     }
 }
@@ -219,10 +239,10 @@ mod tests {
 
     #[test]
     fn remarks_are_told_apart_by_how_they_begin() {
-        let help = "Examples:\n  a | b\n  c\n\nOne\ntwo.\nExit status: 0 good.";
+        let help = "Examples:\n  a | b\n  c\n\nOne\ntwo.\n\nThree.\n\nExit status: 0 good.";
         let expected = Remarks {
             exit_status: vec!["0 good."],
-            notes: vec!["One", "two."],
+            notes: vec!["One", "two.", "", "Three."],
             examples: vec!["  a | b", "  c"],
         };
         assert_eq!(Remarks::of(help), expected);

@@ -13,7 +13,7 @@ Examples:
 
 Exit status: 0 the metrics are printed; 2 there is no such instance, or it does not answer.";
 
-/// Print metrics in the Prometheus text format
+/// Print the metrics of a mount in the Prometheus text format
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MetricsCommand {

@@ -12,7 +12,6 @@ mod explain;
 mod fix;
 mod format;
 mod instances;
-mod judging;
 mod list;
 mod lists;
 mod man;
@@ -29,6 +28,7 @@ mod rules;
 mod scan;
 mod setting_args;
 mod status;
+mod targets;
 mod top;
 mod watch;
 
@@ -86,6 +86,18 @@ impl CliError {
         Self::Message(message.to_string())
     }
 }
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Message(message) => message,
+            Self::OutputClosed => "nobody reads the output any more",
+            Self::AlreadyReported => "another process has reported the error",
+        })
+    }
+}
+
+impl std::error::Error for CliError {}
 
 impl From<io::Error> for CliError {
     /// For errors of writing our own output; other errors say more about what was attempted.
@@ -148,8 +160,8 @@ enum Command {
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Scan(Box<scan::ScanArgs>),
-    Fix(fix::Args),
-    Mount(Box<mount::Args>),
+    Fix(fix::FixArgs),
+    Mount(Box<mount::MountArgs>),
     Watch(Box<watch::WatchArgs>),
     Status(status::StatusArgs),
     List(list::ListArgs),
@@ -244,8 +256,11 @@ fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
     // Findings are written before the error that ended the run.
     let flushed = out.flush();
     let status = result?;
-    flushed?;
-    Ok(status)
+    match flushed {
+        // What the command found does not depend on its reader.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(status),
+    }
 }
 
 /// Size of an output buffer, in bytes.

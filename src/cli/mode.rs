@@ -18,7 +18,7 @@ Examples:
 
 Exit status: 0 the mode is set; 2 it is not.";
 
-/// Make an instance refuse names that break the policy, or let them through
+/// Make a mount refuse names that break the policy, or let them through
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ModeArgs {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::CliError;
-use super::format::ReportFormat;
+use super::format::{ReportFormat, words};
 use crate::name::display::shown;
 use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
@@ -20,32 +20,28 @@ use clap::ValueEnum;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Write the findings to FILE too; the format is told by its ending (.txt .jsonl .csv .sarif .xml .html) or in front of
-    /// it, as in junit:result. Can be given several times.
+    /// Also write the findings to FILE, in the format of its extension (.txt .jsonl .csv .sarif .xml .html) or in FORMAT, as in
+    /// junit:result; repeatable
     #[arg(short, long, value_name = "[FORMAT:]FILE")]
     output: Vec<OutputTarget>,
-    /// How text is put together.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = GroupOrder::Dir)]
-    group_by: GroupOrder,
-    /// Print no finding: the exit status and the files tell.
-    #[arg(short, long, conflicts_with = "format")]
+    /// Order of the findings in text
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    group_by: GroupBy,
+    /// Print no findings; the exit status and the files still report them
+    #[arg(short, long, conflicts_with_all = ["format", "json"])]
     pub quiet: bool,
     /// Print only the summary; files get all findings
     #[arg(long, conflicts_with = "quiet")]
     pub summary: bool,
-    /// Write the findings to FILE as known ones, for --baseline.
+    /// Write the findings to FILE as known findings, for --baseline
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     write_baseline: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum GroupOrder {
-    /// By directory.
-    #[default]
-    Dir,
-    /// By rule, what concerns security first.
-    Rule,
-}
+words!(GroupBy {
+    Directory = "dir": "By directory",
+    Rule = "rule": "By rule, security first",
+});
 
 /// A file and its format.
 #[derive(Clone, Debug)]
@@ -64,8 +60,8 @@ impl FromStr for OutputTarget {
         {
             return Ok(Self { format, file: file.into() });
         }
-        let format = ReportFormat::of(Path::new(text))
-            .ok_or("its ending tells no format; say it in front, as in `html:FILE`")?;
+        let format = ReportFormat::from_file_name(Path::new(text))
+            .ok_or("its extension is not that of a format; put the format in front, as in `html:FILE`")?;
         Ok(Self { format, file: text.into() })
     }
 }
@@ -73,11 +69,7 @@ impl FromStr for OutputTarget {
 impl OutputArgs {
     /// How text is laid out on standard output.
     pub fn layout(&self, readiness: bool) -> Layout {
-        let group_by = match self.group_by {
-            GroupOrder::Dir => GroupBy::Directory,
-            GroupOrder::Rule => GroupBy::Rule,
-        };
-        Layout { group_by, readiness, faults: false, is_wrapped: true }
+        Layout { group_by: self.group_by, readiness, faults: false, is_wrapped: true }
     }
 
     /// Whether a file gets this format.

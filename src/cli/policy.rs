@@ -8,6 +8,7 @@ use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
+use super::format::FormatArgs;
 use super::policy_args::{PolicyArgs, check_files};
 use super::profiles::{line_json, write_row};
 use super::{CliError, ExitStatus};
@@ -20,8 +21,25 @@ use crate::policy::{ActiveRule, OnMismatch, Policy};
 use crate::report::layout::{BOLD, severity_style, write_wrapped};
 use crate::settings::read;
 
-/// Check configuration files, or show the policy that is in effect.
+const EXAMPLES: &str = "\
+Examples:
+  namegate policy check site.toml
+  namegate policy show --profile windows";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  namegate policy check site.toml
+
+Exit status: 0 all files are valid, 2 some file is not.";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  namegate policy show --config site.toml
+  namegate policy show --profile strict --normalize nfc --format toml > site.toml";
+
+/// Check policy files, or show the policy in effect
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct PolicyCommandArgs {
     #[command(subcommand)]
     action: PolicyAction,
@@ -29,35 +47,32 @@ pub(super) struct PolicyCommandArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyAction {
-    /// Check configuration files: report every error with line, column and the nearest known word.
-    ///
-    /// The exit status is 0 if all files are valid, else 2.
+    /// Check policy files: report every error with line, column and the nearest known word
+    #[command(after_help = CHECK_EXAMPLES)]
     Check {
-        /// The files.
+        /// Files to check
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
-    /// Show the policy in effect: every rule with its severity, parameter and profiles.
+    /// Show the policy in effect: every rule with its severity, parameter and profiles
     ///
     /// Without options this is the profile `strict`, the default of `check` and `scan`.
-    #[command(after_help = "Example: save a policy that was tried out by options\n  \
-        namegate policy show --profile strict --normalize nfc --format toml > site.toml")]
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
         #[command(flatten)]
         policy: PolicyArgs,
-        /// How to print it.
-        #[arg(long, value_enum, default_value_t = PolicyFormat::Text)]
-        format: PolicyFormat,
+        #[command(flatten)]
+        format: FormatArgs<PolicyFormat>,
     },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PolicyFormat {
-    /// For people.
+    /// Text for people
     Text,
-    /// As a configuration file that gives this policy.
+    /// TOML: a file for --config that gives this policy
     Toml,
-    /// As one JSON object.
+    /// JSON: one object
     Json,
 }
 
@@ -69,7 +84,7 @@ pub(super) fn run(args: &PolicyCommandArgs, out: &mut dyn Write) -> Result<ExitS
         PolicyAction::Show { policy, format } => {
             let default: Vec<_> = Config::default().profiles();
             let policy = policy.policy(&default)?;
-            match format {
+            match format.0 {
                 PolicyFormat::Text => text(&policy, out)?,
                 PolicyFormat::Toml => {
                     write!(out, "{}", Config::from_policy(&policy).map_err(CliError::new)?.to_toml())?

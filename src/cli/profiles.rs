@@ -6,24 +6,32 @@ use anstyle::Style;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
+use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
 use super::{CliError, ExitStatus};
 use crate::policy::profile::{ALL, Profile, ProfileRule, by_name};
 use crate::policy::rule::Severity;
 use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 
-/// List the profiles, or show the rules of some of them.
+const EXAMPLES: &str = "\
+Examples:
+  namegate profiles                       # all profiles, one line each
+  namegate profiles windows sharepoint    # the rules of these two
+  namegate profiles --format markdown > profiles.md";
+
+/// List the profiles, or show the rules of some of them
 ///
 /// A profile is a list of rules with parameters: the limits of a migration target, or good practice. The rules of strict
 /// UTF-8 belong to every profile and are not repeated. A rule that could not be verified only warns.
+/// Markdown without names shows all profiles in full.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct ProfilesArgs {
-    /// Profiles to show in full; none for a list of all.
+    /// Profiles to show in full; without any, all profiles are listed
     #[arg(value_name = "NAME", value_parser = parser())]
     names: Vec<&'static Profile>,
-    /// How to print the list. Markdown without names shows all profiles in full.
-    #[arg(long, value_enum, default_value_t = ListingFormat::Text)]
-    format: ListingFormat,
+    #[command(flatten)]
+    format: FormatArgs<ListingFormat>,
 }
 
 /// Reads the name of a profile; completions and the messages for misspelled ones come with it.
@@ -33,7 +41,7 @@ pub(super) fn parser() -> impl TypedValueParser<Value = &'static Profile> {
 
 pub(super) fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let names = &args.names;
-    match (args.format, names.is_empty()) {
+    match (args.format.0, names.is_empty()) {
         (ListingFormat::Text, true) => ALL.iter().try_for_each(|profile| entry(profile, out))?,
         (ListingFormat::Text, false) => {
             for (at, profile) in names.iter().enumerate() {

@@ -39,12 +39,12 @@ const MAX_REMAINING_LINES: u64 = 1000;
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// A line that is redrawn, if standard error is a terminal.
+    /// One line that is redrawn, if standard error is a terminal
     #[default]
     Auto,
-    /// A line every ten seconds, for logs.
+    /// One line every ten seconds, for logs
     Plain,
-    /// No progress.
+    /// No progress
     Never,
 }
 

@@ -17,7 +17,7 @@ Examples:
 Exit status: 0 the new configuration is in effect; 1 it is, except for settings that need a new mount; 2 reload failed and the \
 previous configuration is still in effect, or there is no such instance.";
 
-/// Make an instance read its configuration files again
+/// Make a mount read its configuration files again
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReloadArgs {
@@ -38,6 +38,9 @@ pub(super) fn tell(reloaded: &ReloadOutcome, out: &mut dyn Write) -> Result<(), 
     }
     if reloaded.changed.is_empty() {
         writeln!(out, "nothing has changed")?;
+    }
+    for line in &reloaded.kept {
+        writeln!(out, "kept: {}", harmless(line))?;
     }
     for line in &reloaded.needs_mount {
         writeln!(out, "not before the next mount: {}", harmless(line))?;

@@ -5,24 +5,30 @@ use std::io::{self, Write};
 use anstyle::Style;
 use serde_json::json;
 
+use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
 use super::{CliError, ExitStatus};
 use crate::policy::rule::{RULES, Rule, RuleKind};
 use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
 
-/// List all rules with their severities and sources.
+const EXAMPLES: &str = "\
+Examples:
+  namegate rules
+  namegate rules --json | jq -r 'select(.concern == \"security\").rule'";
+
+/// List all rules with their severities and sources
 ///
 /// The severity is the default: a profile or a configuration file may set another one, or not use the rule.
 /// Rules of the kind `encoding` are always on.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct RulesArgs {
-    /// How to print the list.
-    #[arg(long, value_enum, default_value_t = ListingFormat::Text)]
-    format: ListingFormat,
+    #[command(flatten)]
+    format: FormatArgs<ListingFormat>,
 }
 
 pub(super) fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
-    match args.format {
+    match args.format.0 {
         ListingFormat::Text => RULES.iter().try_for_each(|rule| text(rule, out))?,
         ListingFormat::Json => RULES.iter().try_for_each(|rule| json(rule, out))?,
         ListingFormat::Markdown => document(out)?,

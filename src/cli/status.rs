@@ -1,4 +1,4 @@
-//! `namegate status`: how an instance is.
+//! `namegate status`: uptime, policy, last reload and counters of an instance.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -7,12 +7,13 @@ use std::time::Duration;
 use anstyle::Style;
 use indicatif::HumanDuration;
 
+use super::format::{FormatArgs, PlainFormat};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::json;
 use crate::report::layout::{BOLD, write_wrapped};
 use crate::service::control::{ControlRequest, InstanceStatus, harmless};
-use crate::telemetry::metrics::MetricsSnapshot;
+use crate::telemetry::metrics::{MetricsSnapshot, RuleCount};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,17 +24,14 @@ Examples:
 Exit status: 0 the instance is serving; 1 it is serving, but the last reload failed and the previous configuration is still in \
 effect; 2 there is no such instance, or it does not answer.";
 
-/// Show status: uptime, policy, last reload, counters
+/// Show the status of a mount: uptime, policy, last reload, counters
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = EXAMPLES
-)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     which: InstanceSelector,
-    /// Write one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<PlainFormat>,
 }
 
 pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
@@ -41,9 +39,9 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     let mut status: InstanceStatus = ask(&found, ControlRequest::Status)?;
     // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
     (status.name, status.uid) = (found.name().to_string(), found.uid());
-    match args.json {
-        true => json::write_line(out, &status)?,
-        false => text(&status, out)?,
+    match args.format.0 {
+        PlainFormat::Json => json::write_line(out, &status)?,
+        PlainFormat::Text => text(&status, out)?,
     }
     let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());
     Ok(if has_failed { ExitStatus::Findings } else { ExitStatus::Clean })
@@ -76,18 +74,22 @@ fn text(status: &InstanceStatus, out: &mut dyn Write) -> io::Result<()> {
                 }
             }
             Err(why) => {
-                field("last reload", &format!("{}: failed, and the policy before holds:", reload.time))?;
+                field(
+                    "last reload",
+                    &format!("{}: failed; still running the previous configuration:", reload.time),
+                )?;
                 why.lines().try_for_each(|line| field("", line))?;
             }
         },
     }
     field("requests", &requests(counters))?;
-    let count = |judged: &[crate::telemetry::metrics::RuleCount]| {
-        judged.iter().map(|judged| judged.count).sum::<u64>()
-    };
     field(
         "names",
-        &format!("{} refused, {} let through", count(&counters.refused), count(&counters.let_through)),
+        &format!(
+            "{} refused, {} let through",
+            RuleCount::total(&counters.refused),
+            RuleCount::total(&counters.let_through)
+        ),
     )?;
     if let Some(gauges) = counters.gauges {
         let held = format!(

@@ -15,7 +15,7 @@ use crate::name::display::display;
 use crate::report::layout::BOLD;
 use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters, harmless};
 use crate::telemetry::audit::RecentRefusal;
-use crate::telemetry::metrics::OperationCounts;
+use crate::telemetry::metrics::{MetricsSnapshot, OperationCounts, RuleCount};
 
 const EXAMPLES: &str = "\
 The view ends with Ctrl-C, or when the instance ends. WHO and WHERE count the last 64 recorded refusals.
@@ -27,7 +27,7 @@ Examples:
 
 Exit status: 0 the instance has ended, or --once is done; 2 there is no such instance, or it does not answer.";
 
-/// Show live activity: operations per second, refusals, users and directories
+/// Show live activity of a mount: operations per second, refusals, users and directories
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TopArgs {
@@ -138,8 +138,6 @@ fn frame(
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
     let rates = rates(&before.counters, counters, seconds);
     let sum = |of: fn(&OperationRate<'_>) -> f64| rates.iter().map(of).sum::<f64>();
-    let judged =
-        |now: &[crate::telemetry::metrics::RuleCount]| now.iter().map(|judged| judged.count).sum::<u64>();
     let snapshot = &counters.counters;
     let mut lines = vec![format!(
         "{} on {}: {}, {:.0} requests/s, {:.0} failed/s",
@@ -149,11 +147,10 @@ fn frame(
         sum(|rate| rate.per_second),
         sum(|rate| rate.failed)
     )];
-    let new =
-        |of: fn(&crate::telemetry::metrics::MetricsSnapshot) -> &[crate::telemetry::metrics::RuleCount]| {
-            let (now, before) = (judged(of(snapshot)), judged(of(&before.counters.counters)));
-            (now, now.saturating_sub(before) as f64 / seconds)
-        };
+    let new = |of: fn(&MetricsSnapshot) -> &[RuleCount]| {
+        let (now, before) = (RuleCount::total(of(snapshot)), RuleCount::total(of(&before.counters.counters)));
+        (now, now.saturating_sub(before) as f64 / seconds)
+    };
     let (refused, let_through) = (new(|s| &s.refused), new(|s| &s.let_through));
     lines.push(format!(
         "names: {} refused ({:.1}/s), {} let through ({:.1}/s)",

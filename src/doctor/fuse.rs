@@ -1,4 +1,4 @@
-//! What a mount needs: a kernel, its device, the program that mounts for plain users, and file handles of the source.
+//! What a mount needs: a kernel, its device, a program that mounts for users other than root, and file handles of the source.
 //!
 //! Sources: fuse(4), fusermount3(1), fuse.conf(5) as in mount.fuse3(8), fuse-passthrough.rst of the kernel,
 //! name_to_handle_at(2), fanotify(7), capabilities(7).
@@ -32,7 +32,7 @@ pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Diagnosis> {
     checks
 }
 
-/// The first two numbers of a release such as `6.9.3-arch1`.
+/// Parses the first two numbers of a release such as `6.9.3-arch1`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -49,7 +49,7 @@ fn kernel_check(release: Option<&str>, version: Option<(u32, u32)>) -> Diagnosis
             format!("Linux {}, which has no openat2(2)", display(release.as_bytes())),
             "a mount needs Linux 5.6 or later; scans, checks and repairs run on any",
         ),
-        _ => Diagnosis::unknown(ID, "/proc/sys/kernel/osrelease tells no version"),
+        _ => Diagnosis::unknown(ID, "/proc/sys/kernel/osrelease contains no version"),
     }
 }
 
@@ -59,8 +59,8 @@ fn device(machine: &Machine) -> Diagnosis {
         Ok(_) => Diagnosis::ok(ID, "/dev/fuse can be opened"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Diagnosis::fail(
             ID,
-            "there is no /dev/fuse",
-            "modprobe fuse; in a container, hand the device in (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
+            "/dev/fuse does not exist",
+            "modprobe fuse; in a container, pass the device through (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
         ),
         Err(error) => Diagnosis::fail(
             ID,
@@ -82,13 +82,13 @@ fn helper(machine: &Machine) -> Diagnosis {
         }
         Some((path, _)) => Diagnosis::fail(
             ID,
-            format!("{path} is not set-user-id root, so that plain users cannot mount"),
+            format!("{path} is not set-user-id root: only root can mount"),
             format!("chown root {path} && chmod 4755 {path}"),
         ),
-        None if machine.is_root_user => Diagnosis::ok(ID, "not there, and not needed by root"),
+        None if machine.is_root_user => Diagnosis::ok(ID, "not installed; root does not need it"),
         None => Diagnosis::fail(
             ID,
-            "there is no fusermount3, so that plain users cannot mount",
+            "fusermount3 is not installed: only root can mount",
             "install it (Debian, Fedora: the package fuse3)",
         ),
     }
@@ -100,11 +100,11 @@ fn allow_other(machine: &Machine) -> Diagnosis {
     let is_set = conf.lines().any(|line| line.trim() == "user_allow_other");
     match is_set || machine.is_root_user {
         true if is_set => Diagnosis::ok(ID, "/etc/fuse.conf has user_allow_other"),
-        true => Diagnosis::ok(ID, "not set in /etc/fuse.conf, and not needed by root"),
+        true => Diagnosis::ok(ID, "not set in /etc/fuse.conf; root does not need it"),
         false => Diagnosis::warn(
             ID,
-            "/etc/fuse.conf has no user_allow_other: what a plain user mounts only that user sees",
-            "add the line `user_allow_other` to /etc/fuse.conf if others are to see it (-o allow_other)",
+            "/etc/fuse.conf has no user_allow_other: a user's mount is visible to that user only",
+            "add the line `user_allow_other` to /etc/fuse.conf to let users share their mounts (-o allow_other)",
         ),
     }
 }
@@ -112,13 +112,17 @@ fn allow_other(machine: &Machine) -> Diagnosis {
 fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u32)>) -> Diagnosis {
     const ID: &str = "fuse-passthrough";
     let (Some(release), Some(version)) = (release, version) else {
-        return Diagnosis::unknown(ID, "the version of the kernel is not known");
+        return Diagnosis::unknown(ID, "the kernel version is unknown");
     };
     if version < (6, 9) {
         let found = "file contents go through the server: the kernel is older than 6.9";
-        return Diagnosis::warn(ID, found, "Linux 6.9 or later reads and writes by itself, at native speed");
+        return Diagnosis::warn(
+            ID,
+            found,
+            "Linux 6.9 or later reads and writes file contents itself, at native speed",
+        );
     }
-    // A release comes from the kernel, and `/` is in none.
+    // The release comes from the kernel, and contains no `/`.
     let config = machine.text(&format!("boot/config-{release}"));
     if config.is_ok_and(|config| !config.lines().any(|line| line == "CONFIG_FUSE_PASSTHROUGH=y")) {
         let found =
@@ -126,21 +130,21 @@ fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u
         return Diagnosis::warn(
             ID,
             found,
-            "a kernel with CONFIG_FUSE_PASSTHROUGH=y reads and writes by itself",
+            "a kernel with CONFIG_FUSE_PASSTHROUGH=y reads and writes file contents itself",
         );
     }
     match capable(machine, CAP_SYS_ADMIN) {
-        Some(true) => Diagnosis::ok(ID, "the kernel reads and writes file contents by itself"),
+        Some(true) => Diagnosis::ok(ID, "the kernel reads and writes file contents itself"),
         Some(false) => Diagnosis::warn(
             ID,
-            "file contents go through the server: only CAP_SYS_ADMIN may let the kernel do it",
+            "file contents go through the server: passthrough needs CAP_SYS_ADMIN",
             "mount as root where speed matters",
         ),
-        None => Diagnosis::unknown(ID, "/proc/self/status tells no capabilities"),
+        None => Diagnosis::unknown(ID, "/proc/self/status shows no capabilities"),
     }
 }
 
-/// Whether this process has a capability; `None` if it cannot be told.
+/// Reports whether this process has a capability; `None` if unknown.
 fn capable(machine: &Machine, capability: u32) -> Option<bool> {
     let status = machine.text("proc/self/status").ok()?;
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
@@ -150,20 +154,20 @@ fn capable(machine: &Machine, capability: u32) -> Option<bool> {
 fn fanotify(machine: &Machine, version: Option<(u32, u32)>) -> Diagnosis {
     const ID: &str = "fanotify";
     let watches = machine.text("proc/sys/fs/inotify/max_user_watches").unwrap_or_else(|_| "?".into());
-    let by_directory = format!("`watch` has to watch each directory by itself, at most {watches} of them");
+    let by_directory = format!("`watch` must watch each directory separately, at most {watches} directories");
     let advice =
         "raise fs.inotify.max_user_watches (sysctl) above the number of directories, or watch as root";
     if !machine.path("proc/sys/fs/fanotify").exists() || version.is_some_and(|version| version < (5, 9)) {
         return Diagnosis::warn(
             ID,
-            format!("the kernel cannot tell names by fanotify: {by_directory}"),
+            format!("the kernel does not report names by fanotify: {by_directory}"),
             advice,
         );
     }
     match capable(machine, CAP_SYS_ADMIN) {
         Some(true) => Diagnosis::ok(ID, "`watch` can watch whole file systems"),
         Some(false) => Diagnosis::warn(ID, format!("without CAP_SYS_ADMIN {by_directory}"), advice),
-        None => Diagnosis::unknown(ID, "/proc/self/status tells no capabilities"),
+        None => Diagnosis::unknown(ID, "/proc/self/status shows no capabilities"),
     }
 }
 
@@ -174,18 +178,18 @@ fn handles(machine: &Machine, source: &PathBuf) -> Diagnosis {
     let dir = match opened {
         Ok(dir) => dir,
         Err(error) => {
-            let advice = "name a directory that is there and may be opened";
+            let advice = "name an existing directory that you may open";
             return Diagnosis::fail(ID, format!("{shown} cannot be opened: {error}"), advice);
         }
     };
     match handle::from_fd(&dir) {
         Ok(_) if capable(machine, CAP_DAC_READ_SEARCH) == Some(true) => {
-            Diagnosis::ok(ID, format!("{shown} is on a file system that has them"))
+            Diagnosis::ok(ID, format!("the file system of {shown} has file handles"))
         }
         Ok(_) => Diagnosis::warn(
             ID,
             format!(
-                "{shown}: every file in use costs an open descriptor: only CAP_DAC_READ_SEARCH opens by handle"
+                "{shown}: every file in use costs an open descriptor: opening by handle needs CAP_DAC_READ_SEARCH"
             ),
             "mount as root, or raise the limit of open files (ulimit -Hn) for large trees",
         ),
@@ -194,7 +198,7 @@ fn handles(machine: &Machine, source: &PathBuf) -> Diagnosis {
             format!(
                 "{shown}: every file in use costs an open descriptor: its file system has no file handles"
             ),
-            "overlayfs has them with the option nfs_export=on; else raise the limit of open files (LimitNOFILE=)",
+            "mount overlayfs with nfs_export=on; otherwise raise the limit of open files (LimitNOFILE=)",
         ),
         Err(error) => Diagnosis::unknown(ID, format!("{shown}: {error}")),
     }

@@ -1,4 +1,4 @@
-//! Which encoding programs take names for: that of the caller, of the system's default, and of the services that run.
+//! The encoding in which programs read names: those of the caller, of the system's default, and of running services.
 //!
 //! Sources: locale(7) (LC_ALL before LC_CTYPE before LANG), nl_langinfo(3), locale.conf(5), proc_pid_environ(5),
 //! proc_pid_cgroup(5), proc_pid_stat(5).
@@ -26,17 +26,17 @@ fn is_utf8(codeset: &str) -> bool {
     codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
 }
 
-/// What is wrong with a locale; `None` if names are UTF-8 in it.
+/// The problem with a locale; `None` if its encoding is UTF-8.
 fn objection(name: Option<&[u8]>) -> Option<String> {
     let name = name.unwrap_or(b"C");
     match codeset(name) {
         Some(codeset) if is_utf8(&codeset) => None,
         Some(codeset) => Some(format!("{}: names are {codeset}", display(name))),
-        None => Some(format!("{}: not installed, so that programs fall back to C", display(name))),
+        None => Some(format!("{}: not installed, so programs use the locale C", display(name))),
     }
 }
 
-/// The locale that variables of the form `NAME=value` ask for, as programs read them for the encoding.
+/// The locale that variables of the form `NAME=value` select for the encoding.
 fn asked<'v>(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Option<&'v [u8]> {
     ["LC_ALL=", "LC_CTYPE=", "LANG="].iter().find_map(|name| {
         let mut values = variables.clone().filter_map(|variable| variable.strip_prefix(name.as_bytes()));
@@ -47,13 +47,19 @@ fn asked<'v>(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Option<&'v [u
 fn caller() -> Diagnosis {
     const ID: &str = "locale-caller";
     match codeset(b"") {
-        Some(codeset) if is_utf8(&codeset) => Diagnosis::ok(ID, "this shell's names are UTF-8"),
-        Some(codeset) => Diagnosis::warn(ID, format!("this shell's names are {codeset}"), ADVICE),
-        None => Diagnosis::warn(ID, "this shell's locale is not installed: programs fall back to C", ADVICE),
+        Some(codeset) if is_utf8(&codeset) => Diagnosis::ok(ID, "the locale of this shell is UTF-8"),
+        Some(codeset) => {
+            Diagnosis::warn(ID, format!("the locale of this shell has the encoding {codeset}"), ADVICE)
+        }
+        None => Diagnosis::warn(
+            ID,
+            "the locale of this shell is not installed: programs use the locale C",
+            ADVICE,
+        ),
     }
 }
 
-/// What services are started with: the environment of the manager, else its configuration.
+/// The locale in which services start: from the environment of the service manager, or otherwise from its configuration.
 fn system(machine: &Machine) -> Diagnosis {
     const ID: &str = "locale-system";
     let advice = "localectl set-locale LANG=C.UTF-8, which writes /etc/locale.conf, and restart services";
@@ -79,7 +85,7 @@ fn system(machine: &Machine) -> Diagnosis {
     }
 }
 
-/// Services that run in a locale whose names are not UTF-8, each once.
+/// Services that run in a locale that is not UTF-8, each once.
 fn services(machine: &Machine) -> Diagnosis {
     const ID: &str = "locale-services";
     const SHOWN: usize = 8;
@@ -102,14 +108,14 @@ fn services(machine: &Machine) -> Diagnosis {
     }
     if found.is_empty() {
         return match (looked_at, hidden) {
-            (0, 0) => Diagnosis::ok(ID, "no service runs"),
+            (0, 0) => Diagnosis::ok(ID, "no service is running"),
             (0, hidden) => {
-                Diagnosis::unknown(ID, format!("the environment of {hidden} services is root's to read"))
+                Diagnosis::unknown(ID, format!("only root can read the environment of {hidden} services"))
             }
-            (_, 0) => Diagnosis::ok(ID, format!("all {looked_at} processes of services have UTF-8 names")),
+            (_, 0) => Diagnosis::ok(ID, format!("all {looked_at} processes of services have a UTF-8 locale")),
             (_, _) => Diagnosis::ok(
                 ID,
-                format!("{looked_at} processes of services have UTF-8 names; {hidden} are hidden"),
+                format!("{looked_at} processes of services have a UTF-8 locale; {hidden} are hidden"),
             ),
         };
     }
@@ -126,9 +132,9 @@ fn services(machine: &Machine) -> Diagnosis {
     )
 }
 
-/// The unit of a process, or its own name if it leads a session without a terminal; `None` for what is no service.
+/// The unit of a process, or its own name if it leads a session without a terminal; `None` if it is not a service.
 fn service(machine: &Machine, pid: &str) -> Option<String> {
-    // A thread of the kernel has no command line.
+    // A kernel thread has no command line.
     if machine.read(&format!("proc/{pid}/cmdline")).ok()?.is_empty() || pid == "1" {
         return None;
     }
@@ -136,14 +142,14 @@ fn service(machine: &Machine, pid: &str) -> Option<String> {
     let unit = groups.lines().find_map(|line| {
         let path = line.splitn(3, ':').nth(2)?;
         let unit = path.split('/').rfind(|part| part.ends_with(".service"))?;
-        // What users run in their sessions is theirs.
+        // Programs in user sessions are not services.
         (!path.contains("/user.slice/") && !path.starts_with("/user.slice")).then(|| unit.to_owned())
     });
     if let Some(unit) = unit {
         return Some(display(unit.as_bytes()).to_string());
     }
     let stat = machine.text(&format!("proc/{pid}/stat")).ok()?;
-    // The name of the program stands in brackets, and may hold any.
+    // The name of the program is in parentheses, and can contain any character.
     let (head, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let (session, terminal) = (*fields.get(3)?, *fields.get(4)?);

@@ -1,7 +1,7 @@
-//! What this machine can do for namegate, and what on it spoils names; with what to do about it.
+//! Checks what this machine supports, and which of its settings damage names; with advice.
 //!
-//! It looks and changes nothing. What it reads stands below a directory that stands for `/`, so that machines in any
-//! state can be made for tests; what only the running kernel can tell is asked of it where that directory is `/`.
+//! It only reads. It reads files below a directory that stands for `/`, so that tests can simulate machines in any
+//! state. The running kernel is queried only if that directory is `/`.
 
 mod fuse;
 mod locale;
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// How good it is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// As it should be.
+    /// Good.
     Ok,
-    /// It could not be told.
+    /// It could not be determined.
     Unknown,
-    /// Something goes slower, or spoils names.
+    /// Something is slower, or names are damaged.
     Warn,
-    /// Something does not go.
+    /// Something does not work.
     Fail,
 }
 
@@ -40,12 +40,12 @@ impl Condition {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// What, in a word that stays the same in all releases.
+    /// Identifies the check; stays the same in all releases.
     pub id: &'static str,
-    /// How good it is.
+    /// Its result.
     pub condition: Condition,
     /// What was found, for people; bytes from the machine are escaped.
     pub found: String,
@@ -72,7 +72,7 @@ impl Diagnosis {
     }
 }
 
-/// The machine that is looked at.
+/// The machine that is examined.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -80,12 +80,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, for the user who asks.
+    /// This machine, as the current user.
     pub fn this() -> Self {
         Self { root: "/".into(), is_root_user: nix::unistd::geteuid().is_root() }
     }
 
-    /// Whether the running kernel can be asked.
+    /// Reports whether the running kernel can be queried.
     fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -98,12 +98,12 @@ impl Machine {
         fs::read(self.path(path))
     }
 
-    /// As text without space around it; what is not UTF-8 in it is replaced.
+    /// The text of a file without surrounding white space; bytes that are not UTF-8 are replaced.
     fn text(&self, path: &str) -> io::Result<String> {
         self.read(path).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Looks at everything; `sources` are directories that are to be mounted.
+    /// Runs all checks; `sources` are directories to be mounted.
     pub fn examine(&self, sources: &[PathBuf]) -> Vec<Diagnosis> {
         let mut checks = fuse::checks(self, sources);
         checks.extend(locale::checks(self));

@@ -1,4 +1,4 @@
-//! What is mounted: mounts of namegate whose server has gone, and file systems that hand names out in another encoding.
+//! Mounts: those of namegate whose server is dead, and file systems that return names in another encoding.
 //!
 //! Sources: mount(8) on vfat, iso9660, ntfs and jfs; mount.cifs(8); hfsplus.rst and hfs.rst of the kernel (`nls`).
 
@@ -22,13 +22,13 @@ pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     if checks.is_empty() {
         checks.push(Diagnosis::ok(
             "name-encodings",
-            "all mounted file systems hand names out as they are, or as UTF-8",
+            "all mounted file systems return names unchanged or in UTF-8",
         ));
     }
     checks
 }
 
-/// Whether names come out in another encoding than UTF-8.
+/// Reports a file system that returns names in another encoding than UTF-8.
 fn charset(mount: &MountEntry) -> Option<Diagnosis> {
     let options = || mount.options.split(|&byte| byte == b',');
     if options().any(|option| option == b"utf8" || option == b"utf8=1") {
@@ -51,25 +51,25 @@ fn charset(mount: &MountEntry) -> Option<Diagnosis> {
     Some(Diagnosis::warn(
         "name-encodings",
         format!(
-            "{} ({}) hands names out in {}",
+            "{} ({}) returns names in {}",
             shown(&mount.point),
             display(mount.kind.as_bytes()),
             display(&named)
         ),
         format!(
-            "mount it with -o {option}: names that this encoding has not are shown with `?` or not at all"
+            "mount it with -o {option}: names that this encoding cannot represent are shown with `?` or not at all"
         ),
     ))
 }
 
-/// Whether the server of a mount still answers.
+/// Reports whether the server of a mount still answers.
 fn server(mount: &MountEntry) -> Diagnosis {
     const ID: &str = "servers";
     match statfs(&mount.point) {
         Err(Errno::ENOTCONN) => Diagnosis::fail(
             ID,
-            format!("{} has lost its server", shown(&mount.point)),
-            "mount it again, which replaces it, or take it away: umount -l MOUNTPOINT, fusermount3 -uz MOUNTPOINT",
+            format!("the server of {} is dead", shown(&mount.point)),
+            "mount it again, which replaces it, or unmount it: umount -l MOUNTPOINT, fusermount3 -uz MOUNTPOINT",
         ),
         _ => Diagnosis::ok(ID, format!("{} is served", shown(&mount.point))),
     }

@@ -1,4 +1,4 @@
-//! What file servers do to names: Samba's settings, and exports of mounts.
+//! File server settings that affect names: those of Samba, and NFS exports of mounts.
 //!
 //! Sources: smb.conf(5), vfs_catia(8), vfs_fruit(8), exports(5).
 
@@ -19,10 +19,10 @@ pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     checks
 }
 
-/// A setting of smb.conf: its section, its name without spaces and in small letters, its value.
+/// A setting of smb.conf: its section, its name in lower case without spaces, its value.
 type Setting = (String, String, String);
 
-/// The settings of a file, in its order. Lines that end with a backslash go on in the next.
+/// Parses the settings of a file, in order. A line that ends with a backslash continues on the next.
 fn settings(conf: &str) -> Vec<Setting> {
     let (mut section, mut found, mut line) = (String::from("global"), Vec::new(), String::new());
     for part in conf.lines() {
@@ -66,35 +66,35 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
         match name.as_str() {
             "unixcharset" if !matches!(low.as_str(), "utf-8" | "utf8") => checks.push(Diagnosis::warn(
                 ID,
-                format!("{place}: names reach the disk in another encoding than UTF-8, and a gate refuses them"),
-                "unix charset = UTF-8, after converting what is there (namegate scan, namegate fix)",
+                format!("{place}: Samba writes names in an encoding other than UTF-8, and a mount refuses them"),
+                "unix charset = UTF-8, after converting existing names (namegate scan, namegate fix)",
             )),
             "manglednames" if matches!(low.as_str(), "yes" | "true" | "1") => checks.push(Diagnosis::warn(
                 ID,
-                format!("{place}: clients see other names than the disk has, and may write them back"),
-                "mangled names = illegal, or no, once the names suit Windows (--profile smb)",
+                format!("{place}: clients see names that differ from those on disk, and may write them back"),
+                "mangled names = illegal, or no, once all names are valid on Windows (--profile smb)",
             )),
             "vfsobjects" if words().any(|word| word == "catia") => checks.push(Diagnosis::warn(
                 ID,
                 format!(
                     "{place}: characters are mapped ({})",
-                    of_section("catia:mappings").map_or_else(|| "none named".into(), |m| display(m.as_bytes()).to_string())
+                    of_section("catia:mappings").map_or_else(|| "none given".into(), |m| display(m.as_bytes()).to_string())
                 ),
-                "the disk then holds other characters than clients wrote; a scan shows them as `smb-private-use` or as they are",
+                "the disk then has other characters than clients wrote; a scan reports private-use ones as `smb-private-use`",
             )),
             "vfsobjects"
                 if words().any(|word| word == "fruit") && of_section("fruit:encoding") != Some("native") =>
             {
                 checks.push(Diagnosis::warn(
                     ID,
-                    format!("{place}: what Windows reserves is stored as private characters (fruit:encoding = private)"),
+                    format!("{place}: characters reserved by Windows are stored as private-use ones (fruit:encoding = private)"),
                     "fruit:encoding = native if other programs read the disk; see the rule smb-private-use",
                 ));
             }
             "preservecase" | "shortpreservecase" if matches!(low.as_str(), "no" | "false" | "0") => {
                 checks.push(Diagnosis::warn(
                     ID,
-                    format!("{place}: new names get another case than they were given"),
+                    format!("{place}: the case of new names is changed"),
                     "preserve case = yes",
                 ));
             }
@@ -102,12 +102,12 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
         }
     }
     if checks.is_empty() {
-        checks.push(Diagnosis::ok(ID, "smb.conf stores names as UTF-8 and as they are"));
+        checks.push(Diagnosis::ok(ID, "smb.conf stores names in UTF-8 and unchanged"));
     }
     checks
 }
 
-/// Exports of mounts that have no number of their own, without which the server refuses them.
+/// Exports of mounts without an `fsid`, which the server refuses.
 fn nfs(machine: &Machine) -> Vec<Diagnosis> {
     const ID: &str = "nfs-exports";
     let mut files = vec![machine.path("etc/exports")];
@@ -129,11 +129,11 @@ fn nfs(machine: &Machine) -> Vec<Diagnosis> {
             checks.push(Diagnosis::fail(
                 ID,
                 format!(
-                    "{} is exported from the mount {} without a number of its own",
+                    "{} is exported from the mount {} without an fsid",
                     shown(path),
                     shown(&mount.point)
                 ),
-                "add fsid=NUMBER to its options in /etc/exports: a FUSE mount has no device that would tell one",
+                "add fsid=NUMBER to its options in /etc/exports: a FUSE mount has no device to derive it from",
             ));
         }
     }
@@ -143,7 +143,7 @@ fn nfs(machine: &Machine) -> Vec<Diagnosis> {
     checks
 }
 
-/// Lines of exports(5): a backslash at the end goes on, `#` begins a remark.
+/// Lines of exports(5): a backslash at the end continues the line, `#` begins a comment.
 fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     let (mut found, mut line) = (Vec::new(), Vec::new());
     for part in text.split(|&byte| byte == b'\n') {
@@ -159,7 +159,7 @@ fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// The path of an export and what stands behind it.
+/// The path of an export and the rest of its line.
 fn export(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let line = line.trim_ascii();
     let (path, rest) = match line.strip_prefix(b"\"") {

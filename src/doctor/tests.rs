@@ -1,4 +1,4 @@
-//! Machines made of files, in any state.
+//! Simulated machines, made of files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::Condition::{Fail, Ok, Unknown, Warn};
 use super::*;
 
-/// A machine of these files.
+/// A machine that consists of these files.
 fn machine(files: &[(&str, &str)], is_root_user: bool) -> (TempDir, Machine) {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -20,13 +20,13 @@ fn machine(files: &[(&str, &str)], is_root_user: bool) -> (TempDir, Machine) {
     (dir, machine)
 }
 
-/// The checks of an id: condition, what was found, what to do.
+/// The results of a check: condition, finding, advice.
 fn found(machine: &Machine, id: &str) -> Vec<(Condition, String, String)> {
     let checks = machine.examine(&[]).into_iter().filter(|check| check.id == id);
     checks.map(|check| (check.condition, check.found, check.advice.unwrap_or_default())).collect()
 }
 
-/// The one check of an id.
+/// The only result of a check.
 fn condition(files: &[(&str, &str)], is_root_user: bool, id: &str) -> Condition {
     let (_dir, machine) = machine(files, is_root_user);
     let found = found(&machine, id);
@@ -35,7 +35,7 @@ fn condition(files: &[(&str, &str)], is_root_user: bool, id: &str) -> Condition 
     assert_eq!(
         advice.is_empty(),
         matches!(condition, Ok | Unknown),
-        "{id}: {text}: what to do is said where needed"
+        "{id}: {text}: advice comes with warnings and failures only"
     );
     *condition
 }
@@ -46,7 +46,7 @@ const ALL_RIGHTS: &str = "Name:\tx\nCapEff:\t000001ffffffffff\n";
 const NO_RIGHTS: &str = "CapEff:\t0000000000000000\n";
 
 #[test]
-fn a_kernel_that_is_too_old_for_something_is_told() {
+fn an_old_kernel_is_reported() {
     for (release, kernel, passthrough) in [
         ("6.18.5-amd64\n", Ok, Ok),
         ("6.9.0", Ok, Ok),
@@ -68,7 +68,7 @@ fn a_kernel_that_is_too_old_for_something_is_told() {
 }
 
 #[test]
-fn what_a_plain_user_needs_is_asked_for_plain_users_alone() {
+fn requirements_of_users_are_checked_only_for_users() {
     for (is_root, helper, other) in [(true, Ok, Ok), (false, Fail, Warn)] {
         assert_eq!(condition(&[], is_root, "fusermount3"), helper);
         assert_eq!(
@@ -88,7 +88,7 @@ fn what_a_plain_user_needs_is_asked_for_plain_users_alone() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_told_and_one_that_is_there_is_opened() {
+fn a_missing_device_is_reported_and_an_existing_one_is_opened() {
     assert_eq!(condition(&[], true, "fuse-device"), Fail);
     assert_eq!(condition(&[("dev/fuse", "")], true, "fuse-device"), Ok);
     let fanotify = ("proc/sys/fs/fanotify/max_user_marks", "1");
@@ -99,7 +99,7 @@ fn a_device_that_is_not_there_is_told_and_one_that_is_there_is_opened() {
 }
 
 #[test]
-fn mounts_that_hand_names_out_in_another_encoding_are_told_with_the_option_that_helps() {
+fn mounts_in_another_encoding_are_reported_with_the_option_that_helps() {
     let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
         23 22 8:2 / /mnt/ok rw - vfat /dev/sdb rw,codepage=437,iocharset=iso8859-1,utf8\n\
         24 22 8:3 / /mnt/usb\\040stick rw - vfat /dev/sdc rw,codepage=437,iocharset=iso8859-1\n\
@@ -119,17 +119,21 @@ fn mounts_that_hand_names_out_in_another_encoding_are_told_with_the_option_that_
 }
 
 #[test]
-fn the_locale_of_the_system_is_read_where_it_stands() {
+fn the_locale_of_the_system_is_read_from_its_configuration() {
     let check = |files: &[(&str, &str)]| condition(files, true, "locale-system");
     assert_eq!(check(&[("etc/locale.conf", "LANG=\"C.UTF-8\"\n")]), Ok);
     assert_eq!(check(&[("etc/default/locale", "# x\n LANG=C.UTF-8\n")]), Ok);
     assert_eq!(check(&[("etc/locale.conf", "LANG=C.UTF-8\nLC_ALL=C\n")]), Warn);
-    assert_eq!(check(&[("etc/locale.conf", "LANG=xx_XX.UTF-8\n")]), Warn, "it is not installed");
+    assert_eq!(check(&[("etc/locale.conf", "LANG=xx_XX.UTF-8\n")]), Warn, "not installed");
     assert_eq!(check(&[("etc/locale.conf", "\n")]), Warn);
     assert_eq!(check(&[]), Unknown);
     let systemd = ("proc/1/comm", "systemd\n");
     let file = ("etc/locale.conf", "LANG=C.UTF-8\n");
-    assert_eq!(check(&[systemd, ("proc/1/environ", "PATH=/bin\0LANG=C\0"), file]), Warn, "what runs counts");
+    assert_eq!(
+        check(&[systemd, ("proc/1/environ", "PATH=/bin\0LANG=C\0"), file]),
+        Warn,
+        "the running manager comes first"
+    );
     assert_eq!(
         check(&[systemd, ("proc/1/environ", "LANG=C.UTF-8\0LC_CTYPE=\0"), ("etc/locale.conf", "LANG=C")]),
         Ok
@@ -137,7 +141,7 @@ fn the_locale_of_the_system_is_read_where_it_stands() {
 }
 
 #[test]
-fn services_whose_names_are_not_utf8_are_named_once_each() {
+fn services_without_a_utf8_locale_are_named_once_each() {
     let stat =
         |pid: &str, name: &str, terminal: &str| format!("{pid} ({name}) S 1 {pid} {pid} {terminal} -1 0\n");
     let process = |pid: &str, group: &str, environment: &str, stat: String| {
@@ -155,7 +159,7 @@ fn services_whose_names_are_not_utf8_are_named_once_each() {
             "LANG=C\0",
             stat("13", "mine", "34816"),
         ),
-        // A name that tries to be several fields, and to act on a terminal.
+        // A name that tries to look like several fields, and contains a terminal escape.
         process("14", "0::/", "A=1\0", stat("14", "evil) S 1 1 1 1\u{1b}[2J", "0")),
         process("15", "0::/", "LANG=C\0", stat("15", "bash", "34816")),
     ]
@@ -163,7 +167,7 @@ fn services_whose_names_are_not_utf8_are_named_once_each() {
     let borrowed: Vec<(&str, &str)> =
         files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let (_dir, machine) = machine(&borrowed, true);
-    let [(told, found, _)] = &found(&machine, "locale-services")[..] else { panic!("one check") };
+    let [(told, found, _)] = &found(&machine, "locale-services")[..] else { panic!("one result") };
     assert_eq!(*told, Warn);
     assert_eq!(found.matches("smbd.service (C: names are ").count(), 1, "{found}");
     assert!(!found.contains("good") && !found.contains("mine") && !found.contains("bash"), "{found}");
@@ -173,14 +177,14 @@ fn services_whose_names_are_not_utf8_are_named_once_each() {
 }
 
 #[test]
-fn settings_of_samba_that_change_names_are_told() {
+fn settings_of_samba_that_change_names_are_reported() {
     let check = |conf: &str| {
         let (_dir, machine) = machine(&[("etc/samba/smb.conf", conf)], true);
         found(&machine, "samba").into_iter().map(|(c, found, _)| (c, found)).collect::<Vec<_>>()
     };
     let good =
         "[global]\n  Unix  Charset = UTF-8\n# unix charset = KOI8-R\n; mangled names = yes\n[a]\npath=/x\n";
-    assert_eq!(check(good), [(Ok, "smb.conf stores names as UTF-8 and as they are".into())]);
+    assert_eq!(check(good), [(Ok, "smb.conf stores names in UTF-8 and unchanged".into())]);
     let bad = "[global]\nunix charset = ISO8859-15\nmangled names = yes\n[mac \u{1b}]\nvfs objects = acl_xattr \\\n  fruit streams_xattr\n\
         [cat]\nvfs objects = catia\ncatia:mappings = 0x22:0xa8\npreserve case = no\n";
     let told = check(bad);
@@ -192,7 +196,7 @@ fn settings_of_samba_that_change_names_are_told() {
 }
 
 #[test]
-fn an_export_of_a_mount_needs_a_number_of_its_own() {
+fn an_export_of_a_mount_needs_an_fsid() {
     let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
         40 22 0:40 / /mnt/a\\040b rw - fuse.namegate /srv rw\n";
     let check = |exports: &str| {
@@ -206,13 +210,13 @@ fn an_export_of_a_mount_needs_a_number_of_its_own() {
 }
 
 #[test]
-fn the_machine_that_runs_this_is_looked_at_without_a_panic() {
+fn this_machine_is_examined_without_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     let checks = Machine::this().examine(&[dir.path().into(), "/nowhere".into()]);
     let of = |id: &str| {
         checks.iter().filter(|check| check.id == id).map(|check| check.condition).collect::<Vec<_>>()
     };
     assert_eq!(of("kernel"), [Ok]);
-    assert_eq!(of("file-handles")[1], Fail, "what is not there cannot be mounted");
+    assert_eq!(of("file-handles")[1], Fail, "a missing directory cannot be mounted");
     assert!(!of("locale-caller").is_empty());
 }

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use crate::name::scalar::{self, Class};
 
-/// What is known of one code point.
+/// A code point with its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CodePoint {
     /// As `U+0063`.
     pub code_point: String,
-    /// Its Unicode name, or its label in angle brackets where it has none, as `<control-000A>`.
+    /// Its Unicode name, or its label in angle brackets if it has none, such as `<control-000A>`.
     pub name: String,
-    /// The properties; `None` for a surrogate, which is no scalar value.
+    /// The properties; `None` for a surrogate, which is not a scalar value.
     #[serde(flatten)]
     pub properties: Option<Properties>,
 }
@@ -27,12 +27,12 @@ pub struct Properties {
     pub script: &'static str,
     /// Bidi_Class.
     pub bidi_class: &'static str,
-    /// Why it deserves a second look in a file name, by the id of the rule that looks for it.
+    /// Id of the rule that looks for its class, if it is suspicious in a file name.
     pub class: Option<&'static str>,
 }
 
 impl CodePoint {
-    /// The code point `value`; `None` past U+10FFFF.
+    /// The code point `value`; `None` above U+10FFFF.
     ///
     /// ```
     /// use namegate::explain::CodePoint;

@@ -1,9 +1,9 @@
-//! What a name is made of, octet by octet, for a person who wants to know why it is refused.
+//! Explains a name byte by byte, for a person who wants to know why it is refused.
 //!
-//! [`Explanation::new`] gathers everything that the crate knows about one byte string: the structure of its octets by
-//! ISO/IEC 10646-1 Annex R, the verdict of RFC 3629 on each sequence, names and properties of its code points, normal
-//! forms, likely readings in legacy encodings, and which profiles object to what. [`text`] writes it. Pure:
-//! nothing here opens a file, and nothing here decides; the policy does.
+//! [`Explanation::new`] collects everything that the program knows about one byte string: the structure of its octets by
+//! ISO/IEC 10646-1 Annex R, the verdict of RFC 3629 on each sequence, names and properties of its code points, normalization
+//! forms, likely readings in legacy encodings, and the profiles that object. [`text`] writes it. This module opens no
+//! file and decides nothing; the policy does.
 
 mod code_point;
 mod objection;
@@ -25,18 +25,18 @@ use crate::name::{Span, reading};
 use crate::policy::profile::{PORTABLE, Profile, SECURITY, STRICT};
 use crate::policy::rule::RuleId;
 
-/// The profiles that names are checked against unless others are named: what is wrong with a name in general, what deceives, and
-/// what does not travel. The rules of one storage format, such as ISO 9660, are for those who name it.
+/// The default profiles: for names that are wrong in general, names that deceive, and names that are not
+/// portable. Rules of a single storage format, such as ISO 9660, apply only on request.
 pub static DEFAULT_PROFILES: &[&Profile] = &[&STRICT, &SECURITY, &PORTABLE];
 
-/// How many bytes of a name are explained one by one. No file system of Linux stores a name this long (NAME_MAX is 255,
-/// and 1023 at most for ZFS), but one can be typed.
+/// Maximum number of bytes that are explained. No file system of Linux stores a longer name (NAME_MAX is 255,
+/// and at most 1023 for ZFS), but the command line can have one.
 pub const MAX_EXPLAINED: usize = 4096;
 
-/// Everything there is to say about one name.
+/// The explanation of one name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// Always `explanation`, so that a line of JSON says what it is.
+    /// Always `explanation`, the type of a line of JSON.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The name, if it is UTF-8.
@@ -44,58 +44,58 @@ pub struct Explanation {
     pub name: Option<String>,
     /// All bytes of the name in hexadecimal.
     pub name_hex: Hex,
-    /// The name as it can be shown on a terminal.
+    /// The name, escaped for display.
     pub display: String,
     /// Length in bytes.
     pub bytes: usize,
     /// Whether RFC 3629 accepts it.
     pub is_utf8: bool,
-    /// What is wrong, in plain words, or that nothing is.
+    /// A summary of the errors, in a sentence.
     pub summary: String,
-    /// How many octets have a row, if not all: those of the sequences that begin within [`MAX_EXPLAINED`] bytes. Objections
+    /// How many octets have a row, if not all: those of the sequences that begin within [`MAX_EXPLAINED`] bytes. Violations
     /// stop there, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explained_bytes: Option<usize>,
-    /// How many ill-formed sequences the whole name has.
+    /// Number of ill-formed sequences in the whole name.
     pub ill_formed_sequences: usize,
     /// One row per octet.
     pub octets: Vec<OctetRow>,
     /// One row per code point or ill-formed sequence.
     pub sequences: Vec<SequenceRow>,
-    /// The four normal forms; empty if the name is not UTF-8 or longer than [`MAX_EXPLAINED`].
+    /// The four normalization forms; empty if the name is not UTF-8 or longer than [`MAX_EXPLAINED`].
     pub forms: Vec<FormRow>,
-    /// What the name would be in legacy encodings, likeliest first; empty if it is UTF-8.
+    /// The name in legacy encodings, the likeliest first; empty if it is UTF-8.
     pub readings: Vec<ReadingRow>,
     /// The profiles that the name was checked against.
     pub profiles: Vec<&'static str>,
-    /// The rules that the name breaks, and by which of these profiles.
+    /// The rules that the name breaks, and the profiles that object.
     pub objections: Vec<ExplainedViolation>,
-    /// The version of Unicode that the properties are from.
+    /// The Unicode version of the properties.
     pub unicode_version: String,
 }
 
 /// One octet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OctetRow {
-    /// Where it stands, from 0.
+    /// Its offset, from 0.
     pub offset: usize,
     /// Two hexadecimal digits.
     pub hex: String,
-    /// The bits from the top that mark its role, as `110`.
+    /// The bits from the top that mark its role, such as `110`.
     pub marker_bits: String,
-    /// The other bits, which carry the value, as `00011`; empty for `FE` and `FF`.
+    /// The other bits, which carry the value, such as `00011`; empty for `FE` and `FF`.
     pub value_bits: String,
-    /// What it does in its sequence.
+    /// Its role in its sequence.
     #[serde(flatten)]
     pub role: Role,
     /// The UCS-4 value of the sequence that begins here, by Annex R, as eight hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ucs4: Option<String>,
-    /// Index of the row of `sequences` that it belongs to.
+    /// Index in `sequences` of its sequence.
     pub sequence: usize,
 }
 
-/// What an octet does in the structure of Annex R.
+/// The role of an octet in the structure of Annex R.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "role", rename_all = "kebab-case")]
 pub enum Role {
@@ -113,7 +113,7 @@ pub enum Role {
         /// How many the lead octet announces.
         of: usize,
     },
-    /// A continuation octet that no sequence needs.
+    /// A stray continuation octet.
     UnexpectedContinuation,
     /// `FE` or `FF`.
     Invalid,
@@ -124,26 +124,26 @@ pub enum Role {
 pub struct SequenceRow {
     /// First byte.
     pub start: usize,
-    /// Behind the last byte.
+    /// After the last byte.
     pub end: usize,
-    /// How many octets the sequence has or, if cut short, would have; `None` where none can begin.
+    /// Number of octets that the sequence has or, if truncated, should have; `None` if no sequence can begin here.
     pub expected_octets: Option<usize>,
-    /// The UCS-4 value, by Annex R, as eight hexadecimal digits; of a surrogate pair the scalar value that is meant.
+    /// The UCS-4 value by Annex R, as eight hexadecimal digits; for a surrogate pair, the scalar value that it encodes.
     pub ucs4: Option<String>,
     /// Whether RFC 3629 accepts it.
     pub well_formed: bool,
     /// The encoding rule that it breaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub malformation: Option<&'static str>,
-    /// The class of malformed sequences of Annex R.7, 1 to 3. `None` also for what Annex R allowed and RFC 3629 does not.
+    /// The class of malformed sequences in Annex R.7, 1 to 3. `None` also for sequences that only RFC 3629 forbids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annex_r7_class: Option<u8>,
-    /// The code point: encoded or, if the sequence is ill-formed, meant.
+    /// The code point that is encoded, or that an ill-formed sequence was meant to encode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code_point: Option<CodePoint>,
 }
 
-/// One normal form.
+/// One normalization form.
 #[derive(Clone, Debug, Serialize)]
 pub struct FormRow {
     /// `NFC`, `NFD`, `NFKC` or `NFKD`.
@@ -155,41 +155,41 @@ pub struct FormRow {
     pub difference: Option<Difference>,
 }
 
-/// How a name differs from one of its normal forms.
+/// The difference between a name and one of its normalization forms.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
     /// The name in the form.
     pub text: String,
-    /// All code points of it, as `U+0063`.
+    /// All its code points, such as `U+0063`.
     pub code_points: Vec<String>,
     /// Each place that is not in the form, in order.
     pub changes: Vec<Change>,
 }
 
-/// One place of a name that a normal form spells otherwise.
+/// One place of a name that is different in a normalization form.
 #[derive(Clone, Debug, Serialize)]
 pub struct Change {
     /// The first byte of the place, in the name as given.
     pub start: usize,
-    /// Behind its last byte.
+    /// After its last byte.
     pub end: usize,
-    /// The code points that stand there, as `U+0063`.
+    /// The code points there, such as `U+0063`.
     pub was: Vec<String>,
-    /// What the form has instead.
+    /// The code points in the form.
     pub becomes: Vec<String>,
 }
 
 /// The name read in another encoding.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReadingRow {
-    /// The encoding's name, as the WHATWG Encoding Standard spells it.
+    /// The name of the encoding in the WHATWG Encoding Standard.
     pub encoding: String,
     /// The text.
     pub text: String,
 }
 
 impl Explanation {
-    /// Explains `name`, any bytes at all.
+    /// Explains `name`, which can be any bytes.
     ///
     /// ```
     /// use namegate::explain::{Explanation, Role};
@@ -289,7 +289,7 @@ impl Rows {
         end
     }
 
-    /// The octets of one sequence of Annex R, or of the beginning of one.
+    /// Adds the octets of one sequence of Annex R, or of the beginning of one.
     fn push_octets(&mut self, name: &[u8], span: Span) {
         let bytes = span.slice(name);
         let lead = Octet::classify(bytes[0]);
@@ -323,7 +323,7 @@ fn ucs4(value: u32) -> String {
     format!("{value:08X}")
 }
 
-/// Overlong forms, surrogates and values above U+10FFFF are no malformed sequences in Annex R, but are in RFC 3629.
+/// Overlong forms, surrogates and values above U+10FFFF are malformed in RFC 3629 but not in Annex R.
 fn annex_r7_class(kind: Malformation) -> Option<u8> {
     match kind {
         Malformation::Truncated => Some(1),
@@ -345,8 +345,8 @@ fn forms(text: &str) -> Vec<FormRow> {
     Form::ALL.into_iter().map(row).collect()
 }
 
-/// Where `text` is not in `form`. What stands behind such a place can be looked at alone, because a place takes in all
-/// that its change depends on.
+/// The places where `text` is not in `form`. Each place includes everything that its change depends on, so the text after it
+/// can be examined separately.
 fn changes(text: &str, form: Form) -> impl Iterator<Item = Change> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -362,10 +362,10 @@ fn code_points(text: &str) -> Vec<String> {
     text.chars().map(|c| format!("U+{:04X}", u32::from(c))).collect()
 }
 
-/// Guessing needs no more than the beginning, and every guess is as long as what it reads.
+/// Guessing needs only the beginning, and every guess is as long as the text that it reads.
 fn readings(name: &[u8]) -> Vec<ReadingRow> {
     let part = &name[..name.len().min(MAX_EXPLAINED)];
-    // What the structure tells needs no guess, and guesses beside it would only confuse.
+    // A reading that follows from the structure is not a guess, and guesses next to it would only confuse.
     if let Some(text) = reading::structural(part) {
         let is_pair = utf8::ill_formed(part).any(|found| found.kind == Malformation::SurrogatePair);
         let encoding = if is_pair { "CESU-8" } else { "overlong UTF-8" };

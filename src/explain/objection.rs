@@ -1,4 +1,4 @@
-//! Which profiles object to a name, and by which rules.
+//! The profiles that object to a name, and their rules.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,21 +16,21 @@ use crate::policy::{NameCheck, Policy, Violation};
 pub struct ExplainedViolation {
     /// The rule's id.
     pub rule: &'static str,
-    /// The strictest weight that a profile gives it: `error` or `warn`.
+    /// The strictest severity of all profiles: `error` or `warn`.
     pub severity: &'static str,
     /// First byte of the place.
     pub start: usize,
-    /// Behind its last byte.
+    /// After its last byte.
     pub end: usize,
-    /// Why, in plain words for this name.
+    /// The message, for this name.
     pub message: String,
     /// Every profile that objects.
     pub profiles: Vec<&'static str>,
-    /// Those of `profiles` that warn and let the name pass.
+    /// Those of `profiles` that only warn.
     pub only_warned_by: Vec<&'static str>,
 }
 
-/// Each profile alone, because together they would hide who warns and who refuses; and all of them for the messages.
+/// A policy for each profile, because a combined one would hide which warn and which refuse; and one for all, for the messages.
 struct Policies {
     single: Vec<(&'static Profile, Policy)>,
     all: Policy,
@@ -41,7 +41,7 @@ static POLICIES: LazyLock<Policies> = LazyLock::new(|| Policies {
     all: Policy::from_profiles(profile::ALL),
 });
 
-/// All violations by these profiles that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
+/// All violations that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
 pub(super) fn objections(name: &[u8], profiles: &[&'static Profile]) -> Vec<ExplainedViolation> {
     let mut found: BTreeMap<(Span, RuleId), Vec<(&'static Profile, Severity)>> = BTreeMap::new();
     let is_wanted = |profile: &Profile| profiles.iter().any(|wanted| wanted.name == profile.name);

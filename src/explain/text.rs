@@ -1,8 +1,8 @@
-//! An explanation as a person reads it: a headline in plain words, then tables.
+//! An explanation as text: a headline, then tables.
 //!
-//! Everything that stems from the name passes through [`name::display`](crate::name::display), so that nothing of it acts
-//! on the terminal. Styles are always written; the stream that they are written to takes them out where they do not belong.
-//! Lines fit 80 columns, unless the name itself or the name of a code point does not.
+//! All parts of the name pass through [`name::display`](crate::name::display), so that none acts on the
+//! terminal. Styles are always written; the underlying stream removes them if they are not wanted.
+//! Lines fit in 80 columns, unless the name itself or the name of a code point is too long.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -19,13 +19,13 @@ use table::Cell;
 
 mod table;
 
-/// How many places are listed of one kind of change or violation.
+/// Maximum number of places that are listed for a change or violation.
 const SHOWN: usize = 4;
 
 /// Writes `it`, ending with a line feed.
 ///
 /// # Errors
-/// What writing to `out` gives.
+/// As writing to `out`.
 ///
 /// ```
 /// use namegate::explain::{Explanation, text};
@@ -41,10 +41,10 @@ pub fn write(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     objections(out, it)
 }
 
-/// Writes what stands between two explanations.
+/// Writes the line between two explanations.
 ///
 /// # Errors
-/// What writing to `out` gives.
+/// As writing to `out`.
 pub fn write_divider(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{DIM}{}{DIM:#}\n", "─".repeat(width()))
 }
@@ -81,8 +81,8 @@ fn octets(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     let classes: BTreeSet<u8> = it.sequences.iter().filter_map(|s| s.annex_r7_class).collect();
     for class in classes {
         let meaning = match class {
-            1 => "a lead octet without all its continuations",
-            2 => "a continuation octet that no sequence needs",
+            1 => "a lead octet without all its continuation octets",
+            2 => "a continuation octet without a lead octet",
             _ => "an octet that is never used",
         };
         wrapped(out, 2, DIM, &format!("class {class} of ISO/IEC 10646-1, R.7: {meaning}"))?;
@@ -147,7 +147,7 @@ fn bits(octet: &OctetRow) -> Cell {
     ])
 }
 
-/// A combining mark needs something to stand on: U+25CC, as in the charts of Unicode.
+/// A combining mark is shown on U+25CC, as in the Unicode charts.
 fn character(c: char) -> String {
     let alone = display(c.to_string().as_bytes()).to_string();
     let on_circle = format!("\u{25CC}{c}");
@@ -157,7 +157,7 @@ fn character(c: char) -> String {
     }
 }
 
-/// Each code point once, in the order in which they first appear.
+/// Each code point once, in the order of their first occurrence.
 fn code_points(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     let mut seen = BTreeSet::new();
     let distinct: Vec<(&SequenceRow, &CodePoint)> = it
@@ -175,7 +175,7 @@ fn code_points(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     let characters = distinct.iter().map(|(_, p)| shown(p).width()).max().unwrap_or(0);
     let facts = |point: &CodePoint| point.properties.as_ref().map_or_else(String::new, facts);
     let longest = distinct.iter().map(|(_, p)| facts(p).width()).max().unwrap_or(0);
-    // Under the name, or as far to the right as fits.
+    // Below the name, or as far to the right as fits.
     let indent = (2 + points + 2 + characters + 2).min(width().saturating_sub(longest));
     for (row, point) in distinct {
         let text = shown(point);
@@ -211,7 +211,7 @@ fn forms(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     if !is_in.is_empty() {
         writeln!(out, "  {GOOD}in {}{GOOD:#}", is_in.join(", "))?;
     }
-    // Often two forms are one spelling; it is shown once.
+    // Often two forms are equal; the text is shown once.
     let mut spellings: Vec<(&Difference, Vec<&str>)> = Vec::new();
     for row in &it.forms {
         let Some(difference) = &row.difference else { continue };
@@ -233,14 +233,14 @@ fn forms(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     Ok(())
 }
 
-/// The beginning of a long list tells enough.
+/// The beginning of a long list is enough.
 fn some(points: &[String]) -> String {
     const POINTS: usize = 12;
     let dots = if points.len() > POINTS { " ..." } else { "" };
     points[..points.len().min(POINTS)].join(" ") + dots
 }
 
-/// Says how many of `all` were left out after the first [`SHOWN`].
+/// Writes how many of `all` were left out after the first [`SHOWN`].
 fn and_more(out: &mut dyn Write, all: usize) -> io::Result<()> {
     match all.saturating_sub(SHOWN) {
         0 => Ok(()),
@@ -270,7 +270,7 @@ fn objections(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     writeln!(out, "\n{DIM}Unicode {}{DIM:#}", it.unicode_version)
 }
 
-/// One rule that the same profiles hold against several places.
+/// One rule that the same profiles report at several places.
 fn objection_group(out: &mut dyn Write, group: &[&ExplainedViolation], asked: usize) -> io::Result<()> {
     let first = group[0];
     let style = if first.severity == "error" { ERROR } else { WARN };
@@ -300,7 +300,7 @@ fn section(out: &mut dyn Write, title: &str) -> io::Result<()> {
     writeln!(out, "\n{BOLD}{title}{BOLD:#}")
 }
 
-/// A half-open range as people count: `byte 3`, `bytes 3 to 5`.
+/// A range for people: `byte 3`, `bytes 3 to 5`.
 fn bytes(start: usize, end: usize) -> String {
     match end.saturating_sub(start) {
         0 => "the whole name".into(),
@@ -309,7 +309,7 @@ fn bytes(start: usize, end: usize) -> String {
     }
 }
 
-/// Breaks `text`, which holds no escape sequences, between words.
+/// Wraps `text`, which contains no escape sequences, between words.
 fn wrapped(out: &mut dyn Write, indent: usize, style: Style, text: &str) -> io::Result<()> {
     write!(out, "{:indent$}", "")?;
     write_wrapped(out, indent, style, text)

@@ -1,7 +1,8 @@
-//! A plan: what to rename, why, and what follows from it. Pure: no file, no clock, no log.
+//! A plan: what to rename, why, and what follows from it. This module opens no file, reads no clock and writes no log.
 //!
 //! A plan is JSON Lines for programs and for people with an editor; `docs/FIX.md` describes every field. It holds the exact
-//! bytes of names, and the inode number and ctime of each entry, so that whoever applies it can see that nothing has
+//! A plan is JSON Lines for programs and for people with an editor; `docs/FIX.md` describes every field. It contains the
+//! exact bytes of names, and the inode number and ctime of each entry, so that `fix apply` can detect entries that have
 //! changed. An editor may delete lines, change a `new`, and reorder lines.
 //!
 //! Every byte of a plan may come from an attacker: [`Plan::parse`] accepts nothing that leads out of the roots.

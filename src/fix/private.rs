@@ -1,11 +1,11 @@
 //! A private directory inside a directory where others may rename: no other process can replace an entry in it before the entry
 //! has its owner, attributes and times.
 //!
-//! Whoever may write the directory above can at any moment move the private directory away, remove it while it is empty, or put
-//! another one under its name. None of that leads anybody into it: the program uses it through a descriptor only, and only
-//! after it has checked that the descriptor holds a directory of this user that nobody else may search. Another directory of that
-//! kind, which somebody may have put there, is as closed; nothing in it is touched, because every entry in it is newly made and
-//! has a random name.
+//! A process that may write the directory above can at any moment move the private directory away, remove it while it is
+//! empty, or replace it. No entry gets into the replacement: the program uses the directory through a descriptor only, after
+//! it has checked that it is a directory of this user that no other user may search. If another process puts such a directory
+//! there, it is as safe as the original. Nothing in it is touched, because every entry in it is newly created and has a
+//! random name.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,14 +24,14 @@ use crate::sys::stat;
 pub struct PrivateDir(OwnedFd);
 
 impl PrivateDir {
-    /// Makes the directory `name` in `dir`.
+    /// Creates the directory `name` in `dir`.
     ///
     /// # Errors
     /// [`EntryFailure::Exposed`] if the name is taken, or if another process replaced the directory.
     pub fn make(dir: impl AsFd + Copy, name: &[u8]) -> Result<Self, EntryFailure> {
         match mkdirat(dir, OsStr::from_bytes(name), Mode::S_IRWXU) {
             Ok(()) => {}
-            // The name was free right before.
+            // The name was free just before.
             Err(Errno::EEXIST) => return Err(EntryFailure::Exposed),
             Err(error) => return Err(error.into()),
         }
@@ -58,9 +58,9 @@ impl PrivateDir {
         }
     }
 
-    /// Removes the directory, whose name in `dir` is `name`. If another process has moved it away, it stays: it is empty and of
-    /// no use. No system call removes an inode, so an empty directory that another process puts there at the same moment may
-    /// be removed instead; that process could remove it as well.
+    /// Removes the directory, whose name in `dir` is `name`. If another process has moved it away, it stays there, empty and
+    /// of no use. No system call removes an inode, so an empty directory that another process puts there at the same moment
+    /// may be removed instead; that process could remove it as well.
     fn remove(&self, dir: impl AsFd, name: &[u8]) {
         let name = OsStr::from_bytes(name);
         let ours = stat::at(self, OsStr::new(""));
@@ -94,7 +94,7 @@ impl CurrentPrivateDir {
         Ok(self.0.as_ref().map(|(_, found)| found))
     }
 
-    /// The directory `name` in `dir`, made if [`find`](Self::find) finds none.
+    /// The directory `name` in `dir`, created if [`find`](Self::find) finds none.
     ///
     /// # Errors
     /// As [`PrivateDir::make`].

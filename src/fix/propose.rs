@@ -237,7 +237,7 @@ impl PlanReader<'_> {
         }
     }
 
-    /// Looks up the entries of the proposals; `None` if the directory cannot be opened.
+    /// Looks up the entries that get new names; `None` if the directory cannot be opened.
     fn look_up(&self, dir: &[u8], findings: DirectoryProposals) -> Option<(DirectoryPlan, Vec<Vec<u8>>)> {
         let DirectoryProposals { proposals, unplanned, long, .. } = findings;
         if proposals.is_empty() && unplanned.is_empty() && long.is_empty() {

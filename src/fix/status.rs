@@ -1,4 +1,4 @@
-//! What a journal says: which changes are done, which remain, and which are undone.
+//! The status of a journal: which changes are done, which remain, and which are undone.
 
 use std::fs::File;
 use std::io;

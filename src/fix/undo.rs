@@ -1,7 +1,7 @@
 //! Undoes the changes of a journal: in the opposite order, batch by batch, each name byte for byte.
 //!
-//! The journal says that a batch is undone before that begins. The directories show what is undone already. So a killed run can be
-//! repeated, and so can a finished one: then only the changes that failed are tried.
+//! The journal records that a batch is being undone before that begins. The directories show which changes are undone
+//! already. So a killed run can be repeated, and so can a finished one: then only the changes that failed are tried.
 
 use std::collections::BTreeMap;
 use std::io;

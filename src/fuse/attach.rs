@@ -1,8 +1,8 @@
-//! A mount: the kernel's device, attached to a place, and taken away from it once and no more.
+//! A mount: attaches the kernel's FUSE device to a mount point, and unmounts it at most once.
 //!
-//! `fuser` can mount by itself, and takes the mount away by its path when the session ends; version 0.18 does so even where
-//! somebody else has unmounted it before, and then takes away what was mounted there since. Here a mount goes by its path
-//! only as long as the mount table shows it at that place.
+//! `fuser` can mount too, and unmounts by path when the session ends. Version 0.18 does so even if another process has
+//! unmounted it before, and then removes a later mount at that path. Here a mount is removed by path only as long as the
+//! mount table shows it there.
 //!
 //! Sources: fuse(4), mount(2), fusermount3(1); `_FUSE_COMMFD` of libfuse's mount.c; proc_pid_mountinfo(5).
 
@@ -26,22 +26,22 @@ use super::reroot::HiddenMount;
 use crate::sys::mounts::{covering, mounts};
 use crate::sys::socket::receive_fd;
 
-/// A mount at its place. It goes when this is dropped.
+/// A mount that is attached to its mount point. It is unmounted when this is dropped.
 #[derive(Debug)]
 pub(super) struct Attachment {
     place: PathBuf,
-    /// The kernel's side of it.
+    /// A descriptor of the FUSE connection.
     connection: OwnedFd,
     /// The device number that the mount table shows.
     device: Option<String>,
 }
 
 impl Attachment {
-    /// Mounts on `place`, a canonical path; what is told besides is the descriptor through which requests come.
+    /// Mounts on `place`, a canonical path. Also returns the descriptor from which requests are read.
     ///
     /// # Errors
-    /// As open(2) of /dev/fuse and mount(2) say, or what fusermount3 says; NotFound where there is neither the right to mount
-    /// nor fusermount3.
+    /// As open(2) of /dev/fuse and mount(2) say, or as fusermount3 reports; NotFound without the right to mount if
+    /// fusermount3 is not installed.
     pub(super) fn new(place: &Path, source: &Path, options: &Options) -> io::Result<(Self, OwnedFd)> {
         let requests = match by_mount(place, source, options) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => by_helper(place, source, options)?,
@@ -50,12 +50,12 @@ impl Attachment {
         Ok((Self::for_mounted(place, requests.try_clone()?), requests))
     }
 
-    /// What has just been attached to `place`.
+    /// The mount that was just attached to `place`.
     fn for_mounted(place: &Path, connection: OwnedFd) -> Self {
         Self { place: place.into(), connection, device: device_at(place) }
     }
 
-    /// A descriptor on which the kernel can be sent what it has not asked for.
+    /// A descriptor for notifications to the kernel.
     ///
     /// # Errors
     /// As dup(2) says.
@@ -63,14 +63,14 @@ impl Attachment {
         self.connection.try_clone()
     }
 
-    /// Takes it away, if it is there. While it is in use it is detached only.
+    /// Unmounts, if the mount is still there. A mount that is in use is only detached.
     pub(super) fn take_away(&self) {
         if !self.is_there() {
             return;
         }
         let detached = match umount2(&self.place, MntFlags::empty()) {
             Ok(()) => return,
-            // fusermount3 will do it.
+            // Without the right to unmount, use fusermount3.
             Err(Errno::EPERM) => detach(&self.place),
             Err(error) => {
                 log::warn!("{error}: the mount is detached, and what is open is served until it is closed");
@@ -82,12 +82,12 @@ impl Attachment {
         }
     }
 
-    /// Whether what is mounted at the place is this.
+    /// Whether the mount at the mount point is this one.
     fn is_there(&self) -> bool {
         match self.is_connected() {
-            // As long as it is connected nothing else has its number.
+            // As long as the connection exists, no other mount has its device number.
             true => self.device.is_some() && device_at(&self.place) == self.device,
-            // Somebody has unmounted it; or it was aborted, and what is there answers nobody.
+            // Another process has unmounted it; or it was aborted, and the mount that is there does not answer.
             false => matches!(statfs(&self.place), Err(Errno::ENOTCONN | Errno::ECONNABORTED)),
         }
     }
@@ -100,17 +100,17 @@ impl Attachment {
     }
 }
 
-/// A mount that answers INIT next.
+/// A mount whose next request is INIT.
 #[derive(Debug)]
 pub(super) enum Attaching {
-    /// It is at its place.
+    /// It is attached to its mount point.
     Done(Attachment),
-    /// It comes to its place when its source has been looked up.
+    /// It is attached to its mount point after its source has been looked up.
     HiddenMount(HiddenMount),
 }
 
 impl Attaching {
-    /// Mounts for `place`, a canonical path, what `root` holds; besides, the descriptor through which requests come.
+    /// Mounts the tree of `root` for `place`, a canonical path. Also returns the descriptor from which requests are read.
     ///
     /// # Errors
     /// As [`Attachment::new`].
@@ -133,7 +133,7 @@ impl Attaching {
         })
     }
 
-    /// Brings it to its place, if it is not there. INIT has been answered.
+    /// Attaches the mount to its mount point, if it is not there yet. INIT has been answered.
     ///
     /// # Errors
     /// As [`HiddenMount::attach`].
@@ -154,12 +154,12 @@ impl Drop for Attachment {
     }
 }
 
-/// The device number of what is seen at `place`; `None` if nothing is mounted there.
+/// The device number of the file system that is visible at `place`; `None` if nothing is mounted there.
 fn device_at(place: &Path) -> Option<String> {
     covering(&mounts().ok()?, place).map(|mount| mount.device.clone())
 }
 
-/// By the right to mount.
+/// Mounts with the right to mount.
 pub(super) fn by_mount(place: &Path, source: &Path, options: &Options) -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let data = format!(
@@ -175,7 +175,7 @@ pub(super) fn by_mount(place: &Path, source: &Path, options: &Options) -> io::Re
     Ok(device.into())
 }
 
-/// By fusermount3, which has the right and gives the descriptor over its standard input.
+/// Mounts with fusermount3, which has the right and passes the descriptor over its standard input.
 fn by_helper(place: &Path, source: &Path, options: &Options) -> io::Result<OwnedFd> {
     let (here, there) = UnixStream::pair()?;
     let helper = Command::new("fusermount3")

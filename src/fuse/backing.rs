@@ -3,21 +3,37 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use fuser::{BackingId, FopenFlags, InitFlags, KernelConfig};
+use nix::errno::Errno;
 use parking_lot::Mutex;
 
+use super::replies::OpenedNode;
 use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough};
+use crate::sys::fuse::{close_backing, open_backing};
 use crate::telemetry::metrics::Metrics;
+use crate::wire::abi::fopen;
 
-/// The reply to an open: with or without a backing file that the kernel reads and writes by itself.
-pub(super) struct OpenReply {
-    pub(super) backing: Option<Arc<BackingId>>,
-    pub(super) flags: FopenFlags,
-    /// Whether this is the first open file through which the kernel may change the content by itself.
-    pub(super) is_first_writer: bool,
+/// A backing file that is registered with the kernel, until this is dropped.
+#[derive(Debug)]
+pub(super) struct BackingId {
+    device: Arc<OwnedFd>,
+    number: u32,
+}
+
+impl BackingId {
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for BackingId {
+    fn drop(&mut self) {
+        if let Err(error) = close_backing(&*self.device, self.number) {
+            log::debug!("the kernel does not release a backing file: {error}");
+        }
+    }
 }
 
 /// A request to open a file.
@@ -31,6 +47,8 @@ pub(super) struct OpenRequest {
 /// The backing file that all open files of a node share.
 #[derive(Debug)]
 struct LentFile {
+    /// The generation of the node: file servers give the number of a removed file to a new one although the old one is still open.
+    generation: u32,
     /// `None` if the kernel cannot use the backing file.
     id: Option<Arc<BackingId>>,
     /// Number of open files.
@@ -48,6 +66,8 @@ type Ids = HashMap<NodeId, LentFile>;
 pub(super) struct Backing {
     /// Whether the kernel supports passthrough.
     is_offered: AtomicBool,
+    /// The connection with which files are registered.
+    device: OnceLock<Arc<OwnedFd>>,
     /// By node: from the first open until the kernel forgets the node, or until the last close if files must not be held longer. All
     /// open files of an inode either use passthrough or do not: the kernel refuses a mix.
     ids: Mutex<Ids>,
@@ -63,7 +83,8 @@ impl Backing {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
         let (lent, writers) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { is_offered, ids: Mutex::default(), lent, writers, was_said, metrics }
+        let device = OnceLock::new();
+        Self { is_offered, device, ids: Mutex::default(), lent, writers, was_said, metrics }
     }
 
     /// Whether the kernel supports passthrough.
@@ -76,33 +97,39 @@ impl Backing {
         self.lent.load(Ordering::Relaxed)
     }
 
-    /// Requests passthrough from the kernel; logs one line if the kernel does not support it.
-    pub(super) fn negotiate(&self, config: &mut KernelConfig) {
-        // The backing file system itself must not be stacked on another one then: the kernel counts to two.
-        let is_offered = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
-            && config.set_max_stack_depth(1).is_ok();
+    /// Records whether the kernel supports passthrough; logs one line if it does not.
+    pub(super) fn agreed(&self, is_offered: bool) {
         self.is_offered.store(is_offered, Ordering::Relaxed);
         if !is_offered {
             log::warn!("file contents go through this process: this kernel does not take them over");
         }
     }
 
-    /// Builds the reply for a file that was opened, and closes the file again on error. `register` registers its backing file with
-    /// the kernel.
-    pub(super) fn open(
-        &self,
-        tree: &Passthrough,
-        opening: &OpenRequest,
-        register: impl FnOnce(&OwnedFd) -> io::Result<BackingId>,
-    ) -> nix::Result<OpenReply> {
+    /// Sets the connection with which files are registered.
+    pub(super) fn register_with(&self, device: OwnedFd) {
+        // A server has one mount.
+        let _ = self.device.set(Arc::new(device));
+    }
+
+    fn register(&self, file: &OwnedFd) -> io::Result<BackingId> {
+        let device = self.device.get().ok_or(Errno::ENOTCONN)?.clone();
+        let number = open_backing(&*device, file)?;
+        Ok(BackingId { device, number })
+    }
+
+    /// Builds the reply for a file that was opened, and closes the file again on error. Also returns whether this is the first open
+    /// file through which the kernel may change the content by itself.
+    pub(super) fn open(&self, tree: &Passthrough, opening: &OpenRequest) -> nix::Result<(OpenedNode, bool)> {
         let OpenRequest { node, fh, flags } = *opening;
         let mut answer = match tree.has_flush(node) {
-            true => FopenFlags::empty(),
-            // Spares a request at every close.
-            false => FopenFlags::FOPEN_NOFLUSH,
+            true => 0,
+            // Saves a request at every close.
+            false => fopen::NOFLUSH,
         };
         let is_writer = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        let (backing, is_first_writer) = self.id(tree, node, is_writer, || tree.lend(node, register));
+        let generation = tree.generation(fh)?;
+        let register = || tree.lend(node, |file| self.register(file));
+        let (backing, is_first_writer) = self.id(tree, (node, generation), is_writer, register);
         if backing.is_none() {
             self.metrics.fell_back();
         }
@@ -116,10 +143,10 @@ impl Backing {
             return Err(errno);
         }
         if backing.is_none() && flags & libc::O_DIRECT != 0 {
-            answer |= FopenFlags::FOPEN_DIRECT_IO;
+            answer |= fopen::DIRECT_IO;
         }
         let is_first_writer = is_first_writer && backing.is_some();
-        Ok(OpenReply { backing, flags: answer, is_first_writer })
+        Ok((OpenedNode { fh, flags: answer, backing }, is_first_writer))
     }
 
     /// Whether the kernel may change the content of `node` by itself: by write(2), which it tracks, or through a memory map, which it
@@ -134,14 +161,16 @@ impl Backing {
     fn id(
         &self,
         tree: &Passthrough,
-        node: NodeId,
+        (node, generation): (NodeId, u32),
         is_writer: bool,
         register: impl FnOnce() -> io::Result<Option<BackingId>>,
     ) -> (Option<Arc<BackingId>>, bool) {
         if !self.is_offered() {
             return (None, false);
         }
-        if let Some(lent) = self.ids.lock().get_mut(&node) {
+        if let Some(lent) = self.ids.lock().get_mut(&node)
+            && lent.generation == generation
+        {
             return self.count(lent, is_writer);
         }
         // Without the lock, so that other requests continue. Of two concurrent registrations the first one is used for both.
@@ -157,9 +186,14 @@ impl Backing {
         // A registered backing file holds the file.
         let is_revoked = made.is_some() && !tree.may_be_held(node);
         let mut ids = self.ids.lock();
+        // The registration belongs to an earlier file. Its clients keep using it.
+        let _before = match ids.get(&node) {
+            Some(lent) if lent.generation != generation => self.remove(&mut ids, node),
+            _ => None,
+        };
         let lent = ids.entry(node).or_insert_with(|| {
             self.lent.fetch_add(made.is_some().into(), Ordering::Relaxed);
-            LentFile { id: made.clone(), opens: 0, writers: 0, is_revoked }
+            LentFile { generation, id: made.clone(), opens: 0, writers: 0, is_revoked }
         });
         self.count(lent, is_writer)
     }
@@ -176,11 +210,11 @@ impl Backing {
 
     /// Closes the file that was opened as `fh`.
     pub(super) fn release(&self, tree: &Passthrough, node: NodeId, fh: Fh) {
-        let was_writer = tree.is_writer(fh);
+        let (was_writer, generation) = (tree.is_writer(fh), tree.generation(fh));
         let id = {
             let mut ids = self.ids.lock();
             match ids.get_mut(&node) {
-                Some(lent) => {
+                Some(lent) if generation == Ok(lent.generation) => {
                     lent.opens = lent.opens.saturating_sub(1);
                     if was_writer && lent.writers > 0 {
                         lent.writers -= 1;
@@ -189,7 +223,7 @@ impl Backing {
                     let is_over = lent.opens == 0 && lent.is_revoked;
                     if is_over { self.remove(&mut ids, node) } else { None }
                 }
-                None => None,
+                _ => None,
             }
         };
         // Before the last close, so that nothing holds the file after it.

@@ -1,32 +1,29 @@
 //! Open, create, forget, read and write.
 
-use std::ffi::OsStr;
-
-use fuser::{FileHandle, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
 use nix::errno::Errno;
 
-use super::adapter::generation;
-use super::backing::{OpenReply, OpenRequest};
-use super::reply::RequestContext;
-use super::translate::attributes;
-use crate::passthrough::{Caller, Fh, NodeId, SetId};
+use super::backing::OpenRequest;
+use super::replies::{FoundEntry, OpenedNode, Responds, RespondsBytes, WrittenBytes};
+use super::request_context::RequestContext;
+use super::server::Result;
+use crate::passthrough::{Caller, Fh, LookupEntry, NodeId, SetId};
 use crate::telemetry::metrics::Op;
 use crate::workers::Domain;
 
 impl RequestContext<'_> {
-    pub(super) fn open(&self, caller: &Caller, node: NodeId, flags: i32, reply: ReplyOpen) {
+    pub(super) fn open(&self, caller: &Caller, node: NodeId, flags: i32, reply: impl Responds<OpenedNode>) {
         let (tree, backing) = (&self.core.server.tree, &self.core.backing);
-        let opened = tree.open(caller, node, flags).and_then(|fh| {
-            let opened = backing.open(tree, &OpenRequest { node, fh, flags }, |fd| reply.open_backing(fd))?;
-            Ok((FileHandle(fh.0), opened))
-        });
-        if matches!(&opened, Ok((_, OpenReply { is_first_writer: true, .. }))) {
-            // The kernel cached attributes while no client could change the file through a memory map.
-            self.forget_attributes(node);
-        }
+        let opened = tree
+            .open(caller, node, flags)
+            .and_then(|fh| backing.open(tree, &OpenRequest { node, fh, flags }));
         match opened {
-            Ok((fh, OpenReply { backing: Some(id), flags, .. })) => reply.opened_passthrough(fh, flags, &id),
-            Ok((fh, OpenReply { backing: None, flags, .. })) => reply.opened(fh, flags),
+            Ok((opened, is_first_writer)) => {
+                if is_first_writer {
+                    // The kernel cached attributes while no client could change the file through a memory map.
+                    self.forget_attributes(node);
+                }
+                reply.respond(opened);
+            }
             Err(errno) => {
                 reply.error(self.errno(errno));
                 self.core.server.give_back();
@@ -34,27 +31,24 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Creates a file `name` in `parent` and opens it with `flags`.
+    /// Creates a file by `make`, which has opened it with `flags`. The kernel may cache its name if it `may_be_kept`.
     pub(super) fn create(
         &self,
         caller: &Caller,
-        (parent, name): (NodeId, &OsStr),
-        mode: u32,
         flags: i32,
-        reply: ReplyCreate,
+        make: impl FnOnce() -> Result<(LookupEntry, Fh)>,
+        may_be_kept: impl FnOnce() -> bool,
+        reply: impl Responds<(FoundEntry, OpenedNode)>,
     ) {
         let (server, backing) = (&self.server, &self.core.backing);
         let tree = &server.tree;
         // Fail before the file is created.
         let may_be_opened = if backing.is_offered() { Ok(()) } else { tree.check_share(caller.uid) };
-        let made = may_be_opened
-            .map_err(Into::into)
-            .and_then(|()| server.do_create(caller, parent, name, mode, flags));
+        let made = may_be_opened.map_err(Into::into).and_then(|()| make());
         let opened = made.and_then(|(entry, fh)| {
             let opening = OpenRequest { node: entry.node, fh, flags };
-            let open = || backing.open(tree, &opening, |fd| reply.open_backing(fd));
-            match tree.charge(entry.node, caller.uid).and_then(|()| open()) {
-                Ok(opened) => Ok((entry, FileHandle(fh.0), opened)),
+            match tree.charge(entry.node, caller.uid).and_then(|()| backing.open(tree, &opening)) {
+                Ok((opened, _)) => Ok((entry, opened)),
                 Err(errno) => {
                     // If opening failed, it is already closed.
                     tree.release(fh);
@@ -64,16 +58,10 @@ impl RequestContext<'_> {
             }
         });
         match opened {
-            Ok((entry, fh, opened)) => {
-                let (attr, generation) = (attributes(&entry.stat), generation(&entry));
-                let may_be_kept = server.may_be_kept(parent, name);
+            Ok((entry, opened)) => {
                 // The file is empty: before a change through a memory map it must grow, and the kernel then reads the attributes
                 // again.
-                let timeout = server.timeouts().for_both(&entry, may_be_kept, false);
-                match opened.backing {
-                    Some(id) => reply.created_passthrough(&timeout, &attr, generation, fh, opened.flags, &id),
-                    None => reply.created(&timeout, &attr, generation, fh, opened.flags),
-                }
+                reply.respond((server.timeouts().for_entry(&entry, may_be_kept(), false), opened));
             }
             Err(failure) => reply.error(self.errno(failure)),
         }
@@ -90,7 +78,7 @@ impl RequestContext<'_> {
         }
     }
 
-    pub(super) fn read(&self, fh: Fh, offset: u64, size: usize, reply: ReplyData) {
+    pub(super) fn read(&self, fh: Fh, offset: u64, size: usize, reply: impl RespondsBytes) {
         let mut buffer = vec![0; size];
         let tree = &self.core.server.tree;
         let read = match self.is_in_place() {
@@ -98,7 +86,7 @@ impl RequestContext<'_> {
             false => tree.read(fh, offset, &mut buffer),
         };
         match read {
-            Ok(len) => reply.data(&buffer[..len]),
+            Ok(len) => reply.respond_bytes(&buffer[..len]),
             Err(Errno::EAGAIN) if self.is_in_place() => {
                 self.hand_on(Domain::Own, move |serving| serving.read(fh, offset, size, reply));
             }
@@ -112,11 +100,11 @@ impl RequestContext<'_> {
         fh: Fh,
         offset: u64,
         data: &[u8],
-        reply: ReplyWrite,
+        reply: impl Responds<WrittenBytes>,
     ) {
         match self.core.server.tree.write(writer, fh, offset, data, set_id) {
             // The data came in one request, so its length fits.
-            Ok(written) => reply.written(written as u32),
+            Ok(written) => reply.respond(WrittenBytes(written as u32)),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }

@@ -20,10 +20,13 @@ use std::time::{Duration, Instant};
 
 use super::backing::Backing;
 use super::readers::Readers;
-use super::reply::RequestContext;
+use super::request_context::RequestContext;
 use super::server::Server;
+use super::wishes;
 use crate::passthrough::NodeId;
 use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
+use crate::wire::Granted;
+use crate::wire::abi::init;
 use crate::workers::{
     Domain, Lane, Load, PoolLimits, RequestInProgress, RequestTurn, SlowRequests, Workers, regular_readers,
 };
@@ -85,6 +88,15 @@ impl RequestCore {
         });
         let slow = SlowRequests::default();
         Ok(Self { server, backing, readers: Readers::default(), metrics, workers, slow })
+    }
+
+    /// Records what was agreed on with the kernel.
+    pub(super) fn agreed(&self, granted: Granted) {
+        let wanted = wishes().flags & !init::PASSTHROUGH;
+        for (name, flag) in init::ALL.iter().filter(|(_, flag)| wanted & flag != 0 && !granted.has(*flag)) {
+            log::info!("this kernel does not offer {name} ({flag:#x})");
+        }
+        self.backing.agreed(granted.has(init::PASSTHROUGH));
     }
 
     /// The weight of a request for this node.

@@ -26,9 +26,9 @@ impl From<Errno> for RequestFailure {
 }
 
 impl RequestFailure {
-    /// The errno that the client gets. A name that breaks the policy gets `for_violations`; `None` stands for EILSEQ where
-    /// the bytes are not UTF-8, and EINVAL where a well-formed name breaks another rule, as vfat, ntfs3 and its option
-    /// `windows_names` have it.
+    /// The errno for the client. A name that breaks the policy gets `for_violations`. `None` means EILSEQ for bytes that are
+    /// not UTF-8, and EINVAL for a well-formed name that breaks another rule, as in vfat, and in ntfs3 with its option
+    /// `windows_names`.
     ///
     /// ```
     /// use nix::errno::Errno;

@@ -1,35 +1,37 @@
-//! Directories that are listed: names alone, or names with attributes, each of which is a lookup.
+//! Directory listings: names alone, or names with attributes, each of which counts as a lookup.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use nix::errno::Errno;
 
-use super::adapter::generation;
-use super::reply::RequestContext;
-use super::translate::{attributes, bare, entry_type, file_type};
-use crate::passthrough::{ELSEWHERE, Fh, NodeId, Reach};
+use super::replies::{EntryList, ListedEntry, NameList};
+use super::request_context::RequestContext;
+use crate::passthrough::{DirEntry, ELSEWHERE, Fh, LookupEntry, NodeId, Reach};
+
+fn listed<'d>(entry: &DirEntry<'d>, kind: u8) -> ListedEntry<'d> {
+    ListedEntry { ino: entry.ino, next: entry.next, kind, name: entry.name }
+}
 
 impl RequestContext<'_> {
-    /// The names in `dir` from `offset` on, as far as there is room, for the thread `pid`.
-    pub(super) fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectory) {
+    /// The names in `dir` from `offset` on, as many as fit into the reply, for the thread `pid`.
+    pub(super) fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: impl NameList) {
         let tree = &self.core.server.tree;
         let mut told = 0;
         let done = self.server.do_readdir(fh, offset, |entry, name| {
-            let kind = match (entry_type(entry.kind), name) {
-                (Some(kind), _) => kind,
-                (None, None) => FileType::Directory,
-                (None, Some(name)) => match tree.lookup(dir, name) {
+            let kind = match (entry.kind, name) {
+                (libc::DT_UNKNOWN, None) => libc::DT_DIR,
+                (libc::DT_UNKNOWN, Some(name)) => match tree.lookup(dir, name) {
                     Ok(found) => {
                         tree.forget(found.node, 1);
-                        file_type(found.stat.st_mode)
+                        kind_of(&found)
                     }
-                    // It has gone since.
+                    // It was removed meanwhile.
                     Err(_) => return ControlFlow::Continue(()),
                 },
+                (kind, _) => kind,
             };
-            if reply.add(INodeNo(entry.ino), entry.next, kind, entry.name) {
+            if !reply.add(&listed(entry, kind)) {
                 return ControlFlow::Break(());
             }
             told += 1;
@@ -37,28 +39,36 @@ impl RequestContext<'_> {
         });
         self.core.readers.told(pid, dir, told);
         match done {
-            Ok(()) => reply.ok(),
+            Ok(()) => reply.done(),
             Err(failure) => reply.error(self.errno(failure)),
         }
     }
 
-    /// The same with the attributes of what they lead to.
-    pub(super) fn entries(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let tree = &self.core.server.tree;
+    /// The entries in `dir` from `offset` on. Entries have the attributes of their inodes where the reader wants them.
+    pub(super) fn entries<R: EntryList>(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: R) {
         let mut left = self.core.readers.with_attributes(pid, dir, offset);
-        let (mut given, mut failed) = (false, None);
+        let (mut given, mut told, mut failed) = (false, 0, None);
         let done = self.server.do_readdir(fh, offset, |entry, name| {
             if name.is_some() {
-                // An empty reply would be the end of the directory.
-                if left == 0 && given {
+                if left == 0 && R::CAN_NAME_ONLY && entry.kind != libc::DT_UNKNOWN {
+                    if !reply.add(&listed(entry, entry.kind), None) {
+                        return ControlFlow::Break(());
+                    }
+                    (given, told) = (true, told + 1);
+                    return ControlFlow::Continue(());
+                }
+                // An empty reply would mean the end of the directory.
+                if left == 0 && given && !R::CAN_NAME_ONLY {
                     return ControlFlow::Break(());
                 }
                 left = left.saturating_sub(1);
             }
             let mut is_near = true;
+            let tree = &self.core.server.tree;
             let mut look_up = |name| {
                 let found = match tree.lookup_within(Reach::Near, dir, name) {
-                    // Whether another file system answers is a matter for whoever goes there, not for whoever lists names.
+                    // A listing must not wait for another file system that does not answer; only access to that file system
+                    // may.
                     Err(ELSEWHERE) => {
                         is_near = false;
                         tree.glance(dir, name)?
@@ -76,29 +86,26 @@ impl RequestContext<'_> {
             let found = match name.map(&mut look_up) {
                 None => None,
                 Some(Ok(found)) => Some(found),
-                // It has gone since, or is the source itself once more, which has no second place.
+                // It was removed meanwhile, or it is the source itself, which cannot be a second node.
                 Some(Err(Errno::ENOENT | Errno::ELOOP)) => return ControlFlow::Continue(()),
                 Some(Err(errno)) => {
                     failed = Some(errno);
                     return ControlFlow::Break(());
                 }
             };
-            let (attr, generation, timeout) = match &found {
-                Some(found) => {
-                    let server = &self.server;
-                    let may_be_kept = server.may_be_kept(dir, entry.name);
-                    let is_written = self.core.backing.is_written(found.node);
-                    let timeout = match is_near {
-                        true => server.timeouts().for_both(found, may_be_kept, is_written),
-                        false => Duration::ZERO,
-                    };
-                    (attributes(&found.stat), generation(found), timeout)
+            let kind = found.as_ref().map_or(libc::DT_DIR, kind_of);
+            let ino = found.as_ref().map_or(entry.ino, |found| found.stat.st_ino);
+            let answer = found.map(|found| {
+                let may_be_kept = self.server.may_be_kept(dir, entry.name);
+                let is_written = self.core.backing.is_written(found.node);
+                let mut answer = self.server.timeouts().for_entry(&found, may_be_kept, is_written);
+                if !is_near {
+                    (answer.name_timeout, answer.attr_timeout) = (Duration::ZERO, Duration::ZERO);
                 }
-                // The kernel keeps nothing of `.` and `..`.
-                None => (bare(entry.ino, entry.kind), Generation(0), Duration::ZERO),
-            };
-            if reply.add(attr.ino, entry.next, entry.name, &timeout, &attr, generation) {
-                // The kernel has not got it, and counts nothing.
+                answer
+            });
+            if !reply.add(&ListedEntry { ino, ..listed(entry, kind) }, answer.as_ref()) {
+                // The kernel has not received the entry, so it counts no lookup.
                 if let Some(found) = found {
                     tree.forget(found.node, 1);
                 }
@@ -107,12 +114,18 @@ impl RequestContext<'_> {
             given = true;
             ControlFlow::Continue(())
         });
+        self.core.readers.told(pid, dir, told);
         match (done, failed) {
             (Err(failure), _) => reply.error(self.errno(failure)),
-            // What was given stands; the failure comes back with the next request.
+            // The entries up to here are valid; the next request gets the error.
             (Ok(()), Some(errno)) if !given => reply.error(self.errno(errno)),
-            (Ok(()), _) => reply.ok(),
+            (Ok(()), _) => reply.done(),
         }
         self.core.server.give_back();
     }
+}
+
+/// The type in a mode, as a `DT_` constant: IFTODT of dirent.h.
+fn kind_of(found: &LookupEntry) -> u8 {
+    ((found.stat.st_mode & libc::S_IFMT) >> 12) as u8
 }

@@ -1,14 +1,17 @@
-//! The FUSE protocol of the kernel, by `fuser`: a thin adapter over [`passthrough`](crate::passthrough).
+//! A mount: receives requests of the kernel by [`wire`](crate::wire) or `fuser`, and serves them by
+//! [`passthrough`](crate::passthrough).
 //!
-//! `adapter` decodes a request, `dispatch` chooses the thread that serves it, a `do_*` method of [`Server`] executes it, and `reply`
-//! answers and counts it. The `do_*` methods check names at the gate, call the backing tree and return a `Result`; they are
-//! tested without a mount. All errors become an errno in one place, [`RequestFailure`].
+//! `by_wire` and `by_fuser` decode a request, `operations` determines its weight, `dispatch` chooses the thread that serves
+//! it, a `do_*` method of [`Server`] executes it, and `request_context` replies to it and counts it. `replies` has the
+//! replies of both transports. The `do_*` methods check names at the gate, call the backing tree and return a `Result`; they
+//! are tested without a mount. All errors become an errno in one place, [`RequestFailure`].
 //!
 //! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
 
-mod adapter;
 mod attach;
 mod backing;
+mod by_fuser;
+mod by_wire;
 mod content;
 mod dispatch;
 mod error;
@@ -17,13 +20,16 @@ mod listing;
 mod mount;
 mod mounted;
 mod mountpoint;
+mod operations;
 mod options;
 mod prune;
 mod readers;
-mod reply;
+mod replies;
+mod request_context;
 mod reroot;
 mod serve_config;
 mod server;
+mod session;
 mod spelling;
 mod timeouts;
 mod translate;
@@ -35,3 +41,36 @@ pub use mounted::{Handle, Mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use server::Server;
+
+use crate::sys::process::page_size;
+use crate::wire::Wishes;
+use crate::wire::abi::init;
+
+/// The capabilities requested from the kernel, whatever the transport. Those that the kernel does not offer are not used.
+fn wishes() -> Wishes {
+    Wishes {
+        flags: init::ASYNC_READ
+            | init::BIG_WRITES
+            | init::MAX_PAGES
+            | init::ASYNC_DIO
+            | init::AUTO_INVAL_DATA
+            // The target of a symbolic link never changes: another target means another inode.
+            | init::CACHE_SYMLINKS
+            // The server clears set-id bits and capabilities when content changes, so the kernel need not ask before every
+            // write.
+            | init::HANDLE_KILLPRIV_V2
+            | init::DO_READDIRPLUS
+            | init::READDIRPLUS_AUTO
+            // The umask of the caller is applied when the file is created, where default ACLs are known.
+            | init::DONT_MASK
+            | init::PARALLEL_DIROPS
+            | init::POSIX_ACL
+            | init::PASSTHROUGH,
+        max_transfer: 1 << 20,
+        // The limit of requests for which no client waits in the kernel (readahead, asynchronous writes, closes). At the
+        // limit, such requests of all users wait until one is answered. It is high enough that one user alone cannot reach
+        // it, and low enough that passing all of them to the pool takes no longer than a lookup may wait.
+        max_background: 1024,
+        page_size: page_size(),
+    }
+}

@@ -1,6 +1,7 @@
-//! How a mount begins.
+//! Mounts a tree.
 //!
-//! The source is opened before anything is mounted, so that a mount over the source itself serves what it covers.
+//! The source is opened before anything is mounted, so that a mount over the source itself serves the directory that it
+//! covers.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,14 +9,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use fuser::Session;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
-use super::adapter::Adapter;
 use super::attach::Attaching;
 use super::dispatch::RequestCore;
 use super::error::Error;
@@ -24,18 +23,20 @@ use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
 use super::serve_config::ServeConfig;
 use super::server::Server;
+use super::session::MountSession;
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{Passthrough, PassthroughSettings};
 use crate::sys::tree::{clone_tree, keep_access_times};
 use crate::telemetry::audit::{self, Audit};
+use crate::wire::Notifier;
 
-/// Mounts `source` on `mountpoint`, to be served on `config`.
+/// Mounts `source` on `mountpoint`, to be served by `config`.
 ///
-/// It changes the process: the umask is 0, the limit of open files is the highest allowed. It makes threads: signals that one
-/// thread is to wait for have to be blocked before.
+/// This changes the process: the umask is 0, and the limit of open files is the highest allowed. It also creates threads:
+/// block signals that one thread is to wait for before calling this.
 ///
 /// # Errors
-/// [`Error`] says what could not be done.
+/// [`Error`] says what failed.
 pub fn mount(
     source: &Path,
     mountpoint: &Path,
@@ -74,7 +75,7 @@ pub fn mount(
     if target.ancestors().skip(1).any(is_root) {
         return Err(Error::Inside { source: canonical_source, mountpoint: target });
     }
-    // Whoever cannot open it cannot mount; found out here, because a mount that fails later says less.
+    // Without access to the device, mounting is impossible. It is checked here because later errors are less clear.
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
     umask(Mode::empty());
@@ -93,37 +94,35 @@ pub fn mount(
     let audit = Audit::new(audit).map_err(Error::Serving)?;
     let server = Arc::new(Server::new(tree, config).with_metrics(metrics.clone()).with_audit(audit));
     let core = Arc::new(RequestCore::new(server.clone(), metrics).map_err(Error::Serving)?);
-    let adapter = Adapter::new(core.clone());
     let not_mounted = |error: io::Error| match error.kind() {
-        // All that was named is there: what is missing is the program that mounts for other users.
+        // All files that were named exist: the missing one is the program that mounts for other users.
         io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
         _ => Error::Mount(mountpoint.into(), error),
     };
     let (attaching, requests) =
         Attaching::begin(&target, &canonical_source, &root.into(), options).map_err(not_mounted)?;
-    let session =
-        Session::from_fd(adapter, requests, options.access(), options.config()).map_err(not_mounted)?;
+    let session = MountSession::begin(&core, requests, options).map_err(not_mounted)?;
     let attachment = attaching.finish().map_err(not_mounted)?;
     log::info!("mounted");
-    server.notify_by(session.notifier());
-    server.pruning.ask_on(attachment.device().map_err(not_mounted)?);
+    server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
+    core.backing.register_with(attachment.device().map_err(not_mounted)?);
     Ok(Mounted::new(session, attachment, core, &target))
 }
 
-/// How many descriptors may be kept for later, at most. Where only few can be open it is a quarter of those.
+/// Maximum number of descriptors kept open for later requests; a quarter of the limit of open files if that is low.
 const CACHED_FDS: usize = 4096;
 
-/// The source on mounts of its own, through which reading it sets no times of access: by the server, and by the kernel itself,
-/// which opens backing files on the mount on which they were lent to it.
+/// The source on mounts of its own, where reads set no access times: neither reads by the server nor reads by the kernel,
+/// which opens a backing file on the mount where it was registered.
 fn without_access_times(source: &Path) -> nix::Result<File> {
     let tree = clone_tree(source, true)?;
     keep_access_times(&tree)?;
     Ok(tree.into())
 }
 
-/// Lets this process open as many files as it may.
+/// Raises the limit of open files of this process as far as allowed.
 fn use_open_files() {
-    // What cannot be raised is as it was, and is read again where it counts.
+    // If raising fails, the limit is unchanged; it is read again where it matters.
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }

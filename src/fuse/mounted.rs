@@ -1,4 +1,4 @@
-//! A mount that is live: how it is served, changed and ended.
+//! A live mount: serves, changes and ends it.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -10,39 +10,37 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fuser::Session;
-
-use super::adapter::Adapter;
 use super::attach::Attachment;
 use super::dispatch::RequestCore;
 use super::error::Error;
 use super::reroot::numbers;
 use super::serve_config::ServeConfig;
 use super::server::Server;
+use super::session::MountSession;
 use crate::sys::process::take_away;
 use crate::telemetry::metrics::Op;
 use crate::workers::RequestInProgress;
 
-/// A mount that is live and not served yet: requests wait. It goes when it is dropped.
+/// A live mount that is not served yet: requests wait. It is unmounted when this is dropped.
 #[derive(Debug)]
 pub struct Mounted {
-    session: Session<Adapter>,
+    session: MountSession,
     attachment: Arc<Attachment>,
     core: Arc<RequestCore>,
     handle: Handle,
     endings: Receiver<Ending>,
 }
 
-/// How serving ends.
+/// The reason why serving ends.
 #[derive(Debug)]
 enum Ending {
-    /// All that was asked for has been answered, or an error has come up.
+    /// All requests have been answered, or an error has occurred.
     Served(io::Result<()>),
-    /// These requests are stuck, and whoever ends the mount does not wait for them.
+    /// These requests are stuck, and serving ends without them.
     Stuck(String),
 }
 
-/// What can be done with a mount while it is served, from any thread. Holding one keeps nothing alive.
+/// Controls a mount while it is served, from any thread. A handle keeps nothing alive.
 #[derive(Clone, Debug)]
 pub struct Handle {
     server: Weak<Server>,
@@ -53,9 +51,9 @@ pub struct Handle {
 }
 
 impl Mounted {
-    /// A mount whose requests come to `session`, and are served by `core`.
+    /// A mount whose requests come from `session` and are served by `core`.
     pub(super) fn new(
-        session: Session<Adapter>,
+        session: MountSession,
         attachment: Attachment,
         core: Arc<RequestCore>,
         mountpoint: &Path,
@@ -72,33 +70,33 @@ impl Mounted {
         Self { session, attachment, core, handle, endings }
     }
 
-    /// For whoever has to do with it while it is served.
+    /// The handle for controlling the mount while it is served.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Serves it until it is unmounted.
+    /// Serves the mount until it is unmounted.
     ///
     /// # Errors
-    /// [`Error::Serving`]; [`Error::Stuck`] after [`Handle::end`], when requests are stuck. They still are: the process should
-    /// end then. It does not wait for them.
+    /// [`Error::Serving`]; [`Error::Stuck`] after [`Handle::end`], when requests are stuck. This does not wait for them, so
+    /// the process should end then.
     pub fn serve(self) -> Result<(), Error> {
-        /// Files are closed by then, or a file system is stuck.
+        /// By then, files are closed or a file system is stuck.
         const PATIENCE: Duration = Duration::from_secs(2);
         let Self { session, attachment: _taken_away_at_the_end, core, handle, endings } = self;
         let ends = handle.ends.clone();
         drop(handle);
-        // In a thread of its own: it waits for the threads that read requests, and these may be stuck.
+        // In a separate thread: it waits for the threads that read requests, which may be stuck.
         let serving = move || {
             let served = catch_unwind(AssertUnwindSafe(|| session.run()));
-            // Nobody may wait for it any more.
+            // The receiver may be gone already.
             let _ = ends.send(Ending::Served(served.unwrap_or_else(|_| Err(io::Error::other("a defect")))));
         };
         thread::Builder::new().name("session".into()).spawn(serving).map_err(Error::Serving)?;
         match endings.recv() {
             Ok(Ending::Stuck(what)) => {
                 core.server.close_audit();
-                // Or clients would wait as long as threads of this process are stuck.
+                // Otherwise clients would wait as long as threads of this process are stuck.
                 if let Err(error) = hang_up() {
                     log::warn!("clients of the mount may have to wait: {error}");
                 }
@@ -109,8 +107,8 @@ impl Mounted {
                     core.server.close_audit();
                 }
                 match result {
-                    // So the kernel may end a connection whose mount is gone, detached or aborted (fuse.rst): nothing is
-                    // left to serve.
+                    // The kernel may end a connection whose mount is gone, detached or aborted in this way (fuse.rst):
+                    // nothing is left to serve.
                     Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
                     result => result.map_err(Error::Serving),
                 }
@@ -120,46 +118,45 @@ impl Mounted {
     }
 }
 
-/// Gives the kernel its device back, which answers everybody who waits with an error.
+/// Closes the FUSE device, so that the kernel answers all waiting clients with an error.
 fn hang_up() -> io::Result<()> {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     take_away(Path::new("/dev/fuse"), &null.into())
 }
 
 impl Handle {
-    /// The mount point, as it was called when it was mounted.
+    /// The mount point, as it was given when it was mounted.
     pub fn mountpoint(&self) -> &Path {
         &self.place
     }
 
-    /// The terms in force; `None` if the mount has ended.
+    /// The active configuration; `None` if the mount has ended.
     pub fn config(&self) -> Option<ServeConfig> {
         Some(self.server.upgrade()?.config())
     }
 
-    /// Serves every request that comes from now on on other terms, and returns those that held; `None` if the mount has
-    /// ended. No request waits, and none is served on both. What the kernel keeps of names that are seen otherwise now it is
-    /// made to forget: mostly that is done when this returns, and for very many directories it goes on for a while. It would
-    /// forget by itself in the time that it was told.
+    /// Serves all later requests by `config`, and returns the previous configuration; `None` if the mount has ended. No
+    /// request waits, and none is served by both. The kernel is made to forget cached names that mean something else now.
+    /// This is usually done when this returns, but continues in the background for very many directories. Without it, cached
+    /// names expire after their timeout.
     pub fn swap(&self, config: ServeConfig) -> Option<ServeConfig> {
         let server = self.server.upgrade()?;
         let before = server.swap(config.clone());
-        if config.show_otherwise(&before)
-            && let Some(notifier) = server.notifier().cloned()
-        {
-            /// Nobody waits any longer for what can take long.
+        if config.show_otherwise(&before) && server.notifier().is_some() {
+            /// How long to wait for the kernel to forget names.
             const PATIENCE: Duration = Duration::from_secs(1);
             let (server, gate) = (self.server.clone(), before.gate.clone());
             let (ends, ended) = mpsc::channel::<()>();
-            // Not here: where a client waits in a directory, the kernel waits for the client.
+            // In a separate thread: while a client waits in a directory, the kernel waits for the client.
             let forgetting = thread::Builder::new().name("forgetting".into()).spawn(move || {
                 let _ends = ends;
                 let Some(server) = server.upgrade() else { return };
+                let Some(notifier) = server.notifier() else { return };
                 server.forget_names(&gate, |directory, name| {
                     for parent in numbers(directory) {
                         let forgotten = match name {
-                            Some(name) => notifier.inval_entry(parent, name),
-                            None => notifier.inval_inode(parent, 0, 0),
+                            Some(name) => notifier.forget_entry(parent, name),
+                            None => notifier.forget_inode(parent, true),
                         };
                         if let Err(error) = forgotten {
                             log::debug!("the kernel does not forget: {error}");
@@ -168,7 +165,7 @@ impl Handle {
                 });
             });
             match forgetting {
-                // It ends by the sender's end.
+                // The receiver wakes when the thread drops the sender.
                 Ok(_) => drop(ended.recv_timeout(PATIENCE)),
                 Err(error) => log::warn!("names are seen as before until their timeout: {error}"),
             }
@@ -176,25 +173,25 @@ impl Handle {
         Some(before)
     }
 
-    /// Goes on in a new audit log where the old one was moved away.
+    /// Continues in a new audit log if the old one was moved away.
     pub fn reopen_audit(&self) {
         if let Some(server) = self.server.upgrade() {
             server.reopen_audit();
         }
     }
 
-    /// Unmounts. While the mount is in use it is detached only, and what is open is served to its end.
+    /// Unmounts. A mount in use is only detached: open files are still served until they are closed.
     pub fn unmount(&self) {
         if let Some(attachment) = self.attachment.upgrade() {
             attachment.take_away();
         }
     }
 
-    /// Unmounts likewise, and ends serving when a request has been in work for as long as `grace` from now on: whatever it
-    /// waits for may never come. What is open then is served no longer.
+    /// Unmounts as [`Handle::unmount`] does, and ends serving when a request has been in progress for `grace`, counted from
+    /// now at the earliest: it may never finish. Files that are open then are no longer served.
     ///
     /// # Errors
-    /// There can be no thread that looks after that.
+    /// The thread that watches the requests cannot be created.
     pub fn end(&self, grace: Duration) -> io::Result<()> {
         const INTERVAL: Duration = Duration::from_millis(250);
         self.unmount();
@@ -218,7 +215,7 @@ impl Handle {
     }
 }
 
-/// How many requests of which kind, and how long the oldest of them has been in work.
+/// The number of requests of each kind, and how long the oldest of them has been in progress.
 fn in_words(stuck: &[RequestInProgress]) -> String {
     let mut by_name = BTreeMap::<&str, usize>::new();
     for work in stuck {

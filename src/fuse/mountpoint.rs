@@ -1,4 +1,4 @@
-//! The place of a mount: what may be there, and what has to go.
+//! The mount point: finds earlier mounts of namegate there, and removes dead ones.
 
 use std::io;
 use std::path::Path;
@@ -10,14 +10,14 @@ use nix::sys::statfs::statfs;
 
 use crate::sys::mounts::{covering, mounts};
 
-/// Takes away what a server that was killed has left on `mountpoint`.
+/// Removes the mount that a killed server has left on `mountpoint`.
 ///
 /// # Errors
-/// There is such a thing, and it cannot be taken away.
+/// There is such a mount, and it cannot be removed.
 pub(super) fn detach_dead(mountpoint: &Path) -> io::Result<()> {
     // Attributes may still be cached; statfs(2) always asks the server.
     match statfs(mountpoint) {
-        // The second while the server is still going.
+        // ECONNABORTED while the server is still ending.
         Err(Errno::ENOTCONN | Errno::ECONNABORTED) => {
             log::warn!("the mount that was here has lost its server and is replaced");
             detach(mountpoint)
@@ -26,10 +26,10 @@ pub(super) fn detach_dead(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// Detaches a mount; whoever is not root does it by fusermount3(1).
+/// Detaches a mount; with fusermount3(1) if the user is not root.
 ///
 /// # Errors
-/// As umount2(2) says, or what fusermount3 says.
+/// As umount2(2) says, or as fusermount3 reports.
 pub(super) fn detach(mountpoint: &Path) -> io::Result<()> {
     match umount2(mountpoint, MntFlags::MNT_DETACH) {
         Err(Errno::EPERM) => {}
@@ -46,8 +46,8 @@ pub(super) fn detach(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// The source of the mount of namegate on `mountpoint`, a path without links, if there is one and it can be reached, in the
-/// words of the mount table.
+/// The source of namegate's mount on `mountpoint`, a path without links, as the mount table shows it; `None` if there is no
+/// such mount or it cannot be reached.
 pub(super) fn source_of(mountpoint: &Path) -> Option<Vec<u8>> {
     let table = mounts().ok()?;
     let mount = covering(&table, mountpoint).filter(|mount| mount.kind == "fuse.namegate")?;

@@ -1,31 +1,32 @@
-//! How a tree is mounted, and the same in the words of the kernel and of fusermount3.
+//! Mount options, and their form for the kernel and for fusermount3.
 
 use std::path::Path;
 
-use fuser::{Config, SessionACL};
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
-use crate::workers::{Roster, regular_readers};
+use crate::settings::Transport;
 
-/// How a tree is mounted. While it is, mount(8) alone can change the flags, by `-o remount`.
+/// Options of a mount. Only mount(8) can change the flags of a live mount, by `-o remount`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What the mount table shows as the source; the source's path if not given.
+    /// The source in the mount table; the source's path if not given.
     pub fsname: Option<String>,
-    /// Read-only, no execution and the like, as far as the kernel carries it out for FUSE: see [`Options::DEFAULT_FLAGS`].
+    /// Read-only, no execution and other flags, as far as the kernel applies them to FUSE: see [`Options::DEFAULT_FLAGS`].
     pub flags: MsFlags,
-    /// Users other than the one who mounts have access, as permissions say. Always so for root.
+    /// Users other than the one who mounts have access, as file permissions say. Always set for root.
     pub allow_other: bool,
+    /// The transport of requests and replies.
+    pub transport: Transport,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { fsname: None, flags: Self::DEFAULT_FLAGS, allow_other: false }
+        Self { fsname: None, flags: Self::DEFAULT_FLAGS, allow_other: false, transport: Transport::default() }
     }
 }
 
-/// The flags that are carried out for FUSE, and what fusermount3 calls their presence and their absence.
+/// The flags that apply to FUSE, each with fusermount3's names for set and not set.
 const KNOWN: [(MsFlags, &str, &str); 5] = [
     (MsFlags::MS_RDONLY, "ro", "rw"),
     (MsFlags::MS_NOSUID, "nosuid", "suid"),
@@ -35,30 +36,20 @@ const KNOWN: [(MsFlags, &str, &str); 5] = [
 ];
 
 impl Options {
-    /// What a mount has if nothing is said.
+    /// The flags of a mount by default.
     pub const DEFAULT_FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
-    /// Whether only root may mount so: other users could make a program set-user-id, or a device, that was none.
+    /// Whether only root may use these options: they would let other users create set-user-id programs or devices.
     pub(super) fn is_for_root(&self) -> bool {
         !self.flags.contains(Self::DEFAULT_FLAGS)
     }
 
-    /// How it is served.
-    pub(super) fn config(&self) -> Config {
-        let mut config = Config::default();
-        config.acl = self.access();
-        // Those in reserve read only while others are stuck.
-        config.n_threads = Some(regular_readers() + Roster::RESERVE);
-        config.clone_fd = true;
-        config
+    /// Whether requests of all users are answered.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.allow_other || geteuid().is_root()
     }
 
-    /// Whose requests are answered.
-    pub(super) fn access(&self) -> SessionACL {
-        if self.allow_other || geteuid().is_root() { SessionACL::All } else { SessionACL::Owner }
-    }
-
-    /// What the mount table shows as the source of a mount of `source`.
+    /// The source in the mount table for a mount of `source`.
     pub(super) fn fsname(&self, source: &Path) -> String {
         self.fsname.clone().unwrap_or_else(|| match source.to_str() {
             Some(path) => path.into(),
@@ -66,16 +57,16 @@ impl Options {
         })
     }
 
-    /// What the kernel is told besides flags, between commas (fuse(4), mount.fuse3(8)).
+    /// The options other than flags for the kernel, separated by commas (fuse(4), mount.fuse3(8)).
     pub(super) fn data(&self) -> String {
         let mut data = String::from("default_permissions,subtype=namegate");
-        if self.access() == SessionACL::All {
+        if self.is_for_all() {
             data.push_str(",allow_other");
         }
         data
     }
 
-    /// All of it for fusermount3(1), for a mount of `source`.
+    /// All options for fusermount3(1), for a mount of `source`.
     pub(super) fn list(&self, source: &Path) -> String {
         let flags = KNOWN.map(|(flag, present, absent)| match self.flags.contains(flag) {
             true => present,
@@ -85,7 +76,7 @@ impl Options {
     }
 }
 
-/// As fusermount3(1) reads it between commas; mount(2) takes it as it is.
+/// Escapes commas for fusermount3(1), which separates options by them; mount(2) needs no escapes.
 fn in_a_list(fsname: &str) -> String {
     fsname.replace('\\', r"\\").replace(',', r"\,")
 }

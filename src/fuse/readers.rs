@@ -1,62 +1,63 @@
-//! Who reads directories for the names alone, and who goes on to ask for the attributes of what is listed.
+//! Predicts whether a reader of a directory needs names alone or also the attributes of the entries.
 //!
-//! The kernel asks for the first entries of a directory with their attributes (READDIRPLUS), and goes on without unless an
-//! entry of it was looked up meanwhile (FUSE_READDIRPLUS_AUTO; fuse_use_readdirplus in fs/fuse/readdir.c). To a reader who
-//! wants names alone each set of attributes is ten times the cost of the name; one who wants them pays a request for each
-//! that was not given. The protocol lets an entry come without attributes in the same reply, `fuser` does not: all that can
-//! be chosen is how many entries the first reply has. `.` and `..` cost nothing, and suffice.
+//! The kernel requests the first entries of a directory with their attributes (READDIRPLUS), and the next ones without them
+//! unless an entry was looked up meanwhile (FUSE_READDIRPLUS_AUTO; fuse_use_readdirplus in fs/fuse/readdir.c). For a reader
+//! that needs only names, attributes cost ten times as much as the name. A reader that needs attributes pays one request for
+//! each entry that came without. In the protocol a reply to READDIRPLUS can contain entries without attributes, but `fuser`
+//! cannot send them: there, only the number of entries in the first reply can be chosen. `.` and `..` cost nothing, and are
+//! enough.
 //!
-//! So it is remembered of each thread that reads how much it was told and how much of that it then looked up, and of
-//! directories whether their last reader wanted attributes: a thread that lists one directory and ends is known by that.
-//! All of it is a guess about speed. Nothing depends on it being right.
+//! So the server counts, for each thread that reads directories, the entries sent without attributes and how many of these it
+//! then looked up. For each directory it records whether the last reader needed attributes, which helps with threads that
+//! list one directory and end. A wrong prediction only costs time.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use fuser::FopenFlags;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::passthrough::{Listing, NodeId};
+use crate::wire::abi::fopen;
 
-/// Threads that are remembered, at most.
+/// Maximum number of threads that are recorded.
 const THREADS: usize = 64;
-/// Directories that are remembered, at most.
+/// Maximum number of directories that are recorded.
 const DIRECTORIES: usize = 1024;
-/// Entries that a reader of whom nothing is known gets with attributes: whether it uses them shows in how the kernel goes on.
+/// Number of entries with attributes for an unknown reader: the next request of the kernel shows whether it has used them.
 const PROBE: usize = 8;
-/// So little says nothing about a habit.
+/// Fewer entries than this show no habit.
 const TOO_LITTLE: u32 = 8;
-/// What is longer ago counts half.
+/// Counts are halved beyond this number, so that older ones weigh less.
 const MEMORY: u32 = 1024;
-/// One directory of so many is read without attributes by those who want them, in case they no longer do.
+/// Every such number of directories, a reader that needs attributes gets names alone, in case it no longer needs them.
 const SAMPLE: u32 = 32;
-/// One of so many readers of whom nothing is known is not given the attributes that the last reader of a directory wanted: who
-/// reads one directory and ends could not show otherwise that it takes names alone.
+/// Every such number of times, an unknown reader gets names alone although the last reader of the directory needed
+/// attributes. Otherwise threads that read one directory and end could not show that they need only names.
 const DOUBT: u32 = 8;
 
-/// What a reader of directories does with them.
+/// What a reader of directories needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Habit {
-    /// Too little has been seen.
+    /// Not known yet.
     Unknown,
-    /// It takes names alone.
+    /// Names alone.
     Lists,
-    /// It asks for the attributes of what it lists.
+    /// The attributes of the entries too.
     Asks,
 }
 
 #[derive(Debug, Default)]
 struct Reader {
     pid: u32,
-    /// The directories of which it was told names last. Whoever opens one and asks for names that it knows already does not
-    /// read it.
+    /// The last directories whose names were sent to it. If it opens one of them again, the names may come from the kernel's
+    /// cache.
     recent: [u64; 4],
     next: usize,
     opened: u32,
-    /// Whether the directory that it opened last shows what it does without attributes.
+    /// Whether the directory opened last was listed without attributes as a test.
     is_sample: bool,
-    /// Entries that it was told without attributes.
+    /// Number of entries sent to it without attributes.
     listed: u32,
-    /// Entries of those directories that it then looked up.
+    /// Number of entries of those directories that it then looked up.
     asked: u32,
 }
 
@@ -78,37 +79,38 @@ impl Reader {
     }
 }
 
-/// How an opened directory is going to be read.
+/// How a directory that was just opened will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListingUse {
-    /// For its names.
+    /// For names alone.
     Names,
-    /// For the attributes of its entries too: a list of names in the kernel's cache would keep them from coming along.
+    /// For the attributes of its entries too. Names are not cached then, because the kernel would not request attributes with
+    /// a cached listing.
     Attributes,
 }
 
 impl ListingUse {
-    /// Whether the kernel keeps what it is told of a directory (FOPEN_CACHE_DIR), and what it was told before
+    /// The flags of the reply: whether the kernel caches the listing (FOPEN_CACHE_DIR), and whether it keeps an earlier one
     /// (FOPEN_KEEP_CACHE).
-    pub(super) fn flags(self, listing: Listing) -> FopenFlags {
+    pub(super) fn flags(self, listing: Listing) -> u32 {
         let kept = match listing {
-            Listing::Same => FopenFlags::FOPEN_KEEP_CACHE,
-            Listing::New | Listing::Unsettled => FopenFlags::empty(),
+            Listing::Same => fopen::KEEP_CACHE,
+            Listing::New | Listing::Unsettled => 0,
         };
         match (listing, self) {
             (Listing::Unsettled, _) | (_, Self::Attributes) => kept,
-            (Listing::Same | Listing::New, Self::Names) => kept | FopenFlags::FOPEN_CACHE_DIR,
+            (Listing::Same | Listing::New, Self::Names) => kept | fopen::CACHE_DIR,
         }
     }
 }
 
-/// What is remembered of those who read directories.
+/// The recorded readers and directories.
 #[derive(Debug)]
 pub(super) struct Readers {
     threads: Box<[Mutex<Reader>]>,
-    /// Directories whose last reader wanted attributes, each at the place that its number gives.
+    /// Directories whose last reader needed attributes, each at the index that its number gives.
     asked: Box<[AtomicU64]>,
-    /// Directories that were opened by readers of whom nothing was known, and that were asked for attributes before.
+    /// How many times an unknown reader opened such a directory.
     believed: AtomicU32,
 }
 
@@ -123,7 +125,7 @@ impl Default for Readers {
 }
 
 impl Readers {
-    /// `pid` opens a directory.
+    /// Records that `pid` opens a directory.
     pub(super) fn opens(&self, pid: u32, directory: NodeId) -> ListingUse {
         let mut reader = self.reader(pid);
         if reader.pid != pid {
@@ -133,7 +135,7 @@ impl Readers {
         let habit = reader.habit();
         reader.is_sample = match habit {
             Habit::Asks => reader.opened.is_multiple_of(SAMPLE),
-            // Its first directory is read as the last reader wanted it. By the next ones it shows what it wants itself.
+            // Its first directory is read as the last reader needed it. The next ones show what this reader needs.
             Habit::Unknown => reader.opened > 1 || self.is_doubted(directory),
             Habit::Lists => false,
         };
@@ -142,25 +144,25 @@ impl Readers {
         match habit {
             Habit::Asks if !is_sample => self.remember(directory, true),
             Habit::Lists => self.remember(directory, false),
-            // Whoever looks its entries up brings it back.
+            // A lookup of an entry records it again.
             Habit::Unknown if is_sample => self.remember(directory, false),
             Habit::Asks | Habit::Unknown => {}
         }
         self.reading(habit, directory, is_sample)
     }
 
-    /// Whether it is time to find out once more if the readers of a directory want attributes.
+    /// Whether to test again if the readers of a directory need attributes.
     fn is_doubted(&self, directory: NodeId) -> bool {
         let is_believed = self.place(directory).load(Ordering::Relaxed) == directory.0;
         is_believed && self.believed.fetch_add(1, Ordering::Relaxed) % DOUBT == DOUBT - 1
     }
 
-    /// How many entries `pid` gets with attributes where the kernel asks for them, from `offset` on.
+    /// Number of entries that `pid` gets with attributes when the kernel requests them from `offset` on.
     pub(super) fn with_attributes(&self, pid: u32, directory: NodeId, offset: u64) -> usize {
         let mut reader = self.reader(pid);
         let is_known = reader.pid == pid;
         if offset > 0 {
-            // The kernel has seen that entries are looked up.
+            // The kernel has noticed lookups of entries.
             if is_known {
                 reader.count(0, TOO_LITTLE);
             }
@@ -180,7 +182,7 @@ impl Readers {
         }
     }
 
-    /// `pid` was told so many entries without attributes.
+    /// Records that `entries` entries without attributes were sent to `pid`.
     pub(super) fn told(&self, pid: u32, directory: NodeId, entries: usize) {
         let mut reader = self.reader(pid);
         if reader.pid == pid && entries > 0 {
@@ -193,7 +195,7 @@ impl Readers {
         }
     }
 
-    /// `pid` looked an entry of `directory` up.
+    /// Records that `pid` looked up an entry of `directory`.
     pub(super) fn looked_up(&self, pid: u32, directory: NodeId) {
         let mut reader = self.reader(pid);
         if reader.pid == pid && reader.recent.contains(&directory.0) {
@@ -282,8 +284,8 @@ mod tests {
         assert_eq!(readers.opens(10, A), ListingUse::Names);
     }
 
-    /// What a process that reads these directories gets with attributes, all entries that it is not given told and not looked
-    /// up.
+    /// The number of these directories of which a process gets all attributes, if it looks up none of the entries that came
+    /// without.
     fn lists(readers: &Readers, pid: u32, directories: impl Iterator<Item = u64>) -> usize {
         let with_all = directories.filter(|&number| {
             let directory = NodeId(number);
@@ -314,7 +316,7 @@ mod tests {
         readers.remember(A, true);
         let given: usize = (0..100).map(|pid| lists(&readers, 10 + pid, std::iter::once(A.0))).sum();
         assert!(given < DOUBT as usize, "{given}");
-        // Now each one looks entries up.
+        // From here on, each reader looks up entries.
         readers.opens(500, A);
         assert_eq!(readers.with_attributes(500, A, 0), PROBE);
         readers.told(500, A, 92);

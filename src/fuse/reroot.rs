@@ -1,28 +1,27 @@
-//! A mount whose root is an inode like any other.
+//! Mounts a tree so that its root is an ordinary inode.
 //!
-//! The kernel makes the root of a FUSE file system when it is mounted, before INIT says that there are ACLs. From then on it
-//! never caches the root's ACL (`fuse_init_inode`, `ACL_DONT_CACHE`; kept for good since `__forget_cached_acl` leaves that mark
-//! alone, 2026), and every path walk of anyone but the root's owner costs a GETXATTR request. So the file system is mounted
-//! where nobody sees it, one name in its root is looked up after INIT, and the directory found under that name, which is the
-//! source once more, is what gets attached to the mount point.
+//! The kernel creates the root inode of a FUSE file system when it is mounted, before INIT enables ACLs. After that it never
+//! caches the root's ACL (`fuse_init_inode`, `ACL_DONT_CACHE`; permanent since `__forget_cached_acl` keeps that mark, 2026),
+//! and every path walk by anyone but the root's owner costs a GETXATTR request. So the file system is first mounted where no
+//! other process sees it. After INIT, one name in its root is looked up. The directory with that name is the source again,
+//! and is attached to the mount point.
 //!
-//! "Where nobody sees it" is a mount namespace that one thread makes for itself: no directory has to be found for it, nothing
-//! propagates from there, and it goes with the thread whatever happens.
+//! The first mount is in a mount namespace that one thread creates for itself. So it needs no directory of its own, does not
+//! propagate, and always ends with the thread.
 //!
-//! The lookup is answered here, because nobody serves requests yet. fuse.h describes the bytes.
+//! The lookup is answered here, because no thread serves requests yet.
 //!
 //! Sources: fs/fuse/inode.c, fs/fuse/acl.c and fs/posix_acl.c of the kernel; open_tree(2), move_mount(2), mount_namespaces(7).
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fuser::INodeNo;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -30,46 +29,48 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{FileStat, fstat};
 
 use super::attach::by_mount;
+use super::by_wire::attr;
 use super::options::Options;
+use super::wishes;
 use crate::passthrough::NodeId;
 use crate::sys::tree::{attach_tree, clone_tree};
+use crate::wire::abi::{self, AttrOut, EntryOut};
+use crate::wire::{Device, Operation, Reply, Request};
 
-/// The name under which the root of the file system has the source. The mount table shows it.
+/// The name of the source in the root of the file system. The mount table shows it.
 const NAME: &str = "source";
-/// The number of the source where it is not the root of the file system. The numbers that [`crate::passthrough`] makes up
-/// begin behind it.
-const SOURCE: INodeNo = INodeNo(1 << 63);
-/// The root of the file system (`FUSE_ROOT_ID`).
-const ROOT: INodeNo = INodeNo(1);
-/// How long the kernel may take to look one name up.
+/// The number of the source when it is not the root of the file system. Numbers that [`crate::passthrough`] assigns follow
+/// it.
+const SOURCE: u64 = 1 << 63;
+/// How long the kernel may take to look up one name.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The node that the kernel calls so.
-pub(super) fn node(ino: INodeNo) -> NodeId {
-    if ino == SOURCE { NodeId::ROOT } else { NodeId(ino.0) }
+/// The node that the kernel calls `number`.
+pub(super) fn node(number: u64) -> NodeId {
+    if number == SOURCE { NodeId::ROOT } else { NodeId(number) }
 }
 
-/// What the kernel may call `node`: the source has two numbers, one of which it does not know.
-pub(super) fn numbers(node: NodeId) -> impl Iterator<Item = INodeNo> {
-    [INodeNo(node.0)].into_iter().chain((node == NodeId::ROOT).then_some(SOURCE))
+/// The numbers that the kernel may use for `node`: the source has two, and the kernel does not know one of them.
+pub(super) fn numbers(node: NodeId) -> impl Iterator<Item = u64> {
+    [node.0].into_iter().chain((node == NodeId::ROOT).then_some(SOURCE))
 }
 
-/// A file system that is mounted, and not seen yet.
+/// A file system that is mounted where no other process sees it.
 #[derive(Debug)]
 pub(super) struct HiddenMount {
     place: PathBuf,
-    /// The same connection as the one that requests will be read from.
-    connection: File,
+    /// Another descriptor of the connection from which requests will be read.
+    connection: OwnedFd,
     root: FileStat,
-    /// Looks the name up, and returns the tree that is to be attached.
+    /// Looks up the name, and returns the tree to attach.
     thread: JoinHandle<nix::Result<OwnedFd>>,
-    /// Closed when the thread has ended.
+    /// Closed when the thread ends.
     ended: UnixStream,
 }
 
 impl HiddenMount {
-    /// Mounts where nobody sees it; `Ok(None)` where that is not possible, and nothing has been done. Besides, the descriptor
-    /// through which requests come.
+    /// Mounts where no other process sees it. Also returns the descriptor from which requests are read. `Ok(None)` if this is
+    /// not possible; nothing was changed then.
     ///
     /// # Errors
     /// As `by_mount`.
@@ -85,7 +86,7 @@ impl HiddenMount {
         let thread = thread::Builder::new().name("mounting".into()).spawn(move || {
             let _end = end;
             if let Err(errno) = hide(&at) {
-                // Whoever asked has gone only if this process ends.
+                // The receiver is gone only if this process ends.
                 let _ = tell.send(None);
                 return Err(errno);
             }
@@ -96,12 +97,12 @@ impl HiddenMount {
                 return Err(Errno::ECANCELED);
             }
             let tree = clone_tree(&at.join(NAME), false);
-            // The namespace goes with the thread, but not at once.
+            // The namespace ends with the thread, but not at once.
             umount2(&at, MntFlags::MNT_DETACH)?;
             tree
         })?;
         let Some(mounted) = receive(&told)? else {
-            // It says why there is none.
+            // The thread reports the reason.
             let why = thread.join().unwrap_or(Err(Errno::ECANCELED)).err();
             let why = why.map_or_else(String::new, |errno| format!(": {}", errno.desc()));
             log::info!(
@@ -110,19 +111,19 @@ impl HiddenMount {
             return Ok(None);
         };
         let requests = mounted?;
-        let connection = requests.try_clone()?.into();
+        let connection = requests.try_clone()?;
         let root = fstat(root)?;
         Ok(Some((Self { place: place.into(), connection, root, thread, ended }, requests)))
     }
 
-    /// Answers what the kernel asks when the name is looked up, and attaches what is found; returns where that is, and the connection. INIT has been answered, and nobody
-    /// else reads requests.
+    /// Answers the kernel's requests while the name is looked up, attaches the directory, and returns the mount and the
+    /// connection. INIT has been answered, and no other thread reads requests.
     ///
     /// # Errors
-    /// As move_mount(2) says; TimedOut if the kernel does not come to an end.
-    pub(super) fn attach(mut self) -> io::Result<(PathBuf, OwnedFd)> {
-        // As much as fuse.h wants to be read at once: a header and the longest write.
-        let mut request = vec![0; super::adapter::MAX_TRANSFER as usize + 4096];
+    /// As move_mount(2) says; TimedOut if the lookup takes too long.
+    pub(super) fn attach(self) -> io::Result<(PathBuf, OwnedFd)> {
+        let device = Arc::new(Device::new(self.connection.try_clone()?));
+        let mut buffer = Device::buffer(wishes().max_transfer);
         let begin = Instant::now();
         loop {
             let mut polled = [
@@ -140,15 +141,14 @@ impl HiddenMount {
                 break;
             }
             if asks {
-                let len = self.connection.read(&mut request)?;
-                if let Some(answer) = answer(&request[..len], &self.root) {
-                    self.connection.write_all(&answer)?;
-                }
+                let message = device.receive(&mut buffer)?.ok_or(Errno::ENODEV)?;
+                let request = Request::parse(message).map_err(|_| io::ErrorKind::InvalidData)?;
+                answer(&request, &device, &self.root);
             }
         }
         let tree = self.thread.join().unwrap_or(Err(Errno::ECANCELED))?;
         attach_tree(tree, &self.place)?;
-        Ok((self.place, self.connection.into()))
+        Ok((self.place, self.connection))
     }
 }
 
@@ -156,55 +156,31 @@ fn receive<T>(told: &Receiver<T>) -> io::Result<T> {
     told.recv().map_err(|_| io::Error::other("the thread that mounts has ended"))
 }
 
-/// Takes this thread to where nobody sees what it mounts on `place`, if that leads back.
+/// Moves this thread to a mount namespace of its own, if a mount on `place` can be moved out of it again.
 fn hide(place: &Path) -> nix::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
-    // Nothing is mounted before it is certain that it can be taken back.
+    // Checked before anything is mounted.
     clone_tree(place, false).map(drop)
 }
 
-/// What the kernel asks for in the headers of its requests (fuse.h).
-mod opcode {
-    pub(super) const LOOKUP: u32 = 1;
-    pub(super) const FORGET: u32 = 2;
-    pub(super) const GETATTR: u32 = 3;
-    pub(super) const GETXATTR: u32 = 22;
-    pub(super) const INTERRUPT: u32 = 36;
-    pub(super) const BATCH_FORGET: u32 = 42;
-}
-
-/// The answer to a request, if there is to be one: everything that is asked about is the source.
-fn answer(request: &[u8], root: &FileStat) -> Option<Vec<u8>> {
-    let u32_at = |at: usize| Some(u32::from_ne_bytes(*request.get(at..)?.first_chunk()?));
-    let u64_at = |at: usize| Some(u64::from_ne_bytes(*request.get(at..)?.first_chunk()?));
-    let (opcode, unique, nodeid) = (u32_at(4)?, u64_at(8)?, u64_at(16)?);
-    let (error, body) = match opcode {
-        opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return None,
-        opcode::LOOKUP if nodeid == ROOT.0 && request.get(40..)? == c"source".to_bytes_with_nul() => {
-            (0, entry(root))
-        }
-        opcode::GETATTR => (0, [[0; 16].as_slice(), &attributes(root)].concat()),
-        opcode::LOOKUP => (libc::ENOENT, Vec::new()),
-        // Not ENOSYS, upon which the kernel would never ask again.
-        opcode::GETXATTR if nodeid == ROOT.0 => (libc::ENODATA, Vec::new()),
-        _ => (libc::EIO, Vec::new()),
-    };
-    let len = u32::try_from(16 + body.len()).ok()?;
-    Some([&len.to_ne_bytes()[..], &(-error).to_ne_bytes(), &unique.to_ne_bytes(), &body].concat())
-}
-
-/// `struct fuse_entry_out`: the name for good, because nobody can ask for it any more, the attributes for no time.
-fn entry(root: &FileStat) -> Vec<u8> {
-    const FOR_GOOD: u64 = 1 << 32;
-    let head = [SOURCE.0, 0, FOR_GOOD, 0, 0].map(u64::to_ne_bytes).concat();
-    [head, attributes(root)].concat()
-}
-
-/// `struct fuse_attr`. The kernel asks again before it believes any of it but the type.
-fn attributes(root: &FileStat) -> Vec<u8> {
-    let long = [root.st_ino, 0, 0, 0, 0, 0].map(u64::to_ne_bytes).concat();
-    let (links, blksize) = (2, 4096);
-    let short = [0, 0, 0, root.st_mode, links, root.st_uid, root.st_gid, 0, blksize, 0].map(u32::to_ne_bytes);
-    [long, short.concat()].concat()
+/// Answers a request, if it needs an answer. Both nodes are the source.
+fn answer(request: &Request<'_>, device: &Arc<Device>, root: &FileStat) {
+    let reply = || Reply::new(device.clone(), request.head.unique);
+    let is_root = request.head.nodeid == abi::ROOT;
+    match request.operation {
+        Operation::Forget { .. } | Operation::BatchForget(_) | Operation::Interrupt { .. } => {}
+        Operation::Lookup { name } if is_root && name == NAME => reply().message(&EntryOut {
+            nodeid: SOURCE,
+            // The name never expires, because no process can look it up any more; the attributes expire at once.
+            entry_valid: 1 << 32,
+            attr: attr(root),
+            ..EntryOut::default()
+        }),
+        Operation::Lookup { .. } => reply().error(Errno::ENOENT),
+        Operation::Getattr => reply().message(&AttrOut { attr: attr(root), ..AttrOut::default() }),
+        // Not ENOSYS: after that the kernel would never send such a request again.
+        Operation::Getxattr { .. } if is_root => reply().error(Errno::ENODATA),
+        _ => reply().error(Errno::EIO),
+    }
 }

@@ -22,7 +22,7 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
-    /// Serves names that `gate` admits, as `settings` say.
+    /// Serves the names that `gate` allows, by `settings`.
     pub fn new(gate: Gate, settings: MountSettings) -> Self {
         let gate = gate.with_mode(settings.mode()).with_existing(settings.existing());
         // A permissive gate shows names as they are.

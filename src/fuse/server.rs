@@ -1,7 +1,7 @@
-//! What is done for a request: the gate for every name, then the backing tree.
+//! Executes requests: checks every name at the gate, then calls the backing tree.
 //!
-//! Only the operations that name something, or that show names, stand here; the others have nothing to decide, and the
-//! adapter calls the backing tree for them.
+//! This module has only the operations with a name in the request or in the reply. The others need no check: `operations`
+//! calls the backing tree for them.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -11,7 +11,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, Guard};
-use fuser::Notifier;
 use nix::errno::Errno;
 
 use super::RequestFailure;
@@ -24,8 +23,9 @@ use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
 use crate::telemetry::audit::{Audit, AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::{Metrics, Op};
+use crate::wire::Notifier;
 
-/// What an operation gives, or why not.
+/// The result of an operation, or the reason why it failed.
 pub(super) type Result<T> = std::result::Result<T, RequestFailure>;
 
 /// A backing tree behind a gate.
@@ -36,7 +36,7 @@ pub struct Server {
     leaving: PendingRenames,
     audit: Option<Audit>,
     metrics: Option<Arc<Metrics>>,
-    /// Where the kernel hears what is not asked for.
+    /// The channel for notifications to the kernel.
     notifier: OnceLock<Notifier>,
     pub(super) pruning: Pruning,
 }
@@ -48,13 +48,13 @@ pub(super) struct ConfiguredServer<'s> {
     config: Guard<Arc<ActiveConfig>>,
 }
 
-/// A name that is to come into being.
+/// An attempt to create a name.
 struct NameAttempt<'a> {
     operation: Op,
     caller: &'a Caller,
     parent: NodeId,
     name: &'a OsStr,
-    /// Where a symbolic link with that name leads, if it is this that is judged.
+    /// The target of a symbolic link with that name, if the target is checked.
     target: Option<&'a OsStr>,
 }
 
@@ -74,7 +74,7 @@ impl Server {
         }
     }
 
-    /// Through `notifier` the kernel hears what it did not ask for.
+    /// Sends notifications to the kernel through `notifier` from now on.
     pub(super) fn notify_by(&self, notifier: Notifier) {
         // A server has one mount.
         let _ = self.notifier.set(notifier);
@@ -89,7 +89,7 @@ impl Server {
         self.active.load()
     }
 
-    /// Serves requests that come from now on by `config`; returns the configuration before.
+    /// Serves later requests by `config`; returns the previous configuration.
     pub fn swap(&self, config: ServeConfig) -> ServeConfig {
         let before = self.active.swap(Arc::new(ActiveConfig::new(config.clone())));
         if let Some(metrics) = &self.metrics {
@@ -97,18 +97,18 @@ impl Server {
         }
         self.tree.hold_spellings(config.settings.entry_timeout());
         if config.show_otherwise(&before.serve) {
-            // After the change: a listing that is noted as of the new view must not hold names of the old one.
+            // After the change: a listing that is recorded for the new view must not contain names of the old one.
             self.tree.change_view();
         }
         before.serve.clone()
     }
 
-    /// Has the kernel forget, by `forget`, what it may still keep of names that are not seen as through `before` any more, and
-    /// of all listings. It takes as long as listing the directories that are known.
+    /// Makes the kernel forget, by `forget`, cached names that meant something else with `before`, and all cached listings.
+    /// This takes as long as listing all directories in the lookup table.
     pub(super) fn forget_names(&self, before: &Gate, mut forget: impl FnMut(NodeId, Option<&OsStr>)) {
         for directory in self.tree.directories() {
             let (after, mut names) = (self.now(), Vec::new());
-            // One that cannot be listed now is not listed to anybody either.
+            // A directory that cannot be listed now cannot be listed by clients either.
             let _ = self.tree.list(directory, |entry| {
                 if !matches!(entry.name.as_bytes(), b"." | b"..") {
                     names.extend(outdated(before, &after.serve.gate, entry.name).map(Cow::into_owned));
@@ -120,34 +120,34 @@ impl Server {
         }
     }
 
-    /// The configuration that requests are served by now.
+    /// The active configuration.
     pub fn config(&self) -> ServeConfig {
         self.now().serve.clone()
     }
 
-    /// The same, with a record for every name that is refused, or let through against the policy.
+    /// The server with an audit log of names that are refused, or let through against the policy.
     #[must_use]
     pub fn with_audit(self, audit: Audit) -> Self {
         Self { audit: Some(audit), ..self }
     }
 
-    /// Goes on in a new file where the old one was moved away: see [`Audit::reopen`].
+    /// Continues in a new file if the old one was moved away: see [`Audit::reopen`].
     pub fn reopen_audit(&self) {
         self.audit.iter().for_each(Audit::reopen);
     }
 
-    /// Records nothing more, and brings to the file what was recorded: for an end at which requests are still being served.
+    /// Stops recording, and writes all earlier records to the file. For an end during which requests are still served.
     pub(super) fn close_audit(&self) {
         self.audit.iter().for_each(Audit::close);
     }
 
-    /// The same; what is refused or let through is counted there too.
+    /// The server with metrics of names that are refused or let through.
     #[must_use]
     pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// The server for one request.
+    /// The server with the active configuration, for one request.
     pub(super) fn for_request(&self) -> ConfiguredServer<'_> {
         ConfiguredServer { server: self, config: self.now() }
     }
@@ -172,14 +172,14 @@ impl ConfiguredServer<'_> {
         self.config.timeouts()
     }
 
-    /// Whether the kernel may cache that `name` in `parent` is what the reply says. What was found by a configuration that is not
-    /// active any more may mean something else by now.
+    /// Whether the kernel may cache the name with this reply. A reply by a configuration that is no longer active may be
+    /// wrong by now.
     pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
         let is_active = Arc::ptr_eq(&self.config, &self.now());
         is_active && !self.config.is_ambiguous(name) && !self.leaving.contains(parent, name)
     }
 
-    /// A name that is to come into being by `operation` in `parent`.
+    /// Checks the name of an entry that `operation` creates in `parent`.
     fn new_name<'n>(
         &self,
         operation: Op,
@@ -190,7 +190,7 @@ impl ConfiguredServer<'_> {
         self.admit(&NameAttempt { operation, caller, parent, name, target: None }, name, 0)
     }
 
-    /// Lets `part` come in, which begins at byte `at` of what is attempted.
+    /// Checks `part`, which begins at byte `at` of the name or target of `attempt`.
     fn admit<'n>(&self, attempt: &NameAttempt<'_>, part: &'n OsStr, at: usize) -> Result<Admitted<'n>> {
         let admitted = self.config.serve.gate.admit(Intent::Create, part);
         let (outcome, rule, span) = match (&admitted, admitted.as_ref().ok().and_then(Admitted::noted)) {
@@ -221,17 +221,18 @@ impl ConfiguredServer<'_> {
         Ok(admitted?)
     }
 
-    /// Whether an entry may come into being under the name that another one is stored by.
+    /// Checks that an entry may be created under the name by which another entry is stored.
     fn check_stored(&self, stored: &Admitted<'_>) -> nix::Result<()> {
         match self.config.serve.gate.admit(Intent::Create, stored.as_os_str()) {
             Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
-            // It would come to be stored otherwise.
+            // The new entry would be stored under another name.
             Ok(_) => Err(Errno::EINVAL),
             Err(refusal) => Err(self.errno(refusal.into())),
         }
     }
 
-    /// A target is content, and passes as it is; its components are judged like new names where that was asked for.
+    /// Checks the components of a link target like new names, if the configuration asks for it. The target itself is content
+    /// and is never changed.
     fn check_target(&self, caller: &Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<()> {
         if !self.config.serve.settings.check_targets() {
             return Ok(());
@@ -251,7 +252,7 @@ impl ConfiguredServer<'_> {
         Ok(())
     }
 
-    /// A name that is only named.
+    /// Checks a name that refers to an entry and creates none.
     fn present_name<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
         if self.config.serve.gate.is_shortened(name) {
             return self.shortened_name(parent, name);
@@ -259,7 +260,7 @@ impl ConfiguredServer<'_> {
         Ok(self.config.serve.gate.admit(Intent::Address, name)?)
     }
 
-    /// A name whose escape was too long to be shown: only the directory knows which one it is.
+    /// Finds the entry of a shortened escape: the full name is known only from the directory.
     fn shortened_name(&self, parent: NodeId, name: &OsStr) -> Result<Admitted<'static>> {
         let mut found = None;
         self.tree.list(parent, |entry| match self.config.serve.gate.show(entry.name) {
@@ -358,14 +359,14 @@ impl ConfiguredServer<'_> {
                 self.tree.rmdir(uid, parent, name)
             });
         if result == Err(Errno::ENOTEMPTY) && self.config.serve.gate.existing() == Existing::Hide {
-            // Somebody who sees an empty directory and cannot remove it should find out why.
+            // The log explains why a directory that looks empty cannot be removed.
             let shown = name.as_bytes().escape_ascii();
             log::info!("rmdir of `{shown}`: not empty; entries whose names are not UTF-8 are hidden");
         }
         Ok(result?)
     }
 
-    /// Both names exist when two entries are exchanged; otherwise the new one comes into being.
+    /// In an exchange both names exist; otherwise the new name is created.
     pub(super) fn do_rename(
         &self,
         caller: &Caller,
@@ -378,7 +379,7 @@ impl ConfiguredServer<'_> {
         }
         let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
         if leaves_whiteout {
-            // A new entry under the old name.
+            // The whiteout is a new entry under the old name.
             self.new_name(Op::Rename, caller, parent, name)?;
         }
         let name = self.present_name(parent, name)?;
@@ -399,10 +400,11 @@ impl ConfiguredServer<'_> {
         )?)
     }
 
-    /// Before an entry moves from a name that the kernel may keep to one that it must not: see [`PendingRenames`].
+    /// Delays the first attempt to rename an entry from a name that the kernel may cache to one that it must not: see
+    /// [`PendingRenames`].
     ///
     /// # Errors
-    /// ESTALE, upon which the kernel asks for the names anew and then for the rename once more.
+    /// ESTALE: the kernel then looks up both names again and repeats the rename.
     fn let_go(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
         let is_known = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
         let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
@@ -417,8 +419,7 @@ impl ConfiguredServer<'_> {
         }
     }
 
-    /// Hands on the entries that are seen through the gate, with the names under which they are seen; `.` and `..` without
-    /// an admitted name.
+    /// Passes on the visible entries with the names under which they are shown; `.` and `..` without an admitted name.
     pub(super) fn do_readdir(
         &self,
         fh: Fh,

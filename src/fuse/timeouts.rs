@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::sys::stat::FileStat;
 
+use super::replies::FoundEntry;
 use crate::passthrough::{LookupEntry, has_set_id};
 
 /// Cache timeouts of the kernel.
@@ -26,20 +27,16 @@ impl Timeouts {
         }
     }
 
-    /// For an entry: first the name, unless it must not be kept, then the attributes.
-    pub(super) fn for_entry(
-        &self,
-        entry: &LookupEntry,
-        may_be_kept: bool,
-        is_written: bool,
-    ) -> (Duration, Duration) {
-        let name = if may_be_kept { self.entry } else { Duration::ZERO };
-        (name, self.for_attributes(&entry.stat, is_written))
-    }
-
-    /// For an entry in a reply that has room for one time only: the shorter one.
-    pub(super) fn for_both(&self, entry: &LookupEntry, may_be_kept: bool, is_written: bool) -> Duration {
-        let (name, attributes) = self.for_entry(entry, may_be_kept, is_written);
-        name.min(attributes)
+    /// The reply for an entry, whose name may be cached only if it `may_be_kept`.
+    pub(super) fn for_entry(&self, entry: &LookupEntry, may_be_kept: bool, is_written: bool) -> FoundEntry {
+        let &LookupEntry { node, generation, stat } = entry;
+        let name_timeout = if may_be_kept { self.entry } else { Duration::ZERO };
+        FoundEntry {
+            node,
+            generation,
+            stat,
+            name_timeout,
+            attr_timeout: self.for_attributes(&stat, is_written),
+        }
     }
 }

@@ -17,7 +17,7 @@ fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
 }
 
 /// The type in a mode.
-pub(super) fn file_type(mode: u32) -> FileType {
+fn file_type(mode: u32) -> FileType {
     match mode & libc::S_IFMT {
         libc::S_IFIFO => FileType::NamedPipe,
         libc::S_IFCHR => FileType::CharDevice,
@@ -30,13 +30,10 @@ pub(super) fn file_type(mode: u32) -> FileType {
     }
 }
 
-/// The type of a directory entry, unless the file system does not tell (`DT_` constants, readdir(3)).
-pub(super) fn entry_type(kind: u8) -> Option<FileType> {
-    match kind {
-        libc::DT_UNKNOWN => None,
-        // IFTODT of dirent.h: the same numbers, shifted.
-        kind => Some(file_type(u32::from(kind) << 12)),
-    }
+/// The type of a directory entry, by a `DT_` constant (readdir(3)).
+pub(super) fn file_type_of_entry(kind: u8) -> FileType {
+    // DTTOIF of dirent.h: the same numbers, shifted.
+    file_type(u32::from(kind) << 12)
 }
 
 pub(super) fn attributes(stat: &FileStat) -> FileAttr {
@@ -47,7 +44,7 @@ pub(super) fn attributes(stat: &FileStat) -> FileAttr {
         atime: time(stat.st_atime, stat.st_atime_nsec),
         mtime: time(stat.st_mtime, stat.st_mtime_nsec),
         ctime: time(stat.st_ctime, stat.st_ctime_nsec),
-        // macOS asks for this one alone.
+        // Only macOS uses this field.
         crtime: UNIX_EPOCH,
         kind: file_type(stat.st_mode),
         perm: (stat.st_mode & 0o7777) as u16,
@@ -60,7 +57,7 @@ pub(super) fn attributes(stat: &FileStat) -> FileAttr {
     }
 }
 
-/// Enough for an entry that is only named: the kernel reads nothing else of `.` and `..`.
+/// Sufficient for an entry without attributes: the kernel reads nothing else of `.` and `..`.
 pub(super) fn bare(ino: u64, kind: u8) -> FileAttr {
     let epoch = SystemTime::UNIX_EPOCH;
     FileAttr {
@@ -71,7 +68,7 @@ pub(super) fn bare(ino: u64, kind: u8) -> FileAttr {
         mtime: epoch,
         ctime: epoch,
         crtime: epoch,
-        kind: entry_type(kind).unwrap_or(FileType::Directory),
+        kind: file_type_of_entry(kind),
         perm: 0,
         nlink: 1,
         uid: 0,
@@ -82,16 +79,16 @@ pub(super) fn bare(ino: u64, kind: u8) -> FileAttr {
     }
 }
 
-/// A device number as the kernel takes it (`new_decode_dev`, linux/kdev_t.h).
-fn device(rdev: libc::dev_t) -> u32 {
+/// Converts a device number to the format of the kernel (`new_decode_dev`, linux/kdev_t.h).
+pub(super) fn device(rdev: libc::dev_t) -> u32 {
     let (major, minor) = (libc::major(rdev), libc::minor(rdev));
     (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12)
 }
 
 /// A time as the kernel sent it.
 ///
-/// `fuser` 0.18 takes the nanoseconds of a time before the epoch for a part of what is subtracted, though they are to be
-/// added; both numbers are still there to be read.
+/// For times before the epoch, `fuser` 0.18 subtracts the nanoseconds, which must be added. Both numbers can still be
+/// recovered.
 pub(super) fn requested_time(time: TimeOrNow) -> TimeSpec {
     match time {
         TimeOrNow::Now => TimeSpec::UTIME_NOW,

@@ -1,4 +1,4 @@
-//! A file that appears under its name when it is whole: readers see the old content or the new.
+//! A file that appears under its name when it is complete: readers see either the old content or the new.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -21,25 +21,25 @@ use crate::sys::{open, xattr};
 /// The attribute that holds the access ACL of an inode: acl(5).
 const ACL: &str = "system.posix_acl_access";
 
-/// What is being written.
+/// An output that is being written.
 #[derive(Debug)]
 pub enum Output {
-    /// A new file beside the name that it will get.
+    /// A new file next to the one that it will replace.
     New(Box<Replacement>),
-    /// A pipe, a device or a descriptor, which nothing can replace.
+    /// A pipe, a device or a descriptor, which cannot be replaced.
     InPlace(File),
 }
 
 impl Output {
-    /// Begins what is to be at `path`, with the mode of what is there, or 0666 less the umask.
+    /// Begins the output at `path`, with the mode of the file that it replaces, or 0666 minus the umask.
     ///
     /// # Errors
-    /// The path leads through a link of somebody else, to a pipe of somebody else, or into a directory that cannot be written.
+    /// The path leads through a link of another user, to a pipe of another user, or into a directory that cannot be written.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::begin(path, None)
     }
 
-    /// The same; a new file has this mode, whatever the umask and whatever is replaced.
+    /// Begins the output at `path`; the file gets this mode, regardless of the umask and of the file that it replaces.
     ///
     /// # Errors
     /// As for [`Output::create`].
@@ -55,14 +55,14 @@ impl Output {
         let Some((held, stat)) = named.entry.as_ref().filter(|(_, stat)| stat.kind != libc::S_IFREG) else {
             return Replacement::begin(named, mode).map(Box::new).map(Self::New);
         };
-        // Devices are made by root alone. A pipe of somebody else takes what it is not to know, or holds us up forever.
+        // Only root can create devices. A pipe of another user could read secrets, or block us for ever.
         if stat.kind != libc::S_IFCHR && !named.is_of_us(stat) {
             return Err(refused(format!("it is not a file, and belongs to another user ({})", stat.uid)));
         }
         Ok(Self::InPlace(open::again(held, OFlag::O_WRONLY | OFlag::O_NOCTTY)?.into()))
     }
 
-    /// What is the same for two outputs that would get into each other's way.
+    /// A key that is equal for two outputs that would overwrite each other.
     ///
     /// # Errors
     /// As fstat(2) says.
@@ -79,7 +79,7 @@ impl Output {
         })
     }
 
-    /// Puts a new file in its place.
+    /// Puts the new file in place.
     ///
     /// # Errors
     /// As rename(2) says.
@@ -104,20 +104,20 @@ impl Write for Output {
     }
 }
 
-/// Puts `bytes` at `path`.
+/// Writes `bytes` to the file at `path`.
 ///
 /// # Errors
-/// As for [`Output::create`], or they cannot be written.
+/// As for [`Output::create`], or the bytes cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut output = Output::create(path)?;
     output.write_all(bytes)?;
     output.finish()
 }
 
-/// Removes the file that [`write()`] would replace. Where there is none, nothing is to be done.
+/// Removes the file that [`write()`] would replace. A missing file is no error.
 ///
 /// # Errors
-/// The path leads through a link of somebody else; otherwise as unlink(2) says.
+/// The path leads through a link of another user; otherwise as unlink(2) says.
 pub fn remove(path: &Path) -> io::Result<()> {
     match Destination::resolve(path)? {
         Destination::Named(named)
@@ -129,24 +129,24 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A new file under a temporary name, in the directory of the one that it will replace. It goes away unless it is committed.
+/// A new file under a temporary name, in the directory of the file that it will replace. Dropping it without a commit removes it.
 #[derive(Debug)]
 pub struct Replacement {
     named: Box<NamedEntry>,
     temporary: OsString,
     file: File,
-    /// The mode that it gets in any case.
+    /// The mode that it gets in any case; otherwise that of the replaced file.
     mode: Option<u32>,
     is_done: bool,
 }
 
 impl Replacement {
-    /// Begins the file.
+    /// Creates the file.
     ///
     /// # Errors
     /// The directory cannot be written.
     pub fn begin(named: Box<NamedEntry>, mode: Option<u32>) -> io::Result<Self> {
-        // Who may read it is known when it has the owner that it is to have.
+        // Nobody else may read it before it has its final owner and mode.
         let created = if mode.is_some() || replaced(&named).is_some() { 0o600 } else { 0o666 };
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         loop {
@@ -167,12 +167,12 @@ impl Replacement {
         &mut self.file
     }
 
-    /// Puts it in its place, with mode, owner and ACL of what it replaces.
+    /// Renames the file into place, with mode, owner and ACL of the file that it replaces.
     ///
-    /// What has the name then is not followed and not written to, whatever it is. The mode never has set-id bits.
+    /// The existing entry is neither followed nor written to, whatever it is. The new mode never has set-id bits.
     ///
     /// # Errors
-    /// As rename(2) says; or another process has put something else there at the same moment.
+    /// As rename(2) says; or another process replaced the file at the same moment.
     pub fn commit(mut self) -> io::Result<()> {
         match (self.mode, replaced(&self.named)) {
             (Some(mode), _) => self.file.set_permissions(Permissions::from_mode(mode))?,
@@ -182,7 +182,7 @@ impl Replacement {
         let (dir, name) = (&self.named.dir, &*self.named.name);
         renameat2(dir, &*self.temporary, dir, name, 0)?;
         self.is_done = true;
-        // In a directory where others rename, the temporary name may have been another file's at that moment.
+        // In a directory where others can rename, the temporary name may have been another file's at that moment.
         let (here, file) = (stat::at(dir, name)?, stat::at(&self.file, OsStr::new(""))?);
         match (here.ino, here.device) == (file.ino, file.device) {
             true => Ok(()),
@@ -199,13 +199,13 @@ impl Drop for Replacement {
     }
 }
 
-/// The file that is replaced, if its owner and its mode count. What somebody else has put there in advance does not choose who
-/// reads and writes what comes there.
+/// The file that is replaced, if its owner and mode are to be kept. A file that another user may have put there must not
+/// decide who can read and write the new one.
 fn replaced(named: &NamedEntry) -> Option<&(OwnedFd, Stat)> {
     named.entry.as_ref().filter(|(_, stat)| stat.kind == libc::S_IFREG && named.is_of_us(stat))
 }
 
-/// Gives `file` owner, group, mode and ACL of the file `like`, as far as this user may; and to nobody more than that one gives.
+/// Gives `file` the owner, group, mode and ACL of `like`, as far as this user may, and never more access than `like` gives.
 fn take_after(file: &File, like: &OwnedFd) -> io::Result<()> {
     let stat = stat::at(like, OsStr::new(""))?;
     let own = file.metadata()?;
@@ -214,7 +214,7 @@ fn take_after(file: &File, like: &OwnedFd) -> io::Result<()> {
         && fchown(file, Some(stat.uid), Some(stat.gid)).is_err()
         && fchown(file, None, Some(stat.gid)).is_err()
     {
-        // Another group gets what everybody gets.
+        // Another group gets the permissions of others.
         mode &= 0o707 | (mode & 0o7) << 3;
     }
     let name = OsStr::new(ACL);
@@ -222,10 +222,10 @@ fn take_after(file: &File, like: &OwnedFd) -> io::Result<()> {
     match xattr::get(like, name, &mut acl) {
         Ok(len) => match xattr::set(file, name, &acl[..len], 0) {
             Ok(()) => return Ok(()),
-            // The bits of the group are those of the ACL, not those of the group.
+            // Without the ACL the group bits are the mask of the ACL, not the permissions of the group.
             Err(_) => mode &= 0o707 | (mode & 0o7) << 3,
         },
-        // It may have got one from the directory.
+        // The directory may have given it a default ACL.
         Err(_) => drop(xattr::remove(file, name)),
     }
     file.set_permissions(Permissions::from_mode(mode))

@@ -1,8 +1,8 @@
-//! Files at paths that a user gave: written beside the name and put in place when they are whole, or appended to; never through
-//! a symbolic link of somebody else, and never into somebody else's file.
+//! Files at paths that a user gave: written next to the old file and renamed into place when complete, or appended to. They
+//! are never written through a symbolic link of another user, and never into a file of another user.
 //!
-//! A path is walked here, component by component and by descriptor, and not by the kernel, because the kernel refuses links of
-//! others only in sticky directories that everybody may write, and only where `fs.protected_symlinks` is on. `place` says
+//! This module walks each path itself, component by component and by descriptor. The kernel is no help: it refuses links of
+//! others only in sticky world-writable directories, and only if `fs.protected_symlinks` is on. `place` decides
 //! which links are followed.
 
 mod append;

@@ -1,9 +1,9 @@
-//! Where a path leads.
+//! Resolves the path of an output.
 //!
-//! A symbolic link on the way, or at its end, is followed if [`is_followed`] says so; otherwise the walk ends with an error that
-//! names the link. Links of procfs lead to what a process has open, and are left to the kernel. `/dev/stdout`, `/dev/stderr`
-//! and `/dev/fd/N` are the descriptors themselves: opened by that path a file would be written from its beginning again, and a
-//! socket not at all.
+//! A symbolic link on the way, or at the end, is followed if [`is_followed`] allows it; otherwise the walk ends with an error
+//! that names the link. Links in procfs lead to open files of a process, and are left to the kernel. `/dev/stdout`, `/dev/stderr`
+//! and `/dev/fd/N` are the descriptors themselves: opening such a path would start a file from its beginning again, and would
+//! fail for a socket.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::sys::open;
 use crate::sys::stat::{self, Stat};
 use crate::sys::trust::{is_followed, is_guarded, is_trusted};
 
-/// As many links as the kernel follows on one path (path_resolution(7)).
+/// As many links as the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 /// procfs, as `PROC_SUPER_MAGIC` of linux/magic.h.
@@ -30,34 +30,34 @@ const PROCFS: FsType = FsType(0x9FA0);
 
 const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Where a path leads.
+/// The place to which a path leads.
 #[derive(Debug)]
 pub enum Destination {
-    /// To something that is open already.
+    /// A descriptor that is already open.
     Open(File),
-    /// To a name in a directory.
+    /// A name in a directory.
     Named(Box<NamedEntry>),
 }
 
-/// A name in a directory, and what had it when it was looked at.
+/// A name in a directory, and the entry that had it when the path was resolved.
 #[derive(Debug)]
 pub struct NamedEntry {
     /// The directory.
     pub dir: OwnedFd,
-    /// What the directory is.
+    /// Its attributes.
     pub dir_stat: Stat,
     /// The name.
     pub name: OsString,
-    /// What has the name, held open.
+    /// The entry with this name, held open.
     pub entry: Option<(OwnedFd, Stat)>,
 }
 
 impl Destination {
-    /// Walks `path`.
+    /// Resolves `path`.
     ///
     /// # Errors
-    /// A link of somebody else on the way; a directory that is not there or may not be searched; EISDIR for a path that can
-    /// only be a directory's.
+    /// A link of another user on the way; a directory that is missing or may not be searched; EISDIR for a path that can
+    /// only be that of a directory.
     pub fn resolve(path: &Path) -> io::Result<Self> {
         if let Some(number) = descriptor(path) {
             return Ok(Self::Open(open::duplicate(number)?.into()));
@@ -73,7 +73,7 @@ impl Destination {
         while let Some(name) = names.pop() {
             let is_last = names.is_empty();
             if !is_last || name == ".." {
-                // With this flag an automount is mounted.
+                // With this flag an automount is triggered.
                 match openat(&dir, &*name, HOLD | OFlag::O_DIRECTORY, Mode::empty()) {
                     Ok(next) => {
                         dir = next;
@@ -133,10 +133,10 @@ impl NamedEntry {
         Ok(Box::new(Self { dir, dir_stat, name, entry }))
     }
 
-    /// The same name with `end` behind it, in the same directory. No link is followed, and what has that name may be one.
+    /// The name with `end` appended, in the same directory. An entry with this name may be a link, and is not followed.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// The entry cannot be examined.
     pub fn beside(&self, end: &str) -> io::Result<Box<Self>> {
         let mut name = self.name.clone();
         name.push(end);
@@ -151,11 +151,11 @@ impl NamedEntry {
         Self::new(self.dir.try_clone()?, name, entry)
     }
 
-    /// What has the name, if it is a file of this user or of root, so that nobody else has chosen what is in it; `None` where
-    /// nothing has the name.
+    /// Opens the entry if it is a file of this user or of root, so that nobody else has chosen its content; `None` if there is no
+    /// entry.
     ///
     /// # Errors
-    /// It is somebody else's or no file, or open(2) fails.
+    /// The entry belongs to another user or is not a regular file, or open(2) fails.
     pub fn open_own(&self, flags: OFlag) -> io::Result<Option<File>> {
         let Some((held, stat)) = &self.entry else { return Ok(None) };
         if stat.kind != libc::S_IFREG {
@@ -167,7 +167,7 @@ impl NamedEntry {
         Ok(Some(open::again(held, flags)?.into()))
     }
 
-    /// Makes a new file of this name, in the place of what has it.
+    /// Creates a new file with this name and replaces the existing entry.
     ///
     /// # Errors
     /// As unlink(2) and open(2) say.
@@ -177,7 +177,7 @@ impl NamedEntry {
         Ok(openat(&self.dir, &*self.name, flags, Mode::from_bits_truncate(0o666))?.into())
     }
 
-    /// Removes what has the name. Nothing of that name is no error.
+    /// Removes the entry. A missing entry is no error.
     ///
     /// # Errors
     /// As unlink(2) says.
@@ -188,13 +188,13 @@ impl NamedEntry {
         }
     }
 
-    /// Whether what has the name was put there by this user or by root.
+    /// Reports whether this user or root put the entry there.
     pub(super) fn is_of_us(&self, entry: &Stat) -> bool {
         is_guarded(&self.dir_stat) || is_trusted(entry.uid)
     }
 }
 
-/// The number of the descriptor that the path stands for.
+/// The number of the descriptor for which the path stands.
 fn descriptor(path: &Path) -> Option<i32> {
     let bytes = path.as_os_str().as_bytes();
     match bytes {
@@ -206,13 +206,13 @@ fn descriptor(path: &Path) -> Option<i32> {
     std::str::from_utf8(number).ok()?.parse().ok().filter(|&number| number >= 0)
 }
 
-/// Where a path begins.
+/// The directory in which a path begins.
 fn top(path: &[u8]) -> Result<OwnedFd, Errno> {
     let top = if path.starts_with(b"/") { "/" } else { "." };
     openat(AT_FDCWD, top, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
-/// Puts the components of `path` on the stack of what is left to be walked.
+/// Pushes the components of `path` onto the stack of components to walk.
 fn push(names: &mut Vec<OsString>, path: &[u8]) {
     let components = path.split(|&byte| byte == b'/').filter(|&name| !matches!(name, b"" | b"."));
     names.extend(components.rev().map(|name| OsStr::from_bytes(name).to_os_string()));

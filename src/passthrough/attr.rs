@@ -1,6 +1,6 @@
 //! Attributes of inodes, targets of symbolic links, and statistics of the file system.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use nix::unistd::{Gid, Uid, fchownat};
 
 use super::inode::TrackedNode;
 use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
+use crate::sys;
 use crate::sys::open::path_of;
+use crate::sys::stat::Time;
 
 /// Attributes to change; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +49,17 @@ impl Passthrough {
     pub fn getattr(&self, node: NodeId) -> Result<FileStat> {
         let node = self.nodes.node(node)?;
         self.stat(&node, &*self.nodes.fd(&node)?)
+    }
+
+    /// The attributes of `node`, and when it was created, if the file system records that.
+    ///
+    /// # Errors
+    /// ESTALE if the file is gone.
+    pub fn statx(&self, node: NodeId) -> Result<(FileStat, Option<Time>)> {
+        let node = self.nodes.node(node)?;
+        let fd = self.nodes.fd(&node)?;
+        let created = sys::stat::at(&*fd, OsStr::new(""))?.btime;
+        Ok((self.stat(&node, &*fd)?, created))
     }
 
     fn stat(&self, node: &TrackedNode, fd: impl AsFd) -> Result<FileStat> {

@@ -1,6 +1,7 @@
 //! New entries: mkdir, mknod, symlink, link, create.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
@@ -98,6 +99,31 @@ impl Passthrough {
         self.lookup_in(&*dir, name)
     }
 
+    /// Creates a regular file without a name in `parent` and opens it; `flags` are those of open(2). It may get a name by
+    /// [`Passthrough::link`].
+    ///
+    /// # Errors
+    /// As open(2) says for O_TMPFILE.
+    pub fn tmpfile(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(LookupEntry, Fh)> {
+        self.check_share_of_entry(caller.uid, 1)?;
+        let dir = self.fd(parent)?;
+        let flags = OFlag::from_bits_truncate(flags);
+        let make = || {
+            // Without O_EXCL: the kernel keeps what that forbids from the server.
+            let nameless = opened_as(flags) | OFlag::O_TMPFILE;
+            self.nodes.with_room(|| beneath(&*dir, OsStr::new("."), nameless, permissions(mode)))
+        };
+        let file = self.as_caller(caller, groups_matter(mode), make)?;
+        let entry = self.nodes.count_opened(&file)?;
+        self.opened_new(caller, entry, flags, file)
+    }
+
     /// Creates a regular file and opens it; `flags` are those of open(2).
     ///
     /// If the name was created since the kernel looked it up, the file is opened under the caller's ids, unless `flags` has O_EXCL.
@@ -136,6 +162,17 @@ impl Passthrough {
             }
             Err(error) => return Err(error),
         };
+        self.opened_new(caller, entry, flags, file)
+    }
+
+    /// The open file of an entry that was just counted; its lookup is taken back on error.
+    fn opened_new(
+        &self,
+        caller: &Caller,
+        entry: LookupEntry,
+        flags: OFlag,
+        file: OwnedFd,
+    ) -> Result<(LookupEntry, Fh)> {
         let opened = self.nodes.node(entry.node).map(|node| OpenFile::new(node, caller, flags, Some(file)));
         match opened {
             Ok(opened) => Ok((entry, self.files.add(opened))),

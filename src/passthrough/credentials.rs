@@ -1,9 +1,9 @@
-//! Acting for a caller: the ids, groups, capabilities and umask of one thread, by guards that undo themselves.
+//! Acts for a caller: sets the ids, groups, capabilities and umask of one thread, with guards that restore them.
 //!
-//! While a thread acts for nobody it is root to the file system, without CAP_SYS_RESOURCE. `setfsuid` to another user drops
-//! CAP_FSETID and the other capabilities that override file permissions, and `setfsuid` back to root restores them: acting for
-//! a user needs no capset(2). A change of ids costs about as much as a small write, so the group, which means nothing while
-//! the thread is root, stays as it is until a caller with another group comes.
+//! A thread that acts for no caller has the file system rights of root, without CAP_SYS_RESOURCE. `setfsuid` to another user
+//! drops CAP_FSETID and the capabilities that override file permissions, and `setfsuid` back to root restores them. So acting
+//! for a user needs no capset(2). A change of ids costs about as much as a small write. The group does not matter while the
+//! thread is root, so it stays until a caller with another group comes.
 //!
 //! Sources: credentials(7), setfsuid(2), umask(2), unshare(2) for CLONE_FS, capabilities(7), "Effect of user ID changes on
 //! capabilities".
@@ -20,16 +20,19 @@ use super::{Passthrough, Result};
 use crate::sys::capability::{CapabilitySet, CapabilitySets};
 use crate::sys::identity::{self, set_thread_groups};
 
-/// Who asks.
+/// The client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// User id for the file system.
     pub uid: u32,
     /// Group id for the file system.
     pub gid: u32,
-    /// The asking thread, or 0 if it is not to be seen from here.
+    /// The thread id of the client, or 0 if it is not visible from here.
     pub pid: u32,
-    /// What is taken from the mode of what is created, unless a default ACL decides.
+    /// For an operation that creates a file: the group of the directory, if the request says that it is one of the caller's
+    /// supplementary groups.
+    pub group: Option<u32>,
+    /// The bits removed from the mode of a new file, unless the directory has a default ACL.
     pub umask: u32,
 }
 
@@ -38,31 +41,31 @@ pub(super) const FSETID: CapabilitySet = CapabilitySet::from_numbers(&[4]);
 /// CAP_SETGID and CAP_SETUID.
 const SWITCHING: CapabilitySet = CapabilitySet::from_numbers(&[6, 7]);
 const SYS_RESOURCE: CapabilitySet = CapabilitySet::from_numbers(&[24]);
-/// CAP_FS_SET of the kernel: what a change of the file system's user id from root drops, and one back to root restores.
+/// CAP_FS_SET of the kernel: dropped when the file system user id changes from root, and restored when it changes back.
 pub(super) const OF_FILES: CapabilitySet = CapabilitySet::from_numbers(&[0, 1, 2, 3, 4, 9, 27, 32]);
 /// CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER.
 const ANY_FILE: CapabilitySet = CapabilitySet::from_numbers(&[1, 2, 3]);
 const NONE: CapabilitySet = CapabilitySet::from_numbers(&[]);
 
-/// The user who owns nothing and whom no reserve is for. Not root, whose id alone opens the reserve of ext4
+/// A user who owns no files and has no reserved blocks. Not root: the user id alone would open the reserve of ext4
 /// (`ext4_has_free_clusters`).
 const NOBODY: Uid = Uid::from_raw(65534);
 
-/// A thread that serves requests, as it is while it acts for nobody.
+/// A thread that serves requests, in its state while it acts for no caller.
 #[derive(Clone, Copy)]
 pub(super) struct RequestThread {
     own: CapabilitySets,
-    /// Whether it may take on ids of others.
+    /// Whether the thread may take ids of other users.
     switches: bool,
-    /// The group id for the file system, as the last caller left it.
+    /// The file system group id, as the last caller left it.
     fsgid: Gid,
 }
 
 thread_local!(static THREAD: Cell<Option<RequestThread>> = const { Cell::new(None) });
 
 impl RequestThread {
-    /// This thread. The first time it gives up what no request may have: CAP_SYS_RESOURCE, with which a write ignores quotas
-    /// and takes reserved blocks, and the groups of whoever started the server.
+    /// The state of this thread. The first call gives up what no request may use: CAP_SYS_RESOURCE, with which a write
+    /// ignores quotas and uses reserved blocks, and the groups of the user who started the server.
     pub(super) fn current() -> Result<Self> {
         if let Some(thread) = THREAD.get() {
             return Ok(thread);
@@ -87,7 +90,7 @@ impl RequestThread {
 }
 
 fn current_fsgid() -> Gid {
-    // No id: the call changes nothing and returns what there is (setfsgid(2)).
+    // An invalid id: the call changes nothing and returns the current id (setfsgid(2)).
     setfsgid(Gid::from_raw(u32::MAX))
 }
 
@@ -95,30 +98,30 @@ fn current_fsuid() -> Uid {
     setfsuid(Uid::from_raw(u32::MAX))
 }
 
-/// As long as it lives, this thread acts for somebody.
+/// While this exists, the thread acts for a caller.
 pub(super) struct Acting {
     thread: RequestThread,
     uid: Uid,
     recapped: bool,
     regrouped: bool,
-    // What it changes belongs to the thread that made it.
+    // It changes the thread that has created it.
     _not_send: PhantomData<*const ()>,
 }
 
-/// Whom a thread acts for.
+/// The identity that a thread takes to act for a caller.
 #[derive(Clone, Copy)]
 pub(super) struct CallerIdentity<'g> {
     uid: Uid,
-    /// `None` to leave it as it is, where no outcome depends on it.
+    /// `None` to keep the current group where it has no effect.
     gid: Option<Gid>,
     /// Supplementary groups; `None` for those of the thread, which has none.
     groups: Option<&'g [Gid]>,
-    /// Which of [`OF_FILES`] it has.
+    /// The capabilities of [`OF_FILES`] that it has.
     rights: CapabilitySet,
 }
 
 impl<'g> CallerIdentity<'g> {
-    /// The user and the group of a caller, with the rights that the user id gives.
+    /// The user and group of a caller, with the rights that the user id implies.
     pub(super) fn for_caller(caller: &Caller) -> Self {
         let uid = Uid::from_raw(caller.uid);
         let rights = if uid.is_root() { OF_FILES } else { NONE };
@@ -140,19 +143,19 @@ impl Acting {
         let CallerIdentity { uid, gid, groups, rights } = identity;
         let is_other = |id: u32| id == u32::MAX;
         if is_other(uid.as_raw()) || gid.is_some_and(|gid| is_other(gid.as_raw())) {
-            // A request that the kernel sends for nobody that this server could know.
+            // The kernel sends these ids if the client has none that the server could know.
             return Err(Errno::EPERM);
         }
         if !thread.switches && (!uid.is_root() || gid.is_some_and(|gid| gid != thread.fsgid)) {
             return Err(Errno::EPERM);
         }
-        // From here on every way out goes through drop.
+        // From here on, drop restores the thread on every return.
         let mut acting = Self { thread, uid, recapped: false, regrouped: false, _not_send: PhantomData };
         if let Some(groups) = groups.filter(|_| thread.switches) {
             set_thread_groups(groups)?;
             acting.regrouped = true;
         }
-        // Both calls return the former id whether they did anything or not: the id that is in effect has to be read.
+        // Both calls return the former id whether they succeed or not, so the id in effect must be read.
         if let Some(gid) = gid.filter(|&gid| gid != thread.fsgid) {
             setfsgid(gid);
             acting.thread.fsgid = current_fsgid();
@@ -177,14 +180,14 @@ impl Acting {
         Ok(acting)
     }
 
-    /// For the kernel's own reads and writes of a file that anybody may have opened: nobody, with no rights to override
-    /// anything.
+    /// For reads and writes by the kernel of a file that any client may have opened: nobody, without rights to override
+    /// permissions.
     pub(super) fn nobody() -> Result<Self> {
-        // The group that no reserve is for (`ext4_has_free_clusters` leaves root's out).
+        // This group has no reserved blocks (`ext4_has_free_clusters` excludes the group of root).
         Self::new(CallerIdentity { uid: NOBODY, gid: Some(Gid::from_raw(0)), groups: None, rights: NONE })
     }
 
-    /// For root, without the right to keep set-id bits.
+    /// Root, without the right to keep set-id bits.
     pub(super) fn without_fsetid() -> Result<Self> {
         let rights = CapabilitySet(OF_FILES.0 & !FSETID.0);
         Self::new(CallerIdentity { uid: Uid::from_raw(0), gid: None, groups: None, rights })
@@ -194,22 +197,21 @@ impl Acting {
 impl Drop for Acting {
     fn drop(&mut self) {
         if !self.uid.is_root() {
-            // The effective user is root all the time, so that the way back is always open. What belongs to files comes back
-            // with it.
+            // The effective user is always root, so this cannot fail. It also restores the capabilities for files.
             setfsuid(Uid::from_raw(0));
         } else if self.recapped && self.thread.own.apply().is_err() {
             unreachable!("what a thread is permitted it can let work again");
         }
         if self.regrouped && set_thread_groups(&[]).is_err() {
-            // Without CAP_SETGID there would have been no way to here.
+            // Without CAP_SETGID the groups would not have been set.
             unreachable!("a thread that could set its groups can clear them");
         }
     }
 }
 
-/// Gives this thread that umask, and it keeps it: nothing is created but for a caller, and callers hardly ever differ.
+/// Sets the umask of this thread and keeps it: only callers create files, and their umasks rarely differ.
 fn take_umask(mask: u32) -> Result<()> {
-    // Threads share theirs at first.
+    // Threads share one umask by default.
     thread_local!(static OWN: Cell<Option<u32>> = const { Cell::new(None) });
     if OWN.get().is_none() {
         unshare(CloneFlags::CLONE_FS)?;
@@ -228,8 +230,9 @@ fn is_refusal<T>(result: &Result<T>) -> bool {
 impl Passthrough {
     /// Runs `create` under the ids and the umask of `caller`.
     ///
-    /// A caller's supplementary groups cost more than the creation itself, so they are taken on only where the outcome
-    /// hangs on them: when `groups_matter`, or when it was refused without them.
+    /// Setting a caller's supplementary groups costs more than the creation itself, so they are set only if they can change
+    /// the result: if `groups_matter`, or if the creation was refused without them. The group of the directory is tried
+    /// first, if the request has it. The groups in /proc are tried last: only an ACL for another group needs them.
     pub(super) fn as_caller<T>(
         &self,
         caller: &Caller,
@@ -241,26 +244,33 @@ impl Passthrough {
             return create();
         }
         let identity = CallerIdentity::for_caller(caller);
-        let may_need_groups = caller.uid != 0 && caller.pid != 0;
-        if !(may_need_groups && groups_matter) {
-            let result = {
-                let _acting = Acting::new(identity)?;
-                create()
-            };
-            if !(may_need_groups && is_refusal(&result)) {
+        let create_with = |groups: &[Gid]| {
+            let identity = if groups.is_empty() { identity } else { identity.with_groups(groups) };
+            let _acting = Acting::new(identity)?;
+            create()
+        };
+        let group = caller.group.filter(|_| caller.uid != 0).map(Gid::from_raw);
+        let may_ask = caller.uid != 0 && caller.pid != 0;
+        if !groups_matter || (group.is_none() && !may_ask) {
+            let result = create_with(&[]);
+            if !is_refusal(&result) || (group.is_none() && !may_ask) {
                 return result;
             }
         }
-        let groups = identity::status(caller.pid).groups;
-        let _acting = Acting::new(identity.with_groups(&groups))?;
-        create()
+        if group.is_some() {
+            let result = create_with(group.as_slice());
+            if !is_refusal(&result) || !may_ask {
+                return result;
+            }
+        }
+        create_with(&identity::status(caller.pid).groups)
     }
 
-    /// Runs `change`, which the kernel has allowed already, so that what it allocates and creates is the caller's.
+    /// Runs `change`, which the kernel has already allowed, so that allocated blocks and created files belong to the caller.
     ///
-    /// It is tried with the caller's own rights first. Where they do not suffice (the right is that of a supplementary group,
-    /// or of a capability) the thread is the caller with the rights to any file. A file system on another machine may not
-    /// know of those: there it is tried as root at last.
+    /// It is first tried with the caller's own rights. If they do not suffice (the permission comes from a supplementary
+    /// group or a capability), it is tried as the caller with the rights to any file. A network file system may not know
+    /// those rights, so it is tried as root last.
     pub(super) fn charged_to<T>(&self, caller: &Caller, change: impl Fn() -> Result<T>) -> Result<T> {
         if !self.acts_for_others || !RequestThread::current()?.switches {
             return change();

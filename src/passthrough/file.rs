@@ -153,9 +153,19 @@ const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
 const F2FS_SUPER_MAGIC: FsType = FsType(0xF2F5_2010);
 const UBIFS_SUPER_MAGIC: FsType = FsType(0x2405_1905);
 
+/// From linux/magic.h and fs/smb of the kernel.
+pub(super) const SMB_MAGICS: [FsType; 2] = [FsType(0xFF53_4D42), FsType(0xFE53_4D42)];
+
+/// Whether opening a file obeys O_CREAT and O_EXCL after the file was created. The kernel opens a backing file with the flags of
+/// the client, in a reply to FUSE_CREATE with these two. The SMB client sends them to its server, which answers that the file
+/// exists, and open(2) fails with EIO.
+fn creates_twice(kind: FsType) -> bool {
+    SMB_MAGICS.contains(&kind)
+}
+
 /// File systems on which this kernel alone checks permissions. They include all that reserve blocks for root: ext2 to ext4, F2FS,
 /// UBIFS.
-pub(super) fn is_local(kind: FsType) -> bool {
+fn is_local(kind: FsType) -> bool {
     closes_silently(kind) || [F2FS_SUPER_MAGIC, UBIFS_SUPER_MAGIC].contains(&kind)
 }
 
@@ -265,7 +275,8 @@ impl Passthrough {
     /// kernel uses the rights that this thread has meanwhile, which are those of nobody: every change clears set-id bits and
     /// uses no blocks that are reserved for root.
     ///
-    /// `None` for a file with set-id bits, which must stay where root makes the change: the server serves such files itself.
+    /// `None` for files that the server has to serve itself: on SMB, and those with set-id bits, which must stay
+    /// where root makes the change.
     ///
     /// # Errors
     /// Those of `take`; ESTALE when the file is gone.
@@ -280,11 +291,16 @@ impl Passthrough {
             return Ok(None);
         }
         let fd = self.nodes.fd(&node)?;
-        let is_local = if is_own { self.is_local } else { is_local(fstatfs(&*fd)?.filesystem_type()) };
+        let kind = if is_own { self.kind } else { fstatfs(&*fd)?.filesystem_type() };
+        if creates_twice(kind) {
+            return Ok(None);
+        }
         let _acting = match self.acts_for_others {
             false => None,
             // On a file server, nobody might not be allowed to open it.
-            true if !is_local || !RequestThread::current()?.switches() => Some(Acting::without_fsetid()?),
+            true if !is_local(kind) || !RequestThread::current()?.switches() => {
+                Some(Acting::without_fsetid()?)
+            }
             true => Some(Acting::nobody()?),
         };
         take(&fd).map(Some)
@@ -295,9 +311,12 @@ impl Passthrough {
         !(self.closes_silently && self.nodes.is_own(node))
     }
 
-    /// Whether a descriptor of `node` may stay open when no client has the file open: not on file systems that rename removed files.
+    /// Whether the backing file of `node` may stay registered with the kernel when no client has the file open: not on file systems
+    /// that rename removed files, nor where the file cannot be opened after the removal of the name by which it was registered.
+    /// Where there are file handles, it can.
     pub fn may_be_held(&self, node: NodeId) -> bool {
         match self.nodes.is_own(node) {
+            true if !self.nodes.has_handles() => false,
             true => !self.renames_removed,
             false => self
                 .fd(node)
@@ -387,6 +406,14 @@ impl Passthrough {
     /// Whether the file is open for writing.
     pub fn is_writer(&self, fh: Fh) -> bool {
         self.files.get(fh).is_ok_and(|open| open.is_writable())
+    }
+
+    /// The generation of the inode that is open as `fh`; a later inode with the same number has another one.
+    ///
+    /// # Errors
+    /// EBADF if nothing is open as `fh`.
+    pub fn generation(&self, fh: Fh) -> Result<u32> {
+        Ok(self.files.get(fh)?.node().generation())
     }
 
     /// Whether the last close of the file may take long: on another mount, where close(2) reports errors, or if it frees the blocks

@@ -123,6 +123,22 @@ impl TrackedNode {
         }
     }
 
+    /// Replaces the descriptor that references this node by one that was opened by another name, or again by the same name.
+    ///
+    /// Some file systems (ntfs-3g and others in user space, SMB) open files by the name under which the kernel found them first. After
+    /// that name is removed, a descriptor that was opened by it is of no use, although the file has other names.
+    fn hold_by(&self, found: FoundInode) -> Replaced {
+        match (&self.hold, found) {
+            (InodeRef::Fd(_), FoundInode::Fd(fd)) => {
+                let mut opened = self.opened.lock();
+                let before = opened.take();
+                opened.keep(Descriptor::new(fd));
+                before.map_or(Replaced::Nothing, Replaced::Descriptor)
+            }
+            _ => Replaced::Nothing,
+        }
+    }
+
     /// Whether closing its descriptors may take long: closing the last descriptor of a removed file frees its blocks, and another
     /// mount may not answer.
     fn takes_long_to_close(&self) -> bool {
@@ -133,7 +149,7 @@ impl TrackedNode {
         }
     }
 
-    fn generation(&self) -> u32 {
+    pub(super) fn generation(&self) -> u32 {
         match &self.hold {
             InodeRef::Handle(handle) => handle.fingerprint(),
             InodeRef::Fd(number) => *number,
@@ -388,6 +404,8 @@ impl NodeTable {
         if place == self.root_place {
             return Err(Errno::ELOOP);
         }
+        // Dropped after the lock is released, because closing may take long.
+        let mut replaced = Replaced::Nothing;
         let (id, generation) = {
             let mut known = self.known.lock();
             let id = match self.id_of(place, &known) {
@@ -420,8 +438,10 @@ impl NodeTable {
                     if !counted.node.is_held(&by, kind) {
                         let before = std::mem::replace(&mut counted.node, new(by));
                         self.held.remove(&before);
+                        replaced = Replaced::Node(before);
                     } else {
                         counted.node.note_mode(stat.st_mode);
+                        replaced = counted.node.hold_by(by);
                     }
                     counted
                 }
@@ -429,6 +449,7 @@ impl NodeTable {
             counted.lookups += 1;
             (counted.node.id, counted.node.generation())
         };
+        drop(replaced);
         stat.st_ino = id.0;
         Ok(LookupEntry { node: id, generation, stat })
     }
@@ -455,6 +476,14 @@ impl NodeTable {
     }
 }
 
+/// What a lookup replaced; dropping it may close the last descriptor of a file.
+#[expect(dead_code, reason = "the contents are only dropped")]
+enum Replaced {
+    Nothing,
+    Node(Arc<TrackedNode>),
+    Descriptor(Arc<Descriptor>),
+}
+
 /// How a lookup found an inode.
 pub(super) enum FoundInode {
     Handle(KernelHandle),
@@ -463,7 +492,7 @@ pub(super) enum FoundInode {
 
 /// A descriptor on the mount of the root, if files can be opened by handle there.
 fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
-    // By default, a FUSE server forgets the inode of a handle as soon as nobody holds it (fuse_get_dentry).
+    // By default, a FUSE server forgets the inode of a handle as soon as no process holds it (fuse_get_dentry).
     if fstatfs(root)?.filesystem_type() == FUSE_SUPER_MAGIC {
         return Err(Errno::EOPNOTSUPP);
     }

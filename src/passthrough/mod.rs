@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicU64;
 
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
-use nix::sys::statfs::fstatfs;
+use nix::sys::statfs::{FsType, fstatfs};
 
 pub use attr::Changes;
 pub use credentials::Caller;
@@ -84,8 +84,8 @@ pub struct Passthrough {
     acts_for_others: bool,
     /// Whether close(2) never reports an error on the file system of the source.
     closes_silently: bool,
-    /// Whether this kernel alone checks permissions on the file system of the source.
-    is_local: bool,
+    /// The file system of the source.
+    kind: FsType,
     /// Whether the file system of the source renames removed files while they are open (NFS, AFS).
     renames_removed: bool,
     /// Whether the source is on a network or user-space file system.
@@ -104,7 +104,7 @@ impl Passthrough {
         let kind = fstatfs(&source)?.filesystem_type();
         Ok(Self {
             closes_silently: file::closes_silently(kind),
-            is_local: file::is_local(kind),
+            kind,
             renames_removed: remove::renames_removed(kind),
             is_remote: file::is_remote(kind),
             nodes: NodeTable::new(source, settings.cached_fds)?,

@@ -21,8 +21,9 @@ const NFS_SUPER_MAGIC: FsType = FsType(0x6969);
 const AFS_SUPER_MAGIC: FsType = FsType(0x5346_414F);
 const AFS_FS_MAGIC: FsType = FsType(0x6B41_4653);
 
-/// Whether a file system renames a file that is removed while anybody holds its entry, even by `O_PATH` (nfs_sillyrename and
-/// afs_sillyrename of the kernel, by d_count of the entry). A descriptor that the server keeps open would leave such names behind.
+/// Whether a file system renames a file that is removed while a descriptor refers to its entry, even an `O_PATH` one
+/// (nfs_sillyrename and afs_sillyrename of the kernel, by d_count of the entry). A descriptor that the server keeps open
+/// would leave such names behind.
 pub(super) fn renames_removed(kind: FsType) -> bool {
     [NFS_SUPER_MAGIC, AFS_SUPER_MAGIC, AFS_FS_MAGIC].contains(&kind)
 }

@@ -4,9 +4,9 @@
 //! `file_remove_privs` (fs/inode.c) looks at CAP_FSETID and, for a set-group-id bit without group
 //! execute, at the caller's groups; `ext4_has_free_clusters` and `ignore_hardlimit` look at the user id and CAP_SYS_RESOURCE.
 //!
-//! Reading the groups and capabilities of a caller from /proc costs as much as a write, so they are read only for files with
-//! set-id bits, as known from the attributes that were read last. If somebody has just set the bits behind the mount and the
-//! caller's groups would have kept them, they are cleared.
+//! Reading the groups and capabilities of a caller from /proc costs as much as a write, so they are read only for files that
+//! had set-id bits when their attributes were last read. If the bits were set since then in the backing tree directly, they
+//! are cleared even if the caller's groups would have kept them.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Passthrough {
         let is_root = caller.uid == 0;
         let clears = set_id == SetId::Cleared || (!is_root && set_id == SetId::AsCaller);
         if !RequestThread::current()?.switches() {
-            // A root that may not act for others. The bits are all that can be done right.
+            // Root without the right to act for others: only the bits can be handled correctly.
             let _clearing = clears.then(Acting::without_fsetid).transpose()?;
             return change();
         }
@@ -61,7 +61,7 @@ impl Passthrough {
         }
         let result = {
             let status = status(caller.pid);
-            // Root in a container may lack the capability; whoever is not root may have it in a namespace of his own only.
+            // Root in a container may lack the capability; another user may have it only in a user namespace of his own.
             let keeps = match set_id {
                 SetId::Kept => true,
                 SetId::Cleared => false,
@@ -84,10 +84,10 @@ impl Passthrough {
         result
     }
 
-    /// Clears the set-id bits of `node`, which `fd` refers to, as a change of its owner by `caller` does.
+    /// Clears the set-id bits of `node`, which `fd` refers to, as a change of owner by `caller` does.
     ///
-    /// For anybody but the owner and root this does nothing: only those may change an owner, and the kernel asks for a change of
-    /// nothing before anybody's write too, which will take the bits by itself.
+    /// Does nothing unless `caller` is the owner or root: only they may change an owner. The kernel also sends such an empty
+    /// change before a write by any user, and the write itself then clears the bits.
     pub(super) fn drop_set_id(&self, node: &Arc<TrackedNode>, caller: &Caller, fd: impl AsFd) -> Result<()> {
         if caller.uid != 0 && caller.uid != fstat(&fd)?.st_uid {
             return Ok(());

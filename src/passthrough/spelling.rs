@@ -1,19 +1,20 @@
-//! One entry under many spellings.
+//! Entries that can be found under several equivalent names.
 //!
-//! What a spelling is, an [`NameEquivalence`] knows; here bytes are compared. An entry is looked for under the name as given,
-//! under the key of the name, and then among the entries of the directory that are not stored under their own key. Of
-//! those a directory has few, or none, and an index holds them, so that a name that is nowhere need not cost the reading of
-//! the directory each time. A name without other spellings, and one that is there as given, never cost one.
+//! A [`NameEquivalence`] defines which names are equivalent; this module only compares bytes. An entry is looked up under the
+//! given name, then under the key of the name, and then among the entries of the directory that are not stored under their
+//! own key. A directory has few such entries, or none. They are kept in an index, so that the lookup of a missing name need
+//! not read the directory each time. A name without equivalents, or one that is stored as given, never needs the index.
 //!
-//! An index holds while the directory's times and size stand as they were *before* it was read. That alone is not enough:
-//! times go on in ticks, of milliseconds on most file systems and of 2 s on FAT, and a second change in one tick does not
-//! show. So an index is *settled* only if the directory had not changed for some time when its reading began. One that
-//! is not settled is read again after some time: that for which the kernel may keep a name anyway, or a multiple of what the
-//! reading took if that is more. A directory that changes all the time costs a bounded share of that time, however large it is.
+//! An index is valid while the times and the size of the directory are the same as *before* it was read. This is not
+//! sufficient: time stamps have a resolution of milliseconds on most file systems and of 2 s on FAT, and a second change
+//! within that time does not show. So an index is *settled* only if the directory had not changed for some time when reading
+//! began. An index that is not settled expires after the time for which the kernel may cache a name, or after a multiple of
+//! the time that reading took if that is longer. So reading a directory that changes all the time costs a bounded share of
+//! the time, however large it is.
 //!
-//! What is changed through here is carried forward in the index, which then is no longer settled. Whoever changes an
-//! entry holds the lock of its directory from the search for the name to the end of the change. So two spellings never
-//! make two entries, whatever the transport lets through at once; Linux holds a lock of its own on the directory too.
+//! A change through this mount is also made in the index, which then is no longer settled. A thread that changes an entry
+//! holds the lock of the directory from the search for the name to the end of the change. So two equivalent names never
+//! become two entries, whichever requests the transport sends concurrently; Linux locks the directory as well.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -39,22 +40,22 @@ use super::{LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::again;
 
-/// Which names are spellings of one another.
+/// Defines which names are equivalent.
 pub trait NameEquivalence: fmt::Debug + Send + Sync {
-    /// What all spellings of `name` have in common.
+    /// The key, which all names equivalent to `name` have in common.
     fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr>;
 
     /// Whether another name may have the same key; `false` is certain.
     fn has_other_spellings(&self, name: &OsStr) -> bool;
 
-    /// The name of an entry that stands as `stored` in its directory; `None` if it must not be reached.
+    /// The admitted name of an entry that is stored as `stored`; `None` if it must not be accessed.
     fn admitted(&self, stored: &OsStr) -> Option<Admitted<'static>>;
 }
 
-/// How many times as long as its reading took an index holds that is not settled.
+/// An index that is not settled is valid for this many times as long as reading it took.
 const HOLDS: u32 = 16;
 
-/// How many directories are kept in mind, and how many entries of all of them: some 50 MB at worst.
+/// Maximum number of directories with an index, and of entries in all indexes: some 50 MB at worst.
 const MOST: IndexLimits = IndexLimits { directories: 1024, entries: 1 << 18 };
 
 #[derive(Clone, Copy, Debug)]
@@ -63,19 +64,19 @@ struct IndexLimits {
     entries: usize,
 }
 
-/// What is known of the directories.
+/// The indexes of directories.
 #[derive(Debug)]
 pub(super) struct Spellings {
     limits: IndexLimits,
     kept: Mutex<IndexCache>,
-    /// For how many milliseconds an index holds at least that is not settled.
+    /// Minimum time in milliseconds for which an index that is not settled is valid.
     hold: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct IndexCache {
     directories: HashMap<NodeId, IndexSlot>,
-    /// Of all directories together.
+    /// Total of all directories.
     entries: usize,
     uses: u64,
 }
@@ -87,7 +88,7 @@ struct IndexSlot {
     last_use: u64,
 }
 
-/// What tells that a directory has changed.
+/// The attributes that show that a directory has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DirectoryStamp {
     place: (u64, u64),
@@ -100,14 +101,14 @@ struct DirectoryStamp {
 /// The entries of a directory that are not stored under their own key.
 #[derive(Debug)]
 struct Index {
-    /// Whose keys these are: to another orthography the index says nothing.
+    /// The equivalence of these keys: the index is of no use for another one.
     equivalence: Arc<dyn NameEquivalence>,
-    /// Key and name, in this order, so that of two spellings always the same one is found.
+    /// Key and name, in this order, so that of two equivalent names always the same one is found.
     entries: BTreeSet<(OsString, OsString)>,
     stamp: DirectoryStamp,
     is_settled: bool,
     read_at: Instant,
-    /// How long that took.
+    /// The time that reading took.
     cost: Duration,
 }
 
@@ -121,11 +122,11 @@ struct LockedDirectory<'l> {
     index: MutexGuard<'l, Option<Index>>,
 }
 
-/// Whether something stands under exactly this name.
+/// Whether an entry is stored under exactly this name.
 fn stands(dir: impl AsFd, name: &OsStr) -> Result<bool> {
     match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
-        // A key may be too long to be stored, where the name itself is not.
+        // A key may be too long to be stored although the name itself is not.
         Err(Errno::ENOENT | Errno::ENAMETOOLONG) => Ok(false),
         Err(error) => Err(error),
     }
@@ -171,7 +172,7 @@ impl Spellings {
         Duration::from_millis(self.hold.load(Relaxed))
     }
 
-    /// The lock of a directory, and what it guards.
+    /// The lock of a directory, with its index.
     fn slot(&self, id: NodeId) -> Arc<Mutex<Option<Index>>> {
         let mut kept = self.kept.lock();
         kept.uses += 1;
@@ -187,7 +188,7 @@ impl Spellings {
         index
     }
 
-    /// Counts what the index of a directory holds now.
+    /// Updates the number of entries in the index of a directory.
     fn weigh(&self, id: NodeId, entries: usize) {
         let mut kept = self.kept.lock();
         let IndexCache { directories, entries: total, .. } = &mut *kept;
@@ -198,7 +199,7 @@ impl Spellings {
         }
     }
 
-    /// Forgets what was not used for longest. Nothing that is in use: its lock must be the only one of that directory.
+    /// Drops the least recently used indexes. An index in use stays: a directory must not have two locks.
     fn make_room(&self, kept: &mut IndexCache) {
         while kept.directories.len() > self.limits.directories || kept.entries > self.limits.entries {
             let unused = kept.directories.iter().filter(|(_, slot)| Arc::strong_count(&slot.index) == 1);
@@ -209,7 +210,7 @@ impl Spellings {
 }
 
 impl LockedDirectory<'_> {
-    /// Forgets what is known if somebody else has changed the directory since, or spelt names otherwise.
+    /// Drops the index if the directory was changed by others, or if the index is for another equivalence.
     fn begin_change(&mut self) -> Result<()> {
         if let Some(index) = &*self.index
             && (!index.is_of(self.equivalence) || index.stamp != DirectoryStamp::read(&*self.fd)?)
@@ -219,7 +220,7 @@ impl LockedDirectory<'_> {
         Ok(())
     }
 
-    /// Carries a change of the entry `stored` forward, whatever came of it.
+    /// Makes a change of the entry `stored` in the index, whether it succeeded or not.
     fn end_change(&mut self, stored: &OsStr) {
         let Some(index) = &mut *self.index else { return };
         let key = self.equivalence.key(stored);
@@ -243,7 +244,7 @@ impl LockedDirectory<'_> {
         }
     }
 
-    /// The name under which the entry stands that `name` means; `None` for `name` itself, there or not.
+    /// The stored name of the entry that `name` refers to; `None` for `name` itself, whether it exists or not.
     fn stored(&mut self, name: &Admitted<'_>) -> Result<Option<Admitted<'static>>> {
         let (given, key) = (name.as_os_str(), name.key());
         if !self.equivalence.has_other_spellings(given) || stands(&*self.fd, given)? {
@@ -256,7 +257,7 @@ impl LockedDirectory<'_> {
         Ok(stored.and_then(|stored| self.equivalence.admitted(&stored)))
     }
 
-    /// The entry with this key among those that are not stored under theirs.
+    /// The entry with this key among those that are not stored under their own key.
     fn indexed(&mut self, key: &OsStr) -> Result<Option<OsString>> {
         let (now, hold) = (DirectoryStamp::read(&*self.fd)?, self.spellings.hold());
         if let Some(index) =
@@ -265,7 +266,7 @@ impl LockedDirectory<'_> {
             match index.first(key) {
                 None => return Ok(None),
                 Some(stored) if stands(&*self.fd, stored)? => return Ok(Some(stored.to_owned())),
-                // It went in the same tick in which something else did.
+                // It was removed within the same clock tick as another change.
                 Some(_) => {}
             }
         }
@@ -276,7 +277,7 @@ impl LockedDirectory<'_> {
         let equivalence = self.equivalence.clone();
         let index = Index { equivalence, entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
         let found = index.first(key).map(OsStr::to_owned);
-        // What is too much to be kept was left out.
+        // The index is incomplete if it has too many entries.
         let kept = Some(index).filter(|index| index.entries.len() < most);
         self.spellings.weigh(self.id, kept.as_ref().map_or(0, |index| index.entries.len()));
         *self.index = kept;
@@ -306,13 +307,13 @@ impl LockedDirectory<'_> {
 }
 
 impl Passthrough {
-    /// Believes for `time` what a directory held when it was read, as long as its times tell of no change.
+    /// Sets the minimum time for which an index is valid while the times of its directory do not change.
     pub fn hold_spellings(&self, time: Duration) {
         self.spellings.hold.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Looks up in `parent` what `name` means in any spelling that `equivalence` knows, or as it is without one, and counts
-    /// the lookup. No further than `reach`.
+    /// Looks up `name` in `parent`, or an equivalent name if `equivalence` is given, only on mounts within `reach`, and
+    /// counts the lookup.
     ///
     /// # Errors
     /// As [`Passthrough::lookup_within`].
@@ -341,8 +342,8 @@ impl Passthrough {
         }
     }
 
-    /// Makes or removes an entry of `parent` by `change`, which gets the name under which the entry stands that `name`
-    /// means in any spelling that `equivalence` knows, or `name` if there is none.
+    /// Creates or removes an entry of `parent` by `change`. `change` gets the stored name of the entry that `name` refers to
+    /// by `equivalence`, or `name` if there is none.
     ///
     /// # Errors
     /// Those of `change`, and those of reading a directory.
@@ -367,7 +368,7 @@ impl Passthrough {
         result
     }
 
-    /// The same for a change of two entries, of one directory or two.
+    /// Changes two entries, of one directory or of two, as [`Passthrough::change_equivalent`] does.
     ///
     /// # Errors
     /// As [`Passthrough::change_equivalent`].
@@ -386,7 +387,7 @@ impl Passthrough {
             let fd = self.fd(id)?;
             Ok::<_, Errno>(LockedDirectory { spellings, nodes, equivalence, id, fd, index })
         };
-        // Always in the same order: two renames in opposite directions must not wait for each other.
+        // Always lock in the same order: two renames in opposite directions must not wait for each other.
         let (mut first, mut second) = match parent.0.cmp(&other_parent.0) {
             Ordering::Equal => (directory(parent, slot.lock())?, None),
             Ordering::Less => {

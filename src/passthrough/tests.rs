@@ -1,8 +1,9 @@
-//! Every method on a real directory, without a mount. As root these run as they are; for another user what needs root is
+//! Every method on a real directory, without a mount. All tests run as root; for other users, those that need root are
 //! SKIPPED.
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -12,6 +13,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
 
+use super::file::SMB_MAGICS;
 use super::inode::FoundInode;
 use super::*;
 use crate::gate::{Admitted, Gate, Intent, Mode};
@@ -62,7 +64,13 @@ impl Tree {
 }
 
 pub(super) fn myself() -> Caller {
-    Caller { uid: geteuid().as_raw(), gid: getegid().as_raw(), pid: std::process::id(), umask: 0o022 }
+    Caller {
+        uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
+        pid: std::process::id(),
+        group: None,
+        umask: 0o022,
+    }
 }
 
 fn ino(path: &Path) -> u64 {
@@ -79,7 +87,7 @@ fn an_error_in_the_middle_of_a_directory_is_told_after_what_came_before_it() {
     }
     let node = t.lookup("dir").unwrap().node;
     let (fh, _) = t.tree.opendir(node, 0).unwrap();
-    // A directory that is gone cannot be read further (ENOENT); what was fetched before is there.
+    // A directory that is gone cannot be read further (ENOENT), but entries that were read before are returned.
     let mut last = 0;
     let mut handed = 0;
     let done = t.tree.readdir(fh, 0, |entry| {
@@ -125,7 +133,7 @@ fn more_nodes_than_descriptors_are_all_within_reach() {
             t.lookup(&i.to_string()).unwrap().node
         })
         .collect();
-    // Other tests of this process open files meanwhile; 300 would show.
+    // Other tests of this process open files meanwhile, but not as many as 300.
     assert!(open() < before + 150, "{} descriptors, {before} before", open());
     for (i, &node) in nodes.iter().enumerate() {
         assert_eq!(t.tree.getattr(node).unwrap().st_size, i as i64);
@@ -211,7 +219,7 @@ fn a_removed_file_is_within_reach_while_the_kernel_knows_it() {
             t.tree.release(fh);
             entry.node
         };
-        // Pushed out of the cache of descriptors.
+        // Removes it from the cache of descriptors.
         for i in 0..10 {
             fs::write(t.path(&format!("{name}{i}")), "").unwrap();
             t.lookup(&format!("{name}{i}")).unwrap();
@@ -240,13 +248,13 @@ fn a_number_that_was_given_to_another_file_is_another_generation() {
     }
     fs::write(t.path("file"), "").unwrap();
     let old = t.lookup("file").unwrap();
-    // Out of the cache, so that nothing holds the inode.
+    // Removes it from the cache, so that no descriptor holds the inode.
     for i in 0..10 {
         fs::write(t.path(&i.to_string()), "").unwrap();
         t.lookup(&i.to_string()).unwrap();
     }
     fs::remove_file(t.path("file")).unwrap();
-    // Under memory pressure ext4 was seen to answer ENOMEM for an inode that it was about to free.
+    // Under memory pressure, ext4 returned ENOMEM for an inode that it was about to free.
     let gone = t.tree.getattr(old.node).unwrap_err();
     assert!(matches!(gone, Errno::ESTALE | Errno::ENOMEM), "{gone}");
     fs::write(t.path("new"), "new").unwrap();
@@ -262,7 +270,7 @@ fn a_number_that_was_given_to_another_file_is_another_generation() {
 
 #[test]
 fn a_number_that_a_file_server_gives_again_is_another_generation_although_the_old_file_is_held() {
-    // The second file or directory shows itself under the number of the first, as file servers do.
+    // The second file or directory gets the number of the first one, as on file servers.
     for (is_removed, is_directory) in [(true, false), (false, true)] {
         let t = Tree::new();
         let enter = |name: &str, number: Option<u64>| {
@@ -288,6 +296,18 @@ fn a_number_that_a_file_server_gives_again_is_another_generation_although_the_ol
         assert_ne!(new.generation, old.generation);
         assert_eq!(t.tree.getattr(new.node).unwrap().st_mode, new.stat.st_mode);
         assert!(t.tree.forget(new.node, 3));
+    }
+}
+
+#[test]
+fn the_kernel_opens_no_backing_file_on_smb() {
+    let mut t = Tree::new();
+    fs::write(t.path("file"), "").unwrap();
+    let node = t.lookup("file").unwrap().node;
+    assert!(t.tree.lend(node, |_| Ok(())).unwrap().is_some());
+    for kind in SMB_MAGICS {
+        t.tree.kind = kind;
+        assert!(t.tree.lend(node, |_| -> io::Result<()> { panic!("it was offered") }).unwrap().is_none());
     }
 }
 
@@ -435,7 +455,7 @@ fn acting_for_a_caller_ends_with_the_operation_also_when_that_fails() {
     }
     let t = Tree::new();
     fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let other = Caller { uid: 1234, gid: 2345, pid: 0, umask: 0o077 };
+    let other = Caller { uid: 1234, gid: 2345, pid: 0, group: None, umask: 0o077 };
     let dir = t.tree.mkdir(&other, NodeId::ROOT, &t.name("dir"), 0o777).unwrap();
     assert_eq!((dir.stat.st_uid, dir.stat.st_gid, dir.stat.st_mode & 0o777), (1234, 2345, 0o700));
     fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -455,4 +475,27 @@ fn a_directory_knows_its_path_below_the_source() {
     assert_eq!(t.tree.path(b).unwrap(), Path::new("a/b c"));
     fs::rename(t.path("a"), t.path("moved")).unwrap();
     assert_eq!(t.tree.path(b).unwrap(), Path::new("moved/b c"));
+}
+
+#[test]
+fn the_group_that_a_request_names_is_enough_to_create() {
+    if !geteuid().is_root() {
+        return println!("SKIPPED: acting for others needs root");
+    }
+    let t = Tree::new();
+    fs::create_dir(t.path("shared")).unwrap();
+    std::os::unix::fs::chown(t.path("shared"), Some(0), Some(2000)).unwrap();
+    fs::set_permissions(t.path("shared"), fs::Permissions::from_mode(0o2770)).unwrap();
+    let dir = t.lookup("shared").unwrap().node;
+    // For a client that is not visible to the server.
+    let make = |name: &str, group: Option<u32>, mode: u32| {
+        let caller = Caller { uid: 1234, gid: 2345, pid: 0, group, umask: 0 };
+        t.tree.mkdir(&caller, dir, &t.name(name), mode).map(|entry| (entry.stat.st_uid, entry.stat.st_gid))
+    };
+    for mode in [0o755, 0o2755] {
+        let name = mode.to_string();
+        assert_eq!(make(&name, None, mode), Err(Errno::EACCES));
+        assert_eq!(make(&name, Some(2001), mode), Err(Errno::EACCES));
+        assert_eq!(make(&name, Some(2000), mode), Ok((1234, 2000)));
+    }
 }

@@ -1,7 +1,7 @@
-//! Baselines: findings that are known and accepted, so that only new ones are told.
+//! Baselines: known, accepted findings, so that only new ones are reported.
 //!
-//! JSON Lines, a path and a rule each, sorted by them: a change of one finding is a change of one line. Nothing else of a
-//! finding stands in it, so that no change of wording, profiles or severities makes a known finding a new one.
+//! A baseline is JSON Lines, a path and a rule in each line, sorted: a change of one finding is a change of one line. It has
+//! nothing else, so that a change of wording, profiles or severities does not make a known finding a new one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::json::{self, Base64};
 use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 
-/// KnownFinding findings, and which of them were met.
+/// Known findings, and which of them occurred.
 #[derive(Debug, Default)]
 pub struct Baseline {
     by_path: HashMap<Vec<u8>, Vec<KnownFinding>>,
@@ -29,12 +29,12 @@ struct KnownFinding {
     is_met: AtomicBool,
 }
 
-/// Why a file is no baseline.
+/// Why a file is not a valid baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaselineError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for BaselineError {
 
 impl std::error::Error for BaselineError {}
 
-/// A line; fields that are not known here are a reader's own, such as a reason.
+/// A line; unknown fields, such as a reason, belong to the user.
 #[derive(Serialize, Deserialize)]
 struct BaselineEntry<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ struct BaselineEntry<'e> {
 }
 
 impl Baseline {
-    /// Reads the text of a baseline.
+    /// Parses a baseline.
     ///
     /// # Errors
     /// The first line that is not an object with a path and a known rule.
@@ -84,23 +84,23 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Whether it is known that the name at `path` breaks `rule`; it is met then.
+    /// Reports whether it is known that the name at `path` breaks `rule`, and marks that finding as met.
     pub fn accepts(&self, path: &[u8], rule: RuleId) -> bool {
         let known = self.by_path.get(path).and_then(|known| known.iter().find(|known| known.rule == rule));
         known.inspect(|known| known.is_met.store(true, Relaxed)).is_some()
     }
 
-    /// How many findings were met, each counted once however often it was.
+    /// Number of findings that were met; each counts once.
     pub fn met(&self) -> u64 {
         self.by_path.values().flatten().filter(|known| known.is_met.load(Relaxed)).count() as u64
     }
 
-    /// How many findings are known.
+    /// Number of known findings.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether none is.
+    /// Reports whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -117,14 +117,14 @@ fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
     Ok((path, rule))
 }
 
-/// Gathers findings and writes them as a baseline. It holds all of them, because they are sorted.
+/// Collects findings and writes them as a baseline at the end. It keeps all of them, because they are sorted.
 pub struct BaselineWriter<W> {
     out: W,
     found: BTreeSet<(Vec<u8>, &'static str)>,
 }
 
 impl<W: Write + Send> BaselineWriter<W> {
-    /// Writes to `out`, at the end.
+    /// Writes to `out` at the end.
     pub fn new(out: W) -> Self {
         Self { out, found: BTreeSet::new() }
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_no_entry_is_told_with_its_number() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let mistake = |text: &str| Baseline::parse(text.as_bytes()).unwrap_err();
         assert_eq!(mistake("\n{}\n").line, 2);
         assert!(mistake("{\"rule\":\"truncated\"}").what.contains("neither"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_doubles_and_further_fields_change_nothing() {
+    fn blank_lines_duplicates_and_unknown_fields_are_ignored() {
         let line = "{\"path_base64\":\"/w==\",\"rule\":\"invalid-octet\",\"reason\":\"old\"}\n";
         let baseline = Baseline::parse(format!("{line}\n\r\n{line}").as_bytes()).unwrap();
         assert_eq!(baseline.len(), 1);

@@ -1,8 +1,8 @@
-//! CSV (RFC 4180) with a heading: one row for each violation.
+//! CSV (RFC 4180) with a header: one row for each violation.
 //!
-//! A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, and a name can begin so. Such a cell gets
-//! an apostrophe in front, which spreadsheets take as "this is text". The bytes are never lost by that: `path_encoded` has
-//! them all, percent-encoded, and begins with none of these.
+//! A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, and a name can begin with these characters.
+//! Such a cell gets an apostrophe in front, which spreadsheets read as "this is text". The exact bytes are in `path_encoded`,
+//! percent-encoded, which never begins with one of them.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -60,7 +60,7 @@ impl<W: Write + Send> Csv<W> {
     }
 }
 
-/// What writing met; the conversion that the crate has hides a reader that has gone.
+/// The I/O error in a CSV error. The conversion in the crate csv hides a closed pipe.
 fn cause(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -68,9 +68,9 @@ fn cause(error: csv::Error) -> io::Error {
     }
 }
 
-/// The cell as no spreadsheet runs it.
+/// The cell in a form that no spreadsheet runs.
 fn inert(cell: &str) -> Cow<'_, str> {
-    // Full-width forms too: some spreadsheets fold them first. Controls cannot occur, displayed text has none.
+    // Full-width forms too: some spreadsheets fold them first. Control characters cannot occur in displayed text.
     let runs = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
     if runs { format!("'{cell}").into() } else { cell.into() }
 }

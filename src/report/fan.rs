@@ -5,16 +5,16 @@ use std::io::{self, ErrorKind, Write};
 use super::{CollisionGroup, Report, ReportedName, Summary};
 use crate::policy::Policy;
 
-/// Hands everything to each of several reports.
+/// Writes everything to several reports.
 ///
-/// A reader that goes away ends its own report and none of the others; when it was the only one, there is nothing more
-/// to do and the error is handed on.
+/// A closed pipe ends only its own report. If it was the only one, there is nothing more to do, and the error is
+/// returned.
 pub struct MultiReport<'o> {
     reports: Vec<Box<dyn Report + 'o>>,
 }
 
 impl<'o> MultiReport<'o> {
-    /// All of `reports`.
+    /// Writes to all of `reports`.
     pub fn new(reports: Vec<Box<dyn Report + 'o>>) -> Self {
         Self { reports }
     }
@@ -37,6 +37,10 @@ impl<'o> MultiReport<'o> {
 }
 
 impl Report for MultiReport<'_> {
+    fn shows_findings(&self) -> bool {
+        self.reports.iter().any(|report| report.shows_findings())
+    }
+
     fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
         self.each(|report| report.collision(group))
     }
@@ -58,7 +62,7 @@ impl Report for MultiReport<'_> {
     }
 }
 
-/// Writes nothing but what could not be read: for a person, beside a report that is made for programs.
+/// Writes only faults: for a person, next to a report that is made for programs.
 pub struct FaultReport<W> {
     out: W,
 }
@@ -71,6 +75,10 @@ impl<W: Write + Send> FaultReport<W> {
 }
 
 impl<W: Write + Send> Report for FaultReport<W> {
+    fn shows_findings(&self) -> bool {
+        false
+    }
+
     fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
         Ok(())
     }
@@ -89,17 +97,21 @@ impl<W: Write + Send> Report for FaultReport<W> {
     }
 }
 
-/// Writes the summary and what could not be read, and no finding.
+/// Writes the summary and faults, but no findings.
 pub struct SummaryReport<'o>(Box<dyn Report + 'o>);
 
 impl<'o> SummaryReport<'o> {
-    /// The summary of `report`.
+    /// Writes the summary of `report`.
     pub fn new(report: Box<dyn Report + 'o>) -> Self {
         Self(report)
     }
 }
 
 impl Report for SummaryReport<'_> {
+    fn shows_findings(&self) -> bool {
+        false
+    }
+
     fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
         Ok(())
     }

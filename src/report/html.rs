@@ -1,9 +1,9 @@
-//! One page for browsers: readiness, charts, a table of all findings, and each name byte by byte.
+//! A page for browsers: readiness, charts, a table of all findings, and each name byte by byte.
 //!
-//! The page is one file and loads nothing: its Content-Security-Policy allows the script and the style in it, by their
-//! hashes, and no address. Names are data: they are in a block of JSON in which nothing is markup, escaped for display as
-//! on a terminal, and the script puts them on the page as text only. Findings are written as they come; the head and the
-//! charts, which need all of them, follow at the end.
+//! The page is one file and loads nothing: its Content-Security-Policy allows its script and style by their
+//! hashes, and no address. Names are data: they are in a block of JSON without markup, escaped for display as
+//! on a terminal, and the script inserts them as text only. Findings are written as they arrive; the head and the
+//! charts need all of them, and follow at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -26,17 +26,17 @@ const HEAD: &str = include_str!("html/head.html");
 const BODY: &str = include_str!("html/body.html");
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
-/// SHA-256 of the style and the script, in base64, a line each; a test keeps them current.
+/// SHA-256 of the style and the script in base64, one per line; a test keeps them current.
 const HASHES: &str = include_str!("html/hashes.txt");
 
-/// The most findings that get a row: what a browser can hold.
+/// Maximum number of findings with a row: what a browser can handle.
 const MAX_ROWS: u64 = 200_000;
-/// The most members of a collision that are listed.
+/// Maximum number of members that are listed for a collision.
 const MAX_MEMBERS: usize = 500;
-/// The most code points that are named, and the most errors that are listed.
+/// Maximum number of code points that are named, and of errors that are listed.
 const MAX_LISTED: usize = 10_000;
 
-/// What the page says about a code point.
+/// Information about a code point.
 #[derive(Clone, Debug)]
 pub struct Glyph {
     /// Its Unicode name.
@@ -47,18 +47,18 @@ pub struct Glyph {
     pub script: &'static str,
 }
 
-/// What the head of the page says about the run. All of it is for readers: nothing in it acts on a terminal.
+/// Information about the run for the head of the page. All of it is escaped for display.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Head {
     /// The title.
     pub title: String,
     /// When the run began, as RFC 3339 in UTC.
     pub date: String,
-    /// The machine.
+    /// Name of the machine.
     pub host: String,
     /// Paths, lists, repositories and archives.
     pub scanned: Vec<String>,
-    /// Where on the target the names will stand; empty if nobody said.
+    /// The place of the names on the target; empty if not given.
     pub prefix: String,
     /// Whether the table has a column for owners.
     #[serde(rename = "owners")]
@@ -75,7 +75,7 @@ pub struct Html<W> {
     rows: u64,
     place: Option<Arc<DirectoryPath>>,
     groups: HashMap<String, usize>,
-    /// Profiles that object and profiles that reject: few combinations, which many findings share.
+    /// Pairs of profiles that object and profiles that reject: few combinations, which many findings share.
     sets: Vec<(ProfileSet, ProfileSet)>,
     glyphs: BTreeMap<u32, Glyph>,
     faults: Vec<Fault>,
@@ -87,8 +87,8 @@ struct Fault {
     message: String,
 }
 
-/// A finding: the name as it is shown, its bytes in hex if that is not the name itself, its objections, a
-/// suggested name and its confidence, where in its container it is found, its owner.
+/// A finding: the displayed name, its bytes in hex if they differ from the displayed name, its violations, a
+/// suggested name and its confidence, its location in the container, its owner.
 #[derive(Serialize)]
 struct Row<'r>(
     String,
@@ -138,7 +138,7 @@ impl<W: Write + Send> Html<W> {
         self.out.write_all(b"<script type=\"application/json\" id=\"findings\">[")
     }
 
-    /// Writes one element of the findings: the directory of all rows that follow, a collision, or a row.
+    /// Writes one element of the findings: the directory of all following rows, a collision, or a row.
     fn element(&mut self, element: &impl Serialize) -> io::Result<()> {
         self.begin()?;
         self.out.write_all(if self.has_elements { b",\n" } else { b"\n" })?;
@@ -163,7 +163,7 @@ impl<W: Write + Send> Html<W> {
         }
     }
 
-    /// Everything that is not a finding.
+    /// Everything except the findings.
     fn run(&self, policy: &Policy, summary: &Summary) -> Value {
         let glyphs: BTreeMap<String, [&str; 3]> = (self.glyphs.iter())
             .map(|(value, glyph)| (format!("{value:X}"), [glyph.name.as_str(), glyph.category, glyph.script]))
@@ -213,7 +213,7 @@ impl<W: Write + Send> Report for Html<W> {
     }
 
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        // `check` reports every name, and a name without violations is no finding.
+        // `check` reports every name, and a name without violations is not a finding.
         if record.objections.is_empty() || self.rows >= MAX_ROWS {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! JSON Lines: one object a line, the summary last. The fields are part of the interface: `docs/JSON.md`.
+//! JSON Lines: one object per line, the summary last. The fields are part of the interface: `docs/JSON.md`.
 //!
-//! Exact bytes are always there, in base64 and hex; `path` is only there when it is UTF-8, because JSON text has no other
-//! way to hold it. Everything that could act on a terminal is escaped, so that the output can be looked at.
+//! Exact bytes are always present, in base64 and hex; `path` is present only if it is UTF-8, because JSON text cannot
+//! represent other bytes. Everything that could act on a terminal is escaped, so that the output can be displayed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ struct RecordLine<'r> {
     owner: Option<&'r str>,
 }
 
-/// Where the name stands, when that is not a directory on disk.
+/// The container of the name, if it is not a directory on disk.
 #[derive(Default, Serialize)]
 struct ContainerFields<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ struct MemberFields<'r> {
     name_hex: Hex<&'r [u8]>,
 }
 
-/// The last line, which other formats hold too.
+/// The last line, which is also part of other formats.
 #[derive(Serialize)]
 pub(super) struct SummaryLine {
     r#type: &'static str,
@@ -204,7 +204,7 @@ struct TargetLine {
     rules: BTreeMap<&'static str, u64>,
 }
 
-/// What a run found.
+/// The summary of a run.
 pub(super) fn summary_line(policy: &Policy, summary: &Summary) -> SummaryLine {
     let (major, minor, patch) = UNICODE_VERSION;
     SummaryLine {

@@ -1,7 +1,7 @@
-//! JUnit XML, as build servers read it: a directory with findings is a suite, a finding is a test that failed.
+//! JUnit XML, as build servers read it: a directory with findings is a suite, a finding is a test that fails.
 //!
-//! There is no standard; the elements are those that Jenkins, GitLab and the others agree on. A run without findings has
-//! one test that passed, since some of them take a file without tests for a mistake.
+//! There is no standard; the elements are those that Jenkins, GitLab and others have in common. A run without findings has
+//! one test that passes, because some of them treat a file without tests as an error.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Junit<W: Write> {
     out: Writer<W>,
     fail_on: FailOn,
     has_begun: bool,
-    /// The directory whose findings come in, and its cases: a suite begins with their number.
+    /// The current directory and its cases; a suite begins with their number.
     place: Option<Arc<DirectoryPath>>,
     cases: Vec<Case>,
 }
@@ -28,7 +28,7 @@ pub struct Junit<W: Write> {
 /// One test.
 struct Case {
     name: String,
-    /// What is said of it, and whether that makes it fail.
+    /// The output of the test; whether it fails depends on `result`.
     lines: Vec<String>,
     kind: &'static str,
     result: Result,
@@ -42,7 +42,7 @@ enum Result {
 }
 
 impl<W: Write + Send> Junit<W> {
-    /// Writes to `out`; a finding below `fail_on` is a test that passed with a remark.
+    /// Writes to `out`; a finding below `fail_on` is a test that passes, with the finding in its output.
     pub fn new(out: W, fail_on: FailOn) -> Self {
         Self { out: Writer::new(out), fail_on, has_begun: false, place: None, cases: Vec::new() }
     }
@@ -61,7 +61,7 @@ impl<W: Write + Send> Junit<W> {
         self.out.write_event(event)
     }
 
-    /// Writes the directory that came in.
+    /// Writes the suite of the current directory.
     fn end_suite(&mut self) -> io::Result<()> {
         let cases = std::mem::take(&mut self.cases);
         let dir = self.place.take().map(|place| display(&place.heading()).to_string());
@@ -122,7 +122,7 @@ impl<W: Write + Send> Report for Junit<W> {
             FailOn::Error => outcome == CheckOutcome::Reject,
             FailOn::Never => false,
         };
-        // The gravest first: build servers show the first line alone.
+        // The gravest first: build servers show only the first line.
         let mut objections: Vec<_> = record.objections.iter().collect();
         objections.sort_by_key(|o| std::cmp::Reverse(o.violation.severity));
         let line = |o: &&super::ReportedViolation| {

@@ -1,6 +1,6 @@
-//! How text for people is laid out: styles, columns, wrapped lines.
+//! Layout of text for people: styles, columns, wrapped lines.
 //!
-//! Styles are escape sequences in the text; the writer of standard output strips them where they are not wanted.
+//! Styles are escape sequences in the text; the writer of standard output removes them if they are not wanted.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,43 +11,43 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::policy::rule::Severity;
 
-/// Columns of text that is not written to a terminal: output that is kept or compared does not depend on a window.
+/// Width of text that is not written to a terminal: output that is stored or compared must not depend on a window.
 const DEFAULT_WIDTH: usize = 80;
-/// In fewer columns text is no longer readable; such a terminal breaks the lines itself.
+/// Text in fewer columns is not readable; such a terminal wraps the lines itself.
 const MIN_WIDTH: usize = 40;
 
 static TERMINAL_WIDTH: OnceLock<usize> = OnceLock::new();
 
-/// Sets the width of the terminal that standard output is. Without a call standard output is not a terminal.
+/// Sets the width of the terminal. Without a call, standard output is not a terminal.
 pub fn set_terminal_width(columns: usize) {
     let _ = TERMINAL_WIDTH.set(columns.max(MIN_WIDTH));
 }
 
-/// The width of the terminal, if standard output is one.
+/// The width of the terminal, if standard output is a terminal.
 pub fn terminal_width() -> Option<usize> {
     TERMINAL_WIDTH.get().copied()
 }
 
-/// The columns that paragraphs take at most: those of the terminal, or 80.
+/// Maximum width of paragraphs: that of the terminal, or 80.
 pub fn width() -> usize {
     terminal_width().unwrap_or(DEFAULT_WIDTH)
 }
 
-/// Text as it is.
+/// Text without a style.
 pub const PLAIN: Style = Style::new();
 /// Headings.
 pub const BOLD: Style = Style::new().bold();
-/// What is beside the point.
+/// Secondary information.
 pub const DIM: Style = Style::new().dimmed();
-/// What is right.
+/// Good.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What is wrong.
+/// Errors.
 pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// What may be wrong.
+/// Warnings.
 pub const WARN: Style = AnsiColor::Yellow.on_default();
-/// What rests on a source that was not checked.
+/// Claims whose source was not checked.
 pub const DOUBT: Style = AnsiColor::Magenta.on_default();
-/// What holds other things together, such as the marker bits of an octet.
+/// Structure, such as the marker bits of a byte.
 pub const MARKER: Style = AnsiColor::Cyan.on_default().bold();
 
 /// The style of a severity.
@@ -58,25 +58,25 @@ pub const fn severity_style(severity: Severity) -> Style {
     }
 }
 
-/// Text in a style, padded behind it to `columns` so that what follows lines up.
+/// Text in a style, padded on the right to `columns` so that following text is aligned.
 pub fn styled(style: Style, text: impl fmt::Display, columns: usize) -> String {
     let text = text.to_string();
     let padding = columns.saturating_sub(text.width());
     format!("{style}{text}{style:#}{:padding$}", "")
 }
 
-/// Writes `text` in lines of at most [`width`] columns: the first continues at column `at`, the others begin there.
+/// Writes `text` in lines of at most [`width`] columns: the first line continues at column `at`, the others begin there.
 ///
 /// # Errors
-/// Whatever writing meets.
+/// As writing to `out`.
 pub fn write_wrapped(out: &mut dyn Write, at: usize, style: Style, text: &str) -> io::Result<()> {
     write_wrapped_to(out, width(), at, style, text)
 }
 
-/// Writes `text` in lines of at most `width` columns, as [`write_wrapped`] does.
+/// Writes `text` in lines of at most `width` columns, like [`write_wrapped`].
 ///
 /// # Errors
-/// Whatever writing meets.
+/// As writing to `out`.
 pub fn write_wrapped_to(
     out: &mut dyn Write,
     width: usize,
@@ -91,7 +91,7 @@ pub fn write_wrapped_to(
     Ok(())
 }
 
-/// Lines of whole words of at most `columns`; a word that is longer has a line of its own. At least one line.
+/// Splits text into lines of whole words of at most `columns`; a longer word has its own line. At least one line.
 fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_hold_whole_words_and_keep_to_their_columns() {
+    fn lines_have_whole_words_and_fit_their_columns() {
         assert_eq!(wrap("", 10), [""]);
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("a verylongwordindeed b", 6), ["a", "verylongwordindeed", "b"]);

@@ -1,6 +1,6 @@
-//! Where findings go.
+//! Reports of findings.
 //!
-//! A [`Report`] writes records in one format. It gets exact bytes and says nothing about a name that it was not given.
+//! A [`Report`] writes records in one format. It gets exact bytes, and reports nothing that is not in its records.
 
 pub mod baseline;
 pub mod csv;
@@ -24,20 +24,20 @@ use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{CheckOutcome, NameCheck, Policy, SuggestedName, Violation};
 use crate::source::location::{DirectoryPath, Location};
 
-/// A name and everything that is to be said of it.
+/// A name and its findings.
 #[derive(Clone, Debug)]
 pub struct ReportedName {
-    /// Where the name stands, shared by the names of a directory; `None` for a name without a directory.
+    /// The directory of the name, shared by all names in it; `None` for a name without a directory.
     pub place: Option<Arc<DirectoryPath>>,
-    /// Where it is found there, if there is more to say of that than the directory.
+    /// The location of the name in its container, if there is one.
     pub location: Option<Location>,
     /// The name.
     pub name: Vec<u8>,
-    /// The reasons against it.
+    /// Its violations.
     pub objections: Vec<ReportedViolation>,
-    /// A better name.
+    /// The suggested name.
     pub repair: Option<SuggestedName>,
-    /// The user who owns what has the name, as people read it, if the run asked for it.
+    /// The user who owns the file, for people, if owners are reported.
     pub owner: Option<String>,
 }
 
@@ -46,27 +46,27 @@ pub struct ReportedName {
 pub struct ReportedViolation {
     /// The violation.
     pub violation: Violation,
-    /// Why, in one line.
+    /// The message, in one line.
     pub message: String,
-    /// The names that become one with this one, if that is what is wrong.
+    /// For collisions: the names that become one with this one.
     pub group: Option<Arc<CollisionGroup>>,
 }
 
-/// Names of one directory that become one on a target.
+/// Names of one directory that become one name on a target.
 #[derive(Debug)]
 pub struct CollisionGroup {
-    /// What stands for the same names in the same directory in every run and every format.
+    /// Identifies the same names in the same directory in every run and every format.
     pub id: String,
-    /// Where they stand.
+    /// Their directory.
     pub place: Arc<DirectoryPath>,
-    /// The rule that each of them breaks, with its weight and who objects; the span is that of the first.
+    /// The rule that each of them breaks, with its severity and the profiles that object; the span is that of the first.
     pub violation: Violation,
-    /// All of them, in the order of their bytes.
+    /// All of them, sorted by bytes.
     pub members: Vec<Vec<u8>>,
 }
 
 impl CollisionGroup {
-    /// The names `members` of one directory.
+    /// Creates the group of the names `members` in one directory.
     pub fn new(place: Arc<DirectoryPath>, violation: Violation, mut members: Vec<Vec<u8>>) -> Self {
         members.sort_unstable();
         let parts = [place.dir.as_slice(), violation.rule.name().as_bytes()].into_iter();
@@ -75,15 +75,15 @@ impl CollisionGroup {
     }
 }
 
-/// 16 hexadecimal digits that stand for these byte strings, none of which holds a NUL, in this order; the same in every
-/// run and release.
+/// 16 hexadecimal digits that identify these byte strings in this order; the same in every run and release. The strings
+/// contain no NUL.
 fn fingerprint<'p>(parts: impl Iterator<Item = &'p [u8]>) -> String {
     let joined: Vec<&[u8]> = parts.collect();
     format!("{:016x}", stable_hash(&joined.join(&0)))
 }
 
 impl ReportedName {
-    /// The record of a name by itself.
+    /// The record of a name without a directory.
     pub fn of(policy: &Policy, check: &NameCheck<'_>) -> Self {
         let objection = |v: &Violation| ReportedViolation {
             violation: *v,
@@ -100,17 +100,17 @@ impl ReportedName {
         }
     }
 
-    /// The weight of all objections together.
+    /// The outcome of all violations together.
     pub fn outcome(&self) -> CheckOutcome {
         CheckOutcome::from_severities(self.objections.iter().map(|o| o.violation.severity))
     }
 
-    /// The path: directory, separator, name; the name alone where it has no directory.
+    /// The path: directory, separator, name; only the name if it has no directory.
     pub fn path(&self) -> Vec<u8> {
         self.place.as_ref().map_or_else(|| self.name.clone(), |place| place.join(&self.name))
     }
 
-    /// What stands for the finding that this name breaks `rule`, in every run: path and rule, and not the wording.
+    /// Identifies the finding that this name breaks `rule` in every run: by path and rule, not by wording.
     pub fn fingerprint(&self, rule: RuleId) -> String {
         fingerprint([self.path().as_slice(), rule.name().as_bytes()].into_iter())
     }
@@ -118,10 +118,15 @@ impl ReportedName {
 
 /// Writes records in one format.
 pub trait Report: Send {
-    /// Writes names that become one; their records follow, each by itself.
+    /// Whether the report shows findings. If not, they are only counted: they come without messages and suggested names.
+    fn shows_findings(&self) -> bool {
+        true
+    }
+
+    /// Writes a group of names that become one; their records follow.
     ///
     /// # Errors
-    /// Whatever writing meets.
+    /// As writing to the output.
     fn collision(&mut self, _group: &CollisionGroup) -> io::Result<()> {
         Ok(())
     }
@@ -129,29 +134,29 @@ pub trait Report: Send {
     /// Writes a name.
     ///
     /// # Errors
-    /// Whatever writing meets.
+    /// As writing to the output.
     fn record(&mut self, record: &ReportedName) -> io::Result<()>;
 
-    /// Writes that something could not be read: its path, and a whole sentence about it.
+    /// Writes a fault: its path, and a complete sentence about it.
     ///
     /// # Errors
-    /// Whatever writing meets.
+    /// As writing to the output.
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()>;
 
-    /// Lets out what was written so far: nothing may follow for a long time.
+    /// Flushes the output: nothing may follow for a long time.
     ///
     /// # Errors
-    /// Whatever writing meets.
+    /// As writing to the output.
     fn pause(&mut self) -> io::Result<()>;
 
-    /// Writes what is said at the end.
+    /// Writes the end of the report.
     ///
     /// # Errors
-    /// Whatever writing meets.
+    /// As writing to the output.
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()>;
 }
 
-/// The levels at which findings make a run fail.
+/// The severity at which findings make a run fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailOn {
     /// Any finding.
@@ -164,7 +169,7 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether what a run found makes it fail.
+    /// Reports whether the findings of a run make it fail.
     pub fn is_met(self, summary: &Summary) -> bool {
         match self {
             Self::Warn => summary.findings() > 0,

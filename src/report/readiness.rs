@@ -1,4 +1,5 @@
-//! Readiness of names for one target: how many it refuses, merges, changes, cannot reach, or only warns of.
+//! Readiness of names for one target: how many it refuses, merges or changes, how many paths are too long, and how many only
+//! warn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +10,7 @@ use crate::policy::profile::{Profile, ProfileSet};
 use crate::policy::rule::{RuleId, RuleKind};
 
 /// What one target does with the names of a run. Each name with a violation counts in one column, that of its gravest
-/// [`Fate`]; a name in no column arrives as it is.
+/// [`Fate`]; a name in no column arrives unchanged.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     /// The target.
@@ -19,28 +20,28 @@ pub struct Readiness {
     pub refused: u64,
     /// Names that the target stores or shows as others.
     pub changed: u64,
-    /// Names that become one with another name of their directory.
+    /// Names that become the same as another name of their directory.
     pub merged: u64,
-    /// Names whose path is longer than the target, or some of its programs, can handle.
+    /// Names whose path is too long for the target, or for some of its programs.
     pub too_long: u64,
-    /// Names that arrive as they are, with a warning.
+    /// Names that arrive unchanged, with a warning.
     pub warned: u64,
-    /// Names with an error, each once.
+    /// Names with an error; each counts once.
     pub rejected: u64,
-    /// Names by the rule that they break.
+    /// Number of names per rule that they break.
     pub rules: BTreeMap<RuleId, u64>,
 }
 
 /// What happens to a name on a target, the gravest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// The name arrives as it is, with a warning.
+    /// The name arrives unchanged, with a warning.
     Warned,
-    /// The name arrives as it is; some programs of the target cannot handle its path.
+    /// The name arrives unchanged; some programs of the target cannot handle its path.
     LongPath,
     /// The target stores or shows another name.
     Changed,
-    /// The name becomes one with another name of its directory.
+    /// The name becomes the same as another name of its directory.
     Merged,
     /// The path is longer than the target allows.
     PathTooLong,
@@ -49,7 +50,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Whether the name arrives as it is.
+    /// Reports whether the name arrives unchanged.
     pub fn arrives(self) -> bool {
         self < Self::Changed
     }
@@ -58,11 +59,11 @@ impl Fate {
 /// Whether a tree can be moved to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadinessVerdict {
-    /// Every name arrives as it is.
+    /// Every name arrives unchanged.
     Ready,
-    /// Every name arrives as it is; there are warnings to read.
+    /// Every name arrives unchanged, but there are warnings.
     Doubtful,
-    /// Some name does not arrive as it is.
+    /// At least one name does not arrive unchanged.
     NotReady,
 }
 
@@ -76,7 +77,7 @@ impl ReadinessVerdict {
         }
     }
 
-    /// The verdict in words.
+    /// The verdict for people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -93,7 +94,7 @@ impl fmt::Display for ReadinessVerdict {
 }
 
 impl Readiness {
-    /// Nothing counted yet.
+    /// Creates a count of zero.
     pub fn new(target: &'static Profile) -> Self {
         Self {
             target,
@@ -129,7 +130,7 @@ impl Readiness {
         violation.refused_by.contains(self.as_set)
     }
 
-    /// Counts a record, and returns the gravest thing that happens to its name.
+    /// Counts a record, and returns the gravest fate of its name.
     pub fn count(&mut self, record: &ReportedName) -> Option<Fate> {
         let violations = || record.objections.iter().map(|objection| &objection.violation);
         let fate = violations().filter_map(|violation| self.fate(violation)).max()?;
@@ -148,12 +149,12 @@ impl Readiness {
         Some(fate)
     }
 
-    /// How many of `names` names arrive as they are, without a warning.
+    /// How many of `names` names arrive unchanged, without a warning.
     pub fn ready(&self, names: u64) -> u64 {
         names.saturating_sub(self.refused + self.changed + self.merged + self.too_long + self.warned)
     }
 
-    /// Whether the names that were counted can be moved to the target.
+    /// The verdict about the counted names.
     pub fn verdict(&self) -> ReadinessVerdict {
         let lost = self.rejected + self.changed + self.merged;
         match (lost, self.too_long + self.warned) {

@@ -1,7 +1,7 @@
 //! SARIF 2.1.0 (OASIS Standard), for code scanning.
 //!
-//! Results are written as they come, so that a report of any length needs no memory. Code scanning wants a line for each
-//! result and a name has none, so every region is line 1 of the file that has the name.
+//! Results are written as they arrive, so that a report of any length needs no memory. Code scanning requires a line for each
+//! result and a name has none, so every region is line 1 of the file with the name.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ use crate::policy::rule::{Concern, RULES, Rule, Severity};
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// So many members of a collision, and so many things that could not be read, are told one by one.
+/// Maximum number of members of a collision, and of faults, that are listed.
 const LISTED: usize = 1000;
 
 /// Writes records as one SARIF log.
@@ -75,7 +75,7 @@ fn rule(rule: &Rule) -> Value {
         "problem.severity": level(*default),
     });
     if *concern == Concern::Security {
-        // What GitHub sorts security alerts by: high for what is refused, medium for what is doubted.
+        // GitHub sorts security alerts by this value: high for errors, medium for warnings.
         properties["security-severity"] = match default {
             Severity::Error => "7.0",
             Severity::Warn => "4.0",
@@ -83,7 +83,7 @@ fn rule(rule: &Rule) -> Value {
         .into();
     }
     let help = format!(
-        "{summary}. Concern: {concern}. Source: {source}. `namegate explain NAME` shows a name octet by octet."
+        "{summary}. Concern: {concern}. Source: {source}. `namegate explain NAME` shows a name byte by byte."
     );
     json!({
         "id": name,
@@ -96,7 +96,8 @@ fn rule(rule: &Rule) -> Value {
     })
 }
 
-/// Text that no viewer takes for a link or a placeholder (SARIF 2.1.0, 3.11.5 and 3.11.6): a name may hold either.
+/// Escapes text so that no viewer reads it as a link or a placeholder (SARIF 2.1.0, 3.11.5 and 3.11.6): a name may contain
+/// either.
 fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -109,7 +110,7 @@ fn literal(text: &str) -> String {
     out
 }
 
-/// The place of a file, with line 1 for those who ask for a line.
+/// The location of a file, with line 1 for viewers that require a line.
 fn location(path: &[u8]) -> Value {
     let path = path.strip_prefix(b"./").unwrap_or(path);
     let mut artifact = json!({ "uri": reference(path) });
@@ -132,7 +133,7 @@ fn result(record: &ReportedName, objection: &ReportedViolation) -> Value {
         "refusedBy": violation.refused_by.names().collect::<Vec<_>>(),
     });
     if let Some(repair) = &record.repair {
-        text += &format!(". A better name: `{}`", display(repair.name.as_bytes()));
+        text += &format!(". Suggested name: `{}`", display(repair.name.as_bytes()));
         properties["repair"] = repair.name.as_str().into();
         properties["repairConfidence"] = repair.confidence.as_str().into();
     }

@@ -1,4 +1,4 @@
-//! What a whole run found, counted while it runs, in a space that does not grow with it.
+//! The summary of a run, counted while it runs, in memory that does not grow with it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
 use crate::policy::{CheckOutcome, Policy};
 
-/// What a whole run found.
+/// The summary of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Directories read.
     pub directories: u64,
-    /// Names judged.
+    /// Names checked.
     pub names: u64,
     /// Names with at least one error.
     pub rejected: u64,
@@ -25,51 +25,53 @@ pub struct Summary {
     pub insecure: u64,
     /// Things that could not be read.
     pub unreadable: u64,
-    /// Entries that were gone when their turn came.
+    /// Entries that were gone before they were read.
     pub vanished: u64,
-    /// The run was ended before everything was judged.
+    /// The run was stopped before everything was checked.
     pub was_interrupted: bool,
-    /// Per rule: how many violations, and the greatest severity among them.
+    /// Nobody reads the report any more, and the run ended for that reason. The summary has what was counted until then.
+    pub is_unread: bool,
+    /// Per rule: the number of violations, and the greatest severity among them.
     pub rules: BTreeMap<RuleId, (u64, Option<Severity>)>,
-    /// Findings by the scripts that their names are written in; [`NO_SCRIPT`] and [`NOT_UTF8`] for the others.
+    /// Findings by the scripts of their names; [`NO_SCRIPT`] and [`NOT_UTF8`] for the others.
     pub scripts: BTreeMap<&'static str, u64>,
     /// Groups of names that become one.
     pub collisions: u64,
     /// What each target does with the names.
     pub targets: Vec<Readiness>,
-    /// Names that do not arrive as they are at one of the targets at least.
+    /// Names that do not arrive unchanged at one or more of the targets.
     pub lost_or_changed: u64,
-    /// What a baseline did, if there is one.
+    /// The effect of the baseline, if there is one.
     pub baseline: Option<Accepted>,
     directories_with_most: TopDirectories,
 }
 
-/// Names without any letter of a script, such as `2024-01`.
+/// Names without a letter of any script, such as `2024-01`.
 pub const NO_SCRIPT: &str = "no script";
 /// Names that are not UTF-8.
 pub const NOT_UTF8: &str = "not UTF-8";
 
-/// What a baseline did.
+/// The effect of a baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// Findings that it accepts, a name and a rule each.
+    /// Findings that it accepts; a name and a rule are one.
     pub accepted: u64,
-    /// Entries of it that nothing was found for.
+    /// Entries without a finding.
     pub stale: u64,
 }
 
 impl Summary {
-    /// Nothing counted yet, in a run under `policy`.
+    /// Creates an empty summary for a run with `policy`.
     pub fn of(policy: &Policy) -> Self {
         Self::for_targets(policy.profiles())
     }
 
-    /// Nothing counted yet, in a run that asks how ready the names are for `targets`.
+    /// Creates an empty summary for a run that reports the readiness for `targets`.
     pub fn for_targets(targets: &[&'static Profile]) -> Self {
         Self { targets: targets.iter().map(|target| Readiness::new(target)).collect(), ..Self::default() }
     }
 
-    /// Counts a record that is reported.
+    /// Counts a reported record.
     pub fn count(&mut self, record: &ReportedName) {
         let outcome = record.outcome();
         self.count_as(outcome);
@@ -87,7 +89,7 @@ impl Summary {
         }
     }
 
-    /// Counts the violations of a name that was counted before, and of which there is more to say.
+    /// Counts further violations of a name that was counted before.
     pub fn count_rules(&mut self, record: &ReportedName) {
         for ReportedViolation { violation, .. } in &record.objections {
             let (count, severity) = self.rules.entry(violation.rule).or_default();
@@ -107,7 +109,7 @@ impl Summary {
         }
     }
 
-    /// Counts a name of which only the outcome is asked for.
+    /// Counts a name by its outcome only.
     pub fn count_as(&mut self, outcome: CheckOutcome) {
         match outcome {
             CheckOutcome::Accept => {}
@@ -116,12 +118,12 @@ impl Summary {
         }
     }
 
-    /// Names with any violation.
+    /// Names with a violation.
     pub fn findings(&self) -> u64 {
         self.rejected + self.warned
     }
 
-    /// The greatest weight among all findings.
+    /// The greatest severity of all findings.
     pub fn worst(&self) -> Option<Severity> {
         match (self.rejected, self.warned) {
             (0, 0) => None,
@@ -130,7 +132,7 @@ impl Summary {
         }
     }
 
-    /// The rules that were broken, with how often and how gravely, the most frequent first.
+    /// The broken rules with their counts and severities, the most frequent first.
     pub fn rules_by_count(&self) -> Vec<(RuleId, u64, Option<Severity>)> {
         let mut rules: Vec<_> =
             self.rules.iter().map(|(&rule, &(count, severity))| (rule, count, severity)).collect();
@@ -138,14 +140,14 @@ impl Summary {
         rules
     }
 
-    /// The directories with most findings, the worst first.
+    /// The directories with the most findings, the worst first.
     pub fn worst_directories(&self) -> Vec<(&[u8], u64)> {
         self.directories_with_most.sorted()
     }
 }
 
-/// The directories with most findings, among more than can be kept. Findings of one directory come together, so that each
-/// is counted whole before it is compared.
+/// Finds the directories with the most findings among more than can be kept. Findings of one directory arrive together, so each
+/// directory is counted completely before it is compared.
 #[derive(Clone, Debug, Default)]
 struct TopDirectories {
     /// The directory of the last finding.
@@ -161,7 +163,7 @@ impl TopDirectories {
             Some((current, count)) if current == dir => *count += 1,
             _ => {
                 self.settle();
-                // One that comes again, as lists may have it, goes on where it was left.
+                // A directory that occurs again, as in a list, continues its count.
                 let known = self.kept.iter().position(|(kept, _)| kept == dir);
                 let before = known.map_or(0, |at| self.kept.swap_remove(at).1);
                 self.current = Some((dir.to_vec(), before + 1));
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directories_with_most_findings_are_found_among_many() {
+    fn the_directories_with_the_most_findings_are_found_among_many() {
         let mut most = TopDirectories::default();
         for dir in 0..1000_u32 {
             for _ in 0..=dir % 100 {

@@ -1,4 +1,4 @@
-//! Text for people: grouped by directory or by rule, the offending bytes marked, nothing of a name acts on the terminal.
+//! Text for people: grouped by directory or by rule, with the bad bytes marked and all names escaped.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,40 +20,40 @@ use crate::policy::rule::{Concern, RuleId};
 use crate::policy::{CheckOutcome, Policy};
 use crate::source::location::DirectoryPath;
 
-/// A line for a rule shows so many further places of the name; the rest is a count.
+/// Maximum number of further places in a line for a rule; the rest is counted.
 const MORE_PLACES: usize = 3;
 
-/// So many violations are marked in a name. A name with more is noise.
+/// Maximum number of violations that are marked in a name: more marks are unreadable.
 const MOST_MARKED: usize = 64;
 
-/// How findings are put together.
+/// The grouping of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
-    /// By directory, as they come.
+    /// By directory, in the order of arrival.
     #[default]
     Directory,
-    /// By rule, what concerns security first. All findings are held until the end.
+    /// By rule, security first. Keeps all findings in memory until the end.
     Rule,
 }
 
-/// What is written beside the findings, and in which order these are.
+/// What a text report contains, and in which order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
     /// The order.
     pub group_by: GroupBy,
-    /// Whether to say how ready the names are for each target.
+    /// Whether to print the readiness for each target.
     pub readiness: bool,
-    /// Whether to write what could not be read, too.
+    /// Whether to print faults, too.
     pub faults: bool,
     /// Whether lines are wrapped at the width of the terminal.
     pub is_wrapped: bool,
 }
 
-/// Writes records as text. Colours are escape sequences; the writer below strips them where they are not wanted.
+/// Writes records as text. Colours are escape sequences; the underlying writer removes them if they are not wanted.
 pub struct Text<W> {
     out: W,
     layout: Layout,
-    /// The directory whose heading was written last.
+    /// The directory of the last heading.
     place: Option<Arc<DirectoryPath>>,
     by_rule: BTreeMap<(Concern, RuleId), Vec<String>>,
 }
@@ -182,7 +182,7 @@ fn outcome_style(outcome: CheckOutcome) -> Style {
     }
 }
 
-/// The name with the bytes of these violations in their severity's style.
+/// The name, with the bytes of these violations in the style of their severity.
 fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
     let objections = &objections[..objections.len().min(MOST_MARKED)];
     let mut cuts: Vec<usize> =
@@ -204,7 +204,7 @@ fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
     text
 }
 
-/// A message beside the rule and the place has at least so many columns; else it begins on the next line.
+/// Minimum width of a message next to the rule and the place; otherwise it begins on the next line.
 const MIN_MESSAGE: usize = 30;
 
 /// The violations by rule and severity, in the order of their first places.
@@ -220,7 +220,7 @@ fn by_rule(objections: &[ReportedViolation]) -> Vec<Vec<&ReportedViolation>> {
     rules
 }
 
-/// The message of the first violation, and the places of the others.
+/// The message of the first violation, with the places of the others.
 fn message_for_rule(violations: &[&ReportedViolation]) -> String {
     let [first, others @ ..] = violations else { return String::new() };
     let mut message = first.message.clone();
@@ -237,7 +237,7 @@ fn message_for_rule(violations: &[&ReportedViolation]) -> String {
     message
 }
 
-/// Where in the name, in bytes from 0: `byte 3`, `bytes 3..5`.
+/// A place in the name, in bytes from 0: `byte 3`, `bytes 3..5`.
 fn place_of(span: Span) -> String {
     if span.len() == 1 {
         format!("byte {}", span.start)
@@ -309,7 +309,7 @@ fn summary_text(policy: &Policy, summary: &Summary) -> String {
     text
 }
 
-/// The directories with most findings, where there are more than a screen shows at a glance.
+/// The directories with the most findings, if there are many.
 fn write_directories(text: &mut String, summary: &Summary) {
     const MANY: usize = 10;
     const SHOWN: usize = 5;
@@ -331,7 +331,7 @@ const fn verdict_style(verdict: ReadinessVerdict) -> Style {
     }
 }
 
-/// What each target does with the names, and one verdict.
+/// What each target does with the names, and a verdict.
 fn readiness_text(summary: &Summary) -> String {
     const COLUMN: usize = 9;
     let mut text = String::new();
@@ -377,7 +377,7 @@ fn readiness_text(summary: &Summary) -> String {
     text
 }
 
-/// How many names break each rule, in the opinion of each target.
+/// How many names break each rule, for each target.
 fn write_rules_by_target(text: &mut String, targets: &[Readiness]) {
     let rules: std::collections::BTreeSet<RuleId> =
         targets.iter().flat_map(|of| of.rules.keys().copied()).collect();

@@ -1,12 +1,12 @@
-//! Paths as references: any bytes, in a few characters of ASCII that mean nothing to a reader, a shell or a spreadsheet.
+//! Paths as URI references: any bytes, in ASCII characters that have no special meaning for a reader, a shell or a spreadsheet.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// Everything but the unreserved characters of RFC 3986 and the slash. The colon is not among them, so that no path reads
-/// as a scheme.
+/// Everything except the unreserved characters of RFC 3986 and the slash. The colon is encoded, so that no path looks
+/// like it has a scheme.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'~').remove(b'-');
 
-/// The bytes of a path, percent-encoded (RFC 3986, section 2.1); a leading `-` too, which spreadsheets take for a formula.
+/// The bytes of a path, percent-encoded (RFC 3986, section 2.1); also a leading `-`, which spreadsheets read as a formula.
 pub(super) fn encoded(path: &[u8]) -> String {
     match path.strip_prefix(b"-") {
         Some(rest) => format!("%2D{}", percent_encode(rest, ESCAPED)),
@@ -14,7 +14,7 @@ pub(super) fn encoded(path: &[u8]) -> String {
     }
 }
 
-/// A URI reference to a file: relative as the path is, or of the scheme `file`.
+/// A URI reference to a file: relative if the path is relative, otherwise with the scheme `file`.
 pub(super) fn reference(path: &[u8]) -> String {
     if path.starts_with(b"/") { format!("file://{}", encoded(path)) } else { encoded(path) }
 }

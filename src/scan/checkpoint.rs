@@ -1,7 +1,8 @@
 //! Checkpoints: what a scan has reported, as a line of JSON for each directory with findings and for each fault, so that the scan
 //! that resumes it can report everything.
 //!
-//! Only the release that wrote the lines reads them. They hold what reports receive, so that every format can be made of them.
+//! Only the release that wrote the lines can read them. They have everything that reports receive, so every format can be
+//! written from them.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead};
@@ -51,7 +52,7 @@ pub struct CheckpointCounts {
     pub directories: u64,
     /// Names checked.
     pub names: u64,
-    /// Entries that were gone when their turn came.
+    /// Entries that were gone before they were read.
     pub vanished: u64,
     /// Entries of the baseline that were found.
     pub accepted: u64,
@@ -146,7 +147,7 @@ pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
 }
 
 fn written(line: &CheckpointLine) -> Vec<u8> {
-    serde_json::to_vec(line).expect("it has no map, and nothing in it can fail")
+    serde_json::to_vec(line).expect("it has no map and no fallible serializer")
 }
 
 /// Reads a line.
@@ -214,17 +215,20 @@ impl StoredViolation {
 mod tests {
     use super::*;
     use crate::policy::{Policy, profile};
-    use crate::scan::{ScanSettings, directory};
+    use crate::scan::ScanSettings;
+    use crate::scan::directory::DirectoryScan;
     use crate::source::DirectoryBatch;
 
     #[test]
-    fn what_is_read_is_what_was_written_collisions_and_repairs_included() {
+    fn a_checkpoint_reads_back_as_it_was_written_with_collisions_and_repairs() {
         let mut batch = DirectoryBatch::new("d\u{e9}".into(), 0);
         for name in [&b"README"[..], b"Readme", b"caf\xE9", b"a:b\n", b"nul", b"ok"] {
             batch.push(name);
         }
         let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
-        let findings = directory::check(&batch, &policy, &ScanSettings::default());
+        let settings = ScanSettings::default();
+        let scan = DirectoryScan { policy: &policy, settings: &settings, shows_findings: true };
+        let findings = scan.check(&batch, None);
         assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
         let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));

@@ -1,6 +1,6 @@
 //! Rules for names in a git tree or in an archive.
 //!
-//! By itself such a name may be valid, so that a policy cannot find it; and no policy allows it here.
+//! Such a name can be valid on its own, so that no policy reports it; but it is never valid in its container.
 
 use crate::name::Span;
 use crate::policy::profile::ProfileSet;
@@ -21,19 +21,19 @@ pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) ->
         }
     };
     match container {
-        // The rule is about lookalikes, because on disk `.git` is what it says.
+        // The rule finds only lookalikes, because on disk `.git` itself is the repository.
         Container::Git { .. } if name == b".git" => {
-            let message = "git keeps this name for itself: a checkout would write into the repository";
+            let message = "git reserves this name: a checkout would write into the repository";
             let whole = Span::new(0, name.len());
             vec![violation(RuleId::DotGitLookalike, Severity::Error, whole, message)]
         }
-        // What separates in an archive is `/` (zip: APPNOTE 4.4.17.1; tar: pax in POSIX.1).
+        // The separator in an archive is `/` (zip: APPNOTE 4.4.17.1; tar: pax in POSIX.1).
         Container::Archive { kind, .. } => {
             let (rule, severity) = match kind {
                 ArchiveKind::Zip => (RuleId::SeparatorSmuggling, Severity::Error),
                 ArchiveKind::Tar => (RuleId::ReservedCharacter, Severity::Warn),
             };
-            let message = "a `\\`, which is part of the name here and separates names on Windows";
+            let message = "a `\\`, which is part of the name here, but a separator on Windows";
             let at = memchr::memchr_iter(b'\\', name);
             at.map(|at| violation(rule, severity, Span::new(at, at + 1), message)).collect()
         }
@@ -41,15 +41,17 @@ pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) ->
     }
 }
 
-/// A better message for a violation of the policy, where the container says more than the name.
+/// A more specific message for a violation, which takes the container into account.
 pub(super) fn message(container: &Container, dir: &[u8], rule: RuleId) -> Option<&'static str> {
     match (container, rule) {
         (Container::List { .. }, _) => None,
         (_, RuleId::EmptyName) if dir.is_empty() => {
-            Some("nothing stands before the first `/`: the path is absolute, or there is none")
+            Some("no name before the first `/`: the path is absolute or empty")
         }
-        (_, RuleId::EmptyName) => Some("nothing stands between two `/`"),
-        (_, RuleId::DotName) => Some("a step in a path and no name: `..` leads out of where it is unpacked"),
+        (_, RuleId::EmptyName) => Some("no name between two `/`"),
+        (_, RuleId::DotName) => Some(
+            "not a name but a step in a path: `..` leads out of the directory in which the archive is unpacked",
+        ),
         _ => None,
     }
 }

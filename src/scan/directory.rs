@@ -12,8 +12,8 @@ use crate::policy::rule::RuleId;
 use crate::policy::{Collision, NameCheck, Policy, Violation};
 use crate::report::baseline::Baseline;
 use crate::report::{CollisionGroup, ReportedName, ReportedViolation};
-use crate::source::DirectoryBatch;
 use crate::source::location::{Container, DirectoryPath};
+use crate::source::{DirectoryBatch, Parts};
 
 /// The findings of one directory.
 #[derive(Default)]
@@ -24,75 +24,99 @@ pub(super) struct DirectoryFindings {
     pub(super) records: Vec<ReportedName>,
 }
 
-/// Checks one directory.
-pub(super) fn check(batch: &DirectoryBatch, policy: &Policy, settings: &ScanSettings) -> DirectoryFindings {
-    let directory = batch.directory(&settings.prefix);
-    let check = policy.check_directory(&directory);
-    // The container of the directory may have rules of its own.
-    let by_container = || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
-    let Some(check) = check.or_else(by_container) else { return DirectoryFindings::default() };
-    let names = &check.names[..check.checked];
-    let mut found = ObjectionsByName::new();
-    for (&at, violations) in &check.violations {
-        let check = NameCheck { name: names[at], violations: violations.clone() };
-        found.entry(at).or_default().extend(ReportedName::of(policy, &check).objections);
-    }
-    if let Some(container) = batch.container.as_deref() {
-        apply_container_rules(container, policy, batch, names, &mut found);
-    }
-    for (&at, violations) in &check.path_violations {
-        let path = check.path_on_target(at);
-        let objections = violations.iter().map(|v| path_violation(policy, &path, v, names[at]));
-        found.entry(at).or_default().extend(objections);
-    }
-    if found.is_empty() && check.collisions.is_empty() {
-        return DirectoryFindings::default();
-    }
-    let place = Arc::new(DirectoryPath {
-        container: batch.container.clone(),
-        dir: batch.dir.as_os_str().as_bytes().to_vec(),
-        inode: batch.inode(),
-    });
-    let mut groups = Vec::with_capacity(check.collisions.len());
-    for collision in &check.collisions {
-        let twins = Twins::new(collision, &check.names);
-        let group = Arc::new(group_of(collision, &check.names, &place));
-        for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
-            // A sibling that is not checked is a member without a finding of its own.
-            if at < names.len() {
-                let group = Some(Arc::clone(&group));
-                found.entry(at).or_default().push(ReportedViolation {
-                    violation,
-                    message: twins.message(at),
-                    group,
-                });
+/// Checks directories one by one.
+pub(super) struct DirectoryScan<'s> {
+    pub(super) policy: &'s Policy,
+    pub(super) settings: &'s ScanSettings,
+    /// Whether findings are shown. Otherwise they have no messages and no suggested names.
+    pub(super) shows_findings: bool,
+}
+
+impl DirectoryScan<'_> {
+    /// Checks one directory. If `batch` has only the suspects of a large directory, `parts` are all its names.
+    pub(super) fn check(&self, batch: &DirectoryBatch, parts: Option<&mut dyn Parts>) -> DirectoryFindings {
+        let &Self { policy, settings, shows_findings } = self;
+        let directory = batch.directory(&settings.prefix);
+        let check = policy.check_directory(&directory);
+        // The container of the directory may have rules of its own.
+        let by_container =
+            || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
+        let Some(check) = check.or_else(by_container) else { return DirectoryFindings::default() };
+        let names = &check.names[..check.checked];
+        let mut found = ObjectionsByName::new();
+        for (&at, violations) in &check.violations {
+            let check = NameCheck { name: names[at], violations: Vec::new() };
+            let message = |v| if shows_findings { check.message(policy, v) } else { String::new() };
+            let objections = violations.iter().map(|v| ReportedViolation {
+                violation: *v,
+                message: message(v),
+                group: None,
+            });
+            found.entry(at).or_default().extend(objections);
+        }
+        if let Some(container) = batch.container.as_deref() {
+            apply_container_rules(container, policy, batch, names, &mut found);
+        }
+        for (&at, violations) in &check.path_violations {
+            let path = check.path_on_target(at);
+            let objections = violations.iter().map(|v| path_violation(policy, &path, v, names[at]));
+            found.entry(at).or_default().extend(objections);
+        }
+        if found.is_empty() && check.collisions.is_empty() {
+            return DirectoryFindings::default();
+        }
+        let place = Arc::new(DirectoryPath {
+            container: batch.container.clone(),
+            dir: batch.dir.as_os_str().as_bytes().to_vec(),
+            inode: batch.inode(),
+        });
+        let mut groups = Vec::with_capacity(check.collisions.len());
+        for collision in &check.collisions {
+            let twins = shows_findings.then(|| Twins::new(collision, &check.names));
+            let group = Arc::new(group_of(collision, &check.names, &place));
+            for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
+                // A sibling that is not checked is a member without a finding of its own.
+                if at < names.len() {
+                    let group = Some(Arc::clone(&group));
+                    found.entry(at).or_default().push(ReportedViolation {
+                        violation,
+                        message: twins.as_ref().map_or_else(String::new, |twins| twins.message(at)),
+                        group,
+                    });
+                }
             }
+            groups.push(group);
         }
-        groups.push(group);
-    }
-    if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, names, &mut found)) {
-        let reported: HashSet<*const CollisionGroup> =
-            found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
-        groups.retain(|group| reported.contains(&Arc::as_ptr(group)));
-    }
-    if found.is_empty() {
-        return DirectoryFindings::default();
-    }
-    let mut repairs = check.suggested_names(policy, settings.encoding);
-    let record = |(at, mut objections): (usize, Vec<ReportedViolation>)| {
-        objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-        ReportedName {
-            place: Some(Arc::clone(&place)),
-            location: batch.locations.get(at).copied(),
-            name: names[at].to_vec(),
-            objections,
-            repair: repairs[at].take(),
-            owner: settings.owner_of.and_then(|owner_of| owner_of(&place, names[at])),
+        if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, names, &mut found)) {
+            let reported: HashSet<*const CollisionGroup> =
+                found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
+            groups.retain(|group| reported.contains(&Arc::as_ptr(group)));
         }
-    };
-    let mut records: Vec<ReportedName> = found.into_iter().map(record).collect();
-    records.sort_by(|a, b| a.name.cmp(&b.name));
-    DirectoryFindings { groups, records }
+        if found.is_empty() {
+            return DirectoryFindings::default();
+        }
+        let mut repairs = match parts {
+            _ if !shows_findings => BTreeMap::new(),
+            None => check.suggested_names(policy, settings.encoding),
+            Some(parts) => {
+                check.suggested_names_among(policy, settings.encoding, &mut |take| parts.each_name(take))
+            }
+        };
+        let record = |(at, mut objections): (usize, Vec<ReportedViolation>)| {
+            objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
+            ReportedName {
+                place: Some(Arc::clone(&place)),
+                location: batch.locations.get(at).copied(),
+                name: names[at].to_vec(),
+                objections,
+                repair: repairs.remove(&at),
+                owner: settings.owner_of.and_then(|owner_of| owner_of(&place, names[at])),
+            }
+        };
+        let mut records: Vec<ReportedName> = found.into_iter().map(record).collect();
+        records.sort_by(|a, b| a.name.cmp(&b.name));
+        DirectoryFindings { groups, records }
+    }
 }
 
 /// Removes known findings; returns whether there were any.
@@ -149,7 +173,7 @@ struct Twins {
 }
 
 impl Twins {
-    /// A message is one line: a few names show what happens.
+    /// A message is one line: a few names are enough.
     const SHOWN: usize = 3;
 
     fn new(collision: &Collision, names: &[&[u8]]) -> Self {
@@ -167,7 +191,7 @@ impl Twins {
         Self { how, count: collision.members.len(), first }
     }
 
-    /// Which names become one with the name at `at`.
+    /// The message for the name at `at`, with the names that collide with it.
     fn message(&self, at: usize) -> String {
         let others = self.first.iter().filter(|(other, _)| *other != at);
         let shown: Vec<&str> = others.take(Self::SHOWN).map(|(_, name)| name.as_str()).collect();
@@ -179,7 +203,7 @@ impl Twins {
     }
 }
 
-/// The name as a reader can tell it from its twin: characters that only look alike are shown by their code points.
+/// The name in a form that differs from its twin: characters that only look alike are shown as code points.
 fn distinguishable(rule: RuleId, name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if rule != RuleId::CollisionCase => text

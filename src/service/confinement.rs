@@ -1,10 +1,11 @@
-//! What a server may do, brought down to what it needs.
+//! Reduces the privileges and system calls of a server to those that it needs.
 //!
-//! Two steps. Before the mount, and before there is a second thread, it gives up all capabilities but [`FOR_SERVING`]. When the
-//! mount is live it can gain no privileges any more, and makes no system call that is none of its business (`calls`).
+//! This has two steps. Before the mount, and before a second thread exists, the server gives up all capabilities except
+//! [`FOR_SERVING`]. When the mount is live, it can no longer gain privileges, and makes only the system calls that serving
+//! needs (`calls`).
 //!
-//! A user without privileges has nothing to give up, and needs the set-user-id program fusermount3(1) to unmount: there the
-//! second step is left out.
+//! A user without privileges has nothing to give up, and needs the set-user-id program fusermount3(1) to unmount, so the
+//! second step is skipped.
 //!
 //! Sources: capabilities(7), seccomp(2), PR_SET_NO_NEW_PRIVS(2const).
 
@@ -38,27 +39,28 @@ mod number {
     pub(super) const SETFCAP: u8 = 31;
 }
 
-/// What a server needs, each with the operation that fails without it.
+/// The capabilities that a server needs, each with the operation that fails without it.
 ///
-/// CAP_SYS_RESOURCE is not among them on purpose: with it the server would write beyond the quota of whoever asks.
+/// CAP_SYS_RESOURCE is excluded on purpose: with it the server would ignore the quotas of its clients.
 pub const FOR_SERVING: CapabilitySet = CapabilitySet::from_numbers(&[
-    // chown(2) that a client was allowed.
+    // chown(2) by a client that is allowed to.
     number::CHOWN,
-    // Opening what the kernel has let the client open already, and names in directories of anybody.
+    // Opening files that the kernel has already let the client open, and names in directories of any user.
     number::DAC_OVERRIDE,
-    // open_by_handle_at(2): inodes that cost no descriptor.
+    // open_by_handle_at(2), for inodes that cost no descriptor.
     number::DAC_READ_SEARCH,
-    // chmod(2), utimensat(2), ACLs and other attributes of files of anybody; removing from sticky directories.
+    // chmod(2), utimensat(2), ACLs and other attributes of files of any user; removal from sticky directories.
     number::FOWNER,
-    // Set-id bits that stay when root writes, and set-group-id for groups that the client has and the server has not.
+    // Set-id bits that stay when root writes, and set-group-id for groups that the client has and the server does not.
     number::FSETID,
-    // setfsgid(2) and setgroups(2): what is created belongs to whoever asks.
+    // setfsgid(2) and setgroups(2): new files belong to the client.
     number::SETGID,
     // setfsuid(2), likewise.
     number::SETUID,
     // chattr(1) +i and +a.
     number::LINUX_IMMUTABLE,
-    // Mounting and unmounting, files that the kernel reads and writes by itself, attributes in `trusted.` and `security.`.
+    // Mounting and unmounting, backing files that the kernel reads and writes itself, attributes in `trusted.` and
+    // `security.`.
     number::SYS_ADMIN,
     // Devices, by mknod(2).
     number::MKNOD,
@@ -66,29 +68,29 @@ pub const FOR_SERVING: CapabilitySet = CapabilitySet::from_numbers(&[
     number::SETFCAP,
 ]);
 
-/// What the process needs that asks a mount whether it answers: to come to it.
+/// The capability that the health check process needs to reach the mount.
 const FOR_PROBING: CapabilitySet = CapabilitySet::from_numbers(&[number::DAC_READ_SEARCH]);
 
-/// Gives up, for this thread and all that it makes, what serving does not need.
+/// Gives up the capabilities that serving does not need, for this thread and all threads that it creates.
 ///
 /// # Errors
-/// The process has more threads already, which would keep everything; or the kernel refuses.
+/// The process has other threads already, which would keep all capabilities; or the kernel refuses.
 pub fn give_up() -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() > 1 {
         return Err(io::Error::other("the process has more than one thread"));
     }
     let mut kept = FOR_SERVING;
     if hides_processes(&mounts()?) {
-        // The groups and the command of whoever asks are read from /proc, which shows them to nobody else there.
+        // The groups and the command of a client are read from /proc, where only this capability makes them visible.
         kept = CapabilitySet(kept.0 | CapabilitySet::from_numbers(&[number::SYS_PTRACE]).0);
     }
     Ok(keep(kept)?)
 }
 
-/// Lets this process open as many files as one can: `fs.nr_open`, up to 1,048,576. To be called before [`give_up`]: it takes
-/// CAP_SYS_RESOURCE to raise the hard limit. Without that the limit stays as it is.
+/// Raises the limit of open files to the highest possible: `fs.nr_open`, up to 1,048,576. Call this before [`give_up`]:
+/// raising the hard limit needs CAP_SYS_RESOURCE. Without that, the limit is unchanged.
 pub fn raise_open_files() {
-    /// More would let clients take more of the memory than is good. It is what the unit has, too.
+    /// A higher limit would let clients use too much memory. The systemd unit has the same limit.
     const MOST: u64 = 1 << 20;
     let allowed =
         fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|number| number.trim().parse().ok());
@@ -100,7 +102,7 @@ pub fn raise_open_files() {
     }
 }
 
-/// Gives up more in the process that asks a mount whether it answers, which starts no other. It goes on if it cannot be.
+/// Gives up more capabilities in the health check process, which starts no other process. It continues if this fails.
 pub(super) fn keep_for_probing() {
     let _ = keep(FOR_PROBING);
     let _ = set_no_new_privs();
@@ -108,7 +110,7 @@ pub(super) fn keep_for_probing() {
 
 fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     match bound(kept) {
-        // Without CAP_SETPCAP. It bounds programs that are started from here alone, and there are none.
+        // Without CAP_SETPCAP. The bounding set only affects programs that this process starts, and it starts none.
         Err(Errno::EPERM) => {}
         done => done?,
     }
@@ -116,7 +118,7 @@ fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::default() }.apply()
 }
 
-/// Whether processes of others are out of sight in /proc (`hidepid`, proc(5)). Of mounts on one place the last counts.
+/// Whether processes of other users are hidden in /proc (`hidepid`, proc(5)). The last of several mounts on /proc counts.
 fn hides_processes(table: &[MountEntry]) -> bool {
     let mount = table.iter().rfind(|mount| mount.point == Path::new("/proc"));
     let options = String::from_utf8_lossy(mount.map_or(&[], |mount| &mount.options));
@@ -128,16 +130,17 @@ fn hides_processes(table: &[MountEntry]) -> bool {
 /// Whether a server is confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confinement {
-    /// It is.
+    /// The server is confined.
     Done,
-    /// It is not: it needs fusermount3(1) to unmount, which a confined process could not run.
+    /// The server is not confined: it needs fusermount3(1) to unmount, which a confined process could not run.
     NeedsHelper,
-    /// It gains no privileges, and may call what it likes: there are no filters for this kind of processor.
+    /// The server cannot gain privileges, but its system calls are not restricted: there are no filters for this
+    /// architecture.
     NoFilters,
 }
 
-/// Confines all threads of this process: no privileges are gained from here on, and no system call is made but those that a
-/// server needs. To be called when all is mounted.
+/// Confines all threads of this process: from now on they cannot gain privileges, and make only the system calls that a
+/// server needs. Call this when everything is mounted.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -145,7 +148,7 @@ pub fn confine() -> io::Result<Confinement> {
     if !CapabilitySets::of_thread()?.effective.contains(CapabilitySet::from_numbers(&[number::SYS_ADMIN])) {
         return Ok(Confinement::NeedsHelper);
     }
-    // For this thread. The filters bring it to the others (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
+    // This applies to this thread only. The filters extend it to the others (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
     set_no_new_privs()?;
     filter()
 }

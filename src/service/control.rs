@@ -1,11 +1,11 @@
-//! The control socket of an instance: clients ask for its status and change it while it serves.
+//! The control socket of an instance: clients request its status, and change it while it serves.
 //!
 //! One line of JSON goes in and one comes out ([`ControlRequest`], [`ControlReply`]); then the connection ends. Only its owner
 //! and root can use the socket: by its mode, and because the server asks the kernel who connects. A client can still be hostile
 //! or slow: a request is short and has little time, and silent connections delay nobody. The client asks the kernel who
 //! listens before it trusts an answer.
 //!
-//! Nothing here knows what a mount is: a [`ControlHandler`] answers the requests.
+//! This module is independent of mounts: a [`ControlHandler`] answers the requests.
 //!
 //! Sources: unix(7), sd_listen_fds is not used; hier(7) and the XDG Base Directory Specification for the places.
 

@@ -1,5 +1,5 @@
-//! Going into the background, at the right moment: the process divides before there are threads, the part that was started
-//! waits, and ends only when the other part has said that it is ready, or has failed.
+//! Runs a server in the background. The process forks before it has threads. The parent waits until the child reports that it
+//! is ready or has failed.
 //!
 //! Sources: daemon(7), "SysV Daemons"; setsid(2).
 
@@ -13,30 +13,30 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, setsid}
 use crate::sys::process::fork;
 use crate::telemetry::log;
 
-/// Which of the two a process is.
+/// The role of a process after the fork.
 #[derive(Debug)]
 pub enum DaemonRole {
-    /// The one that was started.
+    /// The process that was started.
     Starter(ReadyReceiver),
-    /// The one that stays.
+    /// The process that stays.
     Server(ReadySender),
 }
 
-/// Waits for the server.
+/// Waits for the server to become ready.
 #[derive(Debug)]
 pub struct ReadyReceiver {
     server: Pid,
     pipe: PipeReader,
 }
 
-/// Tells the starter.
+/// Reports to the starter that the server is ready.
 #[derive(Debug)]
 pub struct ReadySender(PipeWriter);
 
-/// Divides the process in two.
+/// Forks.
 ///
 /// # Errors
-/// It has more than one thread, or there can be no second process.
+/// The process has more than one thread, or the fork fails.
 pub fn divide() -> io::Result<DaemonRole> {
     let (reader, writer) = io::pipe()?;
     Ok(match fork()? {
@@ -46,10 +46,10 @@ pub fn divide() -> io::Result<DaemonRole> {
 }
 
 impl ReadyReceiver {
-    /// Whether the server has become ready; if not, it has ended and has said why.
+    /// Waits until the server is ready. Returns false if it has ended instead; it has reported the error then.
     ///
     /// # Errors
-    /// It was killed.
+    /// The server was killed.
     pub fn wait(mut self) -> io::Result<bool> {
         if self.pipe.read(&mut [0])? > 0 {
             return Ok(true);
@@ -64,7 +64,7 @@ impl ReadyReceiver {
 }
 
 impl ReadySender {
-    /// Leaves terminal, session and working directory, logs to the system's log from now on, and tells the starter.
+    /// Leaves terminal, session and working directory, logs to the system log from now on, and reports to the starter.
     ///
     /// # Errors
     /// There is no /dev/null.
@@ -72,12 +72,12 @@ impl ReadySender {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         setsid()?;
         env::set_current_dir("/")?;
-        // The last words that the caller can hear.
+        // From here on the user sees no messages.
         log::to_system();
         dup2_stdin(&null)?;
         dup2_stdout(&null)?;
         dup2_stderr(&null)?;
-        // Whoever has waited may have gone.
+        // The starter may have ended.
         let _ = self.0.write_all(&[1]);
         Ok(())
     }

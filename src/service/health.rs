@@ -1,12 +1,12 @@
-//! Whether a mount answers: asked through the kernel, by a process of its own.
+//! The health check: a separate process checks through the kernel whether a mount answers.
 //!
-//! A thread of the server must not ask. Who waits for an answer that a worker has already taken up cannot be killed, so a
-//! server that is ended at that moment would wait for itself: the device closes with the last thread, and the last thread
-//! waits for the device. The other process holds nothing of the server but one end of a socket. When the server ends, the
-//! kernel answers it with an error, and it ends too.
+//! A thread of the server must not do this. A process cannot be killed while it waits for a reply to a request that a worker
+//! has already read. So a server that is killed at that moment would wait for itself: the device is closed with the last
+//! thread, and the last thread waits for the device. The health check process shares only one end of a socket with the
+//! server. When the server ends, the kernel fails the request with an error, and this process ends too.
 //!
-//! What is asked is statfs(2), which no cache answers. The mount is in use as long as the answer takes, so that an umount(8)
-//! that meets it in that moment would be told EBUSY.
+//! The request is statfs(2), which is never answered from a cache. The mount is in use while it runs, so an umount(8) at that
+//! moment fails with EBUSY.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -32,18 +32,18 @@ use super::confinement;
 use super::notify::ServiceManager;
 use crate::sys::process::{close_all_but, fork};
 
-/// What the mount says.
+/// The result of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// It answers.
+    /// The mount answers.
     Alive,
-    /// Something else stands in its place: it was detached, or covered. Whether it answers cannot be asked.
+    /// Another file system is visible at the mount point: the mount was detached, or covered. Whether it answers is unknown.
     Away,
-    /// It answers with an error: ENOTCONN when the kernel has given its server up.
+    /// The mount answers with an error: ENOTCONN when the kernel has closed the connection.
     Failed(Errno),
 }
 
-/// In four bytes: an errno, which is never negative, or one of these.
+/// A result in four bytes: an errno, which is always positive, or one of these.
 const ALIVE: i32 = 0;
 const AWAY: i32 = -1;
 
@@ -66,43 +66,43 @@ impl Answer {
     }
 }
 
-/// The process that asks.
+/// The health check process.
 #[derive(Debug)]
 pub struct Prober {
     line: UnixStream,
     process: Pid,
-    /// Whether a question is not answered yet.
+    /// Whether a check is still running.
     is_asked: bool,
 }
 
 impl Prober {
-    /// Starts it, for a mount that is going to be at `mountpoint`.
+    /// Starts the process, for a mount that will be at `mountpoint`.
     ///
     /// # Errors
-    /// This process has more than one thread, or there can be no other.
+    /// This process has more than one thread, or the fork fails.
     pub fn start(mountpoint: &Path) -> io::Result<Self> {
         let mountpoint = path::absolute(mountpoint)?;
         let (line, other_end) = UnixStream::pair()?;
         match fork()? {
             ForkResult::Parent { child } => Ok(Self { line, process: child, is_asked: false }),
             ForkResult::Child => {
-                // Nothing is said here, and nobody could be told: its end tells enough.
+                // Errors are not reported from here: the server notices when this process ends.
                 let _ = answer_all(other_end.into(), mountpoint);
                 process::exit(0)
             }
         }
     }
 
-    /// Asks, unless an older question is still open, and waits for the answer that long.
+    /// Checks the mount, unless an earlier check is still running, and waits at most `patience` for the result.
     ///
     /// # Errors
-    /// The process has gone.
+    /// The health check process has ended.
     fn ask(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
         if !self.is_asked {
             self.line.write_all(&[1])?;
             self.is_asked = true;
         }
-        // A timeout of 0 would be none.
+        // A timeout of 0 would mean no timeout.
         self.line.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
         let mut bytes = [0; 4];
         match self.line.read_exact(&mut bytes) {
@@ -118,7 +118,7 @@ impl Prober {
 
 impl Drop for Prober {
     fn drop(&mut self) {
-        // It ends when it hears that nobody is there any more, at once if it waits for a question.
+        // The process ends when the socket is closed, at once unless a check is running.
         let _ = self.line.shutdown(Shutdown::Both);
         if !self.is_asked {
             let _ = waitpid(self.process, None);
@@ -126,14 +126,14 @@ impl Drop for Prober {
     }
 }
 
-/// Answers until nobody asks any more.
+/// Runs checks until the server closes the socket.
 fn answer_all(line: OwnedFd, mountpoint: PathBuf) -> io::Result<()> {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
     close_all_but(&line)?;
-    // What ends the server reaches the whole process group; whoever unmounts must still be able to ask.
+    // Signals that end the server reach the whole process group, but checks are still needed while it unmounts.
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>().thread_block()?;
     confinement::keep_for_probing();
     let mut line = UnixStream::from(line);
@@ -145,7 +145,7 @@ fn answer_all(line: OwnedFd, mountpoint: PathBuf) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks the mount itself; `device` is that of the mount, once it is known.
+/// Checks the mount. `device` is its device number, once it is known.
 fn look(mountpoint: &Path, device: &mut Option<dev_t>) -> Answer {
     let asked = || {
         let held = open(mountpoint, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
@@ -158,28 +158,28 @@ fn look(mountpoint: &Path, device: &mut Option<dev_t>) -> Answer {
     }
 }
 
-/// How often the manager is told anew how the mount is, where it does not want to hear more often.
+/// The longest time between two status messages to the service manager.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// Keeps the service manager informed, from a thread of its own, until it is dropped.
+/// Informs the service manager from a separate thread until dropped.
 #[derive(Debug)]
 pub struct Pulse {
     _ends: Sender<()>,
 }
 
 impl Pulse {
-    /// Tells `manager` that the service is ready as soon as `prober` has an answer of the mount, from then on that it lives,
-    /// each time there is one, and how it is, in the words of `status`.
+    /// Reports to `manager` that the service is ready when the first check by `prober` succeeds, and after each later check
+    /// that it is alive, and its `status`.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be created.
     pub fn start(
         manager: ServiceManager,
         mut prober: Prober,
         status: impl Fn() -> String + Send + 'static,
     ) -> io::Result<Self> {
         let (ends, ended) = mpsc::channel::<()>();
-        // Two answers may be late before the manager takes the service for dead.
+        // Two results may be late before the manager considers the service dead.
         let period = manager.watchdog().map_or(REFRESH, |watchdog| (watchdog / 3).min(REFRESH));
         thread::Builder::new().name("pulse".into()).spawn(move || {
             let mut patient = Patient::new(manager, status);
@@ -189,7 +189,7 @@ impl Pulse {
                     Ok(answer) => patient.take(answer, begin.elapsed()),
                     Err(error) => {
                         log::error!(
-                            "the process that asks the mount has gone, and nothing can be said of it: {error}"
+                            "the health check process has ended; the state of the mount is unknown: {error}"
                         );
                         return;
                     }
@@ -204,7 +204,7 @@ impl Pulse {
     }
 }
 
-/// What the manager has been told of the mount.
+/// The state of the mount as reported to the manager.
 struct Patient<S> {
     manager: ServiceManager,
     status: S,
@@ -218,7 +218,7 @@ impl<S: Fn() -> String> Patient<S> {
         Self { manager, status, is_ready: false, said: String::new(), silent_for: Duration::ZERO }
     }
 
-    /// What was answered after that time, or that nothing was.
+    /// Reports the result of a check after that time; `None` if there was none.
     fn take(&mut self, answer: Option<Answer>, after: Duration) {
         let status = match answer {
             Some(Answer::Alive) => (self.status)(),

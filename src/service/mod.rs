@@ -1,4 +1,4 @@
-//! Serves a mount as a service: signals, control socket, health checks, service manager and confinement.
+//! Serves a mount, or runs a watch, as a service: signals, control socket, health checks, service manager and confinement.
 
 pub mod confinement;
 pub mod control;
@@ -10,3 +10,4 @@ pub mod notify;
 pub mod serve;
 pub mod signals;
 mod supervision;
+pub mod watch_service;

@@ -1,4 +1,4 @@
-//! What is to be mounted, and how: settings of the command line and of `-o` with the files that they name.
+//! The configuration of a mount: settings of the command line and of `-o`, with the files that they name.
 
 use std::io;
 use std::path::{self, Path, PathBuf};
@@ -18,13 +18,13 @@ use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 /// The configuration of a mount.
 #[derive(Debug)]
 pub struct MountConfig {
-    /// Everything that was given, with the content of the file before it.
+    /// All settings: those of the file, overridden by those of the command line.
     pub settings: MountSettings,
     /// The directory to serve.
     pub source: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub mountpoint: PathBuf,
-    /// What a reload can change.
+    /// The settings that a reload can change.
     pub serve: ServeConfig,
     /// The file of `--config`.
     pub file: Option<PathBuf>,
@@ -33,10 +33,10 @@ pub struct MountConfig {
 }
 
 impl MountConfig {
-    /// Reads the files that are named. What was given comes before the file.
+    /// Reads the files that the settings name. The settings in `given` override those of the file.
     ///
     /// # Errors
-    /// All errors in the files, and what is missing.
+    /// All errors in the files, and missing settings.
     pub fn load(given: &MountSettings) -> Result<Self, String> {
         let file = given.config_path();
         let (settings, policy) = match file.as_deref().map(ConfigFile::load).transpose()? {
@@ -64,12 +64,13 @@ impl MountConfig {
         })
     }
 
-    /// How it is mounted.
+    /// The mount options.
     pub fn options(&self) -> Options {
         Options {
             fsname: self.settings.fsname.clone(),
             flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
             allow_other: self.settings.allow_other(),
+            transport: self.settings.transport(),
         }
     }
 
@@ -101,10 +102,10 @@ impl MountConfig {
         })
     }
 
-    /// Opens the outlets of metrics.
+    /// Opens the outputs of metrics.
     ///
     /// # Errors
-    /// What cannot be opened.
+    /// The outputs that cannot be opened.
     pub fn open_outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, String> {
         let wanted = OutletSettings {
             file: self.settings.metrics_textfile.clone(),
@@ -115,7 +116,7 @@ impl MountConfig {
     }
 }
 
-/// A group by its name or its number.
+/// Looks up a group by its name or number.
 fn group(name: &str) -> Result<Gid, String> {
     let by_number = || name.parse().ok().map(Gid::from_raw);
     let found = Group::from_name(name).map_err(|errno| errno.desc());

@@ -1,4 +1,4 @@
-//! A mount while it is served: signals and the control socket ask for its status and change it.
+//! A mount while it is served: signals and the control socket report its status and change it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::time::timestamp;
 #[derive(Debug)]
 pub(super) struct MountService {
     name: InstanceName,
-    /// Where the tree is, whatever directory the process stands in now.
+    /// The absolute path of the source, which stays valid when the process changes its working directory.
     source: PathBuf,
     given: MountSettings,
     handle: Handle,
     metrics: Arc<Metrics>,
     recent: Arc<RecentRefusals>,
     since: SystemTime,
-    /// Whoever changes the configuration holds this from the first look to the end, which can take as long as reading files and making the
-    /// kernel forget names does.
+    /// Locked during a whole change of the configuration, which takes as long as reading files and making the kernel forget
+    /// names.
     changing: Mutex<()>,
-    /// Held for a moment at a time: how the mount is can be asked whatever is being changed, and whatever hangs.
+    /// Locked for short moments only: the status is available during any change, even if the change hangs.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What it was mounted by.
+    /// The configuration at the time of the mount.
     mounted: MountConfig,
-    /// What options and files ask for now.
+    /// The settings that options and files ask for now.
     configured: MountSettings,
-    /// The mode that was set by hand: reading files again does not change it.
+    /// The mode that was set by hand, which a reload does not change.
     by_hand: Option<Mode>,
     last_reload: Option<LastReload>,
 }
@@ -74,7 +74,7 @@ impl MountService {
         &self.handle
     }
 
-    /// Serves names through `gate` by `settings` from now on; returns what that changes.
+    /// Serves later requests through `gate` by `settings`; returns the changed settings.
     fn swap(&self, gate: Gate, settings: &MountSettings) -> Result<Vec<String>, String> {
         let settings = match self.state.lock().by_hand {
             Some(mode) => MountSettings { mode: Some(mode), ..settings.clone() },
@@ -93,14 +93,14 @@ impl MountService {
         let config = MountConfig::load(&self.given)?;
         let changed = self.swap(config.serve.gate.clone(), &config.settings)?;
         let mut state = self.state.lock();
-        let mut needs_mount = state.mounted.settings.differences(&config.settings, false);
+        let needs_mount = state.mounted.settings.differences(&config.settings, false);
         let mode = config.settings.mode();
-        if let Some(by_hand) = state.by_hand.filter(|by_hand| *by_hand != mode) {
-            let (by_hand, mode) = (by_hand.word(), mode.word());
-            needs_mount.push(format!("mode: {mode}; it was set to {by_hand} by hand, and stays so"));
-        }
+        let by_hand = state.by_hand.filter(|by_hand| *by_hand != mode);
+        let kept = by_hand.map(|by_hand| {
+            format!("mode: {}, as set by `namegate mode`; configured is {}", by_hand.word(), mode.word())
+        });
         state.configured = config.settings;
-        Ok(ReloadOutcome { changed, needs_mount })
+        Ok(ReloadOutcome { changed, needs_mount, kept: kept.into_iter().collect() })
     }
 }
 
@@ -127,6 +127,7 @@ impl ControlHandler for MountService {
             existing: gate.existing().word().into(),
             errno: settings.errno().word().into(),
             policy: ActivePolicy::from_policy(gate.policy()),
+            settings: settings.values_in_effect(&state.mounted.settings),
             last_reload: state.last_reload.clone(),
             counters: self.metrics.snapshot(),
         }
@@ -134,18 +135,19 @@ impl ControlHandler for MountService {
 
     fn reload(&self) -> Result<ReloadOutcome, String> {
         let begin = Instant::now();
-        // A file that was moved away for rotation is to be left whatever becomes of the policy.
+        // A log file that was moved away for rotation is closed even if the reload fails.
         self.handle.reopen_audit();
         let _changing = self.changing.lock();
         let outcome = self.try_reload();
         self.metrics.reloaded(outcome.is_ok());
         match &outcome {
-            Ok(ReloadOutcome { changed, needs_mount }) => {
-                log::info!("the configuration was read again, in {:?}", begin.elapsed());
+            Ok(ReloadOutcome { changed, needs_mount, kept }) => {
+                log::info!("configuration reloaded in {:?}", begin.elapsed());
                 changed.iter().for_each(|line| log::info!("from now on: {line}"));
+                kept.iter().for_each(|line| log::info!("kept: {line}"));
                 needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
             }
-            Err(why) => log::error!("the old policy stays in force: {why}"),
+            Err(why) => log::error!("reload failed; still running the previous configuration: {why}"),
         }
         self.state.lock().last_reload = Some(LastReload::now(outcome.clone()));
         outcome
@@ -160,8 +162,8 @@ impl ControlHandler for MountService {
             state.configured.clone()
         };
         let changed = self.swap(gate, &configured)?;
-        log::warn!("set by hand: {} from now on", mode.word());
-        Ok(ReloadOutcome { changed, needs_mount: Vec::new() })
+        log::warn!("mode set to {} by `namegate mode`", mode.word());
+        Ok(ReloadOutcome { changed, ..ReloadOutcome::default() })
     }
 
     fn metrics(&self) -> String {

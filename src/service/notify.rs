@@ -1,11 +1,11 @@
-//! What a service manager is told: that the service is ready, how it is, that it lives.
+//! Messages to the service manager: the service is ready, its status, it is alive.
 //!
-//! One datagram of `KEY=VALUE` lines a message, to the socket that the environment names. Without a manager all of it does
-//! nothing. The address is kept, the environment is not read again, and no message is waited for longer than a moment: a
-//! manager that takes nothing must not hold a file server up.
+//! A message is one datagram of `KEY=VALUE` lines, to the socket that the environment names. Without a service manager
+//! nothing is sent. The address is read from the environment once. Sending waits only for a moment: a manager that does not
+//! read its socket must not block a file server.
 //!
-//! Sources: sd_notify(3), with "Notes" on the address and the keys; sd_watchdog_enabled(3). The crate `sd-notify` knows
-//! neither addresses in the abstract namespace, which container managers use, nor a bound on the time that a message may take.
+//! Sources: sd_notify(3), with "Notes" on the address and the keys; sd_watchdog_enabled(3). The crate `sd-notify` supports
+//! neither addresses in the abstract namespace, which container managers use, nor a limit on the time for sending a message.
 
 use std::env;
 use std::ffi::OsStr;
@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Where the manager listens.
+/// The variable with the address of the service manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// How often it wants to hear that the service lives, in microseconds, and from whom.
+/// The variables with the watchdog interval in microseconds, and the process that it is for.
 const WATCHDOG: (&str, &str) = ("WATCHDOG_USEC", "WATCHDOG_PID");
 
-/// How long a message may take to be sent.
+/// The time limit for sending a message.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The service manager that started this process, if one did.
@@ -50,7 +50,7 @@ fn address(value: &OsStr) -> io::Result<SocketAddr> {
     }
 }
 
-/// How often the manager wants to hear from the process `pid`, by the two variables.
+/// The watchdog interval for the process `pid`, by the two variables.
 fn period(microseconds: Option<&str>, addressee: Option<&str>, pid: u32) -> Option<Duration> {
     let microseconds = microseconds?.parse().ok().filter(|&number: &u64| number > 0)?;
     let is_meant = addressee.is_none_or(|addressee| addressee.parse() == Ok(pid));
@@ -58,26 +58,27 @@ fn period(microseconds: Option<&str>, addressee: Option<&str>, pid: u32) -> Opti
 }
 
 impl ServiceManager {
-    /// Nobody.
+    /// No service manager.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The one that the environment names.
+    /// The service manager that the environment names.
     pub fn from_environment() -> Self {
         let Some(value) = env::var_os(SOCKET).filter(|value| !value.is_empty()) else { return Self::none() };
         let [microseconds, addressee] = [WATCHDOG.0, WATCHDOG.1].map(|name| env::var(name).ok());
         let watchdog = period(microseconds.as_deref(), addressee.as_deref(), process::id());
         Self::at(&value, watchdog).unwrap_or_else(|error| {
-            log::warn!("the service manager hears nothing of this service: {SOCKET}: {error}");
+            log::warn!("cannot notify the service manager: {SOCKET}: {error}");
             Self::none()
         })
     }
 
-    /// The one that listens at `address` (a path, or `@` and an abstract name), and wants to hear once in `watchdog`.
+    /// The service manager with the socket at `address` (a path, or `@` and an abstract name) and the watchdog interval
+    /// `watchdog`.
     ///
     /// # Errors
-    /// There is no such address, or no socket to be had.
+    /// There is no such address, or no socket can be created.
     pub fn at(address: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = self::address(address)?;
         let socket = UnixDatagram::unbound()?;
@@ -85,45 +86,45 @@ impl ServiceManager {
         Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog })
     }
 
-    /// Whether there is one.
+    /// Whether there is a service manager.
     pub fn is_there(&self) -> bool {
         self.line.is_some()
     }
 
-    /// Within which time it wants to hear [`ServiceManager::alive`], again and again; if it does not, it ends the service.
+    /// The watchdog interval: if [`ServiceManager::alive`] is not called in this time, the manager ends the service.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// The service is ready, and this process is the one that counts.
+    /// Reports that the service is ready, and that this process is its main process.
     pub fn ready(&self) {
         self.tell(format_args!("READY=1\nMAINPID={}", process::id()));
     }
 
-    /// A configuration is being read anew; [`ServiceManager::reloaded`] has to follow, also when nothing comes of it.
+    /// Reports that a reload has begun. [`ServiceManager::reloaded`] must follow, even if the reload fails.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
     }
 
-    /// The reading anew is over.
+    /// Reports that the reload has ended.
     pub fn reloaded(&self) {
         self.tell(format_args!("READY=1"));
     }
 
-    /// The service ends.
+    /// Reports that the service is ending.
     pub fn stopping(&self) {
         self.tell(format_args!("STOPPING=1"));
     }
 
-    /// The service lives.
+    /// Reports that the service is alive.
     pub fn alive(&self) {
         self.tell(format_args!("WATCHDOG=1"));
     }
 
-    /// How it is, in one line for people.
+    /// Reports the status, in one line for people.
     pub fn status(&self, status: &str) {
-        // What stood behind a line feed would be a message of its own.
+        // Text after a line feed would be another message.
         let line: String = status.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         self.tell(format_args!("STATUS={line}"));
     }
@@ -141,7 +142,7 @@ impl ServiceManager {
 mod tests {
     use super::*;
 
-    /// What was received, one message after the other.
+    /// The received messages, in order.
     fn received(socket: &UnixDatagram) -> String {
         let mut message = [0; 512];
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -200,7 +201,7 @@ mod tests {
         let manager = ServiceManager::at(path.as_os_str(), None).unwrap();
         let begin = std::time::Instant::now();
         socket.set_nonblocking(true).unwrap();
-        // Until its queue is full, which takes a few messages, and one more.
+        // Fills the queue, which takes a few messages, and sends one more.
         while begin.elapsed() < PATIENCE / 2 {
             manager.alive();
         }

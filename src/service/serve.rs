@@ -1,4 +1,4 @@
-//! Serves a mount from the beginning to the end: opens its files and its control socket, mounts the source, and carries out
+//! Serves a mount from the beginning to the end: opens its files and its control socket, mounts the source, and handles
 //! signals while requests are served.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::settings::MountSettings;
 use crate::telemetry::audit::{self, RecentRefusals};
 use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 
-/// Why nothing is mounted, or why a mount has ended.
+/// The reason why a mount failed or has ended.
 #[derive(Debug)]
 pub enum ServeError {
     /// What failed, on what and why.
@@ -36,7 +36,7 @@ impl ServeError {
     }
 }
 
-/// How long requests may take when the mount has been told to end. Less than service managers wait.
+/// How long requests may take when the mount is to end: less than service managers wait.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Metrics with the mount point as a label.
@@ -45,7 +45,7 @@ fn metrics_of(mountpoint: &Path) -> Metrics {
     Metrics::default().with_label("mountpoint", shown(&place))
 }
 
-/// Mounts and serves until the mount ends; `ready` hears when the mount is live.
+/// Mounts and serves until the mount ends. `ready` is called when the mount is live.
 ///
 /// # Errors
 /// Nothing is mounted, or the mount ended with an error.
@@ -59,7 +59,7 @@ pub fn serve(
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
     let config = MountConfig::load(&given).map_err(ServeError::new)?;
     let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
-    // Before there is a second thread: threads inherit what is blocked.
+    // Before there is a second thread: threads inherit the signal mask.
     let signals =
         ServerSignals::block().map_err(|error| ServeError::new(format!("cannot block signals: {error}")))?;
     let reserved = reserve(&config)?;
@@ -90,13 +90,13 @@ pub fn serve(
     let act = move |request| match request {
         SignalRequest::Reload => {
             told.reloading();
-            // What came of it has been logged.
+            // The result has been logged.
             drop(served.reload());
             told.reloaded();
         }
         SignalRequest::End => {
             told.stopping();
-            // Another instance may have the name, while what is open here is served to its end.
+            // Another instance may take the name while files that are open here are still served.
             drop(socket.lock().take());
             if let Err(error) = served.handle().end(GRACE) {
                 log::error!("cannot watch for requests that are stuck: {error}");
@@ -123,13 +123,13 @@ fn status(config: &MountConfig, metrics: Arc<Metrics>) -> impl Fn() -> String + 
     move || {
         let counted = metrics.snapshot();
         let requests: u64 = counted.requests.iter().map(OperationCounts::total).sum();
-        let names = |judged: &[RuleCount]| judged.iter().map(|judged| judged.count).sum::<u64>();
-        let (refused, let_through) = (names(&counted.refused), names(&counted.let_through));
+        let (refused, let_through) =
+            (RuleCount::total(&counted.refused), RuleCount::total(&counted.let_through));
         format!("{what}: {requests} requests, {refused} names refused, {let_through} let through")
     }
 }
 
-/// The name of the instance, unless another one has it.
+/// The name of the instance, unless another instance has it.
 fn name_of(config: &MountConfig) -> InstanceName {
     let of_place = || {
         InstanceName::from_mountpoint(
@@ -157,7 +157,7 @@ fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
     }
 }
 
-/// Mounts and serves in a process of its own, and returns when the mount is live.
+/// Mounts and serves in a separate process, and returns when the mount is live.
 ///
 /// # Errors
 /// Nothing is mounted.

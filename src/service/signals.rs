@@ -1,9 +1,10 @@
-//! Signals, taken up by threads as ordinary code, so that they interrupt nothing and nothing that hangs delays the end.
+//! Signals, received by threads as ordinary code. So they interrupt no system call, and the end is not delayed by code that
+//! hangs.
 //!
-//! A command that runs for long polls [`Signals`]. A server has [`ServerSignals`] carried out by threads.
+//! A long-running command polls [`Signals`]. A server has threads that handle [`ServerSignals`].
 //!
-//! SIGHUP has two meanings. Service managers and log rotation send it for "read your files again"; the kernel sends it when
-//! the terminal goes from which a program was started. They are told apart by looking whether the terminal is still there.
+//! SIGHUP has two meanings. Service managers and log rotation send it to request a reload; the kernel sends it when the
+//! terminal of the process is closed. The two are distinguished by checking whether the terminal still works.
 //!
 //! Sources: signal(7), signalfd(2), sigwait(3), tty(4), daemon(7).
 
@@ -18,7 +19,7 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The signals of a command that runs for long: they wait until they are taken up.
+/// The signals of a long-running command: they stay pending until they are received.
 #[derive(Debug)]
 pub struct Signals {
     set: SigSet,
@@ -26,58 +27,58 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// SIGINT and SIGTERM, which end a run, and SIGUSR1, which asks for its progress.
+    /// SIGINT and SIGTERM, which end a run, and SIGUSR1, which requests its progress.
     pub const RUN: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1];
-    /// Likewise, and SIGHUP, which asks for files to be read again.
+    /// The same signals, and SIGHUP, which requests a reload.
     pub const WATCH: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGHUP];
 
-    /// Takes up `signals` from now on; to be called before there is a second thread. Signals that whoever started the program
-    /// ignores, as a shell does for what it runs in the background, stay ignored.
+    /// Receives `signals` from now on. Call this before there is a second thread. Signals that were ignored when the program
+    /// started stay ignored; a shell ignores some for background jobs.
     pub fn take(signals: &[Signal]) -> Self {
         let ignored = ignored();
         let wanted = signals.iter().copied().filter(|&signal| ignored >> (signal as u32 - 1) & 1 == 0);
         let set: SigSet = wanted.collect();
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        // Without a descriptor the signals act as they always do.
+        // Without a descriptor, the signals keep their default actions.
         let fd = SignalFd::with_flags(&set, flags).ok().filter(|_| set.thread_block().is_ok());
         Self { set, fd }
     }
 
     /// Restores the default actions of the signals.
     pub fn give_back(&self) {
-        // It cannot fail for a set of signals that exist.
+        // This cannot fail for valid signals.
         let _ = self.set.thread_unblock();
     }
 
-    /// The descriptor that is readable when a signal has come.
+    /// A descriptor that is readable when a signal is pending.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the next signal, if one has come.
+    /// Returns the next pending signal, if there is one.
     pub fn next(&self) -> Option<Signal> {
         let info = self.fd.as_ref()?.read_signal().ok()??;
         i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
     }
 }
 
-/// The set of signals that are ignored, as in proc_pid_status(5): the bit 0 is the signal 1.
+/// The set of ignored signals, as in proc_pid_status(5): bit 0 is signal 1.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 
-/// A request made by a signal.
+/// A request by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalRequest {
-    /// Read configuration again, and open log files anew.
+    /// Read the configuration again, and reopen log files.
     Reload,
-    /// Come to an end.
+    /// End the service.
     End,
 }
 
-/// The signals that are waited for; blocked, so that nothing else happens on them.
+/// The signals of a server, which are blocked, so that only the threads receive them.
 #[derive(Debug)]
 pub struct ServerSignals {
     set: SigSet,
@@ -85,7 +86,7 @@ pub struct ServerSignals {
 }
 
 impl ServerSignals {
-    /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and in those that it makes from now on.
+    /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and in all threads that it creates later.
     ///
     /// # Errors
     /// As pthread_sigmask(3) says.
@@ -95,19 +96,18 @@ impl ServerSignals {
         Ok(Self { set, has_terminal: has_terminal() })
     }
 
-    /// For a process that has left its terminal: SIGHUP always asks for a reload.
+    /// For a process that has left its terminal: SIGHUP always requests a reload.
     #[must_use]
     pub fn without_terminal(self) -> Self {
         Self { has_terminal: false, ..self }
     }
 
-    /// Calls `act` for every signal, in threads of their own: one waits for signals and for nothing else, one reads
-    /// configuration again, and one brings the service to its end. So a reload that hangs, because of a file that it reads, or
-    /// an unmounting that does, keeps nobody from ending the process. Reloads that are asked for while one goes on become one.
-    /// When a second signal asks for the end, the process ends at once: whoever asks twice does not want to wait.
+    /// Calls `act` for every signal, in separate threads: one only waits for signals, one reloads, and one ends the service.
+    /// So a reload that hangs on a file, or an unmount that hangs, does not keep the process from ending. Requests for a
+    /// reload while one is running are combined into one. A second signal to end makes the process end at once.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// A thread cannot be created.
     pub fn watch(self, act: impl Fn(SignalRequest) + Send + Sync + 'static) -> io::Result<()> {
         let act = Arc::new(act);
         let (reload, reloads) = sync_channel::<()>(1);
@@ -131,7 +131,7 @@ impl ServerSignals {
                 if request == SignalRequest::End && std::mem::replace(&mut is_ending, true) {
                     process::exit(128 + signal as i32);
                 }
-                // One that waits already stands for this one, too.
+                // A pending reload also serves this request.
                 let _ = match request {
                     SignalRequest::Reload => reload.try_send(()),
                     SignalRequest::End => end.try_send(()),

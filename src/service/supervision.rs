@@ -1,4 +1,4 @@
-//! Supervision of a mount: a service manager hears how it is, and it keeps no more privileges than it needs.
+//! Supervision of a mount: reports to the service manager, and gives up privileges that serving does not need.
 
 use std::path::Path;
 
@@ -16,18 +16,14 @@ pub(super) struct Supervision {
 }
 
 impl Supervision {
-    /// For what is going to be mounted on `mountpoint`. To be called before there is a second thread.
+    /// Starts supervision of a mount that will be at `mountpoint`. Call this before there is a second thread.
     pub(super) fn begin(
         manager: ServiceManager,
         mountpoint: &Path,
         is_confined: bool,
     ) -> Result<Self, ServeError> {
         raise_open_files();
-        let no_prober = |error| {
-            ServeError::new(format!(
-                "cannot start the process that asks the mount whether it answers: {error}"
-            ))
-        };
+        let no_prober = |error| ServeError::new(format!("cannot start the health check process: {error}"));
         let prober =
             if manager.is_there() { Some(Prober::start(mountpoint).map_err(no_prober)?) } else { None };
         if is_confined {
@@ -40,20 +36,22 @@ impl Supervision {
         Ok(Self { manager, prober, is_confined })
     }
 
-    /// Now that it is mounted: confines it, and lets the manager know as soon as it answers, and from then on how it is, as long
-    /// as what is returned lives.
+    /// Call this when the mount is live: confines the server, and reports its status to the service manager from the first
+    /// successful check on, as long as the returned value exists.
     pub(super) fn mounted(
         self,
         status: impl Fn() -> String + Send + 'static,
     ) -> Result<Option<Pulse>, ServeError> {
         if self.is_confined {
             match confine() {
-                Ok(Confinement::Done) => log::info!("confined to what serving needs"),
+                Ok(Confinement::Done) => {
+                    log::info!("privileges and system calls are limited to what serving needs")
+                }
                 Ok(Confinement::NeedsHelper) => {
-                    log::info!("not confined: it is fusermount3 that will unmount")
+                    log::info!("not confined: fusermount3 could not unmount otherwise")
                 }
                 Ok(Confinement::NoFilters) => {
-                    log::info!("no system call is filtered on this kind of processor")
+                    log::info!("system calls are not filtered on this processor architecture")
                 }
                 Err(error) => {
                     return Err(ServeError::new(format!(
@@ -63,6 +61,6 @@ impl Supervision {
             }
         }
         let pulse = self.prober.map(|prober| Pulse::start(self.manager, prober, status)).transpose();
-        pulse.map_err(|error| ServeError::new(format!("cannot tell the service manager: {error}")))
+        pulse.map_err(|error| ServeError::new(format!("cannot notify the service manager: {error}")))
     }
 }

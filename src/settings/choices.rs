@@ -22,6 +22,16 @@ const fn choice<T>(word: &'static str, value: T, help: &'static str) -> NamedVal
     NamedValue { word, help, value }
 }
 
+/// What carries requests and replies between the kernel and a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// namegate's own, over /dev/fuse.
+    #[default]
+    Dev,
+    /// The crate `fuser`.
+    Fuser,
+}
+
 /// A type with a few values.
 pub trait Choices: Copy + PartialEq + Send + Sync + 'static {
     /// What a word stands for, as in "unknown mode".
@@ -65,6 +75,14 @@ impl Choices for Option<Errno> {
         choice("EINVAL", Some(Errno::EINVAL), "Invalid argument"),
         choice("EACCES", Some(Errno::EACCES), "Permission denied"),
         choice("EPERM", Some(Errno::EPERM), "Operation not permitted"),
+    ];
+}
+
+impl Choices for Transport {
+    const WHAT: &'static str = "transport";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("dev", Self::Dev, "namegate's own, over /dev/fuse"),
+        choice("fuser", Self::Fuser, "That of the crate fuser, to compare with"),
     ];
 }
 

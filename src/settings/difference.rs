@@ -1,8 +1,9 @@
 //! What settings amount to, and what other settings change.
 
 use nix::mount::MsFlags;
+use serde_json::{Map, Value};
 
-use super::{MountSettings, Setting, TABLE};
+use super::{MountSettings, Setting, SettingKind, TABLE};
 use crate::name::display::display;
 
 impl MountSettings {
@@ -36,6 +37,27 @@ impl MountSettings {
             None if setting.default().is_none() => setting.shown_default(),
             None => [setting.shown_default().as_str(), setting.unit].join(" ").trim_end().to_owned(),
         }
+    }
+
+    /// The values that are in effect in a mount that was made with the settings `mounted`, and has had these since its last reload:
+    /// of settings that stand in a table of a mount configuration, by name, as JSON. A setting without a value is `null`; bytes
+    /// that are not UTF-8 are escaped.
+    pub fn values_in_effect(&self, mounted: &Self) -> Map<String, Value> {
+        let of_file = TABLE.iter().filter(|setting| !setting.key.0.is_empty());
+        let values = of_file.map(|setting| {
+            let text = if setting.is_live { self.get(setting) } else { mounted.get(setting) };
+            let text = text.or_else(|| setting.default());
+            let text = text.map(|text| display(text.as_encoded_bytes()).to_string());
+            let value = match (text, setting.kind) {
+                (None, _) => Value::Null,
+                (Some(text), SettingKind::Flag | SettingKind::Seconds | SettingKind::Count) => {
+                    text.parse().unwrap_or_default()
+                }
+                (Some(text), _) => Value::String(text),
+            };
+            (setting.name.to_owned(), value)
+        });
+        values.collect()
     }
 
     /// What `after` changes, one line for each setting: of those that a reload changes (`is_live`), or of the others. The policy is

@@ -103,7 +103,7 @@ fn policy() -> Value {
     normalization["dependentRequired"] = json!({ "on-mismatch": ["form"] });
     let name = r"^[^/\u0000]+$";
     table(
-        "The rules by which names are judged; without this table, UTF-8 alone.",
+        "The rules that names are checked by; without this table, UTF-8 alone.",
         json!({
             "profiles": {
                 "description": "What the policy is based on; [] is UTF-8 alone.",

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::mount::MsFlags;
 
 use super::SettingPlace::{Argument, CommandLine, File, MountOption, ProgramOption, Remount};
+use super::choices::Transport;
 use super::value::SettingValue;
 use super::{Setting, SettingPlace};
 use crate::gate::{Existing, Mode};
@@ -141,6 +142,10 @@ settings! {
     "Give up privileges that serving does not need, and filter system calls"
     sandbox: bool = true, {
         name: "sandbox", key: ("mount", "sandbox"), places: ALL, words: &[("no-sandbox", false)],
+    }
+    "Transport of requests between the kernel and the server"
+    transport: Transport = Transport::default(), {
+        name: "transport", key: ("mount", "transport"), value_name: "TRANSPORT", places: ALL,
     }
     "Name of the source in the mount table"
     fsname: String, {

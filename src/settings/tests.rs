@@ -129,3 +129,26 @@ fn opposite_flags_of_the_kernel_come_of_every_word_for_them() {
         }
     }
 }
+
+/// A live setting is in effect as it was read last, any other as it was mounted; the rest has its default.
+#[test]
+fn the_values_in_effect_are_those_of_the_mount_and_of_its_last_reload() {
+    let (mut mounted, mut reloaded) = (MountSettings::default(), MountSettings::default());
+    for setting in TABLE {
+        let (text, _) = example(setting);
+        let (of_now, of_then) = (&mut reloaded, &mut mounted);
+        (if setting.is_live { of_now } else { of_then }).set(setting, text.as_ref()).expect(setting.name);
+    }
+    let (none, some) = (MountSettings::default(), reloaded.values_in_effect(&mounted));
+    let defaults = none.values_in_effect(&none);
+    for setting in TABLE.iter().filter(|setting| setting.may_stand(SettingPlace::File)) {
+        let Some(value) = some.get(setting.name) else {
+            assert_eq!(setting.key.0, "", "{setting:?} is missing");
+            continue;
+        };
+        let (_, in_file) = example(setting);
+        assert_eq!(value.to_string().trim_end_matches(".0"), in_file.trim_end_matches(".0"), "{setting:?}");
+        assert_eq!(defaults[setting.name].is_null(), setting.default().is_none(), "{setting:?}");
+    }
+    assert_eq!(some.len(), defaults.len());
+}

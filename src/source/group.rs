@@ -1,9 +1,9 @@
-//! Paths in any order, put together by directory: collisions and lengths are told of directories, lists and archives hold
+//! Groups paths in any order by directory: collisions and lengths are properties of directories, but lists and archives contain
 //! paths.
 //!
-//! Everything is kept in memory up to a limit. What goes past it is written to temporary files, each of which holds some
-//! of the directories whole; they are read back one at a time. So the memory needed is the limit, or the largest
-//! directory where that is more, whatever the length of the list.
+//! Everything is kept in memory up to a limit. Beyond the limit it is written to temporary files, each of which has all names of
+//! some directories; they are read back one at a time. So the memory needed is the limit, or the largest directory if that
+//! is more, whatever the length of the list.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -19,34 +19,35 @@ use std::sync::Arc;
 use super::DirectoryBatch;
 use crate::source::location::{Container, Location};
 
-/// So many bytes are kept in memory, names and what belongs to them together.
+/// Bytes that are kept in memory: names and their bookkeeping.
 pub const LIMIT: usize = 256 << 20;
 
-/// How many temporary files share the directories.
+/// Number of temporary files among which the directories are distributed.
 const PARTS: usize = 64;
 
-/// A path may have so many components. Each is a directory with a path of its own, so that the work grows with the
+/// Maximum number of components in a path. Each is a directory with a path of its own, so the work grows with the
 /// square of their number.
 pub const MAX_PARTS: usize = 1024;
 
-/// Whether a path has few enough components.
+/// Reports whether a path has few enough components.
 pub fn takes(path: &[u8]) -> bool {
     memchr::memchr_iter(b'/', path).nth(MAX_PARTS).is_none()
 }
 
-/// How a string becomes names.
+/// How an item is split into names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A path as the system reads it: `a//b` and `./a/b` are `a/b`, and `..` is no name.
+    /// A path as the system reads it: `a//b` and `./a/b` are `a/b`, and `..` is not a name.
     Path,
-    /// A path of which every component counts, as the key of an object or the name of a member of an archive: `.`, `..`
-    /// and nothing at all are components too. One `/` at the end tells a directory.
+    /// A path of which every component counts, such as the key of an object or the name of an archive member: `.`, `..`
+    /// and the empty component count too. One `/` at the end marks a directory.
     Key,
-    /// One name: a `/` belongs to it.
+    /// One name: a `/` is part of it.
     Name,
 }
 
-/// Paths by directory; without a container they are paths of the file system. Each name of each directory on the way is kept once, with the location of the first path that has it.
+/// Paths by directory; without a container they are paths of the file system. Each name of each directory is kept
+/// once, with the location of the first path that contains it.
 pub struct Groups {
     container: Option<Arc<Container>>,
     shape: Shape,
@@ -58,7 +59,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// No paths yet. `location` makes the mark of a name from the number that its path has, if names are to have one.
+    /// Creates an empty collection. `location` makes the location of a name from the number of its path, if names have locations.
     pub fn new(
         container: Option<Arc<Container>>,
         shape: Shape,
@@ -103,7 +104,7 @@ impl Groups {
         let whole = std::mem::take(&mut self.path);
         let (mut dir, mut name) = split_last(&whole);
         let done = loop {
-            // A directory that is known has been named by the path that made it known.
+            // A known directory was named by the path that added it.
             let is_known = self.held.dirs.contains_key(dir);
             let is_name = self.shape == Shape::Key || !matches!(name, b"" | b".." | b".");
             if is_name && let Err(error) = self.put(dir, name, number) {
@@ -112,7 +113,7 @@ impl Groups {
             if is_known || dir.is_empty() {
                 break Ok(());
             }
-            // A separator at the end of a directory is there because nothing stands before it.
+            // The directory is a `/` at the beginning of the path: it has no name.
             (dir, name) = split_last(dir.strip_suffix(b"/").unwrap_or(dir));
         };
         self.path = whole;
@@ -131,10 +132,10 @@ impl Groups {
         spilled.take(&std::mem::take(&mut self.held))
     }
 
-    /// Hands over the directories, each once, the first by their bytes first as far as memory reached.
+    /// Hands over the directories, each once; those in memory sorted by their bytes.
     ///
     /// # Errors
-    /// The temporary files cannot be read; the directories that were handed over are whole.
+    /// The temporary files cannot be read; the directories that were handed over are complete.
     pub fn finish(mut self, visit: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         let Some(mut spilled) = self.spilled.take() else {
@@ -168,7 +169,7 @@ impl Groups {
         items.dedup_by(|next, first| next.dir == first.dir && next.name(&bytes) == first.name(&bytes));
         for of_dir in items.chunk_by(|a, b| a.dir == b.dir) {
             let dir = &dirs[order[of_dir[0].dir as usize] as usize].0;
-            // What a path is moved to has a root of its own.
+            // The target of a move has its own root.
             let mut batch = DirectoryBatch::new(
                 PathBuf::from(OsStr::from_bytes(dir)),
                 usize::from(dir.starts_with(b"/")),
@@ -186,18 +187,18 @@ impl Groups {
     }
 }
 
-/// The directory of a path and its last name. Of `/a` the directory is `/`, of `a//b` it is `a//`: without their last
-/// separator they would be something else.
+/// Splits a path into its directory and its last name. The directory of `/a` is `/`, and that of `a//b` is `a//`: without the
+/// last separator they would be other directories.
 fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
     let Some(at) = memchr::memrchr(b'/', path) else { return (b"", path) };
     let dir = if at == 0 || path[at - 1] == b'/' { &path[..=at] } else { &path[..at] };
     (dir, &path[at + 1..])
 }
 
-/// What a directory costs beside its bytes, about.
+/// Approximate cost of a directory in addition to its bytes.
 const DIRECTORY: usize = 96;
 
-/// Names in memory.
+/// Names that are kept in memory.
 #[derive(Default)]
 struct PathsInMemory {
     dirs: HashMap<Box<[u8]>, u32>,
@@ -222,7 +223,7 @@ impl GroupedName {
 
 impl PathsInMemory {
     fn put(&mut self, dir: &[u8], name: &[u8], number: u64) {
-        let next = u32::try_from(self.dirs.len()).expect("the limit is reached long before");
+        let next = u32::try_from(self.dirs.len()).expect("the memory limit is reached long before");
         let dir = match self.dirs.get(dir) {
             Some(&known) => known,
             None => {
@@ -230,7 +231,7 @@ impl PathsInMemory {
                 *self.dirs.entry(dir.into()).or_insert(next)
             }
         };
-        let len = u32::try_from(name.len()).expect("sources take no name of that length");
+        let len = u32::try_from(name.len()).expect("sources reject names of that length");
         self.items.push(GroupedName { number, start: self.bytes.len(), len, dir });
         self.bytes.extend_from_slice(name);
     }
@@ -259,10 +260,10 @@ impl PathsInMemory {
     }
 }
 
-/// Names in temporary files that have no name in the file system.
+/// Names in temporary files that are already unlinked.
 struct Spilled {
     parts: Vec<BufWriter<File>>,
-    /// Seeded at random, so that no list can be made whose directories all fall into one file.
+    /// Seeded at random, so that nobody can make a list whose directories all fall into one file.
     hash: RandomState,
 }
 
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_on_the_way_stands_once_in_its_directory_with_its_first_number() {
+    fn each_name_of_a_path_is_once_in_its_directory_with_its_first_number() {
         let paths: [&[u8]; 6] = [b"a/b/c", b"a/b/d", b"a/b/c", b"z", b"a/b/", b"a/\0"];
         let wanted = expected(&[
             (b"", &[(b"a", 1), (b"z", 4)]),
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_read_as_the_system_does() {
+    fn a_path_is_split_as_the_system_does() {
         let found = grouped(Shape::Path, LIMIT, &[b"./a//b/./c/", b"/srv//x", b".", b"/", b"", b"../up/y"]);
         let wanted = expected(&[
             (b"", &[(b"a", 1)]),
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_memory_is_grouped_all_the_same() {
+    fn paths_that_do_not_fit_into_memory_are_grouped_all_the_same() {
         let paths: Vec<Vec<u8>> =
             (0..5000_u32).map(|n| format!("d{}/e{}/f{n}\0/g", n % 7, n % 131).into_bytes()).collect();
         let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();

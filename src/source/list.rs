@@ -14,8 +14,8 @@ use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::source::location::{Container, Location};
 use fields::{Decoding, Field, ListFormat, Missing};
 
-/// The longest name that is taken, in bytes. A longer one is no name but a mistake, such as a list with the other
-/// separator, and must not fill the memory.
+/// The maximum length of a name in bytes. A longer name is an error, such as a list with another separator, and must not fill
+/// the memory.
 pub const MAX_NAME: usize = 1 << 16;
 
 /// Reads names from a stream.
@@ -31,12 +31,12 @@ pub struct NameReader<R> {
 pub enum ListItem {
     /// A name.
     Name(Vec<u8>),
-    /// The name with this number, counted from 1, is longer than [`MAX_NAME`] and was passed over.
+    /// The name with this number, counted from 1, is longer than [`MAX_NAME`] and was skipped.
     TooLong(u64),
 }
 
 impl<R: BufRead> NameReader<R> {
-    /// The names in `stream`, each followed by `separator`; behind the last it may be missing.
+    /// Reads the names in `stream`, each followed by `separator`, which may be missing after the last.
     pub fn new(stream: R, separator: u8) -> Self {
         Self { stream, separator, number: 0 }
     }
@@ -58,7 +58,7 @@ impl<R: BufRead> NameReader<R> {
         Ok(Some(ListItem::Name(name)))
     }
 
-    /// Passes over the rest of the current name.
+    /// Skips the rest of the current name.
     fn skip(&mut self) -> io::Result<()> {
         loop {
             let buffer = self.stream.fill_buf()?;
@@ -87,15 +87,15 @@ impl<R: BufRead> Iterator for NameReader<R> {
 /// A list of names or paths.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// Where it is read; `-` is standard input.
+    /// Its file; `-` is standard input.
     pub file: PathBuf,
-    /// What its items are.
+    /// How its items are split into names.
     pub shape: Shape,
-    /// How they are written.
+    /// The format of the list.
     pub format: ListFormat,
-    /// What stands behind each of them, where the format does not say that.
+    /// The separator after each item, if the format does not define one.
     pub separator: u8,
-    /// How each of them is wrapped.
+    /// The encoding of each item.
     pub decoding: Decoding,
 }
 
@@ -139,7 +139,7 @@ impl Source for List {
         if rejected.report("item", fault, visit).is_break() {
             return;
         }
-        // What came before the list broke off is checked all the same.
+        // The items before a read error are still checked.
         let reported = read.map_err(|error| visit(SourceEvent::Fault(self.fault("read the list", error))));
         if matches!(reported, Err(ControlFlow::Break(()))) {
             return;
@@ -184,7 +184,7 @@ impl Source for PathList {
     }
 }
 
-/// How much of a list is read at a time, in bytes.
+/// Bytes of a list that are read at a time.
 const BUFFER: usize = 1 << 18;
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     fn names(stream: &[u8], separator: u8) -> Vec<ListItem> {
-        NameReader::new(stream, separator).map(|item| item.expect("memory does not fail")).collect()
+        NameReader::new(stream, separator).map(|item| item.expect("reading memory does not fail")).collect()
     }
 
     fn name(bytes: &[u8]) -> ListItem {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_end_is_passed_over_and_the_next_is_read() {
+    fn a_name_that_is_too_long_is_skipped_and_the_next_is_read() {
         let mut stream = vec![b'x'; MAX_NAME];
         assert_eq!(names(&stream, 0), [name(&stream)]);
         stream.extend(b"yz\0ok\0");

@@ -1,5 +1,5 @@
-//! Where names stand: a directory of a file system, of a git tree, of an archive or of a list, and where in it each name
-//! is found.
+//! Locations of names: a directory of a file system, of a git tree, of an archive or of a list, and the position of each name
+//! in its container.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 /// A directory, shared by the names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryPath {
-    /// What the directory is part of; `None` for the file system.
+    /// The container of the directory; `None` for the file system.
     pub container: Option<Arc<Container>>,
-    /// The directory: on disk a path from where the run began, elsewhere from the top of what holds it.
+    /// The directory: on disk a path as seen from the working directory, otherwise relative to the top of the container.
     pub dir: Vec<u8>,
-    /// Its inode number, where it has one.
+    /// Its inode number, if it has one.
     pub inode: Option<u64>,
 }
 
-/// What holds names and is no directory of a file system. Files are paths from where the run began.
+/// A container of names other than a file system. Files are paths as seen from the working directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Container {
     /// A list of names or paths; `-` for standard input.
@@ -27,14 +27,14 @@ pub enum Container {
     Git {
         /// The repository.
         repository: Vec<u8>,
-        /// Which of its trees: a revision as it was asked for, `index`, or `all` for every commit of every ref.
+        /// The trees: a revision as given, `index`, or `all` for every commit of every ref.
         revision: Vec<u8>,
     },
     /// An archive.
     Archive {
         /// The archive.
         file: Vec<u8>,
-        /// What it is.
+        /// Its format.
         kind: ArchiveKind,
     },
 }
@@ -48,10 +48,10 @@ pub enum ArchiveKind {
     Zip,
 }
 
-/// Where in its container one name is found.
+/// The position of a name in its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// The number of the item in a list, from 1; with line feeds as separators that is the line.
+    /// The number of the item in a list, from 1; in a list separated by line feeds this is the line number.
     Item(u64),
     /// The number of the member of an archive, from 1.
     Member(u64),
@@ -72,7 +72,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// The id of these bytes; `None` if they are more than 32.
+    /// Creates an id; `None` for more than 32 bytes.
     pub fn new(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; 32];
         bytes.get_mut(..id.len())?.copy_from_slice(id);
@@ -82,7 +82,7 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A precision cuts, as it does with text.
+        // A precision truncates, as for text.
         let digits = 2 * usize::from(self.len);
         (0..f.precision().map_or(digits, |most| most.min(digits))).try_for_each(|at| {
             let byte = self.bytes[at / 2];
@@ -98,12 +98,12 @@ impl fmt::Debug for ObjectId {
 }
 
 impl DirectoryPath {
-    /// Whether it is the same directory of the same holder.
+    /// Reports whether both are the same directory of the same container.
     pub fn is_same(&self, other: &Self) -> bool {
         self.dir == other.dir && self.container == other.container
     }
 
-    /// The path of a name that stands here.
+    /// The path of `name` in this directory.
     pub fn join(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.dir.clone();
         if !path.is_empty() && path.last() != Some(&b'/') {
@@ -113,7 +113,7 @@ impl DirectoryPath {
         path
     }
 
-    /// The place as people write it: the path of a directory, `archive.zip: dir`, `repo HEAD: dir`. The bytes are not
+    /// The heading for people: the path of a directory, `archive.zip: dir`, `repo HEAD: dir`. The bytes are not
     /// escaped.
     pub fn heading(&self) -> Vec<u8> {
         let dir = if self.dir.is_empty() { &b"."[..] } else { &self.dir };
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_told_as_people_write_it() {
+    fn a_heading_is_written_as_people_write_it() {
         let container = Container::Git { repository: b"repo.git".to_vec(), revision: b"HEAD".to_vec() };
         let mut place =
             DirectoryPath { container: Some(Arc::new(container)), dir: b"src".to_vec(), inode: None };

@@ -1,7 +1,7 @@
-//! Where names come from.
+//! Sources of names.
 //!
-//! A [`Source`] hands over names, a directory at a time; it judges nothing. What cannot be read takes the place of what
-//! it would have held and the reading goes on.
+//! A [`Source`] hands over names, one directory at a time, and checks nothing. For anything that cannot be read it hands over a
+//! fault, and continues.
 
 #[cfg(feature = "archive")]
 pub mod archive;
@@ -29,10 +29,9 @@ use crate::check::{DirectoryNames, Siblings};
 use crate::name::arena::Arena;
 use crate::source::location::{Container, Location};
 
-/// Something that holds names.
+/// A source of names.
 pub trait Source: Sync {
-    /// Hands each directory, and each thing that could not be read, to `visit`, from any thread and in any order. Ends
-    /// early if `visit` breaks.
+    /// Hands each directory, and each fault, to `visit`, from any thread and in any order. Stops early if `visit` breaks.
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync));
 }
 
@@ -53,33 +52,43 @@ impl Source for Vec<Box<dyn Source>> {
     }
 }
 
-/// What a source meets.
+/// An event that a source hands over.
 #[derive(Debug)]
 pub enum SourceEvent<'e> {
-    /// A directory, read as far as it could be.
+    /// A directory, as far as it could be read.
     Directory(DirectoryBatch),
-    /// A directory with more names than should be held at a time.
+    /// A directory with too many names to be held in memory at once.
     Large(&'e mut dyn Parts),
     /// Something that could not be read.
     Fault(Fault),
-    /// Items that could not be read for one reason: the first of them, and how many there are.
+    /// Several items that could not be read for the same reason: the first of them, and their number.
     RepeatedFault(Fault, u64),
-    /// Something that was gone when its turn came: another process removed it, which is no fault.
+    /// An entry that disappeared before it was read. Another process removed it; this is not a fault.
     Vanished,
-    /// Everything but this has been handed over, and nothing is under way. Told by sources that can go on from there.
+    /// Everything except this has been handed over, and nothing is in progress. Only from sources that can continue from there.
     Frontier(Frontier),
 }
 
-/// A directory whose names come in parts.
+/// A directory whose names are handed over in parts.
 pub trait Parts: fmt::Debug {
-    /// Reads the directory from its beginning and hands over all its names, some at a time; may be called again.
+    /// Reads the directory from its beginning and hands over all its names in parts; can be called again.
     ///
-    /// What cannot be read is told as an event of its own, once.
+    /// A fault is handed over as a separate event, once.
     fn each(&mut self, take: &mut dyn FnMut(&DirectoryBatch));
 }
 
 impl dyn Parts + '_ {
-    /// All parts in one; `None` if nothing of the directory can be read any more.
+    /// Calls `take` with each name of the directory, excluded ones too.
+    pub fn each_name(&mut self, take: &mut dyn FnMut(&[u8])) {
+        self.each(&mut |part| {
+            part.names.iter().for_each(|(_, name)| take(name));
+            if let SiblingNames::Excluded(names) = &part.siblings {
+                names.iter().for_each(|(_, name)| take(name));
+            }
+        });
+    }
+
+    /// All parts as one batch; `None` if the directory can no longer be read at all.
     pub fn whole(&mut self) -> Option<DirectoryBatch> {
         let mut whole: Option<DirectoryBatch> = None;
         let mut excluded = Arena::new();
@@ -99,15 +108,15 @@ impl dyn Parts + '_ {
     }
 }
 
-/// Directories that wait to be read, with all that is below them.
+/// Directories that wait to be read, with everything below them.
 pub type Frontier = Vec<PendingDirectories>;
 
-/// Directories in one directory that wait to be read.
+/// Directories below one directory that wait to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingDirectories {
-    /// The root of the tree, as it was given; with no `names` it waits itself.
+    /// The root of the tree, as given; without `names`, the root itself waits.
     pub root: PathBuf,
-    /// The directory that they are in, as a path from the root.
+    /// Their parent directory, as a path from the root.
     pub dir: PathBuf,
     /// Their names.
     pub names: Vec<OsString>,
@@ -116,54 +125,54 @@ pub struct PendingDirectories {
 /// The names of one directory.
 #[derive(Debug)]
 pub struct DirectoryBatch {
-    /// What the directory is part of; `None` for the file system.
+    /// The container of the directory; `None` for the file system.
     pub container: Option<Arc<Container>>,
     /// The directory.
     pub dir: PathBuf,
-    /// How many bytes of `dir` lead to the root of what is read; what follows is the path that a migration keeps.
+    /// Number of bytes of `dir` up to the root of the source; the rest is the path that a migration keeps.
     pub root_len: usize,
-    /// Its entries' names, but for those that hold a NUL.
+    /// The names of its entries, except those that contain a NUL.
     pub names: Arena,
-    /// The names that hold a NUL: no directory on disk has any.
+    /// The names that contain a NUL: no directory on disk has one.
     pub holding_nul: Vec<Vec<u8>>,
-    /// Where each name is found, those that hold a NUL last; empty if there is nothing to say of that.
+    /// The location of each name, in the order of `names` and then `holding_nul`; empty if names have no locations.
     pub locations: Vec<Location>,
-    /// How many names there are.
+    /// Number of names.
     pub count: usize,
-    /// Whether a symbolic link is among the names, or may be; told by [`tree::Tree`] alone.
+    /// Whether a symbolic link is among the names, or may be; set only by [`tree::Tree`].
     pub has_links: bool,
-    /// What else the directory holds.
+    /// Other entries of the directory.
     pub siblings: SiblingNames,
     /// Which version of the directory this is; `None` if it has only one.
     pub version: Option<DirectoryVersion>,
 }
 
-/// One of several versions of a directory, handed over one after the other. What was said of a name in one is not said
-/// again in the next.
+/// One of several versions of a directory that are handed over in order. What was reported about a name in one version is not
+/// reported again for the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryVersion {
     /// Whether it is the first.
     pub is_first: bool,
-    /// How many of its names earlier versions have.
+    /// How many of its names occur in earlier versions.
     pub again: usize,
 }
 
-/// What a directory holds beside the names that are to be checked: as [`Siblings`] says, which borrows it. A suggested name
-/// must not be one of these.
+/// Names in a directory besides those that are checked: the owned form of [`Siblings`]. A suggested name must not be one of
+/// these.
 #[derive(Debug)]
 pub enum SiblingNames {
-    /// Nothing: the directory was read, and all of it is to be judged.
+    /// None: the directory was read, and all its names are checked.
     None,
-    /// These, of which nobody asked: the names that are to be judged were given.
+    /// These are not checked: the names to check were given.
     Compared(Arena),
-    /// These, which are left out: the directory was read.
+    /// These are excluded: the directory was read.
     Excluded(Arena),
-    /// That cannot be told, so that nothing can be proposed.
+    /// Unknown, so no name can be suggested.
     Unknown,
 }
 
 impl DirectoryBatch {
-    /// An empty batch of a directory that is judged as a whole.
+    /// Creates an empty batch for a directory that is checked as a whole.
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
         Self {
             container: None,
@@ -179,7 +188,7 @@ impl DirectoryBatch {
         }
     }
 
-    /// The directory as the policy checks it; `prefix` stands before each path on the target.
+    /// The directory in the form that the policy checks; `prefix` comes before each path on the target.
     pub fn directory<'b>(&'b self, prefix: &'b [u8]) -> DirectoryNames<'b> {
         let siblings = match &self.siblings {
             SiblingNames::None => Siblings::None,
@@ -191,7 +200,7 @@ impl DirectoryBatch {
         DirectoryNames { names: &self.names, holding_nul: &self.holding_nul, siblings, prefix, path }
     }
 
-    /// Whether the directory was read: these are all its names but for those that are left out.
+    /// Reports whether the directory was read: the batch has all its names except excluded ones.
     pub fn is_whole(&self) -> bool {
         matches!(self.siblings, SiblingNames::None | SiblingNames::Excluded(_))
     }
@@ -204,7 +213,7 @@ impl DirectoryBatch {
         self.count += 1;
     }
 
-    /// Adds a name that is found at `location`; either all names of a batch have a mark or none.
+    /// Adds a name with its location; either all names of a batch have a location or none.
     pub fn push_located(&mut self, name: &[u8], location: Location) {
         let before_nul = self.count - self.holding_nul.len();
         self.push(name);
@@ -212,13 +221,13 @@ impl DirectoryBatch {
         self.locations.insert(if is_behind { self.locations.len() } else { before_nul }, location);
     }
 
-    /// The inode number of the directory; `None` if it has none, or it cannot be told any more.
+    /// The inode number of the directory; `None` if it has none, or if it is no longer known.
     pub fn inode(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
         if self.container.is_some() {
             return None;
         }
-        // A root that is not a directory has its name in a batch of its own, below the directory that holds it.
+        // The name of a root that is not a directory is in a batch of its own, for the directory that contains it.
         let dir = if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir };
         std::fs::metadata(dir).ok().map(|meta| meta.ino())
     }
@@ -227,11 +236,11 @@ impl DirectoryBatch {
 /// Something that could not be read.
 #[derive(Debug)]
 pub struct Fault {
-    /// What was to be read.
+    /// What could not be read.
     pub path: PathBuf,
-    /// What was attempted, as in `read the directory`.
+    /// The attempted action, such as `read the directory`.
     pub attempt: &'static str,
-    /// Why it failed.
+    /// The reason.
     pub error: io::Error,
 }
 
@@ -248,8 +257,8 @@ impl std::error::Error for Fault {
     }
 }
 
-/// Items of a list or members of an archive that cannot be checked, by reason: a report names the first of each reason and counts
-/// the others.
+/// Items of a list or members of an archive that cannot be checked, by reason: a report names the first of each reason and
+/// counts the others.
 #[derive(Debug, Default)]
 struct RejectedItems(Vec<RejectedItem>);
 
@@ -269,7 +278,7 @@ impl RejectedItems {
         }
     }
 
-    /// Reports each reason once. `noun` says what an item is.
+    /// Reports each reason once. `noun` is the word for an item.
     fn report(
         self,
         noun: &str,
@@ -290,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_stays_with_its_name_when_names_that_hold_nul_stand_between() {
+    fn a_location_stays_with_its_name_when_names_with_nul_are_in_between() {
         let mut batch = DirectoryBatch::new(PathBuf::new(), 0);
         for (number, name) in (1..).zip([&b"a"[..], b"b\0c", b"d", b"\0", b"e"]) {
             batch.push_located(name, Location::Item(number));

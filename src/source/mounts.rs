@@ -1,8 +1,8 @@
-//! What file systems do to names by themselves.
+//! File systems that change names.
 
 use crate::sys::mounts::MountEntry;
 
-/// What the file system does to names by itself, as far as its type tells.
+/// Describes how a file system changes names, as far as its type tells.
 pub fn habit(mount: &MountEntry) -> Option<&'static str> {
     Some(match mount.kind.as_str() {
         "vfat" | "msdos" | "exfat" => "ignores case",
@@ -11,7 +11,7 @@ pub fn habit(mount: &MountEntry) -> Option<&'static str> {
         "apfs" => "ignores normalization, and case by default",
         "cifs" | "smb3" => "is on a server that may ignore case and map reserved characters (mount.cifs(8))",
         "iso9660" => "may show names that were mapped (mount(8))",
-        "zfs" => "may normalize, ignore case or refuse what is not UTF-8 (zfsprops(7))",
+        "zfs" => "may normalize names, ignore case, or refuse names that are not UTF-8 (zfsprops(7))",
         _ => return None,
     })
 }

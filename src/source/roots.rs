@@ -1,4 +1,4 @@
-//! What is asked to be read: the roots of trees, and names that stand alone.
+//! The paths to read: roots of trees, and names that stand alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -10,30 +10,30 @@ use std::path::{Path, PathBuf};
 use super::{DirectoryBatch, Fault, SiblingNames};
 use crate::name::arena::Arena;
 
-/// Paths that a tree is read from, looked up.
+/// The paths of a tree source, resolved.
 #[derive(Debug, Default)]
 pub(super) struct RootPaths {
     /// The directories, each once.
     pub(super) trees: Vec<TreeRoot>,
-    /// The names of the roots themselves, those of one directory together.
+    /// The names of the roots themselves, grouped by directory.
     pub(super) singles: Vec<DirectoryBatch>,
-    /// Those that could not be looked at.
+    /// The paths that could not be examined.
     pub(super) faults: Vec<Fault>,
 }
 
-/// A directory that a tree is read from.
+/// A root of a tree.
 #[derive(Clone, Debug)]
 pub(super) struct TreeRoot {
-    /// As it was given.
+    /// The path as given.
     pub(super) path: PathBuf,
-    /// How many bytes of a path below it lead to it, the separator included.
+    /// Number of bytes of a path below it that are the path of the root, including the separator.
     pub(super) prefix_len: usize,
-    /// The file system that it is on.
+    /// The device of its file system.
     pub(super) device: u64,
 }
 
 impl RootPaths {
-    /// Looks at `paths`. One that is a symbolic link is followed; a directory that is given twice is taken once.
+    /// Resolves `paths`. A symbolic link is followed; a directory that is given twice is used once.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let (mut roots, mut known) = (Self::default(), HashSet::new());
         let mut singles = BTreeMap::<&Path, BTreeSet<&OsStr>>::new();
@@ -49,13 +49,13 @@ impl RootPaths {
                 Ok(_) => {}
                 Err(found) => error = Some(found),
             }
-            // What a link names may be missing or out of reach; its own name is there.
+            // The target of a link may be missing or inaccessible; the name of the link can still be checked.
             let is_there = error.is_none() || std::fs::symlink_metadata(path).is_ok();
-            // A root has a name as everything has that is found below it; `.`, `..` and `/` have none.
+            // A root has a name like everything found below it; `.`, `..` and `/` have none.
             if let Some(name) = path.file_name().filter(|_| is_there) {
                 singles.entry(path.parent().unwrap_or(Path::new(""))).or_default().insert(name);
             }
-            // A link that leads nowhere hides nothing.
+            // A dangling link hides nothing.
             if let Some(error) = error.filter(|error| !is_there || error.kind() != io::ErrorKind::NotFound) {
                 roots.faults.push(Fault { path: path.clone(), attempt: "read", error });
             }
@@ -65,7 +65,7 @@ impl RootPaths {
     }
 }
 
-/// Those `names` of `dir` that are roots themselves.
+/// The batch of those `names` in `dir` that are roots.
 fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> DirectoryBatch {
     let mut batch = DirectoryBatch::new(dir.to_path_buf(), prefix_len(dir));
     for name in names {
@@ -85,13 +85,13 @@ fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> DirectoryBatch {
     batch
 }
 
-/// How many bytes of a path below `root` lead to it, the separator included.
+/// Number of bytes of a path below `root` that are the path of the root, including the separator.
 fn prefix_len(root: &Path) -> usize {
     let bytes = root.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.ends_with(b"/") { bytes.len() } else { bytes.len() + 1 }
 }
 
-pub(super) const NO_NUL: &str = "the system hands over names as strings that end in NUL";
+pub(super) const NO_NUL: &str = "names from the system end with NUL";
 
 pub(super) fn add(batch: &mut DirectoryBatch, name: &OsStr) {
     batch.push(name.as_bytes());

@@ -1,18 +1,18 @@
-//! Which part of a directory tree is read.
+//! The part of a directory tree that is read.
 
 use std::fmt;
 use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Which part of a tree is read; by default all of it.
+/// The part of a tree that is read; by default all of it.
 #[derive(Debug)]
 pub struct Scope {
-    /// How many levels below the roots are read: 0 reads nothing but the names of the roots, 1 what they hold.
+    /// Number of levels below the roots to read: 0 reads only the names of the roots, 1 also their entries.
     pub max_depth: usize,
-    /// Stay on the file systems that the roots are on. The name of a mount point is judged, what is mounted is not read.
+    /// Stay on the file systems of the roots. The name of a mount point is checked; its contents are not read.
     pub one_file_system: bool,
-    /// What is left out.
+    /// Excluded entries.
     pub exclude: Exclude,
 }
 
@@ -22,7 +22,7 @@ impl Default for Scope {
     }
 }
 
-/// Patterns in the syntax of gitignore(5), relative to the roots: what they match is neither judged nor read.
+/// Patterns in the syntax of gitignore(5), relative to the roots. Entries that match are neither checked nor read.
 #[derive(Clone, Debug)]
 pub struct Exclude(Gitignore);
 
@@ -32,7 +32,7 @@ impl Default for Exclude {
     }
 }
 
-/// A pattern that cannot be understood.
+/// An invalid pattern.
 #[derive(Debug)]
 pub struct BadPattern(ignore::Error);
 
@@ -45,10 +45,10 @@ impl fmt::Display for BadPattern {
 impl std::error::Error for BadPattern {}
 
 impl Exclude {
-    /// The patterns together: of those that match, the last decides, and one that begins with `!` takes back.
+    /// Compiles the patterns: of those that match, the last decides, and one that begins with `!` includes again.
     ///
     /// # Errors
-    /// The first pattern that cannot be understood.
+    /// The first invalid pattern.
     ///
     /// ```
     /// use namegate::source::scope::Exclude;
@@ -65,13 +65,13 @@ impl Exclude {
         builder.build().map(Self).map_err(BadPattern)
     }
 
-    /// Whether there is no pattern.
+    /// Reports whether there is no pattern.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether what lies at `path`, counted from the root of the scan, is left out. What lies in a directory that is left
-    /// out is not asked about.
+    /// Reports whether the entry at `path`, relative to the root of the scan, is excluded. Entries of an excluded directory
+    /// are never looked up.
     pub fn matches(&self, path: &Path, is_dir: bool) -> bool {
         !self.is_empty() && self.0.matched(path, is_dir).is_ignore()
     }

@@ -1,8 +1,8 @@
-//! Directory trees, by `walkdir`: the engine for following links, and for an order.
+//! Directory trees, read by `walkdir`: the engine that follows links and keeps an order.
 //!
-//! Each directory is read by itself, so that its names come together and several threads can share a tree. Unless asked to
-//! follow them, symbolic links are named only, except a root that is one. A directory deeper than `PATH_MAX` cannot be opened by its
-//! path (path_resolution(7)); it is a fault, never silence.
+//! Each directory is read by itself, so that its names come together and several threads can share a tree. Unless requested,
+//! symbolic links are not followed, except a root that is a link. A directory deeper than `PATH_MAX` cannot be opened by its
+//! path (path_resolution(7)) and is reported as a fault.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -29,20 +29,20 @@ pub struct Walk {
     options: WalkOptions,
 }
 
-/// How a tree is walked.
+/// Options of a walk.
 #[derive(Debug, Default)]
 pub struct WalkOptions {
-    /// Which part of it is read.
+    /// The part of the tree that is read.
     pub scope: Scope,
-    /// Read the directories that links lead to. One that leads back to a directory above it is a fault.
+    /// Follow links to directories. A link to a directory above it is a fault.
     pub follows: bool,
-    /// Hand over directories in the order of their paths, each before those below it, by one thread.
+    /// Hand over directories in the order of their paths, each before those below it. Uses one thread.
     pub is_sorted: bool,
 }
 
 impl Walk {
-    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). The roots are
-    /// names themselves. A root that is given twice is read once.
+    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system allows no more). The names of the
+    /// roots are checked too. A root that is given twice is read once.
     pub fn new(roots: Vec<PathBuf>, jobs: usize, options: WalkOptions) -> Self {
         Self { roots, jobs: jobs.max(1), options }
     }
@@ -65,10 +65,10 @@ impl Source for Walk {
                     }
                 }
             };
-            // One thread alone keeps an order.
+            // Only a single thread keeps the order.
             let jobs = if self.options.is_sorted { 1 } else { self.jobs };
             for _ in 1..jobs {
-                // Where the system gives no more threads, those that are there do the work.
+                // If the system allows no more threads, the existing ones do the work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -78,7 +78,7 @@ impl Source for Walk {
     }
 }
 
-/// A directory that is to be read. Very many may wait at a time, so they share what leads to them.
+/// A directory to read. Very many may wait at a time, so they share the path to them.
 #[derive(Clone, Debug)]
 struct Work {
     above: Arc<Ancestor>,
@@ -87,12 +87,12 @@ struct Work {
     depth: usize,
 }
 
-/// The directory that others are in.
+/// The parent of directories that wait.
 #[derive(Debug)]
 struct Ancestor {
     root: TreeRoot,
     path: PathBuf,
-    /// Device and inode number of this directory and of those above it, as far as links are followed.
+    /// Device and inode numbers of this directory and of those above it, if links are followed.
     line: Option<Arc<OrderedOutput>>,
 }
 
@@ -114,10 +114,10 @@ impl Work {
         Self { above: Arc::new(above), name: None, depth: 0 }
     }
 
-    /// Reads the directory, hands over what it holds, and gives the directories in it.
+    /// Reads the directory, hands over its names, and returns its subdirectories.
     ///
     /// # Errors
-    /// Nothing was read, because too many files are open.
+    /// Too many files are open; nothing was read.
     fn read(&self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> Result<Vec<Work>, Fault> {
         let WalkOptions { scope, follows, is_sorted } = options;
         if self.depth >= scope.max_depth {
@@ -130,7 +130,7 @@ impl Work {
         };
         let mut line = self.above.line.clone();
         if *follows || scope.one_file_system {
-            // What cannot be looked at cannot be read either, which is told below.
+            // A root that cannot be examined cannot be read either; that is reported below.
             let meta = std::fs::metadata(&path).ok();
             if scope.one_file_system && meta.as_ref().is_some_and(|meta| meta.dev() != root.device) {
                 return Ok(Vec::new());
@@ -144,7 +144,7 @@ impl Work {
                 line = Some(Arc::new(OrderedOutput { id, above: line }));
             }
         }
-        // Whoever may write here can put a link in the place of a directory that was already seen.
+        // Another user may have replaced a directory by a link after it was listed.
         let mut entries =
             WalkDir::new(&path).min_depth(1).max_depth(1).follow_root_links(*follows || self.name.is_none());
         if *is_sorted {
@@ -200,14 +200,14 @@ impl Work {
     }
 }
 
-/// Whether `entry` is a link to a directory.
+/// Reports whether `entry` is a link to a directory.
 fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(SourceEvent<'_>)) -> bool {
     if !entry.file_type().is_symlink() {
         return false;
     }
     match std::fs::metadata(entry.path()) {
         Ok(meta) => meta.is_dir(),
-        // A link that leads nowhere hides nothing.
+        // A dangling link hides nothing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => {
             tell(SourceEvent::Fault(Fault { path: entry.path().into(), attempt: "follow", error }));
@@ -216,7 +216,7 @@ fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(SourceEvent<'_>)) -> bool 
     }
 }
 
-/// Directories that wait, shared by the threads. The last found is the first read, so that few wait at a time.
+/// Directories that wait, shared by the threads. The last found is read first, so that few wait at a time.
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<WalkState>,
@@ -225,17 +225,17 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct WalkState {
-    /// The next is the last.
+    /// A stack: the last is the next.
     waiting: Vec<Work>,
-    /// Threads that take part.
+    /// Number of threads that take part.
     threads: usize,
-    /// Threads that read a directory now, and may find more.
+    /// Number of threads that are reading a directory and may find more.
     busy: usize,
     stopped: bool,
 }
 
 impl Queue {
-    /// The next directory; `None` when none is left or the reading is stopped.
+    /// Takes the next directory; `None` if none is left or the walk was stopped.
     fn next(&self) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
         loop {
@@ -253,7 +253,7 @@ impl Queue {
         }
     }
 
-    /// Stops the reading if the visitor says so.
+    /// Stops the walk if the visitor breaks.
     fn heed(&self, answer: ControlFlow<()>) {
         if answer.is_break() {
             self.state.lock().stopped = true;
@@ -262,8 +262,8 @@ impl Queue {
     }
 }
 
-/// One directory in the hands of one thread. However its reading ends, the others learn of it: they would wait for ever
-/// for a thread that panicked.
+/// One directory that a thread is reading. Its drop tells the other threads, which would otherwise wait for ever for
+/// a thread that panicked.
 struct Turn<'q> {
     queue: &'q Queue,
     work: Work,
@@ -271,13 +271,13 @@ struct Turn<'q> {
 }
 
 impl Turn<'_> {
-    /// Reads the directory, and breaks if this thread is one too many.
+    /// Reads the directory, and breaks if this thread should end.
     fn read(mut self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> ControlFlow<()> {
         match self.work.read(options, tell) {
             Ok(below) => self.below = below,
             Err(shortage) => {
                 let mut state = self.queue.state.lock();
-                // Fewer threads keep fewer files open. The last one has nobody to wait for.
+                // With fewer threads, fewer files are open. The last thread continues, because no other could.
                 if state.threads > 1 {
                     state.threads -= 1;
                     drop(state);
@@ -309,7 +309,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn a_visitor_that_panics_ends_the_reading_for_all_threads() {
+    fn a_visitor_that_panics_stops_all_threads() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..50 {
             std::fs::create_dir(dir.path().join(n.to_string())).unwrap();

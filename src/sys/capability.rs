@@ -1,7 +1,7 @@
-//! Capabilities of the calling thread: what it may, and what it could ever get.
+//! Capabilities of the calling thread, and its bounding set.
 //!
-//! Sources: capabilities(7), capget(2), PR_CAPBSET_DROP(2const), linux/capability.h. The sets are those of one thread; a thread
-//! that is made later begins with those of its maker.
+//! Sources: capabilities(7), capget(2), PR_CAPBSET_DROP(2const), linux/capability.h. The sets belong to one thread; a new thread
+//! inherits those of the thread that creates it.
 
 use nix::errno::Errno;
 
@@ -20,25 +20,25 @@ impl CapabilitySet {
         Self(bits)
     }
 
-    /// Those that are in both.
+    /// The capabilities that are in both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether all of `other` are in it.
+    /// Reports whether all capabilities of `other` are in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What the kernel calls `struct __user_cap_header_struct`.
+/// `struct __user_cap_header_struct` of the kernel.
 #[repr(C)]
 struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
 
-/// What the kernel calls `struct __user_cap_data_struct`: one half of the three sets.
+/// `struct __user_cap_data_struct` of the kernel: one half of the three sets.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct CapabilityHalf {
@@ -56,19 +56,19 @@ const LAST: u8 = 63;
 /// The three sets of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapabilitySets {
-    /// Those that count.
+    /// The capabilities that are in effect.
     pub effective: CapabilitySet,
-    /// Those that can be made to count.
+    /// The capabilities that can be made effective.
     pub permitted: CapabilitySet,
-    /// Those that a program started from here may keep.
+    /// The capabilities that a program started from here may keep.
     pub inheritable: CapabilitySet,
 }
 
 impl CapabilitySets {
-    /// Those of the calling thread.
+    /// The sets of the calling thread.
     ///
     /// # Errors
-    /// None is known: every kernel that runs this has the call.
+    /// None known: every kernel that runs this program has the call.
     pub fn of_thread() -> Result<Self, Errno> {
         let header = CapabilityHeader { version: VERSION, pid: 0 };
         let mut halves = [CapabilityHalf::default(); 2];
@@ -84,10 +84,10 @@ impl CapabilitySets {
         })
     }
 
-    /// Makes them those of the calling thread.
+    /// Sets them for the calling thread.
     ///
     /// # Errors
-    /// EPERM for more than the thread is permitted.
+    /// EPERM for a capability that the thread is not permitted.
     pub fn apply(&self) -> Result<(), Errno> {
         let header = CapabilityHeader { version: VERSION, pid: 0 };
         let half = |shift: u32| {
@@ -99,13 +99,13 @@ impl CapabilitySets {
             }
         };
         let halves = [half(0), half(32)];
-        // SAFETY: likewise, and the kernel only reads.
+        // SAFETY: as above, and the kernel only reads.
         Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, halves.as_ptr()) })?;
         Ok(())
     }
 }
 
-/// Takes all capabilities but `kept` out of the bounding set of the calling thread: no program that it starts gets them.
+/// Removes all capabilities except `kept` from the bounding set of the calling thread: no program that it starts gets them.
 ///
 /// # Errors
 /// EPERM without CAP_SETPCAP.
@@ -114,7 +114,7 @@ pub fn bound(kept: CapabilitySet) -> Result<(), Errno> {
         // SAFETY: the call reads two numbers.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
         match Errno::result(result) {
-            // This kernel knows no capability with that number, and none with a higher one.
+            // This kernel has no capability with this number, and none with a higher number.
             Err(Errno::EINVAL) => return Ok(()),
             done => done?,
         };
@@ -126,7 +126,7 @@ pub fn bound(kept: CapabilitySet) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// A line of proc_pid_status(5) of the calling thread.
+    /// A field of proc_pid_status(5) for the calling thread.
     fn told(line: &str) -> CapabilitySet {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let value =
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_given_up_by_this_thread_alone() {
+    fn capabilities_are_dropped_by_this_thread_only() {
         let before = CapabilitySets::of_thread().unwrap();
         assert_eq!(before.effective, told("CapEff"));
         assert_eq!(before.permitted, told("CapPrm"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_the_bits_of_their_numbers() {
+    fn a_set_has_one_bit_per_capability() {
         assert_eq!(CapabilitySet::from_numbers(&[0, 40]).0, 1 | 1 << 40);
         assert!(CapabilitySet(7).contains(CapabilitySet(5)) && !CapabilitySet(5).contains(CapabilitySet(7)));
     }

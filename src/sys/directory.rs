@@ -1,4 +1,4 @@
-//! Reading directories: `getdents64`, with the offset of every entry, which std and nix do not tell.
+//! Reading directories: `getdents64`, with the offset of every entry, which std and nix do not return.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
-/// Where the name begins in a `linux_dirent64`: behind d_ino, d_off, d_reclen and d_type.
+/// Offset of the name in a `linux_dirent64`: after d_ino, d_off, d_reclen and d_type.
 const NAME: usize = 19;
 
 /// One entry of a directory.
@@ -14,27 +14,28 @@ const NAME: usize = 19;
 pub struct RawDirEntry<'b> {
     /// Its inode number.
     pub ino: u64,
-    /// Where the directory goes on behind it: for `lseek`, and for nothing else.
+    /// The offset of the next entry, valid only for `lseek`.
     pub next: i64,
-    /// Its type, one of the `DT_` constants; `DT_UNKNOWN` where the file system does not tell.
+    /// Its type, one of the `DT_` constants; `DT_UNKNOWN` if the file system does not report it.
     pub kind: u8,
-    /// Its name, as it stands there.
+    /// Its name, the exact bytes.
     pub name: &'b OsStr,
 }
 
-/// Reads entries of `dir` from its present position into `buffer`, and returns how many bytes they fill; 0 at the end.
+/// Reads entries of `dir` from its current position into `buffer`, and returns how many bytes they fill; 0 at the end.
 /// See getdents64(2).
 ///
 /// # Errors
 /// As the manual page says; EINVAL when `buffer` is too small for one entry.
 pub fn read(dir: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let fd = dir.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, which is ours for the time of the call.
+    // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, which is borrowed exclusively during the call.
     let filled = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) };
     usize::try_from(filled).map_err(|_| Errno::last())
 }
 
-/// The first entry in `filled`, a part of what [`read`] filled that begins at an entry, and its length in bytes.
+/// Parses the first entry in `filled`, a part of the bytes that [`read`] returned which begins at an entry. Returns it with
+/// its length.
 ///
 /// ```
 /// # use namegate::sys::directory;
@@ -87,11 +88,11 @@ mod tests {
             }
         }
         assert_eq!(found, made);
-        assert_eq!(read(&file, &mut []), Ok(0), "at the end no room is needed");
+        assert_eq!(read(&file, &mut []), Ok(0), "no space is needed at the end");
     }
 
     #[test]
-    fn what_is_cut_short_is_no_entry() {
+    fn a_truncated_entry_is_not_an_entry() {
         let file = std::fs::File::open("/").unwrap();
         let mut buffer = [0; 4096];
         let filled = read(&file, &mut buffer).unwrap();

@@ -1,6 +1,6 @@
-//! fanotify groups that report directories, names and file handles, and the number of a file system that they report with.
+//! fanotify groups that report directories, names and file handles, and the file system ids in their events.
 //!
-//! nix has the calls; their newer flags are given here as bits.
+//! nix has the calls; newer flags are passed as bits.
 
 use std::os::fd::AsFd;
 
@@ -8,11 +8,11 @@ use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use nix::sys::statfs::{fsid_t, fstatfs};
 
-/// A group that reports the directory and the name of what happens, and, from Linux 5.17 on, the handle of what stands there.
+/// Creates a group that reports the directory and name of each event and, from Linux 5.17 on, the handle of the entry.
 /// It does not block. With `is_unlimited` its queue grows as long as there is memory. See fanotify_init(2).
 ///
 /// # Errors
-/// EPERM, EINVAL or ENOSYS where the kernel has no such groups for this process; EMFILE for too many of them.
+/// EPERM, EINVAL or ENOSYS if this process cannot have such a group on this kernel; EMFILE for too many groups.
 pub fn group(is_unlimited: bool) -> Result<Fanotify, Errno> {
     let names = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_DFID_NAME;
     let queue = if is_unlimited { libc::FAN_UNLIMITED_QUEUE } else { 0 };
@@ -23,12 +23,12 @@ pub fn group(is_unlimited: bool) -> Result<Fanotify, Errno> {
     }
 }
 
-/// Has `group` report names that appear anywhere on the file system that `dir` is on, and directories that are renamed there.
+/// Marks the file system of `dir`: `group` reports names that appear anywhere on it, and directories that are renamed there.
 ///
-/// Whoever calls it has to know that renames are told as such from Linux 5.17 on; before, it is told only where to.
+/// From Linux 5.17 on, a rename is reported with both names; older kernels report only the new name.
 ///
 /// # Errors
-/// EPERM without CAP_SYS_ADMIN; ENODEV, EXDEV or EOPNOTSUPP for file systems that cannot be watched so.
+/// EPERM without CAP_SYS_ADMIN; ENODEV, EXDEV or EOPNOTSUPP for file systems that do not support such a mark.
 pub fn mark_file_system(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
     let mask = |renames| MaskFlags::FAN_CREATE | MaskFlags::FAN_ONDIR | renames;
     let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
@@ -38,11 +38,11 @@ pub fn mark_file_system(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// Has `group` report names that appear in the directory `dir` itself, directories that leave it, and its removal. Renames
-/// are told as above.
+/// Marks the directory `dir`: `group` reports names that appear in it, directories that leave it, and its removal. Renames are
+/// reported as by [`mark_file_system`].
 ///
 /// # Errors
-/// ENOSPC for too many marks; ENODEV, EXDEV or EOPNOTSUPP for file systems that cannot be watched so.
+/// ENOSPC for too many marks; ENODEV, EXDEV or EOPNOTSUPP for file systems that do not support such a mark.
 pub fn mark_directory(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
     let mask = |renames| MaskFlags::FAN_CREATE | MaskFlags::FAN_DELETE_SELF | MaskFlags::FAN_ONDIR | renames;
     let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_ONLYDIR;
@@ -52,13 +52,13 @@ pub fn mark_directory(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// The number of the file system that `fd` is on, as events have it. See fstatfs(2).
+/// Returns the id of the file system of `fd`, as it occurs in events. See fstatfs(2).
 ///
 /// # Errors
 /// As the manual page says.
 pub fn fsid(fd: impl AsFd) -> Result<[u8; 8], Errno> {
     let fsid = fstatfs(fd)?.filesystem_id();
-    // SAFETY: `fsid_t` is two ints, without padding; libc keeps them to itself, and any 8 bytes are an array of bytes.
+    // SAFETY: `fsid_t` is two ints, without padding; its fields are private in libc, and any 8 bytes are a valid array.
     Ok(unsafe { std::mem::transmute::<fsid_t, [u8; 8]>(fsid) })
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_one_file_system_have_its_number() {
+    fn directories_of_one_file_system_have_its_id() {
         let dir = tempfile::tempdir().unwrap();
         let open = |path: &std::path::Path| fsid(std::fs::File::open(path).unwrap()).unwrap();
         std::fs::create_dir(dir.path().join("below")).unwrap();

@@ -1,4 +1,4 @@
-//! Kernel file handles: a file named by bytes that cost no file descriptor and survive its renaming.
+//! Kernel file handles: they identify a file without a file descriptor, and survive its renaming.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 /// `MAX_HANDLE_SZ` of linux/exportfs.h.
 const MAX_BYTES: usize = 128;
 
-/// What the kernel calls `struct file_handle`, with room for the longest.
+/// `struct file_handle` of the kernel, with room for the longest handle.
 #[repr(C)]
 struct Buffer {
     bytes: u32,
@@ -18,14 +18,15 @@ struct Buffer {
     handle: [u8; MAX_BYTES],
 }
 
-/// A kernel file handle. Equal handles of one file system name the same file, never one that came to its number later.
+/// A kernel file handle. Within one file system, equal handles identify the same file, never a later one with the same inode
+/// number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelHandle {
     kind: i32,
     bytes: HandleBytes,
 }
 
-/// Those of local file systems are short; there are as many handles as files, and most need no memory of their own.
+/// Handles of local file systems are short. There are as many handles as files, and short ones need no allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum HandleBytes {
     Short(u8, [u8; 20]),
@@ -52,31 +53,31 @@ impl HandleBytes {
     }
 }
 
-/// A mount of this process's mount namespace, by the number that name_to_handle_at(2) tells.
+/// A mount in this process's mount namespace, by the id that name_to_handle_at(2) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountId(i32);
 
 impl KernelHandle {
-    /// Its type and its bytes, as the kernel told them.
+    /// Its type and its bytes, as the kernel returned them.
     pub fn parts(&self) -> (i32, &[u8]) {
         (self.kind, self.bytes.as_slice())
     }
 
-    /// The handle of this type and these bytes; `None` for more bytes than a handle has. Whether it names anything is said
-    /// by [`open`].
+    /// Creates the handle with this type and these bytes; `None` for more bytes than a handle can have. Only [`open`] can tell
+    /// whether a file has this handle.
     pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= MAX_BYTES).then(|| Self { kind, bytes: HandleBytes::new(bytes) })
     }
 
-    /// A number made of the handle: the same for the same file always, and hardly ever for another one.
+    /// A hash of the handle: always the same for the same file, and rarely equal for two files.
     pub fn fingerprint(&self) -> u32 {
-        // FNV-1a: any mixing serves, the bytes are the kernel's own.
+        // FNV-1a: any hash function will do, because the kernel chooses the bytes.
         let bytes = self.bytes.as_slice().iter();
         bytes.fold(0x811C_9DC5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 
-    /// Whether this is certainly a handle of the inode with that number. File systems whose handles are not known to hold
-    /// the number are never certain.
+    /// Reports whether this is certainly a handle of the inode with this number. It is never certain for file systems whose
+    /// handles are not known to contain the number.
     ///
     /// Sources: `fid_type` of linux/exportfs.h; generic_encode_ino32_fh (ext4), shmem_encode_fh (tmpfs), xfs_fs_encode_fh and
     /// btrfs_encode_fh of the kernel.
@@ -87,7 +88,7 @@ impl KernelHandle {
             (0x01, 8) => word(bytes, 0),
             // tmpfs: generation, then both halves of the number.
             (0x01, 12) => word(bytes, 4).zip(word(bytes, 8)).map(|(low, high)| low | high << 32),
-            // XFS with large numbers, FILEID_BTRFS_WITHOUT_PARENT: the number comes first.
+            // XFS with large numbers, FILEID_BTRFS_WITHOUT_PARENT: number first.
             (0x81, 12) | (0x4D, 20) => word(bytes, 0).zip(word(bytes, 4)).map(|(low, high)| low | high << 32),
             _ => None,
         };
@@ -95,32 +96,31 @@ impl KernelHandle {
     }
 }
 
-/// 32 bits of this machine's byte order. Numbers of 64 bits are put together of two as x86 and ARM have them; elsewhere
-/// nothing is certain.
+/// 32 bits in native byte order. Two of them are combined to 64 bits as on x86 and ARM; on other machines nothing is certain.
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..at + 4)?.try_into().ok()?;
     cfg!(target_endian = "little").then(|| u64::from(u32::from_le_bytes(word)))
 }
 
-/// The handle of the file that `fd` stands for, and its mount. `fd` may be an `O_PATH` descriptor.
+/// Returns the handle of the file of `fd`, which may be an `O_PATH` descriptor, and its mount.
 /// See name_to_handle_at(2).
 ///
 /// # Errors
-/// EOPNOTSUPP where the file system has no handles; otherwise as the manual page says.
+/// EOPNOTSUPP if the file system has no handles; otherwise as the manual page says.
 pub fn from_fd(fd: impl AsFd) -> Result<(KernelHandle, MountId), Errno> {
     name_to_handle(fd, c"", libc::AT_EMPTY_PATH)
 }
 
-/// The handle of the file that stands under `name` in `dir`, a symbolic link itself, and its mount.
+/// Returns the handle of the entry `name` in `dir`, and its mount. A symbolic link is not followed.
 ///
 /// # Errors
-/// As for [`from_fd`]; ENOENT when there is none.
+/// As for [`from_fd`]; ENOENT if there is no such entry.
 pub fn at(dir: impl AsFd, name: &OsStr) -> Result<(KernelHandle, MountId), Errno> {
     name.with_nix_path(|name| name_to_handle(dir, name, 0))?
 }
 
-/// The handle by which events tell of what `fd` holds. File systems whose files cannot be opened by a handle, such as overlays,
-/// have those too, from Linux 6.5 on.
+/// Returns the handle that fanotify events have for the file of `fd`. From Linux 6.5 on, file systems whose files cannot be
+/// opened by handle, such as overlays, have these handles too.
 ///
 /// # Errors
 /// As for [`from_fd`].
@@ -137,7 +137,7 @@ pub fn of_events(fd: impl AsFd) -> Result<KernelHandle, Errno> {
 fn name_to_handle(fd: impl AsFd, name: &CStr, flags: i32) -> Result<(KernelHandle, MountId), Errno> {
     let mut buffer = Buffer { bytes: MAX_BYTES as u32, kind: 0, handle: [0; MAX_BYTES] };
     let mut mount = 0i32;
-    // SAFETY: the name is a string with its NUL; the kernel writes at most `bytes` octets behind the head of `buffer`,
+    // SAFETY: the name is a string with its NUL; the kernel writes at most `bytes` bytes after the header of `buffer`,
     // which has room for as many, and one int to `mount`.
     let result = unsafe {
         libc::syscall(
@@ -154,15 +154,15 @@ fn name_to_handle(fd: impl AsFd, name: &CStr, flags: i32) -> Result<(KernelHandl
     Ok((KernelHandle { kind: buffer.kind, bytes: HandleBytes::new(bytes) }, MountId(mount)))
 }
 
-/// Opens the file that `handle` names on the mount that `mount` lies on. See open_by_handle_at(2).
+/// Opens the file with the handle `handle` on the mount of `mount`. See open_by_handle_at(2).
 ///
 /// # Errors
-/// ESTALE when the file is gone; EPERM without CAP_DAC_READ_SEARCH; otherwise as the manual page says.
+/// ESTALE if the file is gone; EPERM without CAP_DAC_READ_SEARCH; otherwise as the manual page says.
 pub fn open(mount: impl AsFd, handle: &KernelHandle, flags: OFlag) -> Result<OwnedFd, Errno> {
     let bytes = handle.bytes.as_slice();
     let mut buffer = Buffer { bytes: bytes.len() as u32, kind: handle.kind, handle: [0; MAX_BYTES] };
     buffer.handle.get_mut(..bytes.len()).ok_or(Errno::EINVAL)?.copy_from_slice(bytes);
-    // SAFETY: `buffer` is a `struct file_handle` with the `bytes` octets that it announces; the kernel only reads it.
+    // SAFETY: `buffer` is a `struct file_handle` with as many bytes as its header says; the kernel only reads it.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -172,7 +172,7 @@ pub fn open(mount: impl AsFd, handle: &KernelHandle, flags: OFlag) -> Result<Own
         )
     };
     let fd = Errno::result(fd)?;
-    // SAFETY: the call has just made this descriptor, and nobody else knows it. It fits: descriptors are ints.
+    // SAFETY: the call has just created this descriptor, and nothing else uses it. It fits: descriptors are ints.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -202,11 +202,14 @@ mod tests {
         let (other, _) = from_fd(fs::File::open(&old).unwrap()).unwrap();
         assert_ne!(handle, other);
         let parent = fs::File::open(dir.path()).unwrap();
-        assert_eq!(at(&parent, OsStr::new("new")).unwrap().0, handle, "by name it is the same");
+        assert_eq!(at(&parent, OsStr::new("new")).unwrap().0, handle, "the handle by name is the same");
         assert_eq!(at(&parent, OsStr::new("none")).unwrap_err(), Errno::ENOENT);
-        assert!(!handle.is_certainly_of(fs::metadata(&old).unwrap().ino()), "that of another file");
+        assert!(
+            !handle.is_certainly_of(fs::metadata(&old).unwrap().ino()),
+            "the inode number of another file"
+        );
         if !handle.is_certainly_of(fs::metadata(&new).unwrap().ino()) {
-            println!("SKIPPED: nothing is known of the handles of {}", dir.path().display());
+            println!("SKIPPED: the format of the handles of {} is not known", dir.path().display());
         }
         match open(fs::File::open(dir.path()).unwrap(), &handle, OFlag::O_RDONLY) {
             Ok(fd) => {

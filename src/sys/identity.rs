@@ -1,4 +1,4 @@
-//! Who a thread is to the file system: its supplementary groups, and what /proc shows of another thread.
+//! The identity of a thread for the file system: its supplementary groups, and what /proc shows of other threads.
 //!
 //! glibc's setgroups(3) changes all threads of the process; a server that acts for many users at once must not do that.
 //! `setfsuid` and `setfsgid`, which are per thread in glibc too, come from nix.
@@ -10,10 +10,10 @@ use nix::unistd::Gid;
 
 use super::capability::CapabilitySet;
 
-/// Gives the calling thread, and no other, the supplementary `groups`. See setgroups(2), "C library/kernel differences".
+/// Sets the supplementary groups of the calling thread only. See setgroups(2), "C library/kernel differences".
 ///
 /// # Errors
-/// EPERM without CAP_SETGID; EINVAL for more groups than the kernel takes.
+/// EPERM without CAP_SETGID; EINVAL for more groups than the kernel allows.
 pub fn set_thread_groups(groups: &[Gid]) -> Result<(), Errno> {
     let raw: Vec<libc::gid_t> = groups.iter().map(|group| group.as_raw()).collect();
     // SAFETY: `raw` holds as many ids as the first argument says, and the kernel only reads them.
@@ -21,16 +21,16 @@ pub fn set_thread_groups(groups: &[Gid]) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Groups and capabilities of a thread, as far as /proc shows it.
+/// Groups and capabilities of a thread, as far as /proc shows them.
 #[derive(Debug, Default)]
 pub struct ThreadStatus {
     /// Supplementary groups.
     pub groups: Vec<Gid>,
-    /// Effective capabilities, in the thread's own user namespace; `None` for a thread that is gone or out of sight.
+    /// Effective capabilities, in the thread's own user namespace; `None` if the thread is gone or not visible.
     pub effective: Option<CapabilitySet>,
 }
 
-/// The status of the thread `tid`; nothing for 0. See proc_pid_status(5).
+/// Reads the status of the thread `tid`; nothing for 0. See proc_pid_status(5).
 pub fn status(tid: u32) -> ThreadStatus {
     let text = match tid {
         0 => String::new(),

@@ -1,11 +1,11 @@
-//! Flags of an inode, which chattr(1) sets and lsattr(1) shows: ioctl_iflags(2) and, with the project and the extent size
-//! beside them, ioctl_xfs_fsgetxattr(2).
+//! Inode flags, which chattr(1) sets and lsattr(1) shows: ioctl_iflags(2), and ioctl_xfs_fsgetxattr(2), which adds the
+//! project and the extent size.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
-/// `struct fsxattr` of linux/fs.h, as it is: nobody here looks into it.
+/// `struct fsxattr` of linux/fs.h, as opaque bytes.
 pub type Extended = [u8; 28];
 
 /// The number of FS_IOC_GETFLAGS.
@@ -20,47 +20,47 @@ pub const GET_EXTENDED: u32 = libc::_IOR::<Extended>(b'X' as u32, 31) as u32;
 /// The number of FS_IOC_FSSETXATTR, likewise: `_IOW('X', 32, struct fsxattr)`.
 pub const SET_EXTENDED: u32 = libc::_IOW::<Extended>(b'X' as u32, 32) as u32;
 
-/// The flags of the inode that `fd` has open.
+/// Reads the flags of the inode of `fd`.
 ///
 /// # Errors
-/// ENOTTY or EOPNOTSUPP where the file system has none; EBADF for an `O_PATH` descriptor.
+/// ENOTTY or EOPNOTSUPP if the file system has none; EBADF for an `O_PATH` descriptor.
 pub fn get(fd: impl AsFd) -> Result<u32, Errno> {
-    // The number says `long`, the kernel writes an int (ioctl_iflags(2), "BUGS"): there is room for both.
+    // The request number says `long`, but the kernel writes an int (ioctl_iflags(2), "BUGS"): a long has room for both.
     let mut flags = [0u32; 2];
-    // SAFETY: the kernel writes at most one long to `flags`, which holds as much.
+    // SAFETY: the kernel writes at most one long to `flags`, which is a long.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::FS_IOC_GETFLAGS, flags.as_mut_ptr()) };
     Errno::result(result).map(|_| flags[0])
 }
 
-/// Sets the flags of the inode that `fd` has open.
+/// Sets the flags of the inode of `fd`.
 ///
 /// # Errors
-/// EPERM for whoever does not own the file or lacks a capability that a flag needs; otherwise as [`get`].
+/// EPERM if the caller does not own the file or lacks a capability that a flag needs; otherwise as [`get`].
 pub fn set(fd: impl AsFd, flags: u32) -> Result<(), Errno> {
     let flags = [flags, 0];
-    // SAFETY: the kernel reads at most one long of `flags`, which holds as much.
+    // SAFETY: the kernel reads at most one long from `flags`, which is a long.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::FS_IOC_SETFLAGS, flags.as_ptr()) };
     Errno::result(result).map(drop)
 }
 
-/// The extended flags of the inode that `fd` has open.
+/// Reads the extended flags of the inode of `fd`.
 ///
 /// # Errors
 /// As [`get`].
 pub fn get_extended(fd: impl AsFd) -> Result<Extended, Errno> {
     let mut attributes: Extended = [0; 28];
-    // SAFETY: the kernel writes one `struct fsxattr` to `attributes`, which is as long.
+    // SAFETY: the kernel writes one `struct fsxattr` to `attributes`, which has its size.
     let result =
         unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), GET_EXTENDED as libc::Ioctl, attributes.as_mut_ptr()) };
     Errno::result(result).map(|_| attributes)
 }
 
-/// Sets the extended flags of the inode that `fd` has open.
+/// Sets the extended flags of the inode of `fd`.
 ///
 /// # Errors
 /// As [`set`].
 pub fn set_extended(fd: impl AsFd, attributes: &Extended) -> Result<(), Errno> {
-    // SAFETY: the kernel reads one `struct fsxattr` of `attributes`, which is as long.
+    // SAFETY: the kernel reads one `struct fsxattr` from `attributes`, which has its size.
     let result =
         unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), SET_EXTENDED as libc::Ioctl, attributes.as_ptr()) };
     Errno::result(result).map(drop)
@@ -70,7 +70,7 @@ pub fn set_extended(fd: impl AsFd, attributes: &Extended) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// `FS_NODUMP_FL` of linux/fs.h; what it does is of no matter to anybody.
+    /// `FS_NODUMP_FL` of linux/fs.h: a flag without any effect on the test.
     const NODUMP: u32 = 0x40;
 
     #[test]

@@ -1,14 +1,17 @@
-//! The system calls that std and nix lack, or offer in a shape that does not fit: the only module with `unsafe` in it.
+//! System calls that std and nix lack, or offer in an unsuitable form. The only module with `unsafe` code.
 //!
-//! One small wrapper per call: it checks what the call returned, names its manual page, and decides nothing. Errors are
+//! Each is a small wrapper around one call: it checks the result, names the manual page, and decides nothing. Errors are
 //! the errno, as [`Errno`](nix::errno::Errno). Linux only.
 
 #![allow(unsafe_code)]
 
+#[cfg(feature = "guard")]
+pub mod bpf;
 pub mod capability;
 pub mod directory;
 pub mod fanotify;
 pub mod flags;
+pub mod fuse;
 pub mod handle;
 pub mod identity;
 pub mod iflags;

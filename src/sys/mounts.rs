@@ -1,4 +1,4 @@
-//! What is mounted where. Source: proc_pid_mountinfo(5).
+//! The mount table. Source: proc_pid_mountinfo(5).
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,59 +9,59 @@ use std::path::{Path, PathBuf};
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
-    /// The device number of the file system, as in `8:1`. It is another file system's as soon as this one is gone.
+    /// The device number of the file system, such as `8:1`. After an unmount another file system can get the same number.
     pub device: String,
-    /// Its type, as in `ext4` or `fuse.namegate`.
+    /// Its type, such as `ext4` or `fuse.namegate`.
     pub kind: String,
-    /// Whether all of the file system is mounted there, from its top.
+    /// Whether the root of the file system is mounted there, and not a part of it.
     pub is_whole: bool,
-    /// What it is of, in its own words: a device, a directory, a server.
+    /// Its source, as the file system names it: a device, a directory, a server.
     pub source: Vec<u8>,
-    /// Its own options, as in `rw,iocharset=utf8`.
+    /// The options of the file system, such as `rw,iocharset=utf8`.
     pub options: Vec<u8>,
 }
 
-/// Everything that is mounted in this process's namespace, in the order of mounting.
+/// Returns all mounts in the namespace of this process, in the order of mounting.
 ///
 /// # Errors
-/// There is no /proc.
+/// /proc cannot be read.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
     fs::read("/proc/self/mountinfo").map(|table| parse(&table))
 }
 
-/// The mounts of a table, in its order; a line that is none is passed over.
+/// Parses a mount table, in its order; invalid lines are skipped.
 pub fn parse(table: &[u8]) -> Vec<MountEntry> {
     table.split(|&b| b == b'\n').filter_map(line).collect()
 }
 
-/// The mounts below `dir`, an absolute path without links, each place once.
+/// Returns the mounts below `dir`, an absolute path without links, one for each mount point.
 pub fn below<'m>(mounts: &'m [MountEntry], dir: &Path) -> Vec<&'m MountEntry> {
     let mut found: Vec<&MountEntry> = Vec::new();
     for mount in mounts.iter().filter(|mount| mount.point != dir && mount.point.starts_with(dir)) {
-        // What is mounted over another one hides it.
+        // A mount hides an earlier one at the same place.
         found.retain(|other| other.point != mount.point);
         found.push(mount);
     }
     found
 }
 
-/// The mount that covers all others on `place`, an absolute path without links: the last one there.
+/// Returns the topmost mount at `place`, an absolute path without links: the last one mounted there.
 pub fn covering<'m>(mounts: &'m [MountEntry], place: &Path) -> Option<&'m MountEntry> {
     mounts.iter().rfind(|mount| mount.point == place)
 }
 
-/// The mount that `path`, an absolute path without links, is on.
+/// Returns the mount that contains `path`, an absolute path without links.
 pub fn holding<'m>(mounts: &'m [MountEntry], path: &Path) -> Option<&'m MountEntry> {
-    // Of several at one place the last is seen.
+    // Of several mounts at one place the last is visible.
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.point))
         .max_by_key(|mount| mount.point.as_os_str().len())
 }
 
-/// One line of the table: fields, any number of optional ones, a hyphen, type, source and options of the file system.
+/// Parses one line of the table: fields, any number of optional ones, a hyphen, then type, source and options of the file system.
 fn line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
@@ -73,7 +73,7 @@ fn line(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry { point, device, kind, is_whole, source, options })
 }
 
-/// A field as it was meant: space, tab, line feed and backslash are written as a backslash and three octal digits.
+/// Decodes a field: space, tab, line feed and backslash are written as a backslash and three octal digits.
 pub fn unescaped(field: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), field);
     while let [first, behind @ ..] = rest {

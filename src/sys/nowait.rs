@@ -1,13 +1,13 @@
-//! Reading that never waits for a disk: preadv2(2) with RWF_NOWAIT, which nix lacks.
+//! Reads that never wait for a disk: preadv2(2) with RWF_NOWAIT, which nix lacks.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
-/// Reads into `buffer` from `offset` on what is in the page cache, and returns how many bytes; 0 at the end of the file.
+/// Reads bytes at `offset` that are in the page cache into `buffer`, and returns how many; 0 at the end of the file.
 ///
 /// # Errors
-/// EAGAIN when nothing of it can be had without waiting; EOPNOTSUPP from file systems that cannot tell; otherwise as
+/// EAGAIN if no byte can be read without waiting; EOPNOTSUPP from file systems that do not support this; otherwise as
 /// pread(2) says.
 pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: i64) -> Result<usize, Errno> {
     let room = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_just_written_is_read_without_waiting_where_the_file_system_can_tell() {
+    fn bytes_in_the_cache_are_read_without_waiting() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"content").unwrap();
         let mut buffer = [0; 16];

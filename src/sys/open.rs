@@ -1,4 +1,4 @@
-//! Opening by descriptor: one component below a directory, and again what is already held.
+//! Opens by descriptor: one component below a directory, or again what a descriptor holds.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -7,11 +7,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
 use nix::sys::stat::Mode;
 
-/// Opens `name` in `dir`, and never anything that is not below it: no symbolic link is followed, no `..` leads out, no
-/// magic link leads elsewhere. See openat2(2).
+/// Opens `name` in `dir`, and never anything outside of `dir`: symbolic links, `..` and magic links are not followed.
+/// See openat2(2).
 ///
 /// # Errors
-/// ELOOP for a symbolic link, unless it is opened with `O_PATH`; EXDEV for what leads out; otherwise as the page says.
+/// ELOOP for a symbolic link, unless it is opened with `O_PATH`; EXDEV for a path out of `dir`; otherwise as the page says.
 pub fn beneath(dir: impl AsFd, name: &OsStr, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new()
         .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
@@ -20,11 +20,11 @@ pub fn beneath(dir: impl AsFd, name: &OsStr, flags: OFlag, mode: Mode) -> Result
     nix::fcntl::openat2(dir, name, how)
 }
 
-/// Opens the directory at `path` below `dir`, as an `O_PATH` descriptor: no symbolic link is followed anywhere on the way, and
-/// with `crosses` unset nothing that is mounted is entered. See openat2(2).
+/// Opens the directory at `path` below `dir`, as an `O_PATH` descriptor. No symbolic link is followed, and without `crosses`
+/// no other mount is entered. See openat2(2).
 ///
 /// # Errors
-/// ELOOP for a symbolic link; ENOTDIR; EXDEV for what leads out or lies on another mount; otherwise as the page says.
+/// ELOOP for a symbolic link; ENOTDIR; EXDEV for a path out of `dir` or onto another mount; otherwise as the page says.
 pub fn directory(dir: impl AsFd, path: &OsStr, crosses: bool) -> Result<OwnedFd, Errno> {
     let stays = if crosses { ResolveFlag::empty() } else { ResolveFlag::RESOLVE_NO_XDEV };
     let how = OpenHow::new()
@@ -32,22 +32,22 @@ pub fn directory(dir: impl AsFd, path: &OsStr, crosses: bool) -> Result<OwnedFd,
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | stays);
     loop {
         match nix::fcntl::openat2(dir.as_fd(), path, how) {
-            // Something was renamed somewhere while the kernel made sure that nothing leads out.
+            // Something was renamed while the kernel checked that the path stays below `dir`: try again.
             Err(Errno::EAGAIN) => {}
             result => return result,
         }
     }
 }
 
-/// A path that leads to exactly what `fd` holds, for calls that take no `O_PATH` descriptor. See proc_pid_fd(5).
+/// A path to exactly the file that `fd` holds, for calls that accept no `O_PATH` descriptor. See proc_pid_fd(5).
 ///
-/// It does not lead on where that is a symbolic link: the link itself is meant. `fd` must stay open as long as the path is
-/// used; it is borrowed, because an owned one would be closed before the path could be.
+/// If that file is a symbolic link, the path stands for the link itself. `fd` must stay open as long as the path is used.
+/// It is borrowed, because an owned descriptor would be closed before the path is used.
 pub fn path_of(fd: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Opens what `fd`, an `O_PATH` descriptor, holds.
+/// Opens the file that `fd`, an `O_PATH` descriptor, holds.
 ///
 /// # Errors
 /// As open(2) says; ENOENT without /proc.
@@ -55,12 +55,12 @@ pub fn again(fd: &impl AsFd, flags: OFlag) -> Result<OwnedFd, Errno> {
     nix::fcntl::open(path_of(fd).as_str(), flags | OFlag::O_CLOEXEC, Mode::empty())
 }
 
-/// A second descriptor of what this process has open under `number`. See dup(2).
+/// Duplicates the descriptor `number` of this process. See dup(2).
 ///
 /// # Errors
-/// EBADF where nothing is open under it.
+/// EBADF if `number` is not open.
 pub fn duplicate(number: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: fcntl takes any number, and touches no memory; what it returns is a descriptor that nobody else has.
+    // SAFETY: fcntl accepts any number and touches no memory; it returns a new descriptor that nothing else uses.
     unsafe {
         let copy = Errno::result(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0))?;
         Ok(OwnedFd::from_raw_fd(copy))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_can_be_opened_again_also_after_it_was_removed() {
+    fn a_held_file_can_be_opened_again_after_it_was_removed() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "content").unwrap();
         let held =

@@ -1,4 +1,4 @@
-//! Dividing a process, and what a part of it keeps open.
+//! Forking a process, and closing its descriptors.
 
 use std::fs;
 use std::io;
@@ -8,26 +8,26 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::ForkResult;
 
-/// fork(2), in a process that has one thread: only there the child can do everything that its parent can.
+/// fork(2), in a process with only one thread: only then the child can do everything that its parent can.
 ///
 /// # Errors
-/// EDEADLK where there are more threads or /proc does not tell; otherwise as the page says.
+/// EDEADLK if there are more threads, or /proc does not show them; otherwise as the page says.
 pub fn fork() -> Result<ForkResult, Errno> {
     match fs::read_dir("/proc/self/task").map(Iterator::count) {
-        // SAFETY: no other thread exists that could hold a lock in the child, and none can come into being but by this one.
+        // SAFETY: no other thread exists that could hold a lock in the child, and only this thread could start one.
         Ok(1) => unsafe { nix::unistd::fork() },
         _ => Err(Errno::EDEADLK),
     }
 }
 
-/// Closes all descriptors from 3 on but `kept`, for a process that shares nothing else with the one it came from. See
-/// close_range(2); where the kernel lacks it (before 5.9), they are closed one by one.
+/// Closes all descriptors from 3 on except `kept`. See close_range(2); if the kernel lacks it (before 5.9), they are closed
+/// one by one.
 ///
-/// Whatever owns one of them in this process must not be used any more, nor dropped: [`fork`] and a loop that never returns
-/// give that.
+/// The caller guarantees that no owner of a closed descriptor in this process is used or dropped afterwards: [`fork`] followed by
+/// a loop that never returns does.
 ///
 /// # Errors
-/// /proc does not tell what is open.
+/// /proc does not show the open descriptors.
 pub fn close_all_but(kept: &OwnedFd) -> Result<(), Errno> {
     const FIRST: RawFd = 3;
     let kept = kept.as_raw_fd();
@@ -35,7 +35,7 @@ pub fn close_all_but(kept: &OwnedFd) -> Result<(), Errno> {
         if first > last {
             continue;
         }
-        // SAFETY: closing takes no memory away; that nobody uses what is closed here is what this function asks for.
+        // SAFETY: close_range touches no memory; the caller guarantees that no owner of a closed descriptor is used afterwards.
         match Errno::result(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }) {
             Ok(_) => {}
             Err(Errno::ENOSYS) => close_one_by_one(kept)?,
@@ -45,24 +45,31 @@ pub fn close_all_but(kept: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Takes the device at `path` away from this process, whatever thread uses it: each descriptor of it is one of
-/// `null` from now on, and keeps its number, so that nothing else can get that number meanwhile. For a process that is about
-/// to end, whose threads may be stuck: its descriptors would be closed when the last one ends.
+/// Revokes the device at `path` in this process, whatever thread uses it: each of its descriptors is replaced by one of
+/// `null` and keeps its number, so that no other file can get that number. For a process that is about to end with stuck threads:
+/// its descriptors would be closed only when the last thread ends.
 ///
 /// # Errors
-/// As dup3(2) says; or /proc does not tell what is open.
+/// As dup3(2) says; or /proc does not show the open descriptors.
 pub fn take_away(path: &Path, null: &OwnedFd) -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
-        // By its name: a file system that does not answer must not be asked for what is open on it.
+        // By its name: a file system that does not answer must not be asked about its open files.
         let is_it = fs::read_link(entry.path()).is_ok_and(|found| found == path);
         if let (Some(number), true) = (number, is_it) {
-            // SAFETY: whoever owns the descriptor still owns one with that number, and what it refers to takes no memory.
+            // SAFETY: the owner of the descriptor still owns one with the same number, and replacing its file touches no memory.
             Errno::result(unsafe { libc::dup3(null.as_raw_fd(), number, libc::O_CLOEXEC) })?;
         }
     }
     Ok(())
+}
+
+/// The size of a page of memory. See sysconf(3).
+pub fn page_size() -> u32 {
+    // SAFETY: sysconf takes any number, and touches no memory of ours.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u32::try_from(size).unwrap_or(4096)
 }
 
 fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
@@ -71,7 +78,7 @@ fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for fd in open.into_iter().filter(|&fd| fd >= 3 && fd != kept) {
-        // SAFETY: as above. The one by which the list was read is in it, and closed already.
+        // SAFETY: as above. The descriptor for reading the list is in the list, and already closed.
         unsafe { libc::close(fd) };
     }
     Ok(())
@@ -82,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_is_taken_away_reads_as_the_one_that_was_put_in_its_place() {
+    fn a_revoked_device_reads_like_its_replacement() {
         use std::io::Read;
         let (mut zero, null) = (fs::File::open("/dev/zero").unwrap(), fs::File::open("/dev/null").unwrap());
         let mut byte = [1];
@@ -92,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_threads_is_not_divided() {
+    fn a_process_with_threads_does_not_fork() {
         let result = std::thread::spawn(fork).join().expect("it does not panic");
         assert!(matches!(result, Err(Errno::EDEADLK)), "{result:?}");
     }

@@ -1,4 +1,4 @@
-//! renameat2(2), which nix wraps for the GNU C library alone.
+//! renameat2(2), which nix wraps only for the GNU C library.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 /// Renames `old` in `old_dir` to `new` in `new_dir`; `flags` are the `RENAME_` constants.
 ///
 /// # Errors
-/// EEXIST with `RENAME_NOREPLACE` where `new` is there; EINVAL for flags that the kernel or the file system does not know;
+/// EEXIST with `RENAME_NOREPLACE` if `new` exists; EINVAL for flags that the kernel or the file system does not support;
 /// otherwise as the manual page says.
 pub fn renameat2<O: ?Sized + NixPath, N: ?Sized + NixPath>(
     old_dir: impl AsFd,

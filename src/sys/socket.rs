@@ -1,4 +1,4 @@
-//! What comes over a socket besides bytes.
+//! Descriptors that are sent over a socket.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
 
-/// Waits for one message and takes the descriptor that comes with it, closed on exec; `None` if none does, or the other
-/// side has gone. See unix(7), SCM_RIGHTS.
+/// Waits for one message and returns the descriptor in it, with close-on-exec set; `None` if it has none, or the other
+/// side has closed the socket. See unix(7), SCM_RIGHTS.
 ///
 /// # Errors
 /// As recvmsg(2) says.
@@ -26,7 +26,7 @@ pub fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
         ControlMessageOwned::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    // SAFETY: the kernel has just made the descriptor for this process, and nobody else knows of it. There is room for one.
+    // SAFETY: the kernel has just created the descriptor for this process, and nothing else uses it. There is room for one.
     Ok(fds.and_then(|fds| fds.first().copied()).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_descriptor_that_is_sent_is_the_one_that_comes() {
+    fn the_received_descriptor_is_the_one_that_was_sent() {
         let (here, there) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"this one").unwrap();
@@ -52,7 +52,7 @@ mod tests {
         File::from(receive_fd(&here).unwrap().unwrap()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "this one");
         (&there).write_all(b"y").unwrap();
-        assert!(receive_fd(&here).unwrap().is_none(), "bytes alone");
+        assert!(receive_fd(&here).unwrap().is_none(), "a message without a descriptor");
         drop(there);
         assert!(receive_fd(&here).unwrap().is_none(), "nobody");
     }

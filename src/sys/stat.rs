@@ -1,4 +1,4 @@
-//! What an inode is, with the time at which it was made: statx(2), which std and nix do not offer for a name in a directory.
+//! Attributes of an inode, including its birth time: statx(2), which std and nix do not offer for a name in a directory.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use nix::NixPath;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
-/// A point in time: seconds since the epoch, which may lie before it, and nanoseconds.
+/// A point in time: seconds since the epoch, possibly negative, and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Seconds since the epoch.
@@ -17,10 +17,10 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// What statx(2) tells of one inode.
+/// Attributes of one inode, from statx(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The number of the inode.
+    /// Its inode number.
     pub ino: u64,
     /// The file system: major number in the upper, minor number in the lower half.
     pub device: u64,
@@ -28,27 +28,27 @@ pub struct Stat {
     pub kind: u32,
     /// Its permissions, with the set-id bits and the sticky one.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of its hard links.
     pub links: u32,
     /// Its owner.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// When it was read last.
+    /// Time of the last access.
     pub atime: Time,
-    /// When its content was changed last.
+    /// Time of the last change of its content.
     pub mtime: Time,
-    /// When anything of it was changed last.
+    /// Time of the last change of its content or attributes.
     pub ctime: Time,
-    /// When it was made, where the file system keeps that.
+    /// Birth time, if the file system has one.
     pub btime: Option<Time>,
 }
 
-/// What stands under `name` in `dir`, a symbolic link itself. With an empty name what `dir` holds, which may be an `O_PATH`
-/// descriptor. See statx(2).
+/// Reads the attributes of the entry `name` in `dir`, without following a symbolic link. With an empty name, those of the file
+/// that `dir` holds, which may be an `O_PATH` descriptor. See statx(2).
 ///
 /// # Errors
-/// ENOENT when there is nothing; otherwise as the manual page says.
+/// ENOENT if there is no such entry; otherwise as the manual page says.
 pub fn at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
     const FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
     let mut stat = MaybeUninit::<libc::statx>::uninit();
@@ -57,7 +57,7 @@ pub fn at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
         // SAFETY: the name ends with NUL, and the kernel writes one `struct statx` to `stat`, which has room for it.
         Errno::result(unsafe { libc::statx(fd, name.as_ptr(), FLAGS, mask, stat.as_mut_ptr()) })
     })??;
-    // SAFETY: the call succeeded, so that the kernel has filled the whole structure.
+    // SAFETY: the call succeeded, so the kernel has filled the whole structure.
     let stat = unsafe { stat.assume_init() };
     let time = |at: libc::statx_timestamp| Time { seconds: at.tv_sec, nanoseconds: at.tv_nsec };
     Ok(Stat {
@@ -75,21 +75,21 @@ pub fn at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
     })
 }
 
-/// The mount to which an open file belongs, by the number that the mount table and name_to_handle_at(2) have for it; `None`
-/// from kernels before 5.8. Nothing is asked of the file system. See statx(2).
+/// Returns the mount of an open file, by the id that the mount table and name_to_handle_at(2) use; `None` on kernels before 5.8.
+/// The file system is not asked. See statx(2).
 pub fn mount_of(fd: impl AsFd) -> Option<u64> {
     let stat = unasked(fd, libc::STATX_MNT_ID).ok()?;
     (stat.stx_mask & libc::STATX_MNT_ID != 0).then_some(stat.stx_mnt_id)
 }
 
-/// The attributes of an open file as the kernel has them at hand, without asking a server on the network or in user space
-/// (AT_STATX_DONT_SYNC), so that the call does not wait for one. They may be old.
+/// Reads the attributes of an open file that the kernel has cached, without asking a server on the network or in user space
+/// (AT_STATX_DONT_SYNC), so the call does not wait for one. They may be outdated.
 ///
 /// # Errors
 /// As statx(2) says.
 pub fn at_hand(fd: impl AsFd) -> Result<FileStat, Errno> {
     let known = unasked(fd, libc::STATX_BASIC_STATS)?;
-    // SAFETY: `struct stat` consists of integers, for which zero is a value.
+    // SAFETY: `struct stat` consists of integers, for which zero is a valid value.
     let mut stat = unsafe { MaybeUninit::<FileStat>::zeroed().assume_init() };
     stat.st_dev = libc::makedev(known.stx_dev_major, known.stx_dev_minor);
     stat.st_rdev = libc::makedev(known.stx_rdev_major, known.stx_rdev_minor);
@@ -111,7 +111,7 @@ fn unasked(fd: impl AsFd, mask: u32) -> Result<libc::statx, Errno> {
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the name is empty and ends with NUL, and the kernel writes one `struct statx` to `stat`, which has room for it.
     Errno::result(unsafe { libc::statx(fd, c"".as_ptr(), FLAGS, mask, stat.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded, so that the kernel has filled the whole structure.
+    // SAFETY: the call succeeded, so the kernel has filled the whole structure.
     Ok(unsafe { stat.assume_init() })
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_at_hand_is_what_stat_tells() {
+    fn cached_attributes_are_those_of_stat() {
         let dir = tempfile::tempdir().unwrap();
         let file = fs::File::create(dir.path().join("file")).unwrap();
         let (asked, at_hand) = (nix::sys::stat::fstat(&file).unwrap(), at_hand(&file).unwrap());
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_a_descriptor_are_told_as_std_tells_them() {
+    fn attributes_by_name_and_by_descriptor_are_those_of_std() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "x").unwrap();
         fs::hard_link(dir.path().join("file"), dir.path().join("second")).unwrap();

@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use nix::NixPath;
 use nix::errno::Errno;
 
-/// Copies the mount that `path` lies on, with `path` as its root, and, if it is `recursive`, what is mounted below. The copy is
-/// attached nowhere, and goes with its descriptor.
+/// Copies the mount of `path`, with `path` as its root, and with `recursive` also the mounts below. The copy is attached
+/// nowhere, and disappears with its descriptor.
 ///
 /// # Errors
-/// ENOSYS before Linux 5.2; EPERM without the right to mount; otherwise as open_tree(2) says.
+/// ENOSYS before Linux 5.2; EPERM without permission to mount; otherwise as open_tree(2) says.
 pub fn clone_tree<P: ?Sized + NixPath>(path: &P, recursive: bool) -> Result<OwnedFd, Errno> {
-    // What an automount point stands for may be the very thing that is being mounted.
+    // An automount point may be what is being mounted right now: do not trigger it.
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_NO_AUTOMOUNT as libc::c_uint;
     let flags = if recursive { flags | libc::AT_RECURSIVE as libc::c_uint } else { flags };
     let call = |path: *const libc::c_char| {
@@ -23,10 +23,10 @@ pub fn clone_tree<P: ?Sized + NixPath>(path: &P, recursive: bool) -> Result<Owne
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Keeps reading through the mounts of `tree` from setting times of access. See mount_setattr(2).
+/// Sets noatime on the mounts of `tree`: reading through them does not update access times. See mount_setattr(2).
 ///
 /// # Errors
-/// ENOSYS before Linux 5.12; EPERM without the right to mount.
+/// ENOSYS before Linux 5.12; EPERM without permission to mount.
 pub fn keep_access_times(tree: impl AsFd) -> Result<(), Errno> {
     let attributes = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_NOATIME,
@@ -49,7 +49,7 @@ pub fn keep_access_times(tree: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Attaches a tree of mounts that is attached nowhere at `place`.
+/// Attaches a detached tree of mounts at `place`.
 ///
 /// # Errors
 /// As move_mount(2) says.

@@ -1,5 +1,4 @@
-//! Whose files and directories can be trusted: those of root and of the user who runs the program, where nobody else can
-//! write.
+//! Trusted files and directories: those of root and of the user who runs the program, if nobody else can write them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,40 +10,40 @@ use nix::unistd::geteuid;
 
 use super::stat::{self, Stat};
 
-/// Whether `uid` is root or the user who runs the program.
+/// Reports whether `uid` is root or the user who runs the program.
 pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
 
-/// Whether the mode lets others than the owner write. Bits of the group bound those of an ACL.
+/// Reports whether the mode lets others than the owner write. The group bits limit those of an ACL.
 pub fn others_can_write(mode: u32) -> bool {
     mode & 0o022 != 0
 }
 
-/// Whether nobody else can create, rename or remove anything in the directory.
+/// Reports whether nobody else can create, rename or remove anything in the directory.
 pub fn is_guarded(dir: &Stat) -> bool {
     is_trusted(dir.uid) && !others_can_write(dir.mode)
 }
 
-/// Whether nobody else can rename or remove what is ours in the directory. In a sticky one others create what they like.
+/// Reports whether nobody else can rename or remove our files in the directory. In a sticky directory others can still create
+/// files.
 pub fn keeps_names(dir: &Stat) -> bool {
     is_guarded(dir) || (is_trusted(dir.uid) && dir.mode & libc::S_ISVTX != 0)
 }
 
-/// Whether a symbolic link in the directory is followed.
+/// Reports whether a symbolic link in the directory is followed.
 ///
-/// One of root, or of the user, where others cannot have put it under this name. A user's own link is followed wherever it is, as
-/// the kernel would; root's is not where others rename: they would lead root wherever root has a link to.
+/// A link of root or of the user is followed where others cannot have moved it to this name. A user's own link is followed
+/// anywhere, as the kernel does. A link of root is not followed where others can rename: they could move any link of root there.
 pub fn is_followed(dir: &Stat, link: &Stat) -> bool {
     let us = geteuid().as_raw();
     is_trusted(link.uid) && (keeps_names(dir) || (us != 0 && link.uid == us))
 }
 
-/// Looks whether others can put another directory in the place of `dir`, there or anywhere above, or another file in the place
-/// of one of ours in it.
+/// Checks that others cannot replace `dir`, a directory above it, or one of our files in it.
 ///
 /// # Errors
-/// They can; or a directory above cannot be looked at.
+/// They can; or a directory above cannot be examined.
 pub fn check_guarded(dir: impl AsFd) -> io::Result<()> {
     let mut stat = stat::at(&dir, OsStr::new(""))?;
     let mut above: Option<OwnedFd> = None;
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_others_are_never_followed_and_ours_where_nobody_else_can_have_put_them() {
+    fn links_of_others_are_never_followed_and_ours_only_where_others_cannot_move_them() {
         let us = geteuid().as_raw();
         let other = us + 1000;
         for (owner, mode, link, expected) in [

@@ -1,7 +1,7 @@
-//! Extended attributes of what an `O_PATH` descriptor holds.
+//! Extended attributes by an `O_PATH` descriptor.
 //!
-//! `fgetxattr` and its siblings take no `O_PATH` descriptor, and `getxattrat` is younger than most kernels: the calls go
-//! through [`path_of`]. A symbolic link is asked for its own attributes, not for its target's.
+//! `fgetxattr` and its siblings accept no `O_PATH` descriptor, and `getxattrat` is newer than most kernels, so the calls use
+//! [`path_of`]. For a symbolic link these are its own attributes, not those of its target.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::AsFd;
@@ -19,22 +19,22 @@ fn counted(result: isize) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::last())
 }
 
-/// Reads the attribute `name` into `value` and returns its length; with an empty `value` the length alone.
+/// Reads the attribute `name` into `value` and returns its length; with an empty `value`, only the length.
 /// See getxattr(2).
 ///
 /// # Errors
-/// ENODATA where there is none; ERANGE when `value` is too small; otherwise as the manual page says.
+/// ENODATA if there is none; ERANGE if `value` is too small; otherwise as the manual page says.
 pub fn get(fd: &impl AsFd, name: &OsStr, value: &mut [u8]) -> Result<usize, Errno> {
     let (path, name) = (c_string(path_of(fd).as_bytes())?, c_string(name.as_bytes())?);
     // SAFETY: both strings end with NUL; the kernel writes at most `value.len()` bytes to `value`.
     counted(unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) })
 }
 
-/// Reads the names of all attributes into `names`, each with a NUL behind it, and returns their length together; with an
-/// empty `names` the length alone. See listxattr(2).
+/// Reads the names of all attributes into `names`, each followed by a NUL, and returns their total length; with an empty
+/// `names`, only the length. See listxattr(2).
 ///
 /// # Errors
-/// ERANGE when `names` is too small; otherwise as the manual page says.
+/// ERANGE if `names` is too small; otherwise as the manual page says.
 pub fn list(fd: &impl AsFd, names: &mut [u8]) -> Result<usize, Errno> {
     let path = c_string(path_of(fd).as_bytes())?;
     // SAFETY: the path ends with NUL; the kernel writes at most `names.len()` bytes to `names`.
@@ -56,7 +56,7 @@ pub fn set(fd: &impl AsFd, name: &OsStr, value: &[u8], flags: i32) -> Result<(),
 /// Removes the attribute `name`. See removexattr(2).
 ///
 /// # Errors
-/// ENODATA where there is none; otherwise as the manual page says.
+/// ENODATA if there is none; otherwise as the manual page says.
 pub fn remove(fd: &impl AsFd, name: &OsStr) -> Result<(), Errno> {
     let (path, name) = (c_string(path_of(fd).as_bytes())?, c_string(name.as_bytes())?);
     // SAFETY: both strings end with NUL, and the kernel only reads them.

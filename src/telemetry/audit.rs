@@ -1,12 +1,13 @@
-//! Audit records: one for each name that was refused, or let through against the policy.
+//! Audit records: one for each name that was refused, or that a permissive gate let through.
 //!
-//! A record goes to the log, at the level `warn` with its parts as fields, and as a line of JSON to a [`AuditLog`] if there is one.
-//! A thread of its own writes, behind a queue of bounded length, so that whoever serves requests never waits for a disk or a
-//! terminal. More than a number of records, and of bytes, a second of one user are not written but counted, and the count is
-//! written. No record is longer than [`MAX_BYTES`], whatever its parts are.
+//! A record goes to the log, at level `warn` with its parts as fields, and as a line of JSON to an [`AuditLog`] if there is one.
+//! A separate thread writes, behind a queue of limited length, so that threads that serve requests never wait for a disk or a
+//! terminal. Records of one user beyond a number, or a number of bytes, per second are not written but counted, and the count is
+//! written. No record is longer than [`MAX_BYTES`].
 //!
-//! Every byte of a name, of a path, of a command's name and of a control group is an attacker's; none of them acts on a
-//! terminal or can be taken for what stands around it. The fields of the JSON are part of the interface: `docs/JSON.md`.
+//! An attacker can choose every byte of a name, a path, a command's name and a control group. They are escaped, so that they
+//! cannot act on a terminal or be mistaken for another part of a record. The fields of the JSON are part of the interface:
+//! `docs/JSON.md`.
 
 mod audit_log;
 mod bounded;
@@ -38,23 +39,23 @@ pub use bounded::MAX_BYTES;
 pub use recent::{RecentRefusal, RecentRefusals};
 pub use record::{AuditOutcome, AuditRecord, Requester};
 
-/// What the journal calls the message of a record (sd_journal_print(3), `MESSAGE_ID`), so that all of them can be asked for.
+/// The journal's id for the message of a record (sd_journal_print(3), `MESSAGE_ID`), for finding all of them.
 const MESSAGE_ID: &str = "5621c673fbcc43e99974ff2ff00a4d0a";
 
 /// Default for the maximum number of records per user and second.
 pub const RECORDS_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).expect("100 is not 0");
 /// Default for the maximum number of bytes of records per user and second.
 pub const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(16 << 10).expect("it is not 0");
-/// The smallest such number that can be chosen: one record, in both places.
+/// Smallest allowed value: one record of maximum length, in both places.
 pub const MIN_BYTES_PER_SECOND: u32 = 2 * MAX_BYTES as u32;
 
-/// The settings of an audit.
+/// Settings for audit records.
 #[derive(Debug)]
 pub struct AuditSettings {
     /// At most this many records per user and second; the rest are only counted.
     pub per_second: NonZeroU32,
     /// At most this many bytes of records per user and second, in the log and the audit log together; the rest are only counted.
-    /// At least [`MIN_BYTES_PER_SECOND`], or no record of some size would ever be written.
+    /// At least [`MIN_BYTES_PER_SECOND`], or the longest records could never be written.
     pub bytes_per_second: NonZeroU32,
     /// Whether records go to the log.
     pub is_logged: bool,
@@ -67,7 +68,7 @@ pub struct AuditSettings {
 }
 
 impl Default for AuditSettings {
-    /// A hundred and 16 KiB a second, in the log alone.
+    /// 100 records and 16 KiB per second, in the log only.
     fn default() -> Self {
         Self {
             per_second: RECORDS_PER_SECOND,
@@ -80,7 +81,7 @@ impl Default for AuditSettings {
     }
 }
 
-/// Queues records, and writes them in a thread of its own.
+/// Queues records, and writes them in a separate thread.
 #[derive(Debug)]
 pub struct Audit {
     queue: Arc<AuditQueue>,
@@ -88,10 +89,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Starts the thread that writes.
+    /// Starts the writing thread.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be started.
     pub fn new(settings: AuditSettings) -> io::Result<Self> {
         let AuditSettings { per_second, bytes_per_second, .. } = settings;
         let queue = Arc::new(AuditQueue::new(per_second, bytes_per_second, settings.metrics.clone()));
@@ -99,31 +100,31 @@ impl Audit {
         let tasks = queue.clone();
         thread::Builder::new().name("audit".into()).spawn(move || {
             write_all(&tasks, settings);
-            // Nobody may wait for it any more.
+            // Nobody may be waiting for it any more.
             let _ = end.send(());
         })?;
         Ok(Self { queue, ended: Mutex::new(ended) })
     }
 
-    /// Takes the record that `gather` puts together, unless there are too many of the user `uid` at the moment; it is not
-    /// asked then. Never waits for what is written.
+    /// Queues the record that `gather` creates. If the user `uid` has too many at the moment, the record is counted and
+    /// `gather` is not called. Never waits for the writer.
     pub fn record(&self, uid: Option<u32>, gather: impl FnOnce() -> AuditRecord) {
         self.queue.offer(uid, gather);
     }
 
-    /// Goes on in the file that is now at the path of the audit log, because the old one may have been moved away. Does not wait
-    /// for that; if the file cannot be opened, the log says so and the old one is gone on with.
+    /// Reopens the audit log by its path, because the file may have been moved away. Does not wait. If the file cannot be opened,
+    /// the log says so and the old file stays in use.
     pub fn reopen(&self) {
         self.queue.reopen();
     }
 
-    /// Takes no more records, and waits for a while until those that were taken are written. Dropping it does the same.
+    /// Accepts no more records, and waits up to two seconds until the queued ones are written. Dropping it does the same.
     pub fn close(&self) {
-        /// A disk or a terminal that takes nothing must not keep the process from ending.
+        /// A disk or a terminal that blocks must not keep the process from ending.
         const PATIENCE: Duration = Duration::from_secs(2);
         self.queue.close();
         let ended = self.ended.lock();
-        // An error says that the writer has ended before.
+        // An error means that the writer has already ended.
         let _ = ended.recv_timeout(PATIENCE);
     }
 }
@@ -139,14 +140,14 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
     loop {
         match tasks.next() {
             QueueItem::Write(who, record) => {
-                // A flood must cost no more than it has to: what cannot be written is not put into words.
-                if !tasks.may_take(who) {
+                // A flood must be cheap: a record that cannot be written is not formatted.
+                if !tasks.may_fit(who) {
                     continue;
                 }
                 let bounded = BoundedRecord::new(&record);
                 let in_log = if is_logged && is_heard() { bounded.log_bytes(log::has_fields()) } else { 0 };
-                let in_trail = audit_log.as_ref().map_or(0, |_| bounded.line_bytes());
-                if !tasks.takes(who, in_log + in_trail) {
+                let in_audit_log = audit_log.as_ref().map_or(0, |_| bounded.line_bytes());
+                if !tasks.reserve_bytes(who, in_log + in_audit_log) {
                     continue;
                 }
                 recent.add(&record);
@@ -158,7 +159,7 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
                     false => metrics.dropped(DropReason::File, 1),
                 }
             }
-            QueueItem::Tell(dropped) => {
+            QueueItem::ReportDrops(dropped) => {
                 for (uid, DropCounts { rate, bytes, queue }) in dropped {
                     let why_rate = format!("more than {per_second} a second");
                     let why_bytes = format!("more than {bytes_per_second} bytes a second");
@@ -168,8 +169,8 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
                         (queue, "queue", "the writer is behind"),
                     ] {
                         if count > 0 {
-                            // Those lines are bytes that the user has caused, too.
-                            tasks.spend(uid, tell(count, reason, why, uid, audit_log.as_mut()));
+                            // These lines count as bytes of the user, too.
+                            tasks.spend(uid, report_dropped(count, reason, why, uid, audit_log.as_mut()));
                         }
                     }
                 }
@@ -183,27 +184,27 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
     }
 }
 
-/// Says what was dropped; returns how many bytes that took, about.
-fn tell(
+/// Writes how many records were dropped; returns about how many bytes that took.
+fn report_dropped(
     count: u64,
     reason: &'static str,
     why: &str,
     uid: Option<u32>,
     audit_log: Option<&mut AuditLog>,
 ) -> usize {
-    /// What stands around the sentence in the log, and a line of the audit log.
+    /// Length of the log line around the message, and of the line in the audit log.
     const AROUND: usize = 256;
     let whose = uid.map_or("others".into(), |uid| format!("uid {uid}"));
     let message = format!("{count} more were refused or let through, and not recorded, of {whose}: {why}");
     ::log::warn!(dropped = count, reason = reason, whose = whose.as_str(); "{message}");
     if let Some(audit_log) = audit_log {
-        // What does not get there counts as missing there.
+        // If this line cannot be written, its records count as missing.
         audit_log.put(&DroppedLine::new(count, reason, uid), count);
     }
     message.len() + AROUND
 }
 
-/// Logs one record as an audit does, at once.
+/// Logs one record at once, in the same form.
 pub fn log_record(record: &AuditRecord) {
     if is_heard() {
         log_with_fields(&BoundedRecord::new(record));
@@ -214,12 +215,12 @@ fn metadata() -> Metadata<'static> {
     ::log::Metadata::builder().level(Level::Warn).target(module_path!()).build()
 }
 
-/// Whether records in the log are written at all.
+/// Reports whether the log accepts records.
 fn is_heard() -> bool {
     ::log::logger().enabled(&metadata())
 }
 
-/// The sentence about it, with what it says as fields: those of the line of JSON.
+/// Logs the message of a record, with the fields of its JSON line.
 fn log_with_fields(BoundedRecord { line, message, .. }: &BoundedRecord<'_>) {
     let json = serde_json::to_value(line).unwrap_or_default();
     let mut fields = vec![("message_id", Value::from(MESSAGE_ID))];

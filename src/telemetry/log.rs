@@ -1,11 +1,11 @@
-//! Where the log goes, and in what form: text for people, lines of JSON, or entries of systemd's journal; on standard error,
-//! and from the moment at which there is none to the system's log.
+//! Destination and format of the log: text for people, lines of JSON, or entries of systemd's journal; on standard error,
+//! and after standard error was closed in the system log.
 //!
-//! Whoever logs may be serving a request, so that nothing here waits long for whoever reads it. No byte of a message can be
-//! taken for another message or for a field of one.
+//! A thread that logs may be serving a request, so nothing here waits long for a reader. No part of a message can be mistaken
+//! for another message or for a field.
 //!
-//! Sources: syslog(3); the journal listens there too (systemd-journald.service(8)); systemd.exec(5), `JOURNAL_STREAM`;
-//! sd-daemon(3) on the numbers before messages.
+//! Sources: syslog(3), which systemd's journal also receives (systemd-journald.service(8)); systemd.exec(5), `JOURNAL_STREAM`;
+//! sd-daemon(3) about the numbers before messages.
 
 mod journal;
 
@@ -42,7 +42,7 @@ pub enum LogFormat {
 /// The log of this process.
 #[derive(Debug)]
 struct Logger {
-    /// Says what is written at all, and writes text.
+    /// Filters messages, and writes text.
     terminal: env_logger::Logger,
     format: LogFormat,
     journal: JournalSocket,
@@ -51,8 +51,9 @@ struct Logger {
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Logs what `terminal` lets pass, until there is no standard error (a server that detaches closes it). Without
-/// a format it is that of the journal if standard error leads there, else text. Only the first call does anything.
+/// Installs a logger that uses the filter of `terminal`. It writes to standard error until that is closed (by a server that
+/// detaches). Without a format it uses that of the journal if standard error is connected to it, and otherwise text. Only the
+/// first call has an effect.
 pub fn install(terminal: env_logger::Logger, format: Option<LogFormat>) {
     let level = terminal.filter();
     let usual = || match leads_to_journal() {
@@ -68,30 +69,30 @@ pub fn install(terminal: env_logger::Logger, format: Option<LogFormat>) {
     }
 }
 
-/// Whether standard error is the stream that `JOURNAL_STREAM` speaks of.
+/// Reports whether standard error is the stream in `JOURNAL_STREAM`.
 fn leads_to_journal() -> bool {
     let stream = env::var("JOURNAL_STREAM").unwrap_or_default();
     fstat(io::stderr()).is_ok_and(|stat| is_stream(&stream, stat.st_dev, stat.st_ino))
 }
 
-/// Whether `stream` names this device and inode.
+/// Reports whether `stream` names this device and inode.
 fn is_stream(stream: &str, dev: u64, ino: u64) -> bool {
     let numbers = stream.split_once(':').map(|(dev, ino)| (dev.parse(), ino.parse()));
     numbers == Some((Ok(dev), Ok(ino)))
 }
 
-/// Whether messages are written with their fields, and not as sentences alone.
+/// Reports whether messages are written with their fields.
 pub(super) fn has_fields() -> bool {
     LOGGER.get().is_none_or(|logger| logger.format != LogFormat::Text)
 }
 
-/// Logs to the system's log from now on.
+/// Switches to the system log.
 pub fn to_system() {
     let Some(logger) = LOGGER.get() else { return };
     if logger.format != LogFormat::Journal && !Path::new("/dev/log").exists() {
-        log::warn!("no system log listens at /dev/log: until one does, what this mount has to say is lost");
+        log::warn!("no system log listens at /dev/log: until one does, the messages of this mount are lost");
     }
-    // It fails for a name with a NUL alone.
+    // It fails only for a name with a NUL.
     if openlog(Some(c"namegate"), LogFlags::LOG_PID, Facility::LOG_DAEMON).is_ok() {
         logger.is_detached.store(true, Ordering::Relaxed);
     }
@@ -115,7 +116,7 @@ impl Logger {
             LogFormat::Json => json_line(record, SystemTime::now(), &mut lines),
             LogFormat::Journal => numbered_lines(record, &mut lines),
         }
-        // There is nowhere to say that it cannot be said.
+        // If this fails, there is nowhere to report it.
         let _ = io::stderr().lock().write_all(&lines);
     }
 
@@ -155,15 +156,15 @@ impl Log for Logger {
     }
 }
 
-/// A line for each line of the message, each with its number.
+/// One line for each line of the message, each with its priority.
 fn numbered_lines(record: &Record<'_>, out: &mut Vec<u8>) {
     for line in record.args().to_string().lines() {
-        // A vector takes everything.
+        // Writing to a vector does not fail.
         let _ = writeln!(out, "<{}>{line}", severity(record.level()) as u8);
     }
 }
 
-/// A message as an object.
+/// A message as a JSON object.
 #[derive(Serialize)]
 struct LogLine<'r> {
     time: String,

@@ -1,9 +1,9 @@
-//! What a running instance counts: requests by operation and outcome with the time that they took, refusals, what is held,
-//! and what was lost.
+//! The metrics of a mount: requests by operation and outcome with their durations, refusals, resources, and dropped audit
+//! records.
 //!
-//! Counting is on the way of every request, so it takes no lock, allocates nothing, and threads that count at once mostly
-//! write to different memory. Reading adds that up: a [`MetricsSnapshot`] is not of one instant, and no counter in it ever goes
-//! back. What each number means: `docs/METRICS.md`.
+//! Every request is counted, so counting takes no lock, allocates nothing, and threads that count at the same time mostly
+//! write to different memory. Reading adds up the parts: a [`MetricsSnapshot`] is not of a single instant, but its counters never
+//! decrease. `docs/METRICS.md` describes each metric.
 
 mod http;
 mod outlets;
@@ -28,7 +28,7 @@ pub use text::CONTENT_TYPE;
 
 macro_rules! operations {
     ($($variant:ident $name:literal,)*) => {
-        /// A request of the kernel, by the name that it has there.
+        /// A request of the kernel, by its name in the FUSE protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Op {
@@ -36,10 +36,10 @@ macro_rules! operations {
         }
 
         impl Op {
-            /// All of them.
+            /// All requests.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The one with this number (`as u8`).
+            /// The request with this number (`as u8`).
             pub fn by_number(number: u8) -> Option<Self> {
                 Self::ALL.get(usize::from(number)).copied()
             }
@@ -88,9 +88,11 @@ operations! {
     Lseek "lseek",
     CopyFileRange "copy_file_range",
     Ioctl "ioctl",
+    Statx "statx",
+    Tmpfile "tmpfile",
 }
 
-/// The errors that are told apart; those seen most often come first.
+/// The errors that are counted separately, the most frequent first.
 const ERRNOS: &[Errno] = &[
     Errno::ENOENT,
     Errno::ENODATA,
@@ -120,10 +122,10 @@ const ERRNOS: &[Errno] = &[
     Errno::ENXIO,
 ];
 
-/// Success, each error that is told apart, and all others.
+/// Success, each separately counted error, and all others.
 const OUTCOMES: usize = ERRNOS.len() + 2;
 
-/// Upper bounds of the buckets in nanoseconds, both inclusive: from a reply out of memory to a disk that hangs.
+/// Upper bounds of the buckets in nanoseconds, inclusive: from a reply from memory to a disk that hangs.
 const BOUNDS: [u64; 14] = [
     10_000,
     20_000,
@@ -141,19 +143,19 @@ const BOUNDS: [u64; 14] = [
     1_000_000_000,
 ];
 
-/// More threads than that share what they write to.
+/// Number of groups of threads; the threads of a group write to the same memory.
 const SHARDS: usize = 8;
 
-/// One kind of request, as the threads of one shard saw it.
+/// The counters of one operation for the threads of one shard.
 #[derive(Debug)]
 struct OperationCounters {
     outcomes: [AtomicU64; OUTCOMES],
-    /// The last is for what is above all bounds.
+    /// The last bucket has no upper bound.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
 }
 
-/// On cache lines of its own: two processors that write to one wait for each other.
+/// On separate cache lines: two processors that write to the same line wait for each other.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard([OperationCounters; Op::ALL.len()]);
@@ -181,30 +183,30 @@ fn shard() -> usize {
     MINE.with(|mine| *mine)
 }
 
-/// Names that were judged, by operation and rule; behind the rules is a place for what breaks none of them.
+/// Names that were checked, by operation and rule; the place after the rules is for names that break none.
 type RuleCounters = Box<[AtomicU64]>;
 
-/// Why a record of the audit was not written.
+/// Why an audit record was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// One user had too many.
+    /// One user had too many records.
     Rate,
-    /// One user had too many bytes of them.
+    /// One user had too many bytes of records.
     Bytes,
-    /// The writer was too far behind.
+    /// The writer was too slow.
     Queue,
-    /// The file did not take it.
+    /// The file could not be written.
     File,
 }
 
-/// Reads what changes in both directions from where it is kept; `None` when that has gone.
+/// Reads the gauges where they are kept; `None` if their owner is gone.
 type GaugeReader = dyn Fn() -> Option<Gauges> + Send + Sync;
 
-/// What one instance counts.
+/// The metrics of one mount.
 pub struct Metrics {
     begun: Instant,
     begun_at: SystemTime,
-    /// What tells this instance's series from those of others.
+    /// The labels of all series, which distinguish mounts.
     labels: Vec<(String, String)>,
     shards: Box<[Shard]>,
     refused: RuleCounters,
@@ -225,7 +227,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Default for Metrics {
-    /// Nothing counted yet.
+    /// All counters are zero.
     fn default() -> Self {
         let by_rule = || (0..Op::ALL.len() * (RULES.len() + 1)).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -247,27 +249,27 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The same with a label on every series. `name` is one by Prometheus' rules; `value` can be anything, so that what is
-    /// not for display should be escaped before.
+    /// Adds a label to every series. `name` is valid by the rules of Prometheus; `value` can be any text, so escape it for
+    /// display first if necessary.
     #[must_use]
     pub fn with_label(mut self, name: &str, value: impl Into<String>) -> Self {
         self.labels.push((name.into(), value.into()));
         self
     }
 
-    /// A request is served from now on until what this returns is dropped.
+    /// Starts to time a request, until the returned value is dropped.
     pub fn begin(&self, op: Op) -> Timing<'_> {
         self.resume(op, Instant::now())
     }
 
-    /// The same for a request that began at `begun`, and that another thread has [handed on](Timing::hand_on).
+    /// Continues to time a request that began at `begun`, and that another thread has [handed on](Timing::hand_on).
     pub fn resume(&self, op: Op, begun: Instant) -> Timing<'_> {
         Timing { metrics: self, op, outcome: Cell::new(0), is_handed_on: Cell::new(false), begun }
     }
 
     fn count(&self, op: Op, outcome: usize, took: Duration) {
         let counts = &self.shards[shard()].0[op as usize];
-        // 584 years.
+        // Wraps after 584 years.
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|&bound| bound < nanoseconds);
         counts.outcomes[outcome].fetch_add(1, Ordering::Relaxed);
@@ -275,48 +277,48 @@ impl Metrics {
         counts.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// A name was refused; no rule if it reads like the escape of another.
+    /// Counts a refused name; without a rule if it looks like the escape of another name.
     pub fn refused(&self, op: Op, rule: Option<RuleId>) {
         self.refused[place(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A name was let through that breaks this rule.
+    /// Counts a name that breaks this rule and was let through.
     pub fn let_through(&self, op: Op, rule: Option<RuleId>) {
         self.let_through[place(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A file was opened whose content goes through this process.
+    /// Counts a file whose content goes through this process.
     pub fn fell_back(&self) {
         self.fallbacks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A record of the audit was written.
+    /// Counts an audit record that was written.
     pub fn recorded(&self) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records of the audit were not written.
+    /// Counts audit records that were not written.
     pub fn dropped(&self, why: DropReason, records: u64) {
         self.dropped[why as usize].fetch_add(records, Ordering::Relaxed);
     }
 
-    /// The configuration was read again; if that failed the old one holds.
+    /// Counts a reload; if it failed, the previous configuration stays in effect.
     pub fn reloaded(&self, succeeded: bool) {
         let counter = if succeeded { &self.reloads } else { &self.failed_reloads };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether names that break the policy are let through from now on.
+    /// Sets whether names that break the policy are let through.
     pub fn set_permissive(&self, is_permissive: bool) {
         self.is_permissive.store(is_permissive, Ordering::Relaxed);
     }
 
-    /// Has `read` asked for what changes in both directions. Only the first call does anything.
+    /// Sets the function that reads the gauges. Only the first call has an effect.
     pub fn read_gauges_by(&self, read: impl Fn() -> Option<Gauges> + Send + Sync + 'static) {
         let _ = self.gauges.set(Box::new(read));
     }
 
-    /// All of it as it is now.
+    /// All metrics as they are now.
     pub fn snapshot(&self) -> MetricsSnapshot {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let since_epoch = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -327,8 +329,8 @@ impl Metrics {
             uptime_seconds: self.begun.elapsed().as_secs_f64(),
             is_permissive: self.is_permissive.load(Ordering::Relaxed),
             requests: Op::ALL.iter().map(|&op| self.requests(op)).collect(),
-            refused: judged(&self.refused),
-            let_through: judged(&self.let_through),
+            refused: rule_counts(&self.refused),
+            let_through: rule_counts(&self.let_through),
             gauges: self.gauges.get().and_then(|read| read()),
             fallbacks: of(&self.fallbacks),
             audit: AuditCounts {
@@ -342,7 +344,7 @@ impl Metrics {
         }
     }
 
-    /// The same as text for Prometheus, of the type [`CONTENT_TYPE`].
+    /// The metrics as text for Prometheus, of the type [`CONTENT_TYPE`].
     pub fn render(&self) -> String {
         self.snapshot().render()
     }
@@ -388,7 +390,7 @@ fn place(op: Op, rule: Option<RuleId>) -> usize {
     op as usize * (RULES.len() + 1) + rule.map_or(RULES.len(), |rule| rule as usize)
 }
 
-fn judged(counters: &[AtomicU64]) -> Vec<RuleCount> {
+fn rule_counts(counters: &[AtomicU64]) -> Vec<RuleCount> {
     let by_op = Op::ALL.iter().zip(counters.chunks_exact(RULES.len() + 1));
     let all = by_op.flat_map(|(op, counters)| {
         counters.iter().enumerate().map(|(rule, counter)| {
@@ -396,10 +398,10 @@ fn judged(counters: &[AtomicU64]) -> Vec<RuleCount> {
             RuleCount { op: op.name().into(), rule, count: counter.load(Ordering::Relaxed) }
         })
     });
-    all.filter(|judged| judged.count > 0).collect()
+    all.filter(|names| names.count > 0).collect()
 }
 
-/// A request that is being served. It is counted when this is dropped, as a success unless it was said to have failed.
+/// A request in progress. Dropping it counts the request, as a success unless [`Timing::failed`] was called.
 #[derive(Debug)]
 #[must_use]
 pub struct Timing<'m> {
@@ -411,23 +413,23 @@ pub struct Timing<'m> {
 }
 
 impl Timing<'_> {
-    /// What is asked for.
+    /// The kind of request.
     pub fn op(&self) -> Op {
         self.op
     }
 
-    /// When the request began.
+    /// The time at which the request began.
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// Another thread serves the request to its end, and counts it: when it began.
+    /// Leaves counting to the thread that completes the request; returns when the request began.
     pub fn hand_on(&self) -> Instant {
         self.is_handed_on.set(true);
         self.begun
     }
 
-    /// The answer is this error.
+    /// Sets the outcome to this error.
     pub fn failed(&self, errno: Errno) {
         self.outcome.set(outcome(errno));
     }

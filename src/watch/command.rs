@@ -75,7 +75,7 @@ impl Commands {
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
         let sent = queue.try_send(finding);
         if sent.is_err() && !std::mem::replace(&mut self.is_told, true) {
-            log::error!("more than {MOST_WAITING} findings wait for --exec: it is not run for the next ones");
+            log::error!("more than {MOST_WAITING} findings wait for --exec; it is not run for further ones");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What all engines share: the roots, the judging and reporting of a name, the reading of a directory, and what waits to be
+//! What all engines share: the roots, the check and report of a name, the reading of a directory, and what waits to be
 //! read.
 
 use std::collections::{HashMap, VecDeque};
@@ -136,8 +136,8 @@ impl WatchCore {
         }
     }
 
-    /// What of the policy `name` breaks.
-    pub(super) fn judge(&self, name: &OsStr) -> Option<Violation> {
+    /// The violation to report for `name`.
+    pub(super) fn check(&self, name: &OsStr) -> Option<Violation> {
         let policy = &self.settings.policy;
         match policy.verdict(name.as_bytes()) {
             Verdict::Reject(violation) => Some(violation),
@@ -227,7 +227,7 @@ impl WatchCore {
         self.counts.lost += 1;
         if self.said_lost.is_none_or(|said| said.elapsed() >= INTERVAL) {
             self.said_lost = Some(Instant::now());
-            log::warn!("events were lost, too many came at once: what changed meanwhile is read again");
+            log::warn!("the kernel lost events because too many came at once; reading the trees again");
         }
     }
 
@@ -278,7 +278,7 @@ impl WatchCore {
                     continue;
                 }
                 if filter != RescanFilter::Nothing
-                    && let Some(violation) = self.judge(entry.name)
+                    && let Some(violation) = self.check(entry.name)
                 {
                     let place = Some((root, path));
                     let how = filter.how();
@@ -322,7 +322,7 @@ impl WatchCore {
     pub(super) fn unplaced(&mut self, name: &OsStr, violation: &Violation) {
         self.counts.unplaced += 1;
         log::info!(
-            "{} ({}) appeared in a directory that was gone before it could be looked at, here or elsewhere on the file system",
+            "{} ({}) appeared in a directory that vanished before it was located, in a watched tree or elsewhere on the file system",
             display(name.as_bytes()),
             violation.rule
         );

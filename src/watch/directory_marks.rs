@@ -201,7 +201,7 @@ impl DirectoryMarks {
                 Ok([Some(DirectoryEvent::Lost), _]) => is_lost = true,
                 Ok(both) => both.into_iter().flatten().for_each(|happened| self.take(core, happened, tell)),
                 Err(malformed) => {
-                    log::error!("cannot understand the kernel: {malformed}");
+                    log::error!("cannot parse an event of the kernel: {malformed}");
                     is_lost = true;
                 }
             };
@@ -253,7 +253,7 @@ impl DirectoryMarks {
             }
             DirectoryEvent::Appeared { dir, name, how, is_dir, pid, cookie } => {
                 let Some(&above) = self.by_key.get(&dir) else { return };
-                if let Some(violation) = core.judge(name) {
+                if let Some(violation) = core.check(name) {
                     self.report(core, above, (name, how, pid, violation), tell);
                 }
                 if is_dir {

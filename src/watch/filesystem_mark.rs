@@ -161,7 +161,7 @@ impl FilesystemMark {
                 Ok(event) if event.mask & libc::FAN_Q_OVERFLOW != 0 => is_lost = true,
                 Ok(event) => self.take(core, &event, tell),
                 Err(malformed) => {
-                    log::error!("cannot understand fanotify: {malformed}");
+                    log::error!("cannot parse an event of the kernel: {malformed}");
                     is_lost = true;
                 }
             }
@@ -193,7 +193,7 @@ impl FilesystemMark {
                 self.take_moved(core, event.from, entry);
             }
         }
-        let Some(violation) = core.judge(entry.name) else { return };
+        let Some(violation) = core.check(entry.name) else { return };
         let place = self.place(core, entry.dir);
         let (name, pid) = (entry.name, event.pid);
         let mut sighting = Sighting { place: None, id: None, dir: None, name, how, pid, violation };

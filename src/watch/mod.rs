@@ -1,9 +1,9 @@
 //! Names that break the policy, reported when they appear: behind a mount, beside it, or where there is none.
 //!
 //! A [`Watch`] is a few trees and one to three engines: whole file systems by fanotify (`filesystem_mark`), directory by directory by
-//! fanotify or inotify (`directory_marks`). A name is judged when the event that tells of it is read, and only for one that breaks the
-//! policy it is looked up where it stands. When the kernel has lost events, because its queue was full, the trees are read
-//! again, and what may have come meanwhile is reported as if its event had been there.
+//! fanotify or inotify (`directory_marks`). A name is checked when its event is read, and looked up only if it breaks the policy. When
+//! the kernel has lost events because its queue was full, the trees are read again, and names that may have appeared meanwhile are
+//! reported as if their events had been there.
 //!
 //! It changes nothing, and opens directories only. `docs/WATCH.md` says what it promises.
 

@@ -156,7 +156,7 @@ fn a_job_that_panics_costs_no_thread_and_no_share() {
 }
 
 #[test]
-fn the_memory_of_what_waits_is_known() {
+fn the_memory_of_waiting_jobs_is_known() {
     let workers = Workers::start(2, PoolLimits { lane_bytes: 100, ..limits() }).unwrap();
     let (begins, running) = channel();
     let (job, release) = stuck(&begins, 1);
@@ -170,7 +170,7 @@ fn the_memory_of_what_waits_is_known() {
 }
 
 #[test]
-fn jobs_that_are_left_at_the_end_are_dropped_when_the_threads_have_gone() {
+fn jobs_that_are_left_are_dropped_after_the_threads_have_ended() {
     let workers = Workers::start(2, limits()).unwrap();
     let (begins, running) = channel();
     let (job, release) = stuck(&begins, 1);
@@ -201,7 +201,7 @@ fn readers(workers: &Arc<Workers>, regular: usize) -> Sender<Box<dyn FnOnce(&Wor
 }
 
 #[test]
-fn the_last_reading_thread_is_told_to_serve_nothing_by_itself() {
+fn the_last_reading_thread_hands_on_every_request() {
     const REGULAR: usize = 2;
     let workers = Arc::new(Workers::start(REGULAR, limits()).unwrap());
     let asks = readers(&workers, REGULAR);
@@ -245,7 +245,7 @@ fn the_last_reading_thread_is_told_to_serve_nothing_by_itself() {
 }
 
 #[test]
-fn one_slow_request_counts_for_those_like_it_for_a_while() {
+fn after_a_slow_request_similar_ones_count_as_slow_for_a_while() {
     let slow = SlowRequests::default();
     let now = Instant::now();
     slow.learn(KIND, 1, Duration::from_millis(1), now);

@@ -1,4 +1,4 @@
-//! The audit log: how much of the disk one user can fill with refusals, and what becomes of the records of others.
+//! The audit log: how much disk space one user can fill with refusals, and whether records of other users are lost.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -14,9 +14,9 @@ use crate::mounted::{Mounted, can_mount, prepare};
 
 const FLOODING: u32 = 54_323;
 const QUIET: u32 = 54_324;
-/// Bytes of records per user and second, without being told otherwise.
+/// Default limit of bytes of records per user and second.
 const BOUND: u64 = 16 << 10;
-/// The longest record.
+/// The maximum size of a record.
 const MAX_BYTES: usize = 2048;
 
 #[test]
@@ -26,11 +26,11 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
     }
     let dir = prepare();
     let trail = dir.path().join("trail");
-    // The log is what standard error says, in the form that has most in it.
+    // The log is standard error, in the most verbose format.
     let args = ["--audit", trail.to_str().unwrap(), "--log-format", "json"];
     let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let mut deep = mounted.mnt();
-    // Some 3,800 bytes, of components that grow when they are escaped: as long as a path can be that is named at once.
+    // Some 3,800 bytes, of components that grow when they are escaped: the longest path that one call can name.
     while deep.as_os_str().len() + 256 < 3800 {
         deep.push("\u{202e}".repeat(85));
         fs::create_dir(&deep).unwrap();
@@ -100,14 +100,14 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
         of(QUIET, "refusal"),
     );
     assert!(longest <= MAX_BYTES, "{longest}");
-    // What can be saved up is one second, and one more record.
+    // The bucket can save one second, and one more record is allowed.
     assert!(
         bytes as f64 <= BOUND as f64 * (seconds + 1.0) + 2.0 * MAX_BYTES as f64,
         "{bytes} in {seconds} s"
     );
     assert_eq!(of(FLOODING, "refusal") + dropped, flooded, "what is not recorded is counted");
     assert_eq!(of(QUIET, "refusal"), calmly, "{said}");
-    // Of the directory its hash is there, and the exact bytes of the name.
+    // The directory is represented by its hash; the exact bytes of the name are included.
     let record = in_trail.iter().map(|(value, _)| value).find(|value| is_of(value, FLOODING)).unwrap();
     assert_eq!(record["parent_hash"].as_str().map(str::len), Some(16), "{record}");
     assert_eq!(record["name_hex"].as_str().map(str::len), Some(510), "{record}");

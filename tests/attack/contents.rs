@@ -1,6 +1,6 @@
-//! Room that is kept for root or for other users: a user fills a file system in every way there is.
+//! Space that is reserved for root or limited by quotas: a user fills a file system in every possible way.
 //!
-//! The kernel is the oracle again: what a user can take through the mount is what they can take without it.
+//! The kernel is the oracle: through the mount a user must get no more than without it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -20,28 +20,28 @@ use crate::acting::act_as;
 use crate::duration;
 use crate::mounted::{Mounted, can_mount, open_to_all, prepare, wait_until};
 
-/// A user with an account and nothing else.
+/// An ordinary user.
 const USER: u32 = 4711;
 
 const MIB: u64 = 1 << 20;
 
-/// How big the file system is, and how much of it is kept.
+/// The size of the file system, and of the reserve.
 const SIZE: u64 = 8 * MIB;
 const KEPT_PERCENT: u64 = 20;
 
-/// What file systems take for themselves while a file grows, and count differently from time to time.
+/// What file systems use themselves while a file grows, which varies from time to time.
 const SLACK: u64 = 128 << 10;
 
-/// An ext4 of its own, which goes with this: unmounted first, then removed.
+/// A separate ext4; dropping it unmounts and removes it.
 struct Disk {
     place: PathBuf,
     _dir: TempDir,
-    /// What is free while it is empty.
+    /// Free space while it is empty.
     empty: u64,
 }
 
 impl Disk {
-    /// `None`, after a word about it, where none can be had.
+    /// Creates the file system; `None`, after a message, if that is not possible.
     fn new(features: &[&str], options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         open_to_all(dir.path());
@@ -76,7 +76,7 @@ impl Disk {
     }
 
     fn free(&self) -> u64 {
-        // What was removed a moment ago may still wait to be freed.
+        // Space of a removed file may not be free yet.
         File::open(&self.place).and_then(|dir| nix::unistd::syncfs(&dir).map_err(Into::into)).unwrap();
         let stat = statvfs(&self.place).unwrap();
         stat.blocks_free() * stat.fragment_size()
@@ -89,7 +89,7 @@ impl Drop for Disk {
     }
 }
 
-/// A file that the user makes; `mode` tells how its contents travel: one with a set-id bit goes through the server.
+/// A file of the user. `mode` decides how its contents are written: with a set-id bit through the server.
 fn file(dir: &Path, name: &str, mode: u32) -> Result<File, Errno> {
     let path = dir.join(name);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
@@ -100,7 +100,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap())
 }
 
-/// Goes on until there is no more room.
+/// Repeats the step until the file system is full.
 fn until_full(mut step: impl FnMut(u64) -> Result<(), Errno>) {
     for i in 0.. {
         match step(i) {
@@ -114,20 +114,20 @@ fn until_full(mut step: impl FnMut(u64) -> Result<(), Errno>) {
 fn write_all(file: &File, data: &[u8], at: u64) -> Result<(), Errno> {
     file.write_all_at(data, at).map_err(|error| match error.raw_os_error() {
         Some(raw) => Errno::from_raw(raw),
-        // No byte of it was written.
+        // None of its bytes was written.
         None => Errno::ENOSPC,
     })
 }
 
 const PLAIN: u32 = 0o644;
-/// Set-group-id without execution stays when its owner in the group writes.
+/// Set-group-id without group execute stays when its owner, a member of the group, writes.
 const SERVED: u32 = 0o2644;
 
 fn write(dir: &Path, mode: u32) {
     let file = file(dir, "file", mode).unwrap();
     let data = vec![7; 100_000];
     until_full(|i| write_all(&file, &data, i * 100_000));
-    // And what is left, by single blocks.
+    // Then the rest, in single blocks.
     until_full(|i| write_all(&file, &data[..4096], (1 << 30) + i * 4096));
     let _ = file.sync_all();
 }
@@ -143,7 +143,7 @@ fn write_mapped(dir: &Path, mode: u32) {
     let file = file(dir, "file", mode).unwrap();
     file.set_len(SIZE + MIB).unwrap();
     drop(file);
-    // In a process of its own: where there is no room the writer gets SIGBUS.
+    // In a separate process: without space the writer gets SIGBUS.
     let script = "import mmap, os, sys
 os.setgroups([])
 os.setgid(4711)
@@ -201,13 +201,13 @@ fn make_directories(dir: &Path, _: u32) {
 fn set_attributes(dir: &Path, _: u32) {
     until_full(|i| {
         let file = file(dir, &i.to_string(), PLAIN)?;
-        // No two alike: those would share a block.
+        // All are different: equal ones would share a block.
         let value: Vec<u8> = i.to_ne_bytes().into_iter().cycle().take(3500).collect();
         xattr::set(&file, "user.a".as_ref(), &value, 0)
     });
 }
 
-/// Fills the disk, and then a directory with long names: `name` gives an entry its second name, or another.
+/// Fills the disk, and then a directory with long names: `name` gives an entry a second or another name.
 fn grow_directory(dir: &Path, name: impl Fn(&Path, &Path) -> std::io::Result<()>) {
     let target = dir.join("grows");
     fs::create_dir(&target).unwrap();
@@ -234,7 +234,7 @@ fn hard_link(dir: &Path, _: u32) {
     grow_directory(dir, |from, to| fs::hard_link(from, to));
 }
 
-/// A way to fill a directory's file system.
+/// A way to fill the file system of a directory.
 type Way = (&'static str, u32, fn(&Path, u32));
 
 const WAYS: [Way; 15] = [
@@ -255,7 +255,7 @@ const WAYS: [Way; 15] = [
     ("link", PLAIN, hard_link),
 ];
 
-/// How much room is left on `disk` when the user has filled it in `dir`.
+/// Returns how much space is left on `disk` after the user has filled it in `dir`.
 fn left(disk: &Disk, dir: &Path, (_, mode, fill): Way) -> u64 {
     let dir = dir.join("of-user");
     act_as(USER, USER, &[], 0, || {
@@ -264,7 +264,7 @@ fn left(disk: &Disk, dir: &Path, (_, mode, fill): Way) -> u64 {
     });
     let left = disk.free();
     fs::remove_dir_all(&dir).unwrap();
-    // The last close through a mount comes when nobody waits for it.
+    // Nobody waits for the last close through a mount.
     wait_until("that what was removed is free again", || disk.free() + SLACK >= disk.empty);
     left
 }
@@ -336,7 +336,7 @@ fn a_user_takes_no_more_than_their_quota() {
         return;
     }
     for args in [&[][..], &["--no-sandbox"][..]] {
-        // A kernel without CONFIG_QFMT_V2 mounts no such file system.
+        // A kernel without CONFIG_QFMT_V2 cannot mount such a file system.
         let Some(disk) = Disk::new(&["-O", "quota"], "loop,usrquota") else { return };
         let (user, limit) = (USER.to_string(), (LIMIT >> 10).to_string());
         let limits = ["-u", &user, "0", &limit, "0", "0"];
@@ -355,8 +355,8 @@ fn a_user_takes_no_more_than_their_quota() {
 }
 
 #[test]
-fn what_a_user_writes_does_not_fail_for_want_of_rights() {
-    // The other side: a descriptor outlives the right to open the file, and needs none to change it.
+fn writes_of_a_user_do_not_fail_for_lack_of_permission() {
+    // The other side: a descriptor outlives the permission to open the file, and needs none to change it.
     let Some(mounted) = Mounted::new(&[]) else { return };
     for mode in [PLAIN, SERVED] {
         let path = mounted.mnt().join(format!("file-{mode:o}"));

@@ -1,4 +1,4 @@
-//! The control socket: what another user puts in the way of root's client, and what idle connections do to a server.
+//! The control socket: what another user can do to root's client, and what idle connections do to a server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,16 +19,16 @@ use serde_json::Value;
 use crate::duration;
 use crate::mounted::{Mounted, can_mount, prepare, wait_until};
 
-/// How long an answer takes at most on a machine with other things to do; what waits for somebody stuck gets none.
+/// Maximum time of an answer on a busy machine; a client that waits for a stuck server gets none.
 const ATTENDED: Duration = Duration::from_secs(15);
 
-/// Two users of this run alone: their runtime directories are in the place where systemd makes them.
+/// Two users of this run only: their runtime directories are where systemd creates them.
 fn users() -> [u32; 2] {
     let first = 1_000_000 + 2 * std::process::id();
     [first, first + 1]
 }
 
-/// What an impostor does: it makes the sockets that its arguments name, and answers everybody the same, or nothing.
+/// The program of an impostor: it creates the sockets that its arguments name, and gives every client the same answer, or none.
 const IMPOSTOR: &str = r#"
 import os, select, socket, sys
 answer, listeners = sys.argv[1].encode(), {}
@@ -75,7 +75,7 @@ fn impostor(uid: u32, answer: &str, sockets: &[PathBuf]) -> Option<Server> {
     Some(Server(child))
 }
 
-/// A runtime directory of a user, as systemd makes it.
+/// A runtime directory of a user, like those of systemd.
 struct RuntimeDirectory(PathBuf);
 
 impl RuntimeDirectory {
@@ -100,7 +100,7 @@ impl Drop for RuntimeDirectory {
     }
 }
 
-/// Root's client, where it looks by itself.
+/// Root's client, with its default paths.
 fn namegate(args: &[&str]) -> (Output, Duration) {
     let begin = Instant::now();
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
@@ -113,7 +113,7 @@ fn object(output: &Output) -> Value {
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A server of root's, in the place where root's client looks: it has a name of its own, given by its file.
+/// A server of root, where root's client looks: its name comes from its configuration file.
 fn serve(dir: &Path, name: &str) -> Server {
     let (source, mnt, file) = (dir.join("backing"), dir.join("mnt"), dir.join(format!("{name}.toml")));
     fs::write(&file, format!("source = {source:?}\nmountpoint = {mnt:?}\n")).unwrap();
@@ -136,7 +136,7 @@ impl Drop for Unmounted {
 }
 
 #[test]
-fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
+fn impostors_are_not_trusted_and_silent_sockets_cost_one_deadline() {
     if !can_mount() {
         return;
     }
@@ -148,7 +148,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
     let name = format!("attack-{}", std::process::id());
     let _unmounted = Unmounted(mnt.clone());
     let server = serve(dir.path(), &name);
-    // The answer is the server's own, but for what it says of itself, and what should act on a terminal.
+    // The server's own answer, except for the facts about itself and an attempted terminal escape.
     let (honest, _) = namegate(&["status", "--json", &name]);
     let mut status = object(&honest);
     assert_eq!(status["pid"], server.0.id());
@@ -164,7 +164,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
     let Some(_impostor) = impostor(attacker, &forged, &sockets) else {
         return println!("SKIPPED: no impostor can be started");
     };
-    // Somebody else's server in the directory of this user, and links to servers of others.
+    // A server of another user in the directory of this user, and links to servers of others.
     fs::set_permissions(&accomplices.0, fs::Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(accomplices.0.join("namegate"), fs::Permissions::from_mode(0o777)).unwrap();
     let foreign = impostor(attacker, &forged, &[accomplices.socket("lent")]);
@@ -188,7 +188,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
             let text = namegate(&["status", which]).0;
             wrong.extend(text.stdout.into_iter().filter(|byte| *byte == 0x1b));
         }
-        // Only where root names the user is that user's server asked.
+        // A user's server is queried only if root names the user.
         let (output, _) = namegate(&["status", "share"]);
         believed += usize::from(output.status.success());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -200,7 +200,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
         let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let of = |uid: u32, name: &str| rows.iter().find(|row| row["uid"] == uid && row["name"] == name);
         assert_eq!(of(0, &name).unwrap()["pid"], server.0.id());
-        // They name a mount point at which this user has mounted nothing.
+        // They name a mount point on which this user has mounted nothing.
         assert_eq!(of(attacker, &name).unwrap()["state"], "unverified");
         assert_eq!(of(attacker, "silent7").unwrap()["state"], "silent");
         assert_eq!(of(accomplice, "lent").unwrap()["state"], "impostor");
@@ -208,7 +208,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
         let output = namegate(&["list"]).0;
         wrong.extend(output.stdout.into_iter().filter(|byte| *byte == 0x1b));
     }
-    // What is asked for by name of the user is answered, and harmless.
+    // A request that names the user is answered, and harmless.
     let user = attacker.to_string();
     let output = namegate(&["status", "--user", &user, "share"]).0;
     let text = String::from_utf8(output.stdout).unwrap();
@@ -219,7 +219,7 @@ fn impostors_are_not_believed_and_silent_sockets_cost_one_deadline() {
          slowest list {slowest_list:?}"
     );
     assert_eq!((believed, wrong.len()), (0, 0));
-    // The instances of root do not wait for those of others at all: no answer would come before the deadline of a silent one. The
+    // Instances of root do not wait for those of others: otherwise no answer would come before the deadline of a silent one. The
     // list waits for all of them together.
     assert!(fastest.iter().all(|took| *took < PATIENCE), "{fastest:?}");
     assert!(slowest_list < 8 * PATIENCE, "{slowest_list:?}");
@@ -243,7 +243,7 @@ fn idle_slow_and_greedy_connections_delay_no_status() {
                     connections.fetch_add(1, Ordering::Relaxed);
                     let _ = stream.set_nonblocking(true);
                     let _ = match kind {
-                        // Silent; half a request; garbage without an end; a request whose answer nobody reads.
+                        // Silent; half a request; endless garbage; a request whose answer nobody reads.
                         0 => Ok(()),
                         1 => stream.write_all(b"{\"v\":1,\"do\":"),
                         2 => stream.write_all(&[b'{'; 1 << 16]),
@@ -277,7 +277,7 @@ fn idle_slow_and_greedy_connections_delay_no_status() {
     assert!(slowest < ATTENDED, "{slowest:?}");
 }
 
-/// Runs root's client where the sockets of a mount of the tests are.
+/// Runs root's client with the sockets of the test mounts.
 fn ask(run: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.args(args).env("NAMEGATE_RUNTIME_DIR", run).env_remove("RUST_LOG").output().unwrap()
@@ -288,7 +288,7 @@ fn status_is_answered_while_the_whole_mount_is_stuck() {
     if !can_mount() {
         return;
     }
-    // A file system below the source that answers nobody: a mount of namegate whose server is stopped.
+    // A file system below the source that never answers: a mount of namegate whose server is stopped.
     let outer = prepare();
     let below = outer.path().join("backing/below");
     fs::create_dir(&below).unwrap();

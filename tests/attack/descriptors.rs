@@ -1,4 +1,4 @@
-//! One user opens all that he can: the others go on.
+//! One user opens as much as possible; the others must be able to continue.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -19,17 +19,17 @@ use crate::mounted::{Mounted, open_to_all, wait_until};
 const ATTACKER: u32 = 64_001;
 const OTHER: u32 = 64_002;
 const FILES: usize = 2000;
-/// More a process may not have open everywhere.
+/// Maximum number of open files of a process on all systems.
 const MOST: usize = 10_000;
 
-/// A way to keep something open.
+/// A way to hold files open.
 type Keep = fn(&Path, usize) -> std::io::Result<File>;
 
 fn file(dir: &Path, i: usize) -> PathBuf {
     dir.join(format!("file {}", i % FILES))
 }
 
-/// Those the kernel does not read and write by itself.
+/// Files that the kernel does not read and write itself.
 fn set_id(dir: &Path, i: usize) -> PathBuf {
     dir.join(format!("set-id {}", i % 20))
 }
@@ -64,7 +64,7 @@ const WAYS: [(&str, Keep); 8] = [
     }),
 ];
 
-/// What another user does all day, by descriptors of the server of every kind.
+/// The usual work of another user, which needs all kinds of server descriptors.
 fn work(dir: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         entry?.metadata()?;
@@ -88,7 +88,7 @@ fn raise_own_limit() {
 }
 
 #[test]
-fn a_user_who_opens_all_that_he_can_does_not_keep_others_from_opening() {
+fn a_user_who_opens_as_much_as_possible_keeps_nobody_from_opening() {
     for (mounted, kind) in Mounted::both_ways().zip(["taken over by the kernel", "of an overlay"]) {
         raise_own_limit();
         let (attacked, others) = (mounted.mnt().join("attacked"), mounted.mnt().join("others"));
@@ -109,7 +109,7 @@ fn a_user_who_opens_all_that_he_can_does_not_keep_others_from_opening() {
         }
         for limit in [1024, 256] {
             mounted.limit_descriptors(limit);
-            // Of what is in the kernel's cache it gives back what is too much now.
+            // The kernel gives back cached inodes beyond the limit.
             wait_until("room for the others", || {
                 let _ = fs::remove_dir_all(others.join("sub"));
                 act_as(OTHER, OTHER, &[], 0o022, || work(&others)).is_ok()
@@ -129,7 +129,7 @@ fn attack(
     (what, keep): (&str, Keep),
 ) {
     let (is_over, done) = (AtomicBool::new(false), AtomicUsize::new(0));
-    /// Ends the other user's work, also when this test fails.
+    /// Ends the other user's work, even if this test fails.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -149,7 +149,7 @@ fn attack(
         });
         let (held, refusals) = act_as(ATTACKER, ATTACKER, &[], 0o022, || {
             let (begin, mut held, mut refusals, mut i) = (Instant::now(), Vec::new(), 0, 0);
-            // All ways share the time, for each of two limits, on each of two mounts.
+            // All ways share the time, for each of two limits and two mounts.
             let time = duration() / (2 * WAYS.len() as u32);
             while begin.elapsed() < time || i < FILES || done.load(Ordering::Relaxed) == 0 {
                 if held.len() == MOST {
@@ -187,12 +187,12 @@ fn attack(
     assert!(most < limit, "{most} descriptors");
 }
 
-/// What tells a process of this test where to open files.
+/// Tells a process of this test where to open files.
 const OPENS_IN: &str = "NAMEGATE_ATTACK_OPENS_IN";
 const PROCESSES: usize = 10;
 const OPEN: usize = 10_500;
 
-/// Not a test but a process of the next one, which needs several: one alone may not have so many files open.
+/// Not a test but a process of the next test, which needs several: a single one may not have so many open files.
 #[test]
 fn opens_files() {
     let Some(dir) = std::env::var_os(OPENS_IN) else { return };

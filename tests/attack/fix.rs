@@ -1,7 +1,7 @@
-//! Somebody swaps files while root changes names, in a directory of their own and in one that a group shares.
+//! A user swaps files while root renames, in the user's own directory and in one that a group shares.
 //!
-//! What is attacked is everything that `fix apply` and `fix undo` do by name: under the temporary names that appear, and under
-//! the names of the plan, other entries are put, and taken away again. Whatever is not in the plan has to keep owner, group, mode
+//! The attack is on everything that `fix apply` and `fix undo` do by name: other entries are put under the temporary names and
+//! the names of the plan, and removed again. Every file that is not in the plan must keep its owner, group, mode
 //! and attributes, and must not get lost.
 
 use std::collections::BTreeMap;
@@ -32,17 +32,17 @@ const ATTACKER: u32 = 64321;
 const VICTIM: u32 = 64322;
 const GROUP: u32 = 64323;
 
-/// How many links follow in each round, and how many files are renamed.
+/// Number of links that get a new target in each round, and of files that are renamed.
 const LINKS: usize = 8;
 
-/// How many threads swap: more than processors, so that root is interrupted everywhere.
+/// Number of swapping threads: more than processors, so that root is interrupted everywhere.
 const ATTACKERS: u64 = 4;
 
-/// What belongs to others and is in no plan.
+/// Files of others that are in no plan.
 const PRECIOUS: [(&str, u32, u32); 4] =
     [("shadow", 0, 0o600), ("letter", VICTIM, 0o640), ("suid", 0, 0o4755), ("passwd", 0, 0o644)];
 
-/// Where the attacker may rename.
+/// The directory in which the attacker may rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Their own directory.
@@ -51,7 +51,7 @@ enum Place {
     Shared,
 }
 
-/// What an inode is that must stay as it is.
+/// Attributes of an inode that must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Attributes {
     uid: u32,
@@ -60,10 +60,10 @@ struct Attributes {
     extended: Vec<u8>,
 }
 
-/// An entry with its path, held open so that no other gets its number.
+/// An entry with its path, held open so that no other inode gets its number.
 type Held = (PathBuf, Attributes, OwnedFd);
 
-/// What there is below `dir`, by inode.
+/// All entries below `dir`, by inode.
 fn attributes(dir: &Path) -> BTreeMap<u64, Held> {
     let mut found = BTreeMap::new();
     let open = fs::File::open(dir).unwrap();
@@ -83,7 +83,7 @@ fn attributes(dir: &Path) -> BTreeMap<u64, Held> {
     found
 }
 
-/// One tree, made anew for each round.
+/// One tree, created anew for each round.
 struct Field {
     dir: TempDir,
     tree: PathBuf,
@@ -104,7 +104,7 @@ impl Field {
         Self { dir, tree }
     }
 
-    /// Makes what the plan is of, and what is not in it.
+    /// Creates the entries of the plan, and others.
     fn fill(&self) {
         for entry in fs::read_dir(&self.tree).unwrap() {
             let path = entry.unwrap().path();
@@ -141,19 +141,19 @@ fn bad(number: usize) -> OsString {
     OsString::from_vec([format!("t{number}").as_bytes(), b"\xFF"].concat())
 }
 
-/// What root and the attackers have in common.
+/// Shared state of root and the attackers.
 #[derive(Default)]
 struct Battle {
     /// Held by root while nobody attacks.
     turn: RwLock<()>,
-    /// Whether names of the plan are swapped, too, and not only temporary ones.
+    /// Whether names of the plan are swapped too, and not only temporary ones.
     hits_plan: AtomicBool,
     is_ended: AtomicBool,
-    /// How often something stood where another entry had been.
+    /// How often another entry was put in place.
     swaps: AtomicUsize,
 }
 
-/// Swaps until it is told to end.
+/// Swaps until told to stop.
 fn swap(tree: &Path, seed: u64, battle: &Battle) {
     let dir = fs::File::open(tree).unwrap();
     let watch = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
@@ -174,7 +174,7 @@ fn swap(tree: &Path, seed: u64, battle: &Battle) {
         let number = random.below(LINKS);
         let name = match temporary.into_iter().next() {
             Some(name) => name,
-            // What comes and goes between a look and a rename.
+            // An entry may disappear between looking and renaming.
             None if battle.hits_plan.load(Relaxed) && random.chance(500) => match random.below(3) {
                 0 => bad(number),
                 1 => format!("t{number}").into(),
@@ -192,14 +192,14 @@ fn swap(tree: &Path, seed: u64, battle: &Battle) {
         for _ in 0..random.below(200) {
             std::hint::spin_loop();
         }
-        // Back, so that something is left to be attacked.
+        // Swap back, so that there is something left to attack.
         let _ = shift(&name, precious) || exchange(&name, precious);
         let _ = shift(&stolen, &name);
         let _ = shift(&stolen, OsStr::new(&format!("left{}", random.below(100_000))));
     }
 }
 
-/// What has become of entries in a round that should not have.
+/// Damage to entries in a round.
 #[derive(Debug, Default)]
 struct Harm {
     lost: Vec<PathBuf>,
@@ -214,8 +214,8 @@ impl Harm {
         for (ino, (path, was, _)) in before {
             let name = path.file_name().unwrap().as_bytes();
             let Some((now_at, now, _)) = after.get(ino) else {
-                // A link that follows is another inode. An empty directory can be removed by whoever can put it under another
-                // name, so that nothing is won by having root do it.
+                // A link with a new target is another inode. Whoever can put an empty directory under another name can also
+                // remove it, so an attacker gains nothing if root does.
                 let is_to_follow = was.mode & libc::S_IFMT == libc::S_IFLNK && name != b"rootlink";
                 let is_empty = matches!(name, b"empty" | b"mine");
                 self.lost.extend((!is_to_follow && !is_empty).then(|| path.clone()));
@@ -227,7 +227,7 @@ impl Harm {
             } else if now.mode != was.mode || (now.extended != was.extended && name[0] != b't') {
                 self.changed.push(what());
             }
-            // A directory that was made for a link, and not one that was put under its name.
+            // A directory that was created for a link, and not one that was put under its name.
             let dir = now_at.parent().unwrap();
             let is_left = dir != tree && !before.contains_key(&fs::metadata(dir).unwrap().ino());
             self.out_of_reach.extend(is_left.then(|| now_at.clone()));
@@ -270,7 +270,7 @@ fn attack(place: Place, undo: bool) {
                         .collect();
                     let renames: Vec<(&[u8], &str)> =
                         names.iter().map(|(old, new)| (&**old, &**new)).collect();
-                    // Where names of the plan are swapped, little of it gets done, and few temporary names come up.
+                    // If names of the plan are swapped, few of its lines are done, and few temporary names appear.
                     battle.hits_plan.store(rounds % 3 == 0, Relaxed);
                     let before = attributes(tree);
                     let plan = plan(tree, &renames);
@@ -317,21 +317,21 @@ fn attack(place: Place, undo: bool) {
 }
 
 #[test]
-fn who_swaps_files_in_their_own_directory_is_given_none_by_fix_apply() {
+fn fix_apply_gives_no_file_to_a_user_who_swaps_files_in_their_own_directory() {
     attack(Place::Own, false);
 }
 
 #[test]
-fn who_swaps_files_in_a_shared_directory_is_given_none_by_fix_apply() {
+fn fix_apply_gives_no_file_to_a_user_who_swaps_files_in_a_shared_directory() {
     attack(Place::Shared, false);
 }
 
 #[test]
-fn who_swaps_files_in_their_own_directory_is_given_none_by_fix_undo() {
+fn fix_undo_gives_no_file_to_a_user_who_swaps_files_in_their_own_directory() {
     attack(Place::Own, true);
 }
 
 #[test]
-fn who_swaps_files_in_a_shared_directory_is_given_none_by_fix_undo() {
+fn fix_undo_gives_no_file_to_a_user_who_swaps_files_in_a_shared_directory() {
     attack(Place::Shared, true);
 }

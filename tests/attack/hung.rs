@@ -1,5 +1,5 @@
-//! A file system that answers until it is told to be silent: the kernel's protocol by hand (fuse(4), linux/fuse.h), because no
-//! library knows how not to answer.
+//! A file system that answers until it is told to be silent. It speaks the kernel's protocol itself (fuse(4), linux/fuse.h),
+//! because no library can leave requests unanswered.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -12,14 +12,14 @@ use std::thread;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Operations that are answered; to others there is no such operation.
+/// Operations that are answered; the others fail with ENOSYS.
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
 const INIT: u32 = 26;
 const BATCH_FORGET: u32 = 42;
 
-/// The file system. Whoever waits for it gets an error when it is dropped.
+/// The file system. Dropping it ends all waiting requests with an error.
 pub struct Hung {
     on: PathBuf,
     is_silent: Arc<AtomicBool>,
@@ -50,7 +50,7 @@ fn answer(request: &[u8]) -> Option<(i32, Vec<u8>)> {
             let name = &request[40..request.len() - 1];
             let text = String::from_utf8_lossy(name);
             match text.strip_prefix("file-").and_then(|number| number.parse::<u64>().ok()) {
-                // nodeid, generation and no time for which it is good.
+                // nodeid, generation, and a validity of zero.
                 Some(number) => {
                     let head = [number + 2, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes);
                     (0, head.chain(attributes(number + 2)).collect())
@@ -64,7 +64,7 @@ fn answer(request: &[u8]) -> Option<(i32, Vec<u8>)> {
 }
 
 impl Hung {
-    /// On a new directory.
+    /// Mounts on a new directory.
     pub fn new(on: PathBuf) -> Self {
         fs::create_dir(&on).unwrap();
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
@@ -76,20 +76,20 @@ impl Hung {
         hung
     }
 
-    /// Answers nobody any more.
+    /// Answers no more requests.
     pub fn falls_silent(&self) {
         self.is_silent.store(true, Ordering::SeqCst);
     }
 }
 
-/// The device is closed when this ends, which ends the waiting of everybody.
+/// When this ends, the device is closed, and all waiting requests fail.
 fn serve(mut device: File, is_silent: &AtomicBool, has_ended: &AtomicBool) {
     let mut buffer = vec![0; 1 << 17];
     while !has_ended.load(Ordering::SeqCst) {
         let mut polled = [PollFd::new(std::os::fd::AsFd::as_fd(&device), PollFlags::POLLIN)];
         let is_asked = poll(&mut polled, PollTimeout::from(10u8)).is_ok_and(|ready| ready > 0);
         if !is_asked || is_silent.load(Ordering::SeqCst) {
-            // Not answered, and not even read: poll(2) returns at once.
+            // Neither answered nor read: poll(2) returns at once.
             thread::sleep(std::time::Duration::from_millis(10));
             continue;
         }
@@ -101,7 +101,7 @@ fn serve(mut device: File, is_silent: &AtomicBool, has_ended: &AtomicBool) {
         reply.extend(error.to_ne_bytes());
         reply.extend(&request[8..16]);
         reply.extend(body);
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = device.write_all(&reply);
     }
 }

@@ -1,8 +1,8 @@
-//! Attacks: what somebody with an account tries against root's tools, against the server, and against other users.
+//! Attacks of a local user on root's tools, on the server, and on other users.
 //!
-//! Each attack runs in a loop for [`duration`]: for moments in the test suite, for a minute each by `scripts/attack`.
-//! docs/SECURITY.md names the attack that tests each promise. Attacks need root, to act as other users; one that cannot run
-//! says SKIPPED.
+//! Each attack runs in a loop for [`duration`]: two seconds in the test suite, a minute by `scripts/attack`.
+//! docs/SECURITY.md names the attack that tests each promise. Attacks need root, to run as other users; an attack that cannot run
+//! prints SKIPPED.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
@@ -28,7 +28,7 @@ mod tree;
 
 use std::time::Duration;
 
-/// How long one attack goes on: `NAMEGATE_ATTACK_SECONDS`, or two seconds.
+/// Duration of one attack: `NAMEGATE_ATTACK_SECONDS`, or two seconds.
 fn duration() -> Duration {
     let seconds = std::env::var("NAMEGATE_ATTACK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(seconds.unwrap_or(2))

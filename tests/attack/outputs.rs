@@ -1,4 +1,4 @@
-//! Somebody plants links, files and pipes where root writes reports, logs and journals, and swaps them while root writes.
+//! A user plants links, files and pipes where root writes reports, logs and journals, and swaps them while root writes.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -21,7 +21,7 @@ use crate::tree::Random;
 const ATTACKER: u32 = 64321;
 const GROUP: u32 = 64323;
 
-/// Owner, group and mode of the directory that root writes into.
+/// Owner, group and mode of the directory into which root writes.
 const DIRECTORIES: [(&str, u32, u32, u32); 3] =
     [("own", ATTACKER, ATTACKER, 0o755), ("shared", 0, GROUP, 0o2775), ("sticky", 0, 0, 0o1777)];
 
@@ -50,7 +50,7 @@ impl Field {
             fs::create_dir(&path).unwrap();
             chown(&path, Some(owner), Some(group)).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            // For the kernel alone a link of root is as good as any; in a shared directory anybody renames it.
+            // The kernel follows any link of root; in a shared directory anybody can rename it.
             symlink(&secret, path.join("rootlink")).unwrap();
         }
         Some(Self { dir, secret })
@@ -63,7 +63,7 @@ impl Field {
     }
 }
 
-/// Puts something of the attacker's under `name`, and takes it away again, until it is told to end.
+/// Puts something of the attacker under `name`, and removes it again, until told to stop.
 fn plant(dir: &Path, secret: &Path, seed: u64, is_ended: &AtomicBool, swaps: &AtomicUsize) {
     let (name, aside) = (dir.join("report.html"), dir.join("aside"));
     let mut random = Random(seed);
@@ -72,7 +72,7 @@ fn plant(dir: &Path, secret: &Path, seed: u64, is_ended: &AtomicBool, swaps: &At
         let made = match random.below(6) {
             0 | 1 => symlink(secret, &aside).is_ok(),
             2 => fs::write(&aside, "mine").is_ok(),
-            // The file of root itself, where the kernel lets others make a second name of it.
+            // A hard link to root's own file, if the kernel allows others to make one.
             3 => fs::hard_link(secret, &aside).is_ok(),
             4 => symlink("rootlink", &aside).is_ok(),
             _ => fs::rename(dir.join("rootlink"), &aside).is_ok(),
@@ -80,7 +80,7 @@ fn plant(dir: &Path, secret: &Path, seed: u64, is_ended: &AtomicBool, swaps: &At
         let is_swapped = made && fs::rename(&aside, &name).is_ok();
         swaps.fetch_add(usize::from(is_swapped), Relaxed);
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            // A link in the place of what is about to be moved in.
+            // A link in place of the file that is about to be moved there.
             if entry.file_name().as_encoded_bytes().starts_with(b".namegate-") && random.chance(3) {
                 let _ = fs::remove_file(entry.path());
                 swaps.fetch_add(usize::from(symlink(secret, entry.path()).is_ok()), Relaxed);
@@ -96,7 +96,7 @@ fn plant(dir: &Path, secret: &Path, seed: u64, is_ended: &AtomicBool, swaps: &At
 }
 
 #[test]
-fn what_root_writes_at_a_name_never_comes_into_a_file_that_somebody_else_has_chosen() {
+fn root_never_writes_into_a_file_that_somebody_else_chose() {
     let Some(field) = Field::new() else { return };
     for (name, ..) in DIRECTORIES {
         let dir = field.dir.path().join(name);
@@ -183,7 +183,7 @@ fn no_command_writes_through_a_planted_link_whatever_its_output_is() {
 }
 
 #[test]
-fn root_takes_no_pipe_state_journal_or_plan_of_somebody_else() {
+fn root_uses_no_pipe_state_journal_or_plan_of_another_user() {
     let Some(field) = Field::new() else { return };
     let tree = field.dir.path().join("tree");
     let run = |args: &[&OsStr]| {
@@ -205,7 +205,7 @@ fn root_takes_no_pipe_state_journal_or_plan_of_somebody_else() {
     let state = dir.join("state");
     let (code, said) = run(&[os("scan"), os("--resume"), state.as_os_str(), tree.as_os_str()]);
     assert!(code == Some(2) && said.contains("belongs to another user"), "{said}");
-    // A plan that others may write, and a journal where others may rename.
+    // A plan that others can write, and a journal where others can rename.
     let plan = field.dir.path().join("plan");
     let windows = [os("fix"), os("plan"), os("--profile"), os("windows"), os("-o"), plan.as_os_str()];
     let (code, said) = run(&[&windows[..], &[tree.as_os_str()]].concat());
@@ -228,7 +228,7 @@ fn root_takes_no_pipe_state_journal_or_plan_of_somebody_else() {
     assert!(tree.join("a:b").exists(), "nothing was renamed");
     let (code, said) = run(&apply);
     assert_eq!(code, Some(0), "{said}");
-    // A journal that somebody else has written, and one that a link leads to.
+    // A journal of another user, and one behind a symbolic link.
     let journals = field.dir.path().join("namegate/journals");
     let journal = fs::read_dir(&journals).unwrap().next().unwrap().unwrap().path();
     let foreign = dir.join("journal");

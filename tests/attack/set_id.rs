@@ -1,4 +1,4 @@
-//! Set-id bits on what somebody else writes: a program that root owns and an attacker has open for writing must not keep them.
+//! Set-id bits on a file that an attacker writes: a program of root that an attacker has open for writing must lose them.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -32,8 +32,8 @@ const CHANGES: [(&str, Change); 4] = [
     ("copy", |file| assert_eq!(copy_file_range(file, Some(&mut 0), file, Some(&mut 5000), 4), Ok(4))),
 ];
 
-/// Root gives a file to itself and sets its bits `behind` the mount, of which neither the kernel's nor the server's memory of the
-/// file knows; the attacker, who has it open, changes it through the mount.
+/// Root chowns a file to itself and sets its bits `behind` the mount, so that neither the kernel nor the server has the
+/// current mode cached; the attacker, who has the file open, changes it through the mount.
 fn attack_from_memory(mounted: &Mounted) -> (u64, Vec<String>) {
     let (mut tried, mut kept) = (0, Vec::new());
     for (how, change) in CHANGES {
@@ -44,7 +44,7 @@ fn attack_from_memory(mounted: &Mounted) -> (u64, Vec<String>) {
             open_to_all(&seen);
             act_as(ATTACKER, ATTACKER, &[], 0, || {
                 let file = OpenOptions::new().read(true).write(true).open(&seen).unwrap();
-                // Its mode is known from now on.
+                // From now on its mode is cached.
                 change(&file);
                 act_as(0, 0, &[], 0, || {
                     chown(&there, Some(0), Some(0)).unwrap();
@@ -98,13 +98,13 @@ fn a_race_of_chmod_and_write_leaves_no_bits_on_what_an_attacker_wrote() {
             });
             let begin = Instant::now();
             while begin.elapsed() < duration() {
-                // Now through the mount, now behind it.
+                // Alternately through the mount and in the source.
                 let place = if rounds % 2 == 0 { &path } else { &mounted.backing().join("program") };
                 fs::set_permissions(place, fs::Permissions::from_mode(0o4777)).unwrap();
-                // The second of these began after the bits were there.
+                // The second one began after the bits were set.
                 let enough = written.load(Ordering::SeqCst) + 2;
                 while written.load(Ordering::SeqCst) < enough {
-                    // An attacker that fails writes no more.
+                    // An attacker that fails stops writing.
                     assert!(begin.elapsed() < duration() + PATIENCE, "the attacker does not write");
                     thread::yield_now();
                 }

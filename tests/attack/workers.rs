@@ -1,4 +1,4 @@
-//! One user who keeps the server busy, or stuck, against everybody else.
+//! One user keeps the server busy, or stuck; other users must not be delayed.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -22,22 +22,22 @@ use crate::hung::Hung;
 use crate::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, wait_until};
 
 const MIB: u64 = 1 << 20;
-/// Whoever has nothing to do with any of this.
+/// A user who takes no part in the attack.
 const BYSTANDER: u32 = 20100;
 
-/// What one run of `scripts/attack`, on a machine that does nothing else, has to hold; the suite runs on any machine.
+/// Limits for a run of `scripts/attack` on an idle machine; the suite runs on any machine.
 fn is_strict() -> bool {
     duration() > Duration::from_secs(10)
 }
 
-/// How often the suite measures before it believes that the server is slow, and not the machine.
+/// Number of measurements by the suite before it blames the server and not the machine.
 const ATTEMPTS: usize = 4;
 
-/// Times of one kind of request, in order.
+/// Durations of one kind of request, sorted.
 struct Times(Vec<Duration>);
 
 impl Times {
-    /// As many as `work` takes until `until`, with a pause after each so that the processors are left to others.
+    /// Measures `work` until `until`, with a pause after each so that the processors are free for others.
     fn of(until: Instant, pause: Duration, mut work: impl FnMut(usize)) -> Self {
         let mut times = Vec::new();
         while Instant::now() < until || times.is_empty() {
@@ -66,7 +66,7 @@ impl std::fmt::Display for Times {
     }
 }
 
-/// Lookups of names that nobody has asked for before, as another user.
+/// Lookups of names that were never looked up before, as another user.
 fn lookups(dir: &Path, until: Instant) -> Times {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +77,7 @@ fn lookups(dir: &Path, until: Instant) -> Times {
     })
 }
 
-/// What the watchdog does.
+/// The query of the watchdog.
 fn probes(mnt: &Path, until: Instant) -> Times {
     Times::of(until, Duration::from_millis(20), |_| {
         let held = open(mnt, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
@@ -85,13 +85,13 @@ fn probes(mnt: &Path, until: Instant) -> Times {
     })
 }
 
-/// Copies, brings to the disk and allocates in `dir` until the end.
+/// Copies, syncs and allocates in `dir` until the end.
 fn make_work(dir: &Path, user: u32, size: u64, is_over: &AtomicBool, done: &AtomicU64) {
     act_as(user, user, &[], 0o022, || {
         let options = || OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
         let [source, target] = ["source", "target"].map(|name| options().open(dir.join(name)).unwrap());
         let block = vec![user as u8; MIB as usize];
-        // Some of it data, the rest a hole.
+        // Part data, part hole.
         (0..16).for_each(|i| source.write_all_at(&block, i * MIB).unwrap());
         source.set_len(size).unwrap();
         while !is_over.load(Ordering::Relaxed) {
@@ -104,7 +104,7 @@ fn make_work(dir: &Path, user: u32, size: u64, is_over: &AtomicBool, done: &Atom
             match user % 3 {
                 0 => target.sync_all().unwrap(),
                 1 => target.sync_data().unwrap(),
-                // Not every file system can do it.
+                // Not every file system supports it.
                 _ => drop(fallocate(&target, FallocateFlags::FALLOC_FL_ZERO_RANGE, 0, size as i64)),
             }
             done.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +120,7 @@ fn users_who_copy_sync_and_allocate_delay_nobody_else() {
     if !can_mount() {
         return;
     }
-    // In memory: what the disk of this machine takes its time for has nothing to do with the server.
+    // In memory, so that a slow disk does not count against the server.
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return println!("SKIPPED: no /dev/shm") };
     for name in ["backing", "mnt"] {
         fs::create_dir(dir.path().join(name)).unwrap();
@@ -143,7 +143,7 @@ fn users_who_copy_sync_and_allocate_delay_nobody_else() {
     assert!(slow.len() < attempts, "{}", slow.join("\n"));
 }
 
-/// Has users copy, sync and allocate, and says by how much too much that delays others.
+/// Users copy, sync and allocate; returns by how much the delay of others exceeds the limit.
 fn delays(mnt: &Path, behind: &Path, size: u64, idle: &Times) -> Result<(), String> {
     let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let (busy, native, probes) = thread::scope(|scope| {
@@ -166,7 +166,7 @@ fn delays(mnt: &Path, behind: &Path, size: u64, idle: &Times) -> Result<(), Stri
     );
     let (bar, most) = match is_strict() {
         true => (idle.at(99) * 20, Duration::from_millis(250)),
-        // A machine with other things to do has other numbers; a request of the server that takes that long has not.
+        // On a busy machine the numbers are different, but not a request of the server that takes this long.
         false => (Duration::from_millis(400), Duration::from_millis(1500)),
     };
     let (bar, most) = (bar.max(native.at(99)), most.max(native.most()));
@@ -176,7 +176,7 @@ fn delays(mnt: &Path, behind: &Path, size: u64, idle: &Times) -> Result<(), Stri
         .ok_or_else(|| format!("lookups: {busy}, {bar:?} and {most:?} are allowed; probes: {probes}"))
 }
 
-/// Threads that ask for something and are stuck with it.
+/// Threads that make requests and get stuck.
 struct Stuck(Vec<JoinHandle<()>>);
 
 impl Stuck {
@@ -198,7 +198,7 @@ impl Stuck {
     }
 }
 
-/// Everything that a user does outside of what hangs, and how long the longest of it took.
+/// All kinds of requests outside of the hung file system, and the duration of the longest.
 fn use_it(mnt: &Path, user: u32) -> Duration {
     let dir = mnt.join(user.to_string());
     if !dir.exists() {
@@ -221,7 +221,7 @@ fn use_it(mnt: &Path, user: u32) -> Duration {
             timed(&|| assert_eq!(fs::copy(&file, &other).unwrap(), 7));
             timed(&|| fs::rename(&other, dir.join("renamed")).unwrap());
             timed(&|| assert!(!mnt.join(format!("absent-{user}-{i}")).exists()));
-            // What hangs is among the names.
+            // The hung file system is among the names.
             timed(&|| assert!(fs::read_dir(mnt).unwrap().count() > 0));
             timed(&|| assert!(statfs(mnt).unwrap().blocks() > 0));
             timed(&|| fs::remove_file(&file).unwrap());
@@ -230,12 +230,12 @@ fn use_it(mnt: &Path, user: u32) -> Duration {
     most.into_inner().unwrap()
 }
 
-/// How long anything outside of what hangs may take. Whoever waits for that waits for ever.
+/// Maximum duration of a request outside of the hung file system. A request that waits for that one waits for ever.
 fn bar() -> Duration {
     if is_strict() { Duration::from_millis(250) } else { Duration::from_secs(15) }
 }
 
-/// A mount with a file system in its source that does not answer any more, and 40 requests of one user that are stuck there.
+/// A mount with a hung file system in its source, and 40 stuck requests of one user.
 fn stuck_below() -> Option<(Mounted, Hung, Stuck)> {
     let mounted = Mounted::new(&[])?;
     let hung = Hung::new(mounted.backing().join("hung"));
@@ -245,7 +245,7 @@ fn stuck_below() -> Option<(Mounted, Hung, Stuck)> {
         assert!(fs::metadata(below.join(format!("file-{i}"))).unwrap().is_file());
     }
     hung.falls_silent();
-    // What the kernel knows it need not ask for.
+    // The kernel does not ask for names that it has cached.
     thread::sleep(Duration::from_millis(1100));
     let stuck = Stuck::new(40, move |i| {
         let file = below.join(format!("file-{i}"));
@@ -268,7 +268,7 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
     let end = Instant::now() + duration();
     let (mut rounds, mut most) = (0, Duration::ZERO);
     while Instant::now() < end || rounds == 0 {
-        // Another user, the one who is stuck, and root.
+        // Another user, the stuck one, and root.
         for user in [BYSTANDER, 20001, 0] {
             most = most.max(use_it(&mnt, user));
         }
@@ -280,7 +280,7 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
     );
     assert_eq!(stuck.left(), 40);
     assert!(most <= bar() && probes.most() <= bar(), "{most:?}, {probes}");
-    // When it goes, whoever waited goes on.
+    // When the file system is gone, all waiting requests end.
     drop(hung);
     stuck.end();
     assert!(use_it(&mnt, 20001) <= bar());
@@ -299,13 +299,13 @@ fn a_server_with_stuck_requests_ends_when_it_is_told_to() {
     assert!(begin.elapsed() < Duration::from_secs(45));
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("requests were stuck (") && said.contains(" lookup"), "{said}");
-    // Clients of the mount do not wait for what has gone.
+    // Clients of the mount do not wait for the file system that is gone.
     stuck.end();
     assert!(held.sync_all().is_err() || held.metadata().is_err());
     drop(hung);
 }
 
-/// An ext4 of its own, on a loop device, that can be frozen.
+/// A separate ext4 on a loop device, which can be frozen.
 struct Ext4 {
     image: PathBuf,
     on: PathBuf,
@@ -345,7 +345,7 @@ impl Drop for Ext4 {
 }
 
 #[test]
-fn a_source_that_takes_no_changes_is_read_all_the_same() {
+fn a_source_that_accepts_no_changes_can_still_be_read() {
     if !can_mount() {
         return;
     }
@@ -361,7 +361,8 @@ fn a_source_that_takes_no_changes_is_read_all_the_same() {
     let mnt = mounted.mnt();
     let idle = lookups(&mnt, Instant::now() + Duration::from_millis(300));
     source.freeze("-f");
-    // All at once, so that no thread of the server knows of the others. No directory is changed: the kernel would keep it locked.
+    // All at once, so that no thread of the server learns of the others. No directory is changed: the kernel would keep it
+    // locked.
     let changed = mnt.clone();
     let stuck = Stuck::new(40, move |i| {
         let mode = fs::Permissions::from_mode(0o600);

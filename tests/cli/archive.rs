@@ -168,7 +168,11 @@ fn a_tar_can_come_through_a_pipe_and_a_zip_cannot() {
     let (status, objects) = scan_pipe(&tar[..tar.len() / 2]);
     assert_eq!((status, paths(&objects).len()), (2, 1), "{:?}", errors(&objects));
     let (status, objects) = scan_pipe(&zip(&[]));
-    assert!(status == 2 && errors(&objects)[0].contains("save it first"), "{:?}", errors(&objects));
+    assert!(
+        status == 2 && errors(&objects)[0].contains("save the archive to a file first"),
+        "{:?}",
+        errors(&objects)
+    );
     assert_eq!(scan_pipe(b"").0, 2);
 }
 
@@ -283,7 +287,7 @@ fn file(dir: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// The names that are judged, by a policy that objects to every letter é, and to nothing of ASCII.
+/// The names that are checked, by a policy that objects to every letter é, and to nothing of ASCII.
 fn names_of_zip(bytes: &[u8], more: &[&str]) -> BTreeSet<(Vec<u8>, String)> {
     let dir = tempfile::tempdir().unwrap();
     let (_, objects) =
@@ -409,20 +413,20 @@ fn a_nul_in_a_name_is_found_and_hides_nothing() {
 }
 
 #[test]
-fn damaged_archives_are_trouble_and_what_came_before_is_judged() {
+fn damaged_archives_are_trouble_and_what_came_before_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let good = [header(b"bad\xFF", b'0', 3), padded(b"abc")].concat();
     let pax = pax_record("size", b"99999999999999999999");
     let mut wrong_sum = header(b"x", b'0', 0);
     wrong_sum[0] = b'y';
     let cases: [(&str, Vec<u8>, &str); 8] = [
-        ("header", [&good[..], &wrong_sum].concat(), "behind member 1: its header is damaged"),
+        ("header", [&good[..], &wrong_sum].concat(), "after member 1: its header is damaged"),
         ("noise", [&good[..], &[b'z'; 512]].concat(), "its header is damaged"),
         ("cut in a header", [&good[..], &header(b"x", b'0', 0)[..100]].concat(), "cut short in a header"),
         (
             "cut in contents",
             [&good[..], &header(b"x", b'0', 1 << 30)].concat(),
-            "behind member 2: it is cut short",
+            "after member 2: it is cut short",
         ),
         (
             "impossible size",
@@ -484,7 +488,7 @@ fn damaged_archives_are_trouble_and_what_came_before_is_judged() {
 }
 
 #[test]
-fn names_without_measure_are_refused_and_the_next_is_judged() {
+fn names_without_measure_are_refused_and_the_next_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let member =
         |name: &[u8]| [header(b"n", b'L', name.len() as u64), padded(name), header(b"n", b'0', 0)].concat();

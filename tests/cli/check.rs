@@ -66,7 +66,7 @@ fn an_encoding_says_how_bad_names_were_meant() {
 }
 
 #[test]
-fn a_name_without_end_is_trouble_and_the_next_is_judged() {
+fn a_name_without_end_is_trouble_and_the_next_is_checked() {
     let mut stream = vec![b'x'; (1 << 20) + 10];
     stream.extend(b"\0ok\0");
     let output = run_with(["check", "-0"], &stream);

@@ -74,7 +74,7 @@ fn the_published_schema_is_the_one_that_is_printed() {
 }
 
 /// What the schema says of a file, and what `config check` says.
-fn judged(schema: &jsonschema::Validator, dir: &Path, text: &str) -> (bool, bool) {
+fn checked(schema: &jsonschema::Validator, dir: &Path, text: &str) -> (bool, bool) {
     let value: toml::Table = text.parse().unwrap();
     let file = dir.join("instance.toml");
     fs::write(&file, text).unwrap();
@@ -86,8 +86,8 @@ fn judged(schema: &jsonschema::Validator, dir: &Path, text: &str) -> (bool, bool
 fn the_schema_and_the_reader_take_and_refuse_the_same_files() {
     let dir = tempfile::tempdir().unwrap();
     let schema = jsonschema::validator_for(&schema()).unwrap();
-    assert_eq!(judged(&schema, dir.path(), WHOLE), (true, true));
-    assert_eq!(judged(&schema, dir.path(), "source = '/a'\nmountpoint = '/b'"), (true, true));
+    assert_eq!(checked(&schema, dir.path(), WHOLE), (true, true));
+    assert_eq!(checked(&schema, dir.path(), "source = '/a'\nmountpoint = '/b'"), (true, true));
     for (word, wrong) in [
         ("\"/srv/share\"", "\"srv/share\""),
         ("\"/mnt/share\"", "3"),
@@ -117,7 +117,7 @@ fn the_schema_and_the_reader_take_and_refuse_the_same_files() {
     ] {
         let text = WHOLE.replacen(word, wrong, 1);
         assert_ne!(text, WHOLE, "{word}");
-        assert_eq!(judged(&schema, dir.path(), &text), (false, false), "{wrong}");
+        assert_eq!(checked(&schema, dir.path(), &text), (false, false), "{wrong}");
     }
 }
 
@@ -180,7 +180,7 @@ fn every_command_that_checks_takes_the_policy_of_a_mount_configuration() {
     fs::write(&path, "source = \"/a\"\n[policy]\nprofiles = [\"windows\"]\n").unwrap();
     assert_eq!(profiles(), json!(["windows"]));
     fs::write(&path, "source = \"/a\"\n").unwrap();
-    assert_eq!(profiles(), json!(["utf8"]), "as the mount judges");
+    assert_eq!(profiles(), json!(["utf8"]), "as the mount checks");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn the_documented_example_is_a_mount_configuration_and_every_key_is_documented()
     let dir = tempfile::tempdir().unwrap();
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    assert_eq!(judged(&validator, dir.path(), example), (true, true));
+    assert_eq!(checked(&validator, dir.path(), example), (true, true));
     for (table, of_table) in schema["properties"].as_object().unwrap() {
         let keys = of_table["properties"].as_object().filter(|_| table != "policy");
         let keys = keys.map_or(vec![table], |keys| keys.keys().collect());

@@ -39,7 +39,7 @@ fn last<'o>(objects: &'o [Value], field: &str) -> &'o Value {
     &objects.last().unwrap()[field]
 }
 
-/// What the independent judge counts.
+/// What the independent checker counts.
 fn counts(dir: &Path) -> Option<Vec<(String, u64)>> {
     let oracle = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle.py");
     let output = Command::new("python3").args([oracle, "--count"]).arg(dir).output();
@@ -116,7 +116,7 @@ fn a_tree_deeper_than_path_max_is_read_to_its_end_and_walkdir_says_where_it_ends
 }
 
 #[test]
-fn a_large_directory_is_judged_like_a_small_one() {
+fn a_large_directory_is_checked_like_a_small_one() {
     let dir = tempfile::tempdir().unwrap();
     let name = |number: usize| format!("{number:0>200}");
     // More than is held at a time.

@@ -253,7 +253,7 @@ fn each_rename_or_all_of_a_rule_can_be_asked_about() {
         "taken exists and stays",
         "contains a `/`",
         "reserved-name",
-        "give the same name",
+        r"b\xE9 would get the same new name",
         "include this rename",
     ] {
         assert!(told.contains(part), "{part}: {told}");

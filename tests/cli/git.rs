@@ -291,7 +291,7 @@ fn each_name_of_a_history_is_told_once_with_its_first_and_its_last_commit() {
 }
 
 #[test]
-fn what_is_missing_or_damaged_is_trouble_and_the_rest_is_judged() {
+fn what_is_missing_or_damaged_is_trouble_and_the_rest_is_checked() {
     let Some(origin) = repository(&[]) else { return };
     let dir = origin.path();
     fill(dir);
@@ -347,11 +347,11 @@ fn directories_of_the_same_directory_many_times_over_end() {
     commit(dir, &id, &[], 1);
     let output = namegate().args(["scan", "--profile", "utf8", "--git"]).arg(dir).output().unwrap();
     assert_eq!(status(&output), 2);
-    assert!(stderr(&output).contains("stands at more than 65536 places"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is in more than 65536 places"), "{}", stderr(&output));
 }
 
 #[test]
-fn only_what_a_base_does_not_have_is_judged_and_collides_with_what_it_has() {
+fn only_what_a_base_does_not_have_is_checked_and_collides_with_what_it_has() {
     let Some(dir) = repository(&[]) else { return };
     let dir = dir.path();
     fill(dir);

@@ -119,7 +119,7 @@ fn python_finds_the_same_names_for_any_number_of_threads() {
 }
 
 #[test]
-fn what_nobody_may_read_is_told_and_the_rest_is_judged() {
+fn what_nobody_may_read_is_told_and_the_rest_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(dir.path(), 0o755);
@@ -178,7 +178,7 @@ fn files_that_come_and_go_are_no_trouble() {
 }
 
 #[test]
-fn a_root_given_twice_is_read_once_and_files_are_judged_together() {
+fn a_root_given_twice_is_read_once_and_files_are_checked_together() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &[u8]| dir.path().join(OsStr::from_bytes(name));
     fs::create_dir(path(b"sub")).unwrap();

@@ -122,7 +122,7 @@ fn an_inventory_is_read_from_its_column_and_decoded() {
 }
 
 #[test]
-fn a_list_that_cannot_be_read_is_trouble_and_the_others_are_judged() {
+fn a_list_that_cannot_be_read_is_trouble_and_the_others_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let (good, missing) = (dir.path().join("list"), dir.path().join("missing"));
     fs::write(&good, b"x\xFF\n").unwrap();
@@ -145,7 +145,7 @@ fn a_list_that_cannot_be_read_is_trouble_and_the_others_are_judged() {
 }
 
 #[test]
-fn a_tree_and_a_list_are_judged_in_one_scan_and_what_concerns_trees_is_refused_without_one() {
+fn a_tree_and_a_list_are_checked_in_one_scan_and_what_concerns_trees_is_refused_without_one() {
     let dir = tempfile::tempdir().unwrap();
     for name in [&b"bad\xE9"[..], b"left out\xE9"] {
         File::create(dir.path().join(OsStr::from_bytes(name))).unwrap();

@@ -11,6 +11,7 @@ mod explain;
 mod fix_plan;
 #[cfg(feature = "git")]
 mod git;
+mod help;
 #[cfg(feature = "git")]
 mod hooks;
 mod hostile;

@@ -148,3 +148,25 @@ fn one_place_is_not_taken_for_two_outputs_by_whatever_names() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("named for two outputs"), "{output:?}");
     }
 }
+
+#[test]
+fn a_reader_that_goes_away_does_not_change_the_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let scan = |profile: &str| {
+        let mut command = namegate();
+        command
+            .args(["scan", "--profile", profile])
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        output.status.code()
+    };
+    // More than any pipe or buffer holds.
+    (0..3000).for_each(|n| drop(File::create(dir.path().join(format!("{n}:{}", "x".repeat(100)))).unwrap()));
+    assert_eq!(scan("windows"), Some(1), "there are findings");
+    assert_eq!(scan("utf8"), Some(0), "there are none");
+}

@@ -200,7 +200,7 @@ fn a_clean_tree_is_exit_status_0_and_says_what_was_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_and_the_rest_is_judged() {
+fn what_cannot_be_read_is_reported_and_the_rest_is_checked() {
     let dir = tree();
     let missing = dir.path().join("missing");
     let output = namegate().arg("scan").arg(&missing).arg(dir.path()).output().unwrap();
@@ -217,7 +217,7 @@ fn what_cannot_be_read_is_reported_and_the_rest_is_judged() {
 }
 
 #[test]
-fn links_are_judged_and_not_followed_but_a_root_that_is_one_is() {
+fn links_are_checked_and_not_followed_but_a_root_that_is_one_is() {
     let dir = tree();
     let links = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(dir.path(), links.path().join("link")).unwrap();
@@ -229,7 +229,7 @@ fn links_are_judged_and_not_followed_but_a_root_that_is_one_is() {
     assert_eq!(objects.last().unwrap()["directories"], 3);
     let (status, objects) =
         json(&links.path().join(OsStr::from_bytes(b"dangling\xE9")), &["--profile", "utf8"]);
-    assert_eq!((status, &objects.last().unwrap()["names"]), (1, &1.into()), "the link's own name is judged");
+    assert_eq!((status, &objects.last().unwrap()["names"]), (1, &1.into()), "the link's own name is checked");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_reader_that_goes_away_is_no_trouble() {
 }
 
 #[test]
-fn paths_are_judged_from_the_root_of_the_scan() {
+fn paths_are_checked_from_the_root_of_the_scan() {
     let dir = tempfile::tempdir().unwrap();
     let deep = dir.path().join("d".repeat(200));
     fs::create_dir(&deep).unwrap();
@@ -266,7 +266,7 @@ fn paths_are_judged_from_the_root_of_the_scan() {
 }
 
 #[test]
-fn the_name_of_a_root_is_judged_and_so_is_what_lies_below() {
+fn the_name_of_a_root_is_checked_and_so_is_what_lies_below() {
     let dir = tempfile::tempdir().unwrap();
     let bad = dir.path().join(OsStr::from_bytes(b"b\xE4d"));
     fs::create_dir(&bad).unwrap();

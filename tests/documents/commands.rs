@@ -1,4 +1,4 @@
-//! Every `namegate` command in a block of a page is one that the program accepts.
+//! Checks that the program accepts every `namegate` command in the blocks of the pages.
 
 use clap::{Command, CommandFactory};
 use namegate::cli::Cli;
@@ -33,7 +33,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The arguments of `namegate` in a line, from its name on.
+/// The arguments of `namegate` in a line.
 fn command(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# ")).unwrap_or(line).trim();
     let at = ["", "sudo ", "exec "].iter().find_map(|before| {
@@ -45,7 +45,7 @@ fn command(line: &str) -> Option<Vec<String>> {
     Some(words(&line[at..]))
 }
 
-/// Why the program refuses these words, if it does.
+/// The reason why the program refuses the arguments, if it does.
 fn refusal(cli: &Command, words: &[String]) -> Option<String> {
     let error = cli.clone().try_get_matches_from(words).err()?;
     let is_help =
@@ -63,7 +63,7 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
             if !["", "console", "sh"].contains(&block.language) {
                 continue;
             }
-            // A line that ends with a backslash goes on in the next.
+            // A line that ends with a backslash continues on the next.
             for line in block.lines.join("\n").replace("\\\n", "").lines() {
                 let Some(words) = command(line) else { continue };
                 checked += 1;
@@ -78,7 +78,7 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Long options of other programs that the pages name by themselves.
+/// Long options of other programs that the pages mention.
 const OF_OTHERS: &[&str] = &["--nofsroot", "--verify"];
 
 /// The long options of a command and of all below it.
@@ -97,7 +97,7 @@ fn every_option_and_command_in_the_text_is_one_of_the_program() {
     for page in pages().iter().filter(|page| *page != "CHANGELOG.md") {
         let prose = prose(&read(page));
         let is_one = |code: &&str| code.starts_with("namegate ") || code.starts_with("--");
-        // A message of the program is no command.
+        // A message of the program is not a command.
         for code in quoted(&prose).filter(is_one).filter(|code| !code.starts_with("namegate is ")) {
             let mut words = code.split_whitespace().skip_while(|&word| word == "namegate").peekable();
             if code.starts_with("namegate ") {

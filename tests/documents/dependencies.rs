@@ -1,5 +1,5 @@
-//! Holds `docs/DEPENDENCIES.md` equal to the manifests of both packages: every direct dependency has its row in the table
-//! of its kind, and no row outlives its dependency.
+//! Compares `docs/DEPENDENCIES.md` with the manifests of both packages: every direct dependency has a row in the right table,
+//! and every row has a dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -42,7 +42,7 @@ fn every_dependency_has_its_row_and_every_row_its_dependency() {
     {
         let (mut declared, described) = (declared(table), described(&page, heading));
         if table == "dev-dependencies" {
-            // What the tests of one package use and another package links has its row already.
+            // A crate that the tests of one package use and another package links already has its row.
             declared.retain(|name| !linked.contains(name));
         }
         assert!(!declared.is_empty(), "no manifest has [{table}]");
@@ -56,7 +56,7 @@ fn every_dependency_has_its_row_and_every_row_its_dependency() {
     }
 }
 
-/// What `cargo tree` prints about Linux on x86-64, by these arguments.
+/// The output of `cargo tree` for Linux on x86-64, with these arguments.
 fn tree(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--target", "x86_64-unknown-linux-gnu"])
@@ -68,7 +68,7 @@ fn tree(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("names of crates are ASCII")
 }
 
-/// How many crates besides namegate's own `cargo tree` finds, by these arguments.
+/// The number of crates in the output of `cargo tree` with these arguments, without namegate's own.
 fn crates(args: &[&str]) -> usize {
     let text = tree(&[&["--prefix", "none"], args].concat());
     let found: BTreeSet<&str> = text
@@ -134,7 +134,7 @@ fn the_page_says_how_many_crates_would_go_with_each_row() {
 
 #[test]
 fn the_page_counts_as_cargo_does() {
-    // Lines end anywhere.
+    // Sentences can be broken across lines anywhere.
     let page = read("docs/DEPENDENCIES.md").split_whitespace().collect::<Vec<_>>().join(" ");
     let core = ["-p", CORE, "-e", "normal,no-proc-macro"];
     let alone = crates(&[&core[..], &["--no-default-features"]].concat());
@@ -144,8 +144,8 @@ fn the_page_counts_as_cargo_does() {
     let (all, plain) = (crates(&program), crates(&[&program[..], &["--no-default-features"]].concat()));
     for said in [
         format!("The core links {} crates, and {alone} without its features", crates(&core)),
-        format!("the program links {all} crates, these {rows} included"),
-        format!("Without its features `git` and `archive` it links {plain}, {} fewer", all - plain),
+        format!("the program links {all} crates, including the {rows} in the table below"),
+        format!("Without its features `git`, `archive` and `guard` it links {plain}, {} fewer", all - plain),
         format!("Building it takes {}:", crates(&["-p", "namegate", "-e", "normal,build"])),
     ] {
         assert!(page.contains(&said), "docs/DEPENDENCIES.md does not say: {said}");
@@ -153,7 +153,7 @@ fn the_page_counts_as_cargo_does() {
 }
 
 #[test]
-fn rows_and_entries_are_told_from_their_surroundings() {
+fn rows_and_entries_are_recognized() {
     let manifest = "[dependencies]\na = \"1\"\nb-c = { version = \"2\" }\n[dev-dependencies]\nd = \"1\"\n";
     assert_eq!(declared(manifest, "dependencies"), BTreeSet::from(["a".into(), "b-c".into()]));
     assert_eq!(declared(manifest, "build-dependencies"), BTreeSet::new());

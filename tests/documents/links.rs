@@ -1,4 +1,4 @@
-//! Links lead to what is there, paths in backquotes exist, and every page can be reached.
+//! Checks that links lead to existing files, paths in backquotes exist, and every page can be reached.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+fn every_link_leads_to_an_existing_file_and_heading() {
     let mut broken = Vec::new();
     for page in pages() {
         let prose = prose(&read(&page));
@@ -60,7 +60,7 @@ fn every_path_of_the_repository_that_is_named_exists() {
     let tops =
         ["src/", "crates/", "tests/", "scripts/", "docs/", "systemd/", "benches/", "fuzz/", "examples/"];
     let mut missing = Vec::new();
-    // The changelog tells what was.
+    // The changelog mentions files of the past.
     for page in pages().iter().filter(|page| *page != "CHANGELOG.md") {
         let prose = prose(&read(page));
         for path in quoted(&prose).filter_map(|words| words.split(' ').next()) {
@@ -74,22 +74,22 @@ fn every_path_of_the_repository_that_is_named_exists() {
 }
 
 #[test]
-fn the_house_has_the_rooms_that_its_plan_shows() {
+fn the_modules_in_the_tree_of_modules_exist() {
     let page = read("docs/ARCHITECTURE.md");
-    let plan = blocks(&page).into_iter().next().expect("the page begins with a plan of the modules");
-    let (mut base, mut rooms) = ("", 0);
-    for line in plan.lines {
-        let name = line.split_whitespace().next().expect("no line of the plan is empty");
+    let tree = blocks(&page).into_iter().next().expect("the page begins with a tree of the modules");
+    let (mut base, mut shown) = ("", 0);
+    for line in tree.lines {
+        let name = line.split_whitespace().next().expect("no line of the tree is empty");
         if !line.starts_with(' ') {
             base = name;
         } else if line.starts_with("  ") && !line.starts_with("   ") {
             assert!(root().join(base).join(name).exists(), "there is no {base}{name}");
-            rooms += 1;
+            shown += 1;
         }
     }
     let modules = fs::read_to_string(root().join("src/lib.rs")).unwrap();
     let modules = modules.lines().filter(|line| line.starts_with("pub mod ")).count();
-    assert!(rooms >= modules, "the plan shows {rooms} rooms, src alone has {modules}");
+    assert!(shown >= modules, "the tree shows {shown} modules, src alone has {modules}");
 }
 
 #[test]

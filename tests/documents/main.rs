@@ -1,6 +1,6 @@
-//! Holds the documentation to the truth: sessions, commands, links, paths, numbers, promises, dependencies.
+//! Checks the documentation: sessions, commands, links, paths, numbers, promises, dependencies.
 //!
-//! With `NAMEGATE_UPDATE=1` the tests write into the pages what the program prints.
+//! With `NAMEGATE_UPDATE=1` the tests write the output of the program into the pages.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 

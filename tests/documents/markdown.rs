@@ -81,13 +81,13 @@ pub fn prose(page: &str) -> String {
     lines.join("\n")
 }
 
-/// What stands between backquotes in a page's prose.
+/// The texts in backquotes in the prose of a page.
 pub fn quoted(prose: &str) -> impl Iterator<Item = &str> {
     prose.lines().filter(|line| !line.starts_with("```")).flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
 #[test]
-fn blocks_are_told_from_the_text_around_them() {
+fn blocks_are_distinguished_from_the_text_around_them() {
     let page = "text `a/b`\n\n<!-- not run: needs root -->\n\n```console\n# reboot\n```\n\n    indented\n    twice\n\ntext\n    no block\n";
     let console =
         Block { language: "console", not_run: Some("needs root"), lines: vec!["# reboot"], first: 5 };

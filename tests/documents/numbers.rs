@@ -1,4 +1,4 @@
-//! Numbers that the program can count are as the pages say.
+//! Checks the numbers in the pages that the program can count.
 
 use clap::CommandFactory;
 use namegate::cli::Cli;
@@ -7,10 +7,10 @@ use namegate::policy::rule;
 
 use super::markdown::{pages, prose, read};
 
-/// The README ends before a reader does.
+/// Maximum length of the README.
 const README_LINES: usize = 200;
 
-/// The numbers that stand in front of `noun`: in `23 profiles`, `**23** profiles`.
+/// The numbers before `noun`, as in `23 profiles`, `**23** profiles`.
 fn counted(prose: &str, noun: &str) -> Vec<usize> {
     let plain = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let words: Vec<String> = prose.split_whitespace().map(plain).collect();

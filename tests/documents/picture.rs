@@ -1,4 +1,4 @@
-//! The picture in the README is what the program prints.
+//! Checks that the picture in the README shows the output of the program.
 
 use std::fs;
 use std::process::Command;

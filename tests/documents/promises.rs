@@ -1,4 +1,4 @@
-//! Every promise of `docs/SEMANTICS.md` names the tests that hold it, and they exist.
+//! Checks that every promise of `docs/SEMANTICS.md` names tests, and that they exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,14 +21,14 @@ fn sources(dir: &Path) -> String {
         .collect()
 }
 
-/// What stands between backquotes and looks like the name of a test.
+/// Texts in backquotes that look like the name of a test.
 fn tests_named(text: &str) -> impl Iterator<Item = &str> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|word| word.matches('_').count() >= 3 && !word.contains([' ', ':', '.']))
 }
 
 #[test]
-fn every_promise_is_held_by_tests_that_exist() {
+fn every_promise_names_tests_that_exist() {
     let document = read("docs/SEMANTICS.md");
     let sources = ["src", "tests", "crates"].map(|dir| sources(&root().join(dir))).concat();
     let functions: BTreeSet<&str> =

@@ -1,8 +1,8 @@
-//! Every console block of every page shows what the program prints.
+//! Checks that every console block of every page shows the output of the program.
 //!
-//! The blocks of a page run one after the other, in a directory of their own that is shown as `/srv`. A block that cannot
+//! The blocks of a page run in order, in one directory that is shown as `/srv`. A block that cannot
 //! run in a test has a comment above it, `<!-- not run: REASON -->`, and counts as skipped. A line `...` stands for any
-//! lines of output. With `NAMEGATE_UPDATE=1` the pages get what is printed; blocks with `...` are edited by hand.
+//! lines of output. With `NAMEGATE_UPDATE=1` the pages get the new output; edit blocks with `...` by hand.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -67,7 +67,7 @@ impl Stage {
             .current_dir(&self.dir)
             .env_clear()
             .envs([("PATH", path.as_str()), ("HOME", self.dir.to_str().unwrap()), ("LC_ALL", "C")])
-            // What a mount says about the machine differs.
+            // Messages of a mount about the machine vary.
             .env("RUST_LOG", "error")
             .stdin(Stdio::null())
             .output()
@@ -82,7 +82,7 @@ impl Drop for Stage {
     }
 }
 
-/// `text` with one time and one process number for all.
+/// `text` with all times and process numbers replaced.
 fn steady(text: &str) -> String {
     let (mut steady, mut rest) = (String::new(), text);
     while let Some(first) = rest.chars().next() {
@@ -99,7 +99,7 @@ fn steady(text: &str) -> String {
     steady
 }
 
-/// The commands of a block, each with the lines that stand below it.
+/// The commands of a block, each with the lines below it.
 fn commands<'b, 't>(block: &'b Block<'t>) -> Vec<(&'t str, Vec<&'b str>)> {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
     for &line in &block.lines {
@@ -112,7 +112,7 @@ fn commands<'b, 't>(block: &'b Block<'t>) -> Vec<(&'t str, Vec<&'b str>)> {
     commands
 }
 
-/// `printed` if `shown` is that, where a line `...` is any lines.
+/// Compares `printed` with `shown`, where a line `...` stands for any lines.
 fn matches(shown: &[&str], printed: &[&str]) -> bool {
     match shown {
         [] => printed.is_empty(),
@@ -121,7 +121,7 @@ fn matches(shown: &[&str], printed: &[&str]) -> bool {
     }
 }
 
-/// Why the block cannot run, here or anywhere.
+/// The reason why the block cannot run here, or anywhere.
 fn obstacle(block: &Block) -> Option<String> {
     if let Some(reason) = block.not_run {
         assert!(reason.len() > 8, "say why a block is not run: {reason:?}");
@@ -132,7 +132,7 @@ fn obstacle(block: &Block) -> Option<String> {
         .then(|| "mounting needs root and /dev/fuse".to_owned())
 }
 
-/// Runs the console blocks of a page; gives how many ran, and how many did not.
+/// Runs the console blocks of a page; returns how many ran and how many were skipped.
 fn run(page: &str, stage: &Stage) -> (usize, usize) {
     let text = read(page);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -160,7 +160,7 @@ fn run(page: &str, stage: &Stage) -> (usize, usize) {
         replacements.push((block.first, block.lines.len(), actual));
     }
     if !differences.is_empty() && std::env::var_os("NAMEGATE_UPDATE").is_some() {
-        // From the last to the first: what is replaced must not move what is still to be replaced.
+        // From last to first, so that replacing one block does not move the others.
         for (first, length, actual) in replacements.into_iter().rev() {
             lines.splice(first..first + length, actual);
         }
@@ -190,7 +190,7 @@ fn every_session_shows_what_the_program_prints() {
 }
 
 #[test]
-fn the_migration_goes_as_it_is_told() {
+fn the_migration_works_as_documented() {
     let stage = Stage::new(OLD_SHARE);
     let share = stage.dir.join("share");
     let target = OsStr::from_bytes(b"../B\xFCro/Men\xFC.pdf");

@@ -4,6 +4,7 @@
 
 mod crash;
 mod laws;
+mod old_journal;
 mod places;
 mod program;
 mod races;

@@ -1,4 +1,4 @@
-//! A real browser without a window, spoken to over two pipes by the Chrome DevTools Protocol.
+//! A headless browser, controlled over two pipes by the Chrome DevTools Protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The programs that are looked for, in this order; `NAMEGATE_CHROMIUM` names another.
+/// Names of browsers, in order of preference; `NAMEGATE_CHROMIUM` names another.
 const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
 /// One page of a browser.
@@ -16,7 +16,7 @@ pub struct Browser {
     from: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// What the browser told without being asked.
+    /// Events of the browser.
     pub events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Browser {
     /// Starts `program` with an empty page of 1280 by 1000.
     pub fn start(program: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // The protocol is spoken on descriptors 3 and 4, which a shell can put there.
+        // The protocol uses descriptors 3 and 4, which a shell can set up.
         let mut child = Command::new("sh")
             .args(["-c", r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#, "sh"])
             .arg(program)
@@ -106,7 +106,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression, in the page; a promise is waited for.
+    /// Evaluates an expression in the page, and waits if it is a promise.
     pub fn value(&mut self, expression: &str) -> Value {
         let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let result = self.call("Runtime.evaluate", params);
@@ -130,18 +130,18 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key }));
     }
 
-    /// Types text where the focus is.
+    /// Types text into the focused element.
     pub fn type_in(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Everything that the page said to its console, thrown errors and refused actions too.
+    /// The console output of the page, including errors and refused actions.
     pub fn complaints(&self) -> Vec<&Value> {
         const SAID: [&str; 3] = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
         self.events.iter().filter(|e| SAID.iter().any(|method| e["method"] == *method)).collect()
     }
 
-    /// The addresses that were asked for.
+    /// The requested addresses.
     pub fn requests(&self) -> Vec<&str> {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()

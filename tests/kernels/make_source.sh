@@ -15,7 +15,7 @@ make_source() {
         f2fs) mkfs=(mkfs.f2fs -q -f) ;;
         # These have no owners and modes of their own: everything is everybody's.
         vfat) mkfs=(mkfs.vfat -F 32) options+=,umask=0,utf8 ;;
-        exfat) mkfs=(mkfs.exfat -q) options+=,umask=0 ;;
+        exfat) mkfs=(mkfs.exfat) options+=,umask=0 ;;
         ntfs3 | ntfs) mkfs=(mkfs.ntfs -q -F -f) options+=,umask=0 ;;
         ntfs-3g) kind=fuseblk mkfs=(mkfs.ntfs -q -F -f) options=permissions ;;
         nfs | cifs) "make_$name" && return ;;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::acting::act_as;
 use crate::metrics::scraped;
-use crate::mounted::{Mounted, open_to_all};
+use crate::mounted::{Mounted, can_mount, open_to_all, prepare};
 
 #[test]
 fn the_content_of_a_link_is_asked_for_once_and_another_link_is_another() {
@@ -134,4 +135,43 @@ fn in_a_sticky_directory_nobody_removes_what_is_not_theirs() {
         })
     });
     assert_eq!(results[0], Err(Some(Errno::EPERM as i32)));
+}
+
+#[test]
+fn a_file_can_be_opened_by_another_name_after_its_first_one_is_removed_where_the_source_opens_by_name() {
+    let Some(mounted) = over_ntfs_3g() else { return };
+    // As git writes an object: under a temporary name, which it gives up for the final one.
+    for round in 0..3 {
+        let (temporary, path) =
+            (mounted.mnt().join("temporary"), mounted.mnt().join(format!("object {round}")));
+        fs::write(&temporary, "content").unwrap();
+        fs::hard_link(&temporary, &path).unwrap();
+        fs::remove_file(&temporary).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "content", "round {round}");
+        fs::OpenOptions::new().append(true).open(&path).unwrap().set_len(3).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "con", "round {round}");
+    }
+}
+
+/// A mount over NTFS by ntfs-3g, which runs in user space, has no file handles, and opens a file by the name that the kernel
+/// looked up.
+fn over_ntfs_3g() -> Option<Mounted> {
+    if !can_mount() {
+        return None;
+    }
+    let dir = prepare();
+    let image = dir.path().join("image");
+    fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    let runs = |command: &mut Command| {
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    if !runs(Command::new("mkfs.ntfs").args(["-q", "-F", "-f"]).arg(&image)) {
+        println!("SKIPPED: there is no mkfs.ntfs");
+        return None;
+    }
+    if !runs(Command::new("ntfs-3g").arg(&image).arg(dir.path().join("backing"))) {
+        println!("SKIPPED: ntfs-3g mounts nothing here");
+        return None;
+    }
+    Some(Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]))
 }

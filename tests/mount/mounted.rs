@@ -37,6 +37,11 @@ pub fn can_mount() -> bool {
     false
 }
 
+/// The transport over which requests come: the default, or the one that a run of all tests is for.
+pub fn transport() -> String {
+    std::env::var("NAMEGATE_TEST_TRANSPORT").unwrap_or_else(|_| "dev".into())
+}
+
 /// The directories of a mount, without one.
 pub fn prepare() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -85,6 +90,7 @@ impl Mounted {
         let (source, target) = places(dir.path());
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         command.arg("mount").arg(source).arg(&target).args(args);
+        command.args(["--transport", &transport()]);
         Self::by(dir, &target, command)
     }
 

@@ -1,8 +1,10 @@
 //! What is used after its name has gone, and what no path leads to.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +15,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 
-use crate::mounted::{Mounted, PATIENCE};
+use crate::mounted::{Mounted, PATIENCE, transport};
 
 /// The path by which a process reaches a file that it has open.
 fn by_descriptor(file: &File) -> PathBuf {
@@ -111,14 +113,49 @@ fn entries_deeper_than_path_max_are_reached_by_descriptor() {
 }
 
 #[test]
-fn a_temporary_file_without_a_name_is_refused_in_the_way_that_programs_expect() {
+fn a_temporary_file_without_a_name_is_used_and_gets_a_name_if_the_policy_allows_it() {
+    if transport() == "fuser" {
+        return println!("SKIPPED: fuser does not know O_TMPFILE");
+    }
+    for mounted in Mounted::both_ways() {
+        let nameless = |dir: &Path, flags: OFlag, mode: u32| {
+            let flags = flags | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+            open(dir, flags, Mode::from_bits_truncate(mode)).map(File::from)
+        };
+        let name = |file: &File, dir: &Path, name: &OsStr| {
+            linkat(AT_FDCWD, &by_descriptor(file), AT_FDCWD, &dir.join(name), AtFlags::AT_SYMLINK_FOLLOW)
+        };
+        let _ = mounted.same(|dir| {
+            let file = nameless(dir, OFlag::O_RDWR, 0o666).unwrap();
+            file.write_all_at(b"content", 0).unwrap();
+            file.set_len(4).unwrap();
+            let before = (file.metadata().unwrap().nlink(), fs::read_dir(dir).unwrap().count());
+            let named = name(&file, dir, OsStr::new("named"));
+            let metadata = fs::metadata(dir.join("named")).unwrap();
+            let never = nameless(dir, OFlag::O_WRONLY | OFlag::O_EXCL, 0o600).unwrap();
+            let refused =
+                (name(&never, dir, OsStr::new("never")), nameless(dir, OFlag::O_RDONLY, 0o600).err());
+            let found = (metadata.nlink(), metadata.mode(), fs::read(dir.join("named")).unwrap());
+            (before, named, found, refused)
+        });
+        // The name is checked when there is one.
+        let file = nameless(&mounted.mnt(), OFlag::O_WRONLY, 0o600).unwrap();
+        assert_eq!(name(&file, &mounted.mnt(), OsStr::from_bytes(b"caf\xE9")), Err(Errno::EILSEQ));
+        drop(file);
+        assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn who_makes_a_temporary_file_where_there_is_no_o_tmpfile_makes_another_one() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    let nameless =
-        |dir: &Path| open(dir, OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRWXU).map(drop);
-    // open(2): programs that hear this make a file and remove its name, as tempfile(3) does.
-    assert_eq!(nameless(&mounted.mnt()), Err(Errno::EOPNOTSUPP));
+    // open(2): programs that get EOPNOTSUPP make a file and remove its name, as tempfile(3) does.
     tempfile::tempfile_in(mounted.mnt()).unwrap();
     assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 0);
+    let made =
+        open(&mounted.mnt(), OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRWXU).map(drop);
+    let expected = if transport() == "fuser" { Err(Errno::EOPNOTSUPP) } else { Ok(()) };
+    assert_eq!(made, expected);
 }
 
 #[test]

@@ -125,7 +125,10 @@ fn a_file_with_mistakes_keeps_the_old_policy_and_every_one_who_asks_is_told() {
     assert_eq!(reloads(&mounted), (1, 3));
     mounted.signal(Signal::SIGTERM);
     let (_, log) = mounted.ended();
-    assert!(log.contains("the old policy stays in force") && log.contains("unknown rule `no-such`"), "{log}");
+    assert!(
+        log.contains("still running the previous configuration") && log.contains("unknown rule `no-such`"),
+        "{log}"
+    );
 }
 
 #[test]

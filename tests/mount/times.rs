@@ -13,7 +13,7 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
-use crate::mounted::{Mounted, can_mount, prepare};
+use crate::mounted::{Mounted, can_mount, prepare, transport};
 
 const OLD: TimeSpec = TimeSpec::new(1000, 0);
 
@@ -128,4 +128,20 @@ fn a_mount_without_times_of_access_leaves_none_whoever_reads_what() {
         "a directory that is mounted noatime shows nothing"
     );
     assert!(fs::write(mounted.mnt().join("new"), "").is_ok());
+}
+
+#[test]
+fn a_file_shows_when_it_was_created() {
+    if transport() == "fuser" {
+        return println!("SKIPPED: fuser does not know STATX");
+    }
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::write(mounted.mnt().join("file"), "content").unwrap();
+    for name in ["file", ""] {
+        let created = |dir: &Path| fs::symlink_metadata(dir.join(name)).unwrap().created();
+        match (created(&mounted.backing()), created(&mounted.mnt())) {
+            (Ok(expected), shown) => assert_eq!(shown.ok(), Some(expected), "{name}"),
+            (Err(error), _) => println!("SKIPPED: the file system records no time of creation: {error}"),
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 const TEST: &str = "/usr/share/unicode/NormalizationTest.txt.bz2";
 
-/// The text of the test file, or `None`, with a line that says why, when it cannot be had.
+/// The text of the test file; `None`, after a message, if it is missing.
 pub fn test_file() -> Option<String> {
     if !Path::new(TEST).exists() {
         println!("SKIPPED: {TEST} is absent (Debian package unicode-data)");
@@ -29,7 +29,7 @@ fn scalars(field: &str) -> String {
         .collect()
 }
 
-/// Whether the row stands in part 1, its columns, and its text.
+/// Whether the row is in part 1, its columns, and its text.
 pub fn rows(text: &str) -> impl Iterator<Item = (bool, [String; 5], &str)> {
     let mut in_part_1 = false;
     text.lines().filter_map(move |line| {

@@ -15,10 +15,10 @@ fn watch(place: &Place, args: &[&str]) -> Watching {
 }
 
 #[test]
-fn a_program_gets_the_name_as_bytes_and_no_shell_ever_reads_it() {
+fn a_program_gets_the_exact_bytes_of_the_name_without_a_shell() {
     let place = Place::plain();
     let told = place.beside("told");
-    // What it is called with stands in files, NUL between the words.
+    // Its arguments are in files, separated by NUL.
     let script = "printf '%s\\0' \"$@\" >\"$0/args\"; env -0 | grep -za ^NAMEGATE_ | sort -z >\"$0/env\"";
     let told_name = told.to_str().unwrap();
     let args = ["--exec", "sh", "-c", script, told_name, "-x", "{}", "a{}", ";", "--warnings"];
@@ -52,7 +52,7 @@ fn a_program_gets_the_name_as_bytes_and_no_shell_ever_reads_it() {
 fn programs_run_a_few_at_a_time_and_none_is_left_unreaped() {
     let place = Place::plain();
     let at_work = place.beside("at-work");
-    // Says how many there are with it.
+    // Prints how many programs run, including itself.
     let script = "mkdir \"$0/$$\"; ls \"$0\" | wc -l >>\"$0.counts\"; sleep 0.05; rmdir \"$0/$$\"";
     let watching =
         watch(&place, &["--exec-jobs", "3", "--exec", "sh", "-c", script, at_work.to_str().unwrap()]);
@@ -75,7 +75,7 @@ fn programs_run_a_few_at_a_time_and_none_is_left_unreaped() {
 }
 
 #[test]
-fn a_program_that_fails_or_is_not_there_is_told_and_is_trouble() {
+fn a_program_that_fails_or_is_missing_is_reported_as_an_error() {
     for (program, told) in [(&["false"][..], "exit status: 1"), (&["/nowhere/x"], "cannot be started")] {
         let place = Place::plain();
         let watching = watch(&place, &[&["--exec"], program].concat());
@@ -88,7 +88,7 @@ fn a_program_that_fails_or_is_not_there_is_told_and_is_trouble() {
 }
 
 #[test]
-fn programs_that_were_asked_for_are_run_to_their_end_but_not_for_ever() {
+fn requested_programs_are_completed_within_a_time_limit() {
     let place = Place::plain();
     let watching = watch(&place, &["--exec-jobs", "1", "--once", "--exec", "sleep", "0.3"]);
     fs::write(place.top().join(bad("")), "").unwrap();

@@ -15,7 +15,7 @@ fn found(operation: &str, path: PathBuf) -> Found {
     Found { operation: operation.into(), path: Some(path) }
 }
 
-/// Makes a bad name in each way there is, and says what is to be found.
+/// Creates a bad name in each possible way, and records what should be reported.
 fn make(top: &Path, outside: &Path) -> Vec<Found> {
     let mut expected = Vec::new();
     let mut expect = |operation: &str, path: PathBuf| expected.push(found(operation, path));
@@ -34,15 +34,15 @@ fn make(top: &Path, outside: &Path) -> Vec<Found> {
     File::create(top.join("good")).unwrap();
     fs::rename(top.join("good"), sub.join(bad("renamed"))).unwrap();
     expect("rename", sub.join(bad("renamed")));
-    // Below directories that are new.
+    // Below new directories.
     let deep = sub.join("new/new/new");
     fs::create_dir_all(&deep).unwrap();
     File::create(deep.join(bad("deep"))).unwrap();
     expect("create", deep.join(bad("deep")));
-    // Brought along by a directory from outside.
+    // In a directory that is moved in from outside.
     fs::rename(outside.join("brought"), top.join("brought")).unwrap();
     expect("rename", top.join("brought/along").join(bad("old")));
-    // What is made outside, what leaves, and good names, are nobody's business.
+    // Names created outside, names that leave, and good names are not reported.
     File::create(outside.join(bad("outside"))).unwrap();
     fs::create_dir(top.join("leaves")).unwrap();
     fs::rename(top.join("leaves"), outside.join("left")).unwrap();
@@ -51,7 +51,7 @@ fn make(top: &Path, outside: &Path) -> Vec<Found> {
 }
 
 #[test]
-fn every_way_in_which_a_bad_name_comes_is_reported_once_on_every_file_system() {
+fn every_way_to_create_a_bad_name_is_reported_once_on_every_file_system() {
     if !is_root() {
         return;
     }
@@ -78,7 +78,7 @@ fn every_way_in_which_a_bad_name_comes_is_reported_once_on_every_file_system() {
 }
 
 #[test]
-fn the_engine_is_the_first_that_can_and_is_told_with_the_reason() {
+fn the_engine_is_the_first_that_works_and_is_reported_with_the_reason() {
     if !is_root() {
         return;
     }
@@ -114,7 +114,7 @@ fn two_trees_on_two_file_systems_are_watched_at_once() {
 }
 
 #[test]
-fn a_file_system_mounted_below_is_watched_unless_it_is_to_be_left_out() {
+fn a_file_system_mounted_below_is_watched_unless_excluded() {
     if !is_root() {
         return;
     }
@@ -131,7 +131,7 @@ fn a_file_system_mounted_below_is_watched_unless_it_is_to_be_left_out() {
 }
 
 #[test]
-fn of_tens_of_thousands_a_second_no_bad_name_is_lost_and_none_is_told_twice() {
+fn of_tens_of_thousands_per_second_no_bad_name_is_missed_or_reported_twice() {
     const EACH: usize = 10_000;
     const THREADS: usize = 2;
     if !is_root() {
@@ -174,7 +174,7 @@ fn of_tens_of_thousands_a_second_no_bad_name_is_lost_and_none_is_told_twice() {
 }
 
 #[test]
-fn a_directory_that_is_renamed_before_its_event_is_read_is_told_under_a_name_that_it_had() {
+fn a_directory_renamed_before_its_event_is_read_is_reported_under_one_of_its_names() {
     for engine in ENGINES {
         if engine == "fanotify" && !is_root() {
             continue;
@@ -197,7 +197,7 @@ fn a_directory_that_is_renamed_before_its_event_is_read_is_told_under_a_name_tha
 }
 
 #[test]
-fn a_directory_that_is_gone_before_its_event_is_read_is_told_where_it_was() {
+fn a_directory_removed_before_its_event_is_read_is_reported_with_its_last_path() {
     for engine in ["fanotify", "fanotify-dirs", "inotify"] {
         if engine == "fanotify" && !is_root() {
             continue;
@@ -212,7 +212,8 @@ fn a_directory_that_is_gone_before_its_event_is_read_is_told_where_it_was() {
             fs::remove_dir_all(&known).unwrap();
         });
         let ended = watching.end();
-        // Directory by directory, a new one was never marked; of the whole file system, an old one was never looked up.
+        // When watching by directory, a new directory was never marked; with a mark on the file system, an old one was never
+        // looked up.
         let expected = match engine {
             "fanotify" => 0..=2,
             _ => 1..=1,

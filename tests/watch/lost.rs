@@ -1,4 +1,4 @@
-//! Queues that overflow.
+//! Event queues that overflow.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::rest::wait_for_rest;
 use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root, wait_until};
 
-/// More than any queue keeps: fs.inotify.max_queued_events and fs.fanotify.max_queued_events.
+/// Larger than any queue: fs.inotify.max_queued_events and fs.fanotify.max_queued_events.
 fn more_than_a_queue() -> Option<usize> {
     let limit = |of: &str| {
         let text = fs::read_to_string(format!("/proc/sys/fs/{of}/max_queued_events")).unwrap_or_default();
@@ -25,12 +25,12 @@ fn more_than_a_queue() -> Option<usize> {
 }
 
 #[test]
-fn what_came_while_events_were_lost_is_found_and_told_once() {
+fn names_that_appeared_while_events_were_lost_are_found_and_reported_once() {
     if !is_root() {
         return;
     }
     let Some(count) = more_than_a_queue() else { return };
-    // At once: each of them waits most of the time.
+    // In parallel: each of them waits most of the time.
     std::thread::scope(|scope| {
         for engine in ENGINES {
             scope.spawn(move || lose_events(engine, count));
@@ -45,17 +45,17 @@ fn lose_events(engine: &str, count: usize) {
         for dir in [top.join("old"), top.join("quiet/below"), outside.join("brought/along")] {
             fs::create_dir_all(dir).unwrap();
         }
-        // There before, and not to be told.
+        // Existing names, which are not to be reported.
         fs::write(top.join("quiet").join(bad("before")), "").unwrap();
         fs::write(top.join("old").join(bad("before")), "").unwrap();
         fs::write(outside.join("brought/along").join(bad("old")), "").unwrap();
         let watching = Watching::new(&[&top], &["--engine", engine]);
-        // Longer than what time stamps are trusted for.
+        // Longer than the margin for coarse time stamps.
         sleep(Duration::from_millis(3500));
         let mut expected: Vec<PathBuf> = vec![top.join("old").join(bad("told"))];
         File::create(&expected[0]).unwrap();
         watching.wait_for(1);
-        // It looks once more and finds nothing: until here it has seen everything.
+        // It reads the trees once more and finds nothing: up to here it has seen everything.
         wait_for_rest(watching.pid());
         watching.while_it_sleeps(|| {
             for number in 0..count {
@@ -69,7 +69,7 @@ fn lose_events(engine: &str, count: usize) {
                     expected.push(path);
                 }
             }
-            // By now nothing is told any more.
+            // From now on nothing more is reported.
             fs::create_dir_all(top.join("new/new")).unwrap();
             for path in [top.join("new/new").join(bad("late")), top.join("quiet/below").join(bad("late"))] {
                 File::create(&path).unwrap();
@@ -80,10 +80,10 @@ fn lose_events(engine: &str, count: usize) {
         });
         watching.wait_for(expected.len());
         if engine == "fanotify" {
-            // Both this directory and the one above it changed: it may have been moved here, with what it holds.
+            // This directory and the one above it changed: it may have been moved here, with its content.
             expected.push(top.join("old").join(bad("before")));
         }
-        // It goes on as before, also in what was new.
+        // It continues as before, also in new directories.
         expected.push(top.join("new/new").join(bad("after")));
         File::create(expected.last().unwrap()).unwrap();
         watching.wait_for(expected.len());
@@ -117,7 +117,7 @@ fn a_queue_without_a_limit_loses_nothing() {
         for number in 0..count {
             File::create(place.top().join(number.to_string())).unwrap();
         }
-        // Gone before it is looked for: only its event tells.
+        // Removed before it is looked up: only its event shows it.
         File::create(place.top().join(bad("brief"))).unwrap();
         fs::remove_file(place.top().join(bad("brief"))).unwrap();
     });
@@ -127,7 +127,7 @@ fn a_queue_without_a_limit_loses_nothing() {
     assert!(!ended.said.contains("lost"), "{}", ended.said);
 }
 
-/// A tree in which directories are moved about, with all that they hold.
+/// A tree in which directories are moved with their content.
 struct Restless {
     dirs: Vec<PathBuf>,
     made: usize,
@@ -148,7 +148,7 @@ impl Restless {
     }
 
     fn any(&mut self) -> usize {
-        // Xorshift: the same each time.
+        // Xorshift, with a fixed seed.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -185,7 +185,7 @@ impl Restless {
 }
 
 #[test]
-fn directories_that_are_renamed_while_events_are_lost_and_afterwards_take_no_name_with_them() {
+fn names_in_directories_renamed_during_and_after_a_loss_are_not_missed() {
     if !is_root() {
         return;
     }
@@ -202,7 +202,7 @@ fn rename_while_events_are_lost(engine: &str, count: usize) {
     let top = place.dir(engine);
     let mut tree = Restless::new(&top, 400);
     let watching = Watching::new(&[&top], &["--engine", engine]);
-    // Longer than what time stamps are trusted for.
+    // Longer than the margin for coarse time stamps.
     sleep(Duration::from_millis(3500));
     for _ in 0..3 {
         watching.while_it_sleeps(|| {
@@ -212,7 +212,7 @@ fn rename_while_events_are_lost(engine: &str, count: usize) {
                 tree.rename(4);
             }
         });
-        // It reads the trees again, and they do not hold still meanwhile; with pauses, so that no event is lost by that.
+        // It reads the trees again while they change; with pauses, so that no further event is lost.
         for _ in 0..60 {
             tree.make(5);
             tree.rename(5);
@@ -230,7 +230,7 @@ fn rename_while_events_are_lost(engine: &str, count: usize) {
 }
 
 #[test]
-fn what_is_not_read_to_the_end_is_reported_and_is_an_error() {
+fn directories_that_were_not_read_are_reported_as_an_error() {
     if !is_root() {
         return;
     }
@@ -246,7 +246,7 @@ fn what_is_not_read_to_the_end_is_reported_and_is_an_error() {
         for number in 0..count {
             File::create(top.join("d1").join(number.to_string())).unwrap();
         }
-        // Both are there when it goes on: that events were lost, and that it is to end, twice, so that it does not read on.
+        // When it continues, both are pending: that events were lost, and two signals to end, so that it does not read on.
         watching.signal(Signal::SIGTERM);
     });
     let ended = watching.ended();
@@ -256,7 +256,7 @@ fn what_is_not_read_to_the_end_is_reported_and_is_an_error() {
         assert!(last.contains("\"type\":\"uncovered\""), "{last}");
         assert_eq!(fs::read_to_string(&trail).unwrap().lines().last(), Some(last.as_str()));
     } else {
-        // Two seconds were enough to read all of it.
+        // Two seconds were enough to read everything.
         assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.said);
     }
 }

@@ -1,5 +1,5 @@
-//! `namegate watch`, from outside: the built program watches directories of real file systems, and names are made in them.
-//! What needs root says SKIPPED without.
+//! Tests of `namegate watch` from outside: the built program watches directories on real file systems in which names are created.
+//! Tests that need root print SKIPPED without it.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 

@@ -17,7 +17,7 @@ fn watch(place: &Place, args: &[&str]) -> Watching {
 }
 
 #[test]
-fn what_is_there_already_is_told_once_where_that_is_asked_for() {
+fn existing_names_are_reported_once_on_request() {
     for engine in ENGINES {
         if engine == "fanotify" && !is_root() {
             continue;
@@ -41,7 +41,7 @@ fn what_is_there_already_is_told_once_where_that_is_asked_for() {
 }
 
 #[test]
-fn it_ends_with_the_first_finding_after_a_time_or_by_a_signal_and_says_how_it_was() {
+fn it_ends_after_the_first_finding_a_time_or_a_signal_with_a_status_and_a_summary() {
     let place = Place::plain();
     let watching = watch(&place, &["--for", "0.2s"]);
     let ended = watching.ended();
@@ -51,7 +51,7 @@ fn it_ends_with_the_first_finding_after_a_time_or_by_a_signal_and_says_how_it_wa
     (0..10).for_each(|number| fs::write(place.top().join(bad(&number.to_string())), "").unwrap());
     let ended = watching.ended();
     assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.said);
-    // What whoever runs the tests has ignored stays so.
+    // A signal that was ignored before the tests stays ignored.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
     let ignored = u64::from_str_radix(&ignored, 16).unwrap();
@@ -68,7 +68,7 @@ fn it_ends_with_the_first_finding_after_a_time_or_by_a_signal_and_says_how_it_wa
 }
 
 #[test]
-fn a_service_manager_hears_that_it_is_ready_that_it_reads_anew_and_that_it_ends() {
+fn a_service_manager_is_notified_of_the_start_a_reload_and_the_end() {
     let place = Place::plain();
     let address = place.beside("manager").join("socket");
     let socket = UnixDatagram::bind(&address).unwrap();
@@ -101,7 +101,7 @@ fn a_service_manager_hears_that_it_is_ready_that_it_reads_anew_and_that_it_ends(
 }
 
 #[test]
-fn what_happened_before_the_signal_is_told_before_the_end() {
+fn names_that_appeared_before_a_signal_are_reported_before_the_end() {
     let place = Place::plain();
     let watching = watch(&place, &[]);
     watching.while_it_sleeps(|| {
@@ -113,7 +113,7 @@ fn what_happened_before_the_signal_is_told_before_the_end() {
 }
 
 #[test]
-fn a_path_that_cannot_be_watched_is_trouble() {
+fn a_path_that_cannot_be_watched_is_an_error() {
     let place = Place::plain();
     for path in [place.top().join("none"), "/proc/self/status".into()] {
         let output = Command::new(env!("CARGO_BIN_EXE_namegate")).arg("watch").arg(&path).output().unwrap();
@@ -124,7 +124,7 @@ fn a_path_that_cannot_be_watched_is_trouble() {
 }
 
 #[test]
-fn a_policy_and_files_are_read_and_opened_again_on_hangup_and_a_broken_policy_changes_nothing() {
+fn a_hangup_reloads_the_policy_and_reopens_files_unless_the_policy_is_invalid() {
     let place = Place::plain();
     let beside = place.beside("etc");
     let (policy, output, audit) = (beside.join("policy.toml"), beside.join("out"), beside.join("audit"));
@@ -138,7 +138,7 @@ fn a_policy_and_files_are_read_and_opened_again_on_hangup_and_a_broken_policy_ch
     wait_until("a finding", || lines(&output) == 1 && lines(&audit) == 1);
     fs::write(&policy, "profiles = [\"nonsense\"]\n").unwrap();
     watching.signal(Signal::SIGHUP);
-    wait_until("the mistake", || watching.said().contains("nothing is changed: "));
+    wait_until("the mistake", || watching.said().contains("nothing has changed: "));
     touch("AUX");
     fs::write(&policy, "profiles = [\"windows\"]\n").unwrap();
     fs::rename(&audit, beside.join("audit.1")).unwrap();
@@ -151,7 +151,7 @@ fn a_policy_and_files_are_read_and_opened_again_on_hangup_and_a_broken_policy_ch
 }
 
 #[test]
-fn globs_and_warnings_choose_what_is_told() {
+fn globs_and_warnings_select_what_is_reported() {
     let place = Place::plain();
     place.dir("cache/deep");
     let args =
@@ -189,7 +189,7 @@ fn text_is_one_line_for_each_finding_whatever_the_name() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_without_trouble() {
+fn a_closed_pipe_ends_it_without_an_error() {
     let place = Place::plain();
     let mut child = Command::new(env!("CARGO_BIN_EXE_namegate"))
         .arg("watch")

@@ -1,4 +1,4 @@
-//! Where a watch has less than it wants: no rights, too few watches, paths that are too long; and behind a mount.
+//! Watches under difficult conditions: no privileges, too few watches, paths that are too long, and the source of a mount.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,10 +13,11 @@ use nix::sys::stat::{Mode, mkdirat};
 
 use crate::watching::{ENGINES, Place, Watching, bad, is_root, wait_until};
 
-/// The program, where every user can run it.
+/// The program, in a place where every user can run it.
 fn program_for_all(place: &Place) -> PathBuf {
     let program = place.beside("bin").join("namegate");
-    // By a process of its own: what another test starts meanwhile must not hold the copy open for writing (ETXTBSY).
+    // Copied by a separate process: a program that another test starts meanwhile must not hold the copy open for writing
+    // (ETXTBSY).
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_namegate")).arg(&program).status().unwrap();
     assert!(copied.success());
     for path in [place.beside("."), place.top(), program.clone()] {
@@ -26,7 +27,7 @@ fn program_for_all(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn a_user_without_rights_watches_directory_by_directory_and_is_told_why() {
+fn a_user_without_privileges_watches_each_directory_and_learns_why() {
     if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         return println!("SKIPPED: no setpriv to become another user");
     }
@@ -56,8 +57,8 @@ fn a_user_without_rights_watches_directory_by_directory_and_is_told_why() {
 }
 
 #[test]
-fn too_few_watches_are_told_in_clear_words_and_are_trouble() {
-    // A user namespace has a limit of its own.
+fn too_few_watches_are_reported_clearly_as_an_error() {
+    // A user namespace has its own limit.
     let script = "echo 20 >/proc/sys/user/max_inotify_watches && exec \"$@\"";
     let place = Place::plain();
     (0..40).for_each(|number| drop(place.dir(&number.to_string())));
@@ -80,7 +81,7 @@ fn too_few_watches_are_told_in_clear_words_and_are_trouble() {
     assert!(ended.said.contains("21 directories are not watched"), "{}", ended.said);
 }
 
-/// Directories below each other, by descriptor; the last one.
+/// Nested directories, created by descriptor; returns the last one.
 fn dig(top: &Path, names: usize) -> (PathBuf, OwnedFd) {
     let name = "n".repeat(200);
     let (mut path, mut dir) = (top.to_path_buf(), OwnedFd::from(File::open(top).unwrap()));
@@ -104,7 +105,7 @@ fn create_at(dir: &OwnedFd, name: &OsString) {
 }
 
 #[test]
-fn depth_is_no_limit() {
+fn deep_directories_are_watched() {
     for engine in ENGINES {
         if engine == "fanotify" && !is_root() {
             continue;
@@ -114,7 +115,7 @@ fn depth_is_no_limit() {
         let watching = Watching::new(&[&place.top()], &["--engine", engine]);
         create_at(&dir, &bad("old"));
         watching.wait_for(1);
-        // And further down.
+        // And further below.
         mkdirat(&dir, "new", Mode::S_IRWXU).unwrap();
         let new = openat(&dir, "new", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
             .unwrap();
@@ -128,7 +129,7 @@ fn depth_is_no_limit() {
 }
 
 #[test]
-fn of_a_file_system_that_is_mounted_in_parts_only_the_part_is_watched() {
+fn only_the_mounted_part_of_a_file_system_is_watched() {
     if !is_root() {
         return;
     }
@@ -161,7 +162,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn what_comes_behind_a_mount_is_seen_and_what_the_mount_refuses_never_comes() {
+fn names_created_in_the_source_are_reported_and_names_that_the_mount_refuses_are_not() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
         return println!("SKIPPED: mounting needs root and /dev/fuse");
     }

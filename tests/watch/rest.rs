@@ -1,10 +1,10 @@
-//! Whether a process that was started has anything to do.
+//! Tells whether a started process is idle.
 
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Whether all threads of a process are in one of these states of proc_pid_stat(5).
+/// Reports whether all threads of a process are in one of these states of proc_pid_stat(5).
 pub fn are_all_threads(process: u32, states: &str) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().all(|thread| {
@@ -13,7 +13,7 @@ pub fn are_all_threads(process: u32, states: &str) -> bool {
     })
 }
 
-/// Waits until a process has ended or stands still: for half a second none of its threads has run or waited for a processor or a
+/// Waits until a process has ended or is idle: for half a second none of its threads has run or waited for a processor or a
 /// disk.
 pub fn wait_for_rest(process: u32) {
     let (begun, mut quiet) = (Instant::now(), 0);

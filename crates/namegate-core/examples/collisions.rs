@@ -26,10 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             collision.members.iter().map(|&at| display(check.names[at]).to_string()).collect();
         println!("{}: {}", collision.violations[0].rule, members.join(", "));
     }
-    for (name, suggested) in check.names.iter().zip(check.suggested_names(&policy, None)) {
-        if let Some(suggested) = suggested {
-            println!("rename {} to {}", display(name), display(suggested.name.as_bytes()));
-        }
+    for (at, suggested) in check.suggested_names(&policy, None) {
+        println!("rename {} to {}", display(check.names[at]), display(suggested.name.as_bytes()));
     }
     Ok(())
 }

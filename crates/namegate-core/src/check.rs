@@ -18,7 +18,7 @@
 //! assert!(check.collisions.is_empty(), "an excluded name collides with none");
 //! assert_eq!(check.violations[&1][0].rule.name(), "reserved-character");
 //! let suggested = check.suggested_names(&windows, None);
-//! assert_eq!(suggested[1].as_ref().map(|repair| repair.name.as_str()), Some("a_b_2"));
+//! assert_eq!(suggested[&1].name, "a_b_2");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -27,7 +27,8 @@ use std::collections::BTreeMap;
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 use crate::policy::{
-    Collision, Confidence, Fingerprints, Occupants, Policy, SharedFingerprints, SuggestedName, Violation,
+    Collision, Confidence, Fingerprints, NamesInUse, Occupants, Policy, SharedFingerprints, SuggestedName,
+    Violation,
 };
 
 /// The names in a directory that are not checked.
@@ -75,8 +76,13 @@ impl<'n> DirectoryNames<'n> {
     /// Whether a path in the directory may be longer than `policy` allows; `false` is certain.
     fn may_have_long_paths(&self, policy: &Policy) -> bool {
         let longest = self.holding_nul.iter().map(Vec::len).fold(self.names.longest(), usize::max);
+        self.may_be_too_long(longest, policy)
+    }
+
+    /// Whether the path of a name of `len` bytes may be longer than `policy` allows; `false` is certain.
+    fn may_be_too_long(&self, len: usize, policy: &Policy) -> bool {
         // A separator may follow each part.
-        self.prefix.len() + 1 + self.path.len() + 1 + longest > policy.harmless_path_bytes()
+        self.prefix.len() + 1 + self.path.len() + 1 + len > policy.harmless_path_bytes()
     }
 
     /// The path of the directory on the target, with a trailing separator unless it is empty.
@@ -171,12 +177,27 @@ impl<'n> DirectoryCheck<'n> {
         self.is_listed
     }
 
-    /// Suggests names for the checked names, each at the index of its name, as [`Policy::suggest_names`] does. No suggested
-    /// name equals the name of a sibling.
-    pub fn suggested_names(&self, policy: &Policy, encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
+    /// Suggests names for the checked names, as [`Policy::suggest_names`] does: by the index of each name that needs another
+    /// one. No suggested name equals the name of a sibling.
+    pub fn suggested_names(
+        &self,
+        policy: &Policy,
+        encoding: Option<Encoding>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        self.suggested_names_among(policy, encoding, &mut |take| self.all_names().for_each(take))
+    }
+
+    /// [`DirectoryCheck::suggested_names`] for a directory of which only suspects are stored ([`SuspectNames`]). `in_use` calls
+    /// its argument with every name of the directory; it is called a few times.
+    pub fn suggested_names_among(
+        &self,
+        policy: &Policy,
+        encoding: Option<Encoding>,
+        in_use: &mut NamesInUse<'_>,
+    ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
-            true => policy.suggest_among(self.occupants(), encoding),
-            false => vec![None; self.checked],
+            true => policy.suggest_among(self.occupants(in_use), &self.imperfect(policy), encoding),
+            false => BTreeMap::new(),
         }
     }
 
@@ -185,15 +206,24 @@ impl<'n> DirectoryCheck<'n> {
         &self,
         policy: &Policy,
         meant: &[Option<(String, Confidence)>],
-    ) -> Vec<Option<SuggestedName>> {
+    ) -> BTreeMap<usize, SuggestedName> {
+        let in_use: &mut NamesInUse<'_> = &mut |take| self.all_names().for_each(take);
         match self.is_listed {
-            true => policy.suggest_for_meanings_among(self.occupants(), meant),
-            false => vec![None; self.checked],
+            true => policy.suggest_for_meanings_among(self.occupants(in_use), &self.imperfect(policy), meant),
+            false => BTreeMap::new(),
         }
     }
 
-    fn occupants(&self) -> Occupants<'_, 'n> {
-        Occupants { names: &self.names, movable: self.checked, left_out: &self.left_out }
+    fn occupants<'a>(&'a self, in_use: &'a mut NamesInUse<'a>) -> Occupants<'a, 'n> {
+        Occupants { names: &self.names, movable: self.checked, collisions: &self.collisions, in_use }
+    }
+
+    /// The checked names that have violations or are not stored as they are.
+    fn imperfect(&self, policy: &Policy) -> Vec<usize> {
+        match policy.converts() {
+            true => (0..self.checked).filter(|&at| !policy.is_spotless(self.names[at])).collect(),
+            false => self.violations.keys().copied().collect(),
+        }
     }
 }
 
@@ -244,9 +274,29 @@ impl Policy {
         (!check.is_clean()).then_some(check)
     }
 
-    /// Checks whether a directory whose names come in parts may have violations, without storing the names.
+    /// Finds the names that may have violations in a directory whose names come in parts, without storing all of them.
     ///
     /// If the policy compares names, eight bytes are stored for each name, whatever its length.
+    ///
+    /// ```
+    /// use namegate_core::check::DirectoryNames;
+    /// use namegate_core::name::arena::Arena;
+    /// use namegate_core::policy::{Policy, profile};
+    ///
+    /// let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
+    /// let (mut first, mut second) = (Arena::new(), Arena::new());
+    /// first.push(b"Makefile")?;
+    /// second.push(b"readme")?;
+    /// second.push(b"makefile")?;
+    /// let parts = [DirectoryNames::new(&first), DirectoryNames::new(&second)];
+    /// let mut check = windows.check_in_parts();
+    /// parts.iter().for_each(|part| check.add(part));
+    /// let suspects = check.suspects().expect("two names collide");
+    /// let mut found = Arena::new();
+    /// parts.iter().for_each(|part| suspects.add_to(&mut found, part));
+    /// assert_eq!(found.iter().map(|(_, name)| name).collect::<Vec<_>>(), [&b"Makefile"[..], b"makefile"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check_in_parts(&self) -> PartsCheck<'_> {
         PartsCheck { policy: self, fingerprints: self.fingerprints(), may_have_violations: false }
     }
@@ -260,7 +310,7 @@ pub struct PartsCheck<'p> {
     may_have_violations: bool,
 }
 
-impl PartsCheck<'_> {
+impl<'p> PartsCheck<'p> {
     /// Adds some names of the directory.
     pub fn add(&mut self, part: &DirectoryNames<'_>) {
         self.may_have_violations |= part.may_have_long_paths(self.policy)
@@ -271,10 +321,36 @@ impl PartsCheck<'_> {
         }
     }
 
-    /// Whether [`Policy::check_directory`] may find violations in the whole directory; `false` is certain.
-    pub fn may_have_violations(self) -> bool {
-        self.may_have_violations
-            || self.fingerprints.is_some_and(|fingerprints| !fingerprints.shared().is_empty())
+    /// Finds the suspects when the parts are read again; `None` if the directory has no violation.
+    pub fn suspects(self) -> Option<SuspectNames<'p>> {
+        let Self { policy, fingerprints, may_have_violations } = self;
+        let shared = fingerprints.map(Fingerprints::shared).filter(|shared| !shared.is_empty());
+        (may_have_violations || shared.is_some()).then_some(SuspectNames { policy, shared })
+    }
+}
+
+/// The names that may have violations, in a directory whose names come in parts. [`Policy::check_directory`] finds the same
+/// violations in these names as in all.
+#[derive(Clone, Debug)]
+pub struct SuspectNames<'p> {
+    policy: &'p Policy,
+    shared: Option<SharedFingerprints<'p>>,
+}
+
+impl SuspectNames<'_> {
+    /// Adds the suspects of `part` to `found`.
+    pub fn add_to(&self, found: &mut Arena, part: &DirectoryNames<'_>) {
+        let mut violating = self.policy.check_arena(part.names).map(|(offset, _)| offset).peekable();
+        let has_long_paths = part.may_have_long_paths(self.policy);
+        for (offset, name) in part.names.iter() {
+            let is_suspect = violating.next_if_eq(&offset).is_some()
+                || self.shared.as_ref().is_some_and(|shared| shared.has(name))
+                || has_long_paths && part.may_be_too_long(name.len(), self.policy)
+                || self.policy.converts() && !self.policy.is_spotless(name);
+            if is_suspect {
+                found.push(name).expect("it comes from an arena");
+            }
+        }
     }
 }
 

@@ -42,7 +42,7 @@ Exit status: 0 everything is done, 1 some entries remain, 2 error, 130 ended by 
 /// Apply a plan; without --yes only show what would be done.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ApplyArgs {
     /// Plan from `namegate fix plan`.
     plan: PathBuf,
     /// Make the changes.
@@ -83,7 +83,7 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
 ///
 /// # Errors
 /// The plan is invalid, the journal cannot be written, or a root is read-only.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let text = read_plan(&args.plan, args.yes || args.resume)
         .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&args.plan))))?;
     let plan = Plan::parse(&text).map_err(|errors| {
@@ -200,7 +200,7 @@ fn about(path: &Path, message: impl std::fmt::Display) -> CliError {
 
 /// Shows what would be done.
 fn show_changes(
-    args: &Args,
+    args: &ApplyArgs,
     plan: &Plan,
     policy: Option<&Policy>,
     out: &mut (dyn Write + Send),
@@ -208,17 +208,13 @@ fn show_changes(
     let roots =
         PlanRoots::open(&plan.header.roots, NewNames::new(), planned_names(plan), args.cross_file_systems);
     let roots = roots.map_err(CliError::new)?;
-    let Args { keep_times, keep_original, batch, .. } = *args;
+    let ApplyArgs { keep_times, keep_original, batch, .. } = *args;
     let options = ApplyOptions { policy, keep_times, keep_original, batch_size: batch };
     let progress = TerminalProgress::for_changes(out, (plan.renames.len() + plan.retargets.len()) as u64);
     let tally = progress.run(|| rehearse(plan, roots, options, &progress));
     progress.finish()?;
-    let retargeted = match tally.retargeted {
-        0 => String::new(),
-        count => format!(", {} retargeted", counted(count, "link", "links")),
-    };
-    writeln!(out, "Would change: {} renamed{retargeted}.", counted(tally.renamed, "entry", "entries"))?;
-    write_remaining(&tally, out)?;
+    write!(out, "Would change: ")?;
+    write_result(&tally, out)?;
     if !args.dry_run {
         writeln!(
             out,
@@ -229,17 +225,13 @@ fn show_changes(
     Ok(status(&tally))
 }
 
-/// Writes what was done.
+/// Writes what was done, or would be.
 fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
     let retargeted = match tally.retargeted {
         0 => String::new(),
         count => format!(", {} retargeted", counted(count, "link", "links")),
     };
     writeln!(out, "{} renamed{retargeted}.", counted(tally.renamed, "entry", "entries"))?;
-    write_remaining(tally, out)
-}
-
-fn write_remaining(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
     if tally.already > 0 {
         writeln!(out, "{} of the plan done before.", counted(tally.already, "line", "lines"))?;
     }
@@ -256,7 +248,7 @@ fn write_remaining(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(
     Ok(())
 }
 
-impl Args {
+impl ApplyArgs {
     fn header(&self, plan: &Plan, text: &[u8]) -> Result<JournalHeader, CliError> {
         let path = path::absolute(&self.plan).map_err(|error| about(&self.plan, error))?;
         Ok(JournalHeader {
@@ -336,18 +328,24 @@ impl Args {
     }
 }
 
-pub(super) fn find_journal_dir() -> Result<PathBuf, CliError> {
+fn find_journal_dir() -> Result<PathBuf, CliError> {
     journal_dir::find().ok_or_else(|| {
         CliError::new("no directory for journals: HOME is not set; choose a file with --journal")
     })
 }
 
+/// The default directory of journals, and the journals in it, the newest first.
+pub(super) fn list_journals() -> Result<(PathBuf, Vec<PathBuf>), CliError> {
+    let dir = find_journal_dir()?;
+    match journal_dir::list(&dir) {
+        Ok(journals) => Ok((dir, journals)),
+        Err(error) => Err(CliError::new(format_args!("cannot read '{}': {error}", shown(&dir)))),
+    }
+}
+
 /// The newest journal of an interrupted run of the plan.
 fn find_interrupted(plan: &JournalHeader) -> Result<Option<PathBuf>, CliError> {
-    let Some(dir) = journal_dir::find() else { return Ok(None) };
-    let journals = journal_dir::list(&dir)
-        .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&dir))))?;
-    Ok(journals.into_iter().find(|path| {
+    Ok(list_journals()?.1.into_iter().find(|path| {
         let is_of_plan = read_header(path).is_some_and(|header| {
             (header.plan_bytes, &header.plan_check) == (plan.plan_bytes, &plan.plan_check)
         });

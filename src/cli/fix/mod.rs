@@ -13,26 +13,35 @@ use clap::Subcommand;
 
 use super::{CliError, ExitStatus};
 
-/// Rename entries whose names break the policy, through a plan that can be edited first and undone later.
+const EXAMPLES: &str = "\
+Examples:
+  namegate fix plan /srv/share -o plan.jsonl
+  namegate fix apply plan.jsonl           # show what would be done
+  namegate fix apply plan.jsonl --yes
+  namegate fix status
+  namegate fix undo --last";
+
+/// Rename entries whose names break the policy, through a plan that can be edited first and undone later
 #[derive(Debug, clap::Args)]
-pub struct Args {
+#[command(after_help = EXAMPLES)]
+pub struct FixArgs {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Plan(Box<plan::Args>),
-    Apply(apply::Args),
-    Undo(undo::Args),
-    Status(status::Args),
+    Plan(Box<plan::PlanArgs>),
+    Apply(apply::ApplyArgs),
+    Undo(undo::UndoArgs),
+    Status(status::FixStatusArgs),
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// As each of the commands.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+pub fn run(args: FixArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
         Command::Apply(args) => apply::run(args, out),

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,9 +11,11 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::{CliError, ExitStatus, ask, show};
+use crate::cli::format::FormatArgs;
 use crate::cli::output::{OutputFile, cannot_write};
 use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
+use crate::cli::targets::read_prefix;
 use crate::fix::plan::{PlanHeader, Retarget};
 use crate::fix::propose::map::CharMap;
 use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
@@ -42,7 +43,7 @@ Exit status: 0 the plan is complete, 2 something could not be read or written, 1
 /// Plan new names for names that break the policy; rename nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct PlanArgs {
     /// Paths to check: the last name of each path, and everything below a directory.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -55,9 +56,8 @@ pub struct Args {
     /// Write the plan to FILE, which appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Output format [default: text on a terminal, otherwise json; only the counts with --output].
-    #[arg(long, value_enum)]
-    format: Option<Format>,
+    #[command(flatten)]
+    format: FormatArgs<PlanFormat>,
     /// Ask about each rename, or about all renames for a rule; answers come from standard input.
     #[arg(long)]
     interactive: bool,
@@ -74,29 +74,31 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Directory trees")]
 struct TreeArgs {
-    /// Number of threads [default: two for each processor].
+    /// Number of threads [default: two per processor]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Ignore matching entries and everything below them; gitignore(5) syntax, relative to each PATH.
+    /// Skip matching names and everything below them (gitignore(5) patterns, relative to each PATH; repeatable)
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Number of levels below a PATH: 1 for its entries, 0 for its own name only.
+    /// Number of levels to read below a PATH: 1 for its entries, 0 for its own name only
     #[arg(long, value_name = "N")]
     max_depth: Option<usize>,
     /// Include file systems that are mounted below a PATH.
     #[arg(long)]
     cross_file_systems: bool,
-    /// Directory on the target, such as 'C:\Data': it counts for path lengths.
+    /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
 }
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// The plan as JSON Lines.
+enum PlanFormat {
+    /// Only the counts with --output, otherwise text on a terminal and json elsewhere
+    Auto,
+    /// The plan as JSON Lines
     Json,
-    /// A table: old name, new name, rules.
+    /// Table: old name, new name, rules
     Text,
 }
 
@@ -123,7 +125,7 @@ fn maps() -> impl TypedValueParser<Value = CharMap> {
 ///
 /// # Errors
 /// The policy or a pattern is invalid, or the plan cannot be written.
-pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let policy = args.policy()?;
     let settings = args.settings();
     let request = args.request()?;
@@ -151,22 +153,21 @@ pub fn run(args: Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliEr
         ControlFlow::Continue(retargets) => retargets,
         ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
     };
-    let by_output = match (&file, io::stdout().is_terminal()) {
-        (Some(_), _) => None,
-        (None, true) => Some(Format::Text),
-        (None, false) => Some(Format::Json),
+    let format = match args.format.0 {
+        PlanFormat::Auto if file.is_none() && io::stdout().is_terminal() => PlanFormat::Text,
+        PlanFormat::Auto if file.is_none() => PlanFormat::Json,
+        format => format,
     };
-    let format = args.format.or(by_output);
     match format {
-        Some(Format::Json) => write_plan(out, &header, &draft, &retargets)?,
-        Some(Format::Text) => show::write_table(out, &draft, &retargets, show::output_width())?,
-        None => {}
+        PlanFormat::Json => write_plan(out, &header, &draft, &retargets)?,
+        PlanFormat::Text => show::write_table(out, &draft, &retargets, show::output_width())?,
+        PlanFormat::Auto => {}
     }
     if let Some((path, mut file)) = file {
         let written = write_plan(&mut file, &header, &draft, &retargets).and_then(|()| file.finish());
         written.map_err(|error| cannot_write(path, &error))?;
     }
-    if format != Some(Format::Json) {
+    if format != PlanFormat::Json {
         show::write_counts(out, &draft, &retargets)?;
     }
     Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
@@ -188,7 +189,7 @@ fn write_plan(
     out.flush()
 }
 
-impl Args {
+impl PlanArgs {
     /// The policy, with `mojibake` unless the configuration disables it, and without the rules that the mapping breaks.
     fn policy(&self) -> Result<Policy, CliError> {
         let mut config = self.policy.config(&[&STRICT])?;
@@ -201,11 +202,7 @@ impl Args {
     }
 
     fn settings(&self) -> PlanSettings {
-        let mut prefix = self.tree.prefix.clone().map(OsString::into_vec).unwrap_or_default();
-        // Both separators are possible, and one follows in any case.
-        if matches!(prefix.last(), Some(b'/' | b'\\')) {
-            prefix.pop();
-        }
+        let prefix = self.tree.prefix.as_deref().map(read_prefix).unwrap_or_default();
         PlanSettings { encoding: self.encoding.0, map: self.map, prefix }
     }
 

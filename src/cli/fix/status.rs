@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::apply::find_journal_dir;
+use super::apply::list_journals;
+use crate::cli::format::{FormatArgs, PlainFormat};
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::journal::{JournalContents, JournalError, journal_dir};
+use crate::fix::journal::{JournalContents, JournalError};
 use crate::fix::plan::path_in;
 use crate::fix::status::{JournalPhase, JournalSummary};
 use crate::json::{self, Base64};
@@ -29,28 +30,25 @@ Exit status: 0 nothing remains, 1 some entries remain or a run was interrupted, 
 /// Show what `fix apply` did, what remains and why, and what is undone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct FixStatusArgs {
     /// Journal to show [default: the newest one].
     journal: Option<PathBuf>,
     /// Show all journals in the default directory.
     #[arg(long, conflicts_with = "journal")]
     all: bool,
-    /// Print JSON: one object a line for each journal.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<PlainFormat>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// The default directory cannot be read, or has no journal.
-pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+pub fn run(args: &FixStatusArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let paths = match &args.journal {
         Some(path) => vec![path.clone()],
         None => {
-            let dir = find_journal_dir()?;
-            let mut found = journal_dir::list(&dir)
-                .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&dir))))?;
+            let (dir, mut found) = list_journals()?;
             if !args.all {
                 found.truncate(1);
             }
@@ -68,9 +66,9 @@ pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliE
                 if !is_ended || !summary.remaining.is_empty() || !summary.not_undone.is_empty() {
                     worst = worst.max(ExitStatus::Findings);
                 }
-                match args.json {
-                    true => write_object(path, &contents, &summary, out)?,
-                    false => write_text(path, &contents, &summary, number > 0, out)?,
+                match args.format.0 {
+                    PlainFormat::Json => write_object(path, &contents, &summary, out)?,
+                    PlainFormat::Text => write_text(path, &contents, &summary, number > 0, out)?,
                 }
             }
             Err(error) => {

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::apply::find_journal_dir;
+use super::apply::list_journals;
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::journal::{Journal, JournalContents, journal_dir};
+use crate::fix::journal::{Journal, JournalContents};
 use crate::fix::status::JournalPhase;
 use crate::fix::undo::undo;
 use crate::name::display::shown;
@@ -25,7 +25,7 @@ Exit status: 0 everything is restored, 1 some entries remain, 2 error, 130 ended
 /// Undo the renames of `fix apply`, from its journal.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct UndoArgs {
     /// Journal of the run to undo.
     #[arg(required_unless_present = "last")]
     journal: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The journal cannot be read or written, or a root is read-only.
-pub fn run(args: &Args, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+pub fn run(args: &UndoArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let path = match &args.journal {
         Some(path) => path.clone(),
         None => find_last()?,
@@ -73,9 +73,7 @@ fn is_undone(contents: &JournalContents) -> bool {
 }
 
 fn find_last() -> Result<PathBuf, CliError> {
-    let dir = find_journal_dir()?;
-    let journals = journal_dir::list(&dir)
-        .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&dir))))?;
+    let (dir, journals) = list_journals()?;
     for path in journals {
         match JournalContents::read(&path) {
             Ok(contents) if is_undone(&contents) || contents.batches.is_empty() => {}

@@ -42,7 +42,7 @@ Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount 
 /// Mount a directory so that no name that breaks the policy can be created in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct MountArgs {
     #[command(flatten)]
     settings: SettingArgs,
     /// Mount options, as mount(8) takes them
@@ -56,7 +56,7 @@ fn mount_options() -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new().try_map(read)
 }
 
-impl Args {
+impl MountArgs {
     /// All settings that were given.
     fn settings(&self) -> Result<MountSettings, String> {
         let options = MountOptions::parse(&self.options, Strictness::Strict)?;
@@ -70,7 +70,7 @@ impl Args {
 }
 
 /// Runs the command; it ends with the mount, or when the mount is live.
-pub(super) fn run(args: &Args) -> Result<ExitStatus, CliError> {
+pub(super) fn run(args: &MountArgs) -> Result<ExitStatus, CliError> {
     let given = args.settings().map_err(CliError::new)?;
     let manager = ServiceManager::from_environment();
     match given.daemon() {

@@ -1,4 +1,4 @@
-//! `namegate scan`: every name of a directory tree, or of whatever else holds names.
+//! `namegate scan`: checks every name in directory trees, lists, Git repositories and archives.
 
 mod resume;
 mod sources;
@@ -11,10 +11,10 @@ use self::resume::StateFile;
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
 use super::format::{ReportArgs, ReportFormat};
-use super::judging::JudgingArgs;
 use super::output::OutputArgs;
 use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
+use super::targets::TargetArgs;
 use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
 use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
@@ -24,48 +24,51 @@ use crate::scan::{self, CheckpointSink};
 const EXAMPLES: &str = "\
 Examples:
   namegate scan /srv/share
-  namegate scan . --profile windows,macos          before a move to both
-  namegate scan /data --format json > names.jsonl  for other programs
-  namegate scan /old --encoding koi8-r             repairs as if its bad names were KOI8-R
+  namegate scan . --profile windows,macos            # before a move to both
+  namegate scan /data --format json > names.jsonl    # for other programs
+  namegate scan /old --encoding koi8-r               # suggest names as if bad names were KOI8-R
   namegate scan /srv --target windows,sharepoint --prefix 'C:\\Data' -o report.html
   namegate scan . -q -o names.sarif -o junit.xml --fail-on error
-  namegate scan . --write-baseline known.jsonl; namegate scan . --baseline known.jsonl
-  namegate scan / -x --exclude '.snapshots/'       one file system, without its snapshots
-  namegate scan /archive --resume state -o r.html  goes on where it was interrupted
+  namegate scan . --write-baseline known.jsonl
+  namegate scan . --baseline known.jsonl             # only what is new
+  namegate scan / -x --exclude .snapshots/           # one file system, without its snapshots
+  namegate scan /archive --resume state -o r.html    # continue where a scan was interrupted
   find /srv -print0 | namegate scan --list - -0
-  namegate scan --git . --git-all                  every name that a history ever had
+  namegate scan --git . --git-all                    # every name in the history
   namegate scan --archive old.zip --archive-encoding cp850
   namegate scan --list inventory.csv --list-format csv:2 --list-as keys --decode percent
 
-A list is judged as if it named all that there is: names that become one are found among its own.
-The names of symbolic links are judged; links are not followed, except a PATH that is one.
-What cannot be read is reported and does not end the scan.
-SIGUSR1 asks for a line about how far it has come; Ctrl-C ends it with a report of what was found so far.
-Exit status: 0 no finding of the severity of --fail-on, 1 findings, 2 something could not be read, 130 ended by Ctrl-C.";
+A list is checked as if it contained all names of its directories. The names of symbolic links are checked; links are not \
+followed, except a PATH that is one. What cannot be read is reported and does not end the scan.
 
-/// Judge every name of directory trees, lists, git repositories and archives.
+Of several --exclude patterns that match a name, the last one decides; one that begins with `!` includes the name again.
+
+SIGUSR1 prints the progress. SIGINT (Ctrl-C) ends the scan with a report of what was found so far.
+
+Exit status: 0 no finding of at least the severity of --fail-on, 1 findings, 2 something could not be read, 130 ended by Ctrl-C.";
+
+/// Check every name in directory trees, lists, Git repositories and archives
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScanArgs {
-    /// What to judge: the last name of each path, and everything below those that are directories.
+    /// Paths to check: the last name of each path, and everything below a directory
     #[arg(value_name = "PATH", required_unless_present_any = INSTEAD_OF_PATHS)]
     paths: Vec<PathBuf>,
+    /// Progress on standard error
+    #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
+    progress: ProgressMode,
+    /// Save the state of the scan of directory trees in STATE and its findings in STATE.found, or continue from them if they
+    /// exist; the report has all findings, and both files are removed when the scan is complete
+    #[arg(long, value_name = "STATE", conflicts_with_all = INSTEAD_OF_PATHS)]
+    resume: Option<PathBuf>,
     #[command(flatten)]
     sources: SourceArgs,
     #[command(flatten)]
     report: ReportArgs,
-    /// How progress is shown on standard error.
-    #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
-    progress: ProgressMode,
-    /// Keep in this file what is left to be read, and in STATE.found what was found; if they are there already, go on from
-    /// there. The report tells of everything, found now or before. The files are removed when the scan comes to its end.
-    /// Directory trees alone can be resumed.
-    #[arg(long, value_name = "STATE", conflicts_with_all = INSTEAD_OF_PATHS)]
-    resume: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    judging: JudgingArgs,
+    targets: TargetArgs,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -84,15 +87,15 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         progress: style,
         resume,
         output,
-        judging,
+        targets,
         tree,
         policy,
     } = args;
-    let policy = judging.policy(&policy)?;
-    let mut settings = judging.settings(report_args.encoding)?;
+    let policy = targets.policy(&policy)?;
+    let mut settings = targets.settings(report_args.encoding)?;
     settings.owner_of = tree.owner_of();
     let mut head =
-        report_args.head(report_args.format == ReportFormat::Html || output.writes(ReportFormat::Html))?;
+        report_args.head(report_args.format.0 == ReportFormat::Html || output.writes(ReportFormat::Html))?;
     head.scanned = paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect();
     // Where a Windows path is meant, an escaped backslash would mislead.
     head.prefix = display(&settings.prefix).to_string().replace(r"\\", r"\");
@@ -107,7 +110,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         source.insert(0, tree.source(&paths, resumption)?);
     }
     log::info!(
-        "judging by {}, with {} threads",
+        "checking by {}, with {} threads",
         policy.profile_set().names().collect::<Vec<_>>().join(", "),
         tree.jobs()
     );
@@ -118,8 +121,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         false => Box::new(out),
     };
     let mut faults = progress.above(anstream::stderr());
-    let layout = output.layout(judging.asks_for_targets());
-    let fail_on = report_args.fail_on();
+    let layout = output.layout(targets.asks_for_targets());
+    let fail_on = report_args.fail_on;
     let mut files = output.begin()?;
     let mut reports = files.reports(fail_on, Layout { faults: true, is_wrapped: false, ..layout }, &head);
     reports.push(match (output.quiet, output.summary) {
@@ -136,6 +139,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     files.finish()?;
     match (progress.stopped(), state) {
         (Some(status), _) => return Ok(status),
+        // The scan is not complete: its state is of use.
+        _ if summary.is_unread => {}
         (None, Some(state)) => {
             state
                 .remove()

@@ -1,9 +1,8 @@
-//! What else than directory trees `namegate scan` judges: lists of names, git repositories and archives.
+//! What `namegate scan` checks besides directory trees: lists of names, Git repositories and archives.
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-
+use crate::cli::format::words;
 #[cfg(feature = "git")]
 use crate::name::display::display;
 use crate::name::display::shown;
@@ -20,51 +19,49 @@ use crate::source::list::fields::{Decoding, ListFormat};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Lists, repositories and archives")]
 pub struct SourceArgs {
-    /// Judge the paths in this list, one a line; `-` is standard input. May be given several times.
+    /// Check the paths in this list, one per line; `-` is standard input; repeatable
     #[arg(long = "list", value_name = "FILE")]
     lists: Vec<PathBuf>,
-    /// The items of a list are followed by NUL instead of a line feed, as `find -print0` writes them.
+    /// Items of a list end with NUL instead of a line feed, as `find -print0` writes them
     #[arg(short = '0', long, requires = "lists")]
     null: bool,
-    /// What the items of a list are.
-    #[arg(long, value_enum, default_value_t = ListAs::Paths, requires = "lists", value_name = "WHAT")]
-    list_as: ListAs,
-    /// How a list is written: `plain`, `csv:COLUMN` (a number from 1, or a header) or `jsonl:FIELD` (a name, or a JSON
-    /// pointer).
+    /// Meaning of the items of a list
+    #[arg(long, value_enum, default_value_t = Shape::Path, requires = "lists", value_name = "WHAT")]
+    list_as: Shape,
+    /// Format of a list: `plain`, `csv:COLUMN` (a number from 1, or a header) or `jsonl:FIELD` (a name, or a JSON pointer)
     #[arg(long, default_value = "plain", requires = "lists", value_name = "FORMAT")]
     list_format: ListFormat,
-    /// How the items of a list are encoded.
-    #[arg(long, value_enum, default_value_t = Decode::None, requires = "lists", value_name = "ENCODING")]
-    decode: Decode,
-    /// Judge the names in this git repository, bare or not; as HEAD has them if nothing else is asked for. May be given
-    /// several times.
+    /// Encoding of the items of a list
+    #[arg(long, value_enum, default_value_t, requires = "lists", value_name = "ENCODING")]
+    decode: Decoding,
+    /// Check the names in this Git repository, bare or not, at HEAD unless another option says otherwise; repeatable
     #[cfg(feature = "git")]
     #[arg(long = "git", value_name = "REPO")]
     repositories: Vec<PathBuf>,
-    /// Judge the names that this revision has (gitrevisions(7)).
+    /// Check the names in this revision (gitrevisions(7))
     #[cfg(feature = "git")]
     #[arg(long, value_name = "REV", default_value = "HEAD", requires = "repositories")]
     #[arg(conflicts_with_all = ["git_index", "git_all"])]
     rev: String,
-    /// Judge what is staged.
+    /// Check the names in the index: staged files
     #[cfg(feature = "git")]
     #[arg(long, requires = "repositories", conflicts_with = "git_all")]
     git_index: bool,
-    /// Judge what any commit of any ref has; each finding tells the first and the last commit that has the name.
+    /// Check every name in any commit of any ref; a finding has the first and the last commit with the name
     #[cfg(feature = "git")]
     #[arg(long, requires = "repositories", conflicts_with = "git_base")]
     git_all: bool,
-    /// Judge only what this revision does not have; its names are still there for others to collide with.
+    /// Check only names that this revision does not have; its own names still count for collisions
     #[cfg(feature = "git")]
     #[arg(long, value_name = "REV", requires = "repositories")]
     git_base: Option<String>,
-    /// Judge the names of the members of this archive: zip, or tar, plain or by gzip, bzip2, xz or zstd; `-` is a tar on
-    /// standard input. May be given several times.
+    /// Check the member names of this archive: zip, or tar, uncompressed or with gzip, bzip2, xz or zstd; `-` is a tar archive
+    /// on standard input; repeatable
     #[cfg(feature = "archive")]
     #[arg(long = "archive", value_name = "FILE")]
     archives: Vec<PathBuf>,
-    /// The encoding of names in a zip that does not say that they are UTF-8: an OEM code page such as `cp850`, another
-    /// encoding such as `shift_jis`, or `utf-8`.
+    /// Encoding of names in a zip archive that are not marked as UTF-8: an OEM code page such as `cp850`, another encoding such
+    /// as `shift_jis`, or `utf-8`
     #[cfg(feature = "archive")]
     #[arg(long, value_name = "NAME", default_value = "cp437", requires = "archives")]
     archive_encoding: MemberEncoding,
@@ -79,35 +76,26 @@ pub const INSTEAD_OF_PATHS: &[&str] = &[
     "archives",
 ];
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ListAs {
-    /// Paths as the system reads them: each name on the way is judged, once.
-    Paths,
-    /// Keys of objects: as paths, and an empty component, `.` and `..` are names too.
-    Keys,
-    /// Names of one directory: a `/` in one is a violation.
-    Names,
-}
+words!(Shape {
+    Path = "paths": "Paths of a file system; each component is checked once",
+    Key = "keys": "Object keys: paths in which an empty component, `.` and `..` are names too",
+    Name = "names": "Names of one directory; a `/` in a name is a violation",
+});
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Decode {
-    /// Not at all.
-    None,
-    /// Octets as `%XX`.
-    Percent,
-    /// Octets as `%XX`, and spaces as `+`.
-    Form,
-    /// Base64.
-    Base64,
-}
+words!(Decoding {
+    None = "none": "Not encoded",
+    Percent = "percent": "Bytes as `%XX`",
+    Form = "form": "Bytes as `%XX`, and spaces as `+`",
+    Base64 = "base64": "Base64",
+});
 
 impl SourceArgs {
     /// What each source is, for the head of a report.
     pub fn labels(&self) -> Vec<String> {
         let labelled = |kind: &str, path: &Path| format!("{kind} {}", shown(path));
-        let mut labels: Vec<String> = self.lists.iter().map(|file| labelled("list", file)).collect();
+        let labels = self.lists.iter().map(|file| labelled("list", file));
         #[cfg(feature = "git")]
-        labels.extend(self.repositories.iter().map(|repository| {
+        let labels = labels.chain(self.repositories.iter().map(|repository| {
             let what = match (self.git_index, self.git_all) {
                 (true, _) => "index",
                 (_, true) => "all commits",
@@ -116,45 +104,31 @@ impl SourceArgs {
             format!("{}, {}", labelled("git repository", repository), display(what.as_bytes()))
         }));
         #[cfg(feature = "archive")]
-        labels.extend(self.archives.iter().map(|file| labelled("archive", file)));
-        labels
+        let labels = labels.chain(self.archives.iter().map(|file| labelled("archive", file)));
+        labels.collect()
     }
 
     /// The sources that are asked for.
     pub fn sources(self) -> Vec<Box<dyn Source>> {
-        let shape = match self.list_as {
-            ListAs::Paths => Shape::Path,
-            ListAs::Keys => Shape::Key,
-            ListAs::Names => Shape::Name,
-        };
-        let decoding = match self.decode {
-            Decode::None => Decoding::None,
-            Decode::Percent => Decoding::Percent,
-            Decode::Form => Decoding::Form,
-            Decode::Base64 => Decoding::Base64,
-        };
+        let (shape, decoding) = (self.list_as, self.decode);
         let separator = if self.null { 0 } else { b'\n' };
-        let list = |file| -> Box<dyn Source> {
+        let sources = self.lists.into_iter().map(|file| -> Box<dyn Source> {
             Box::new(List { file, shape, format: self.list_format.clone(), separator, decoding })
-        };
-        #[cfg_attr(
-            not(any(feature = "archive", feature = "git")),
-            expect(unused_mut, reason = "lists are all there is")
-        )]
-        let mut sources: Vec<Box<dyn Source>> = self.lists.into_iter().map(list).collect();
+        });
         #[cfg(feature = "git")]
-        for repository in self.repositories {
+        let sources = sources.chain(self.repositories.into_iter().map(|repository| -> Box<dyn Source> {
             let what = match (self.git_index, self.git_all) {
                 (true, _) => What::Index,
                 (_, true) => What::All,
                 _ => What::Revision(self.rev.clone()),
             };
-            sources.push(Box::new(Git { repository, what, base: self.git_base.clone() }));
-        }
+            Box::new(Git { repository, what, base: self.git_base.clone() })
+        }));
         #[cfg(feature = "archive")]
-        for file in self.archives {
-            sources.push(Box::new(Archive { file, encoding: self.archive_encoding }));
-        }
-        sources
+        let sources =
+            sources.chain(self.archives.into_iter().map(|file| -> Box<dyn Source> {
+                Box::new(Archive { file, encoding: self.archive_encoding })
+            }));
+        sources.collect()
     }
 }

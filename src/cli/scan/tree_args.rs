@@ -41,40 +41,39 @@ const SHOWN: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Directory trees")]
 pub struct TreeArgs {
-    /// How many threads read and judge; four for each processor if not given, because most of the time a disk is waited for.
+    /// Number of threads [default: four per processor, at most 32]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Leave out what matches, and what lies below it. The syntax is that of gitignore(5), counted from each PATH; of the
-    /// globs that match, the last decides, and one that begins with `!` takes back.
+    /// Skip matching names and everything below them (gitignore(5) patterns, relative to each PATH; repeatable)
     #[arg(long, value_name = "GLOB", requires = "paths")]
     exclude: Vec<String>,
-    /// Read this many levels below a PATH: 1 is what it holds, 0 its own name alone.
+    /// Number of levels to read below a PATH: 1 for its entries, 0 for its own name only
     #[arg(long, value_name = "N", requires = "paths")]
     max_depth: Option<usize>,
-    /// Do not enter other file systems; the names of their mount points are judged.
+    /// Skip other file systems mounted below a PATH; the names of their mount points are checked
     #[arg(short = 'x', long, requires = "paths")]
     one_file_system: bool,
-    /// Enter directories that symbolic links lead to. A loop is reported.
+    /// Follow symbolic links to directories; a loop is reported
     #[arg(short = 'L', long, requires = "paths")]
     follow: bool,
-    /// Report in the order of the paths, with one thread.
+    /// Report in the order of the paths, with one thread
     #[arg(long, requires = "paths")]
     sort: bool,
-    /// Report the owner of each name, in HTML, CSV and JSON.
+    /// Report the owner of each name, in HTML, CSV and JSON
     #[arg(long, requires = "paths")]
     owners: bool,
-    /// What reads the tree.
+    /// Method of reading directories
     #[arg(long, value_enum, default_value_t = ScanEngine::Auto, requires = "paths")]
     engine: ScanEngine,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ScanEngine {
-    /// walkdir with --follow or --sort, getdents otherwise.
+    /// walkdir with --follow or --sort, otherwise getdents
     Auto,
-    /// System calls, with any depth.
+    /// System calls, for any depth
     Getdents,
-    /// The library walkdir, down to paths of 4,095 bytes.
+    /// The library walkdir, for paths of up to 4,095 bytes
     Walkdir,
 }
 
@@ -88,7 +87,7 @@ pub struct Resumption {
 }
 
 impl TreeArgs {
-    /// How many threads read and judge.
+    /// The number of threads.
     pub fn jobs(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.jobs.map_or_else(|| (FOR_EACH_PROCESSOR * processors()).min(MOST_JOBS), usize::from)
@@ -115,12 +114,12 @@ impl TreeArgs {
         let (paths, jobs) = (paths.to_vec(), self.jobs());
         let asked = self.follow || self.sort;
         if self.engine == ScanEngine::Getdents && asked {
-            return Err(CliError::new("--follow and --sort are done by the engine walkdir alone"));
+            return Err(CliError::new("--follow and --sort need the engine walkdir"));
         }
         if self.engine == ScanEngine::Walkdir || asked {
             if resumption.is_some() {
                 return Err(CliError::new(
-                    "--resume is done by the engine getdents alone, which cannot --follow or --sort",
+                    "--resume needs the engine getdents, which supports neither --follow nor --sort",
                 ));
             }
             let options = walk::WalkOptions { scope, follows: self.follow, is_sorted: self.sort };
@@ -160,7 +159,7 @@ impl TreeArgs {
                     more => format!(" and {more} more"),
                 };
                 log::warn!(
-                    "{} holds other file systems, which are read too: {}{more}; --one-file-system leaves them out",
+                    "{} contains other file systems, which are scanned too: {}{more}; --one-file-system skips them",
                     shown(path),
                     told.join(", ")
                 );

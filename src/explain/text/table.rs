@@ -1,4 +1,4 @@
-//! Columns that line up, whatever the width of what stands in them.
+//! Aligned columns of any content.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ impl Cell {
     }
 }
 
-/// Writes `rows` under `heads`, indented by two; a row may have fewer cells than there are heads, not more.
+/// Writes `rows` under `heads`, indented by two; a row has at most as many cells as there are heads.
 pub(super) fn write(out: &mut dyn Write, heads: &[&str], rows: &[Vec<Cell>]) -> io::Result<()> {
     let widths: Vec<usize> = heads
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn write(out: &mut dyn Write, heads: &[&str], rows: &[Vec<Cell>]) -> 
 
 fn write_row(out: &mut dyn Write, row: &[Cell], widths: &[usize]) -> io::Result<()> {
     let mut owed = 2;
-    // Spaces are written before what follows them, so that no line ends with one.
+    // Spaces are written before the next cell, so that no line ends with one.
     for (cell, width) in row.iter().zip(widths) {
         let gap = width - cell.width();
         let (before, after) = if cell.is_right { (gap, 0) } else { (0, gap) };

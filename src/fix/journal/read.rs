@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::batch::JournalBatch;
-use super::record::{FailedEntry, JournalHeader, JournalRecord, stated_check};
+use super::record::{FailedEntry, JournalHeader, JournalRecord, stated_check, stated_version};
 use super::{VERSION, lock};
 use crate::fix::plan::{InodeTime, MAX_HEADER_BYTES};
 use crate::progress::Remaining;
@@ -126,14 +126,14 @@ impl JournalContents {
     /// The file cannot be read, is not a journal, or is damaged.
     pub(super) fn read_file(file: &File) -> Result<Self, JournalError> {
         let mut lines = JournalLines::new(file);
-        let Some((JournalRecord::Journal(header), check)) =
-            lines.next()?.and_then(|line| JournalRecord::parse(line, 0))
-        else {
+        let first = lines.next()?.ok_or(JournalError::NotAJournal)?;
+        // Another version may have other fields.
+        if let Some(version) = stated_version(first).filter(|version| *version != VERSION) {
+            return Err(JournalError::Version(version));
+        }
+        let Some((JournalRecord::Journal(header), check)) = JournalRecord::parse(first, 0) else {
             return Err(JournalError::NotAJournal);
         };
-        if header.version != VERSION {
-            return Err(JournalError::Version(header.version));
-        }
         let mut contents = Self {
             header,
             batches: Vec::new(),

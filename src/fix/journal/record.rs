@@ -16,7 +16,7 @@ use crate::progress::Remaining;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum JournalRecord {
-    /// The first record: what the journal is about.
+    /// The first record, which describes the run.
     Journal(JournalHeader),
     /// The start of a batch. Its `Directory`, `Rename` and `Retarget` records follow, and are on the disk before any of them is
     /// executed.
@@ -156,6 +156,17 @@ pub fn stated_check(line: &[u8]) -> Option<u32> {
     let digits = line.strip_suffix(b"\"}")?;
     let digits = std::str::from_utf8(digits.get(digits.len().checked_sub(8)?..)?).ok()?;
     u32::from_str_radix(digits, 16).ok()
+}
+
+/// The format version in a first line, right or wrong; `None` if the line is not the first of a journal.
+pub fn stated_version(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct FirstLine {
+        r#type: String,
+        version: u64,
+    }
+    let first: FirstLine = serde_json::from_slice(line).ok()?;
+    (first.r#type == "journal").then_some(first.version)
 }
 
 #[cfg(test)]

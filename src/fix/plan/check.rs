@@ -102,11 +102,15 @@ impl<'c> RenameCheck<'c> {
             for (at, rename) in self.renames.iter().enumerate() {
                 let name = if is_old { &*rename.old } else { rename.new.as_bytes() };
                 if let Some(&other) = first.get(name) {
-                    let [one, two] = [other, at].map(|at| self.renames[at].id);
-                    let what = if is_old { "move the same entry" } else { "give the same name" };
-                    let why = || format!("the renames {one} and {two} {what}: {}", display(name));
-                    self.add(at, why);
-                    self.add(other, why);
+                    // By name, not by id: a draft has no ids yet.
+                    let why = |other: usize| match is_old {
+                        true => "another rename moves the same entry".to_owned(),
+                        false => {
+                            format!("{} would get the same new name", display(&self.renames[other].old))
+                        }
+                    };
+                    self.add(at, || why(other));
+                    self.add(other, || why(at));
                 } else {
                     first.insert(name, at);
                 }
@@ -221,9 +225,9 @@ mod tests {
                 None,
                 &["a", "b"],
                 &[("a", "x"), ("b", "x")],
-                &[(0, "1 and 2 give the same"), (1, "1 and 2 give")],
+                &[(0, "b would get the same"), (1, "a would get the same")],
             ),
-            (None, &["a"], &[("a", "x"), ("a", "y")], &[(0, "1 and 2 move the same"), (1, "move the same")]),
+            (None, &["a"], &[("a", "x"), ("a", "y")], &[(0, "another rename moves"), (1, "moves the same")]),
             (None, &["a"], &[("a", "x/y")], &[(0, "contains a `/`")]),
             (None, &["a"], &[("a", &long)], &[(0, "256 bytes")]),
             (None, &["a"], &[("a", "\u{1}")], &[]),

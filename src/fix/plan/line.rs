@@ -27,7 +27,7 @@ pub enum LineType {
     Skipped,
 }
 
-/// What has to be known of a line before it can be read.
+/// The keys that determine how the rest of a line is parsed.
 #[derive(Deserialize)]
 pub(super) struct LineHead {
     pub(super) r#type: LineType,

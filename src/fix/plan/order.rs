@@ -64,8 +64,8 @@ pub fn order_names(renames: &[(&[u8], &[u8])]) -> Vec<Vec<usize>> {
             next = before(at);
             match next.map(|next| states[next]) {
                 Some(ChainState::Waiting) => {}
-                // The cycle closes where it began: only one new name waits for each old name, unless two new names are
-                // equal, which no order can mend.
+                // The cycle closes where it began: only one new name waits for each old name, unless two new names are equal,
+                // which no order can fix.
                 Some(ChainState::InChain) => {
                     let begin = chain.iter().position(|&there| Some(there) == next).unwrap_or_default();
                     let cycle = chain.split_off(begin);

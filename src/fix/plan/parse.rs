@@ -1,7 +1,7 @@
 //! Parses a plan. Every error is found, each with its line.
 //!
-//! Nothing is accepted that leads out of the roots or that no entry can be called. Whether the new names are free is checked
-//! against the directories: [`super::check`].
+//! Names that lead out of the roots, and names that no entry can have, are rejected. Whether the new names are free is
+//! checked against the directories: [`super::check`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -204,7 +204,7 @@ impl Parser {
         for (key, text, target) in
             [("old_target", line.old_target, &old_target), ("new_target", line.new_target, &new_target)]
         {
-            // Only the bytes count, and whoever edits the text next to them would be surprised.
+            // Only the bytes count, so editing only the text next to them would have no effect.
             if display(target).to_string() != text {
                 return self
                     .fail(format_args!("`{key}` differs from `{key}_base64`; only `new` can be edited"));

@@ -351,7 +351,7 @@ proptest! {
         }
         let mut seen = std::collections::BTreeSet::new();
         renames.retain(|(_, new)| seen.insert(new.clone()));
-        // Whose rename fell away stays, and is in the way of nobody.
+        // An entry whose rename was dropped stays, and blocks no other.
         let moving: Vec<Vec<u8>> = renames.iter().map(|(old, _)| old.clone()).collect();
         renames.retain(|(_, new)| new[0] >= 12 || moving.contains(new));
         let moving: Vec<Vec<u8>> = renames.iter().map(|(old, _)| old.clone()).collect();

@@ -103,23 +103,21 @@ pub(super) fn propose_names(
     let choice = meanings.prior();
     let mut findings = DirectoryProposals { long, choice, ..DirectoryProposals::default() };
     let mut after: Vec<&[u8]> = check.names.clone();
-    for (at, repair) in repairs.iter().enumerate() {
-        if let Some(repair) = repair {
-            after[at] = repair.name.as_bytes();
-        }
+    for (&at, repair) in &repairs {
+        after[at] = repair.name.as_bytes();
     }
     let merging = find_merging(policy, &after, names.len());
-    for (at, repair) in repairs.iter().enumerate() {
+    for (at, name) in names.iter().enumerate() {
         let reasons = found.remove(&at).unwrap_or_default();
         if let Some(other) = merging.get(&at) {
             let why =
                 format!("the target cannot tell it and {} apart, and no free name was found", display(other));
-            findings.unplanned.push(Unplanned { name: names[at].to_vec(), reasons: reasons.rules, why });
-        } else if let Some(repair) = repair {
-            findings.proposals.push(meanings.proposal(policy, at, names[at], repair.clone(), reasons.rules));
+            findings.unplanned.push(Unplanned { name: name.to_vec(), reasons: reasons.rules, why });
+        } else if let Some(repair) = repairs.get(&at) {
+            findings.proposals.push(meanings.proposal(policy, at, name, repair.clone(), reasons.rules));
         } else if reasons.has_error {
             let why = "no valid name was found".to_owned();
-            findings.unplanned.push(Unplanned { name: names[at].to_vec(), reasons: reasons.rules, why });
+            findings.unplanned.push(Unplanned { name: name.to_vec(), reasons: reasons.rules, why });
         }
     }
     findings

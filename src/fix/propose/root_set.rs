@@ -1,7 +1,7 @@
 //! The open roots of a plan, and the entries below them.
 //!
-//! Every directory is opened from its root, without following symbolic links: whoever may write to the tree could have placed one
-//! meanwhile.
+//! Every directory is opened from its root, without following symbolic links: a user who may write to the tree could have
+//! placed one meanwhile.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -63,7 +63,7 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Does what a plan says, the plainest way, and never onto what is there.
+/// Executes a plan in the simplest way, and never overwrites an entry.
 fn apply(draft: &PlanDraft, retargets: &[Retarget]) {
     let renames: Vec<Rename> = draft.directories.iter().flat_map(|d| d.renames.clone()).collect();
     for directory in order(&renames) {
@@ -150,7 +150,7 @@ fn links_follow_what_they_lead_to_and_no_other_link_changes() {
         ("through-slash", b"slash/x\xE9", Some("slash/xé".as_bytes())),
         ("through-and-up", b"directory/../caf\xE9", Some("directory/../café".as_bytes())),
         ("around", b"../tree/caf\xE9", Some("../tree/café".as_bytes())),
-        // What is not there below a directory that moves is still looked for in it.
+        // A component that does not exist is still looked up below a directory that moves.
         ("dangling-below", b"d\xE9/none\xE9", Some("dé/none\u{FFFD}".as_bytes())),
         ("dangling", b"none/caf\xE9", None),
         ("through-file", b"plain/z/caf\xE9", None),
@@ -173,7 +173,7 @@ fn links_follow_what_they_lead_to_and_no_other_link_changes() {
         })
         .collect();
     for (link, _, expected) in links {
-        // The part that is not there keeps its bytes.
+        // The component that does not exist keeps its bytes.
         let expected = expected.map(|target| match link.starts_with("dangling-") {
             true => "dé/none".bytes().chain([0xE9]).collect(),
             false => target.to_vec(),
@@ -271,7 +271,7 @@ fn roots_are_names_too_and_what_is_given_twice_is_planned_once() {
     assert_eq!(found, ["fé", "lé", "ré", "aé", "bé"]);
     assert_eq!(draft.roots.len(), 3, "{:?}", draft.roots);
     let dirs: Vec<&[u8]> = draft.directories.iter().map(|d| &*d.directory.path).collect();
-    // A link to what is looked at anyway is not followed: nothing is planned under two paths.
+    // A link to a directory that is read anyway is not followed: no entry is planned under two paths.
     let inner = base.join("inner");
     symlink(&sub, &inner).unwrap();
     for order in [[&inner, &root], [&root, &inner]] {
@@ -316,7 +316,7 @@ fn what_cannot_be_planned_is_told() {
     assert_eq!(draft.count_renames(), 0);
 }
 
-/// Names that are wrong in all the ways that a plan knows, and some that are right.
+/// Invalid names of every kind that a plan handles, and some valid ones.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         &b"caf\xE9"[..],
@@ -359,7 +359,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => known.prop_map(<[u8]>::to_vec), 2 => wild, 1 => long]
 }
 
-/// What a link can lead to: some of the paths that are there, by different ways.
+/// Targets for a link: some of the existing paths, in different forms.
 #[derive(Clone, Debug)]
 struct LinkPlan {
     at: usize,

@@ -32,7 +32,7 @@ fn normalizing(on_mismatch: OnMismatch) -> (tempfile::TempDir, Server) {
 
 fn caller() -> Caller {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-    Caller { uid, gid, pid: std::process::id(), umask: 0 }
+    Caller { uid, gid, pid: std::process::id(), group: None, umask: 0 }
 }
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -119,7 +119,7 @@ fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     assert_eq!(server.for_request().errno(too_long), Errno::ENAMETOOLONG);
 }
 
-/// The names below `dir`.
+/// The names in `dir`.
 fn stored(dir: &tempfile::TempDir) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
@@ -204,7 +204,7 @@ fn the_kernel_keeps_no_name_that_has_other_spellings() {
         let renamed = server.for_request().do_rename(&c, (ROOT, from), (ROOT, to), flags);
         renamed.map_err(|failure| server.for_request().errno(failure))
     };
-    // What it keeps of `plain` would become what it keeps of `é`: it has to ask anew first.
+    // The rename would turn the cached `plain` into a cached `é`, so the kernel must look it up again first.
     assert_eq!(rename(plain, nfc, 0), Err(Errno::ESTALE));
     assert_eq!(stored(&dir), ["other", "plain"]);
     assert!(!server.for_request().may_be_kept(ROOT, plain));
@@ -237,7 +237,7 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
     }
 }
 
-/// No kernel stands before the server here, to let one change of a directory through at a time.
+/// There is no kernel in front of the server here that allows only one change of a directory at a time.
 #[test]
 fn requests_at_once_never_make_two_entries_of_one_name() {
     let (dir, server) = normalizing(OnMismatch::Match);
@@ -248,7 +248,7 @@ fn requests_at_once_never_make_two_entries_of_one_name() {
         const NAMES: [&str; 5] = ["é", "e\u{301}", "\u{C5}", "\u{212B}", "A\u{30A}"];
         let (mut state, mut worked) = (number, 0);
         let mut below = |bound: usize| {
-            // The constants of Knuth's MMIX; the high bits are the good ones.
+            // The constants of Knuth's MMIX; the high bits are the most random ones.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % bound
         };
@@ -310,7 +310,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     assert!(!finds("é"));
     server.swap(config(matching(Form::Nfc)));
     assert!(finds("é") && !finds("\u{2126}"));
-    // The index of the directory is one of NFC keys: an NFKC spelling of what stands there is not in it.
+    // The index of the directory has NFC keys, so it does not contain the NFKC spelling of this entry.
     fs::write(dir.path().join("\u{fb01}"), "").unwrap();
     server.swap(config(matching(Form::Nfkc)));
     assert!(finds("é") && finds("fi"));
@@ -348,13 +348,13 @@ fn a_listing_is_not_the_same_once_entries_are_seen_otherwise() {
     let (open, _) = server.tree.opendir(ROOT, 0).unwrap();
     server.swap(config(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), Mode::Permissive)));
     assert_eq!(listing(), Listing::New);
-    // Opened before, and closed after: it may have shown names of both.
+    // It was opened before the change and closed after it, so it may have shown names of both views.
     server.tree.releasedir(open);
     assert_eq!([listing(), listing()], [Listing::New, Listing::Same]);
     drop(dir);
 }
 
-/// Requests that come while the terms change are served on the old or on the new ones.
+/// Requests during a change of the configuration are served by the old one or by the new one.
 #[test]
 fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_name() {
     use std::sync::atomic::{AtomicBool, Ordering};

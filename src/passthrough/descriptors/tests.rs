@@ -1,4 +1,4 @@
-//! What is held of inodes, and when it is let go of.
+//! Which descriptors of inodes are kept, and when they are closed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,7 +26,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// As on a file system that keeps removed files under other names, or not, with handles, or without.
+    /// Trees on file systems that keep removed files under other names or not, with and without handles.
     fn new(renames_removed: bool, has_handles: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
@@ -61,8 +61,8 @@ impl Tree {
         self.tree.unlink(1, ROOT, &self.name(name))
     }
 
-    /// How many descriptors this process has of the inode with that number. Another test may have been given the number of a file
-    /// that was removed here.
+    /// Number of descriptors that this process has of the inode with that number. Another test may have been given the number
+    /// of a file that was removed here.
     fn held(&self, ino: u64) -> usize {
         let dev = fs::metadata(self.dir.path()).unwrap().dev();
         let fds = fs::read_dir("/proc/self/fd").unwrap();
@@ -76,10 +76,10 @@ impl Tree {
 
 fn caller() -> Caller {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-    Caller { uid, gid, pid: std::process::id(), umask: 0o022 }
+    Caller { uid, gid, pid: std::process::id(), group: None, umask: 0o022 }
 }
 
-/// All that removes: by its name, and by another file that takes it.
+/// The two ways to remove a file: by its name, and by renaming another file over it.
 fn removals() -> [fn(&Tree, &str); 2] {
     [
         |t, name| t.unlink(name).unwrap(),
@@ -104,7 +104,7 @@ fn of_a_file_that_nobody_has_open_nothing_is_held_where_it_would_be_renamed() {
         remove(&t, "file");
         assert_eq!(t.held(entry.node.0), 0);
         assert_eq!(t.tree.getattr(entry.node).unwrap_err(), Errno::ESTALE);
-        // A file with the same number is another one.
+        // Another file with the same number.
         assert!(t.tree.forget(entry.node, 1));
     }
 }
@@ -118,7 +118,7 @@ fn what_is_held_is_closed_before_the_name_goes() {
     assert_eq!(t.held(node.0), 1);
     assert!(t.tree.hold_nothing(&known));
     assert_eq!(t.held(node.0), 0);
-    // It is found again, and is not taken for the one that was held.
+    // It is found again, and is not confused with the file that was held.
     let again = t.lookup("file");
     assert_eq!(again.node, node);
     assert_eq!(t.held(node.0), 1);
@@ -131,7 +131,7 @@ fn an_open_file_is_held_by_the_name_that_goes_until_it_is_closed() {
         let (entry, fh) = t.create("file");
         t.tree.open_elsewhere(fh).unwrap();
         remove(&t, "file");
-        // That of the name, and a spare one for writing.
+        // One for the name, and a spare one for writing.
         assert_eq!(t.held(entry.node.0), 2);
         t.tree.write(Some(&caller()), fh, 0, b"content", SetId::Kept).unwrap();
         assert_eq!(t.tree.getattr(entry.node).unwrap().st_size, 7);
@@ -163,7 +163,7 @@ fn what_is_not_removed_after_all_is_held_again() {
     fs::write(t.path("file"), "").unwrap();
     let node = t.lookup("file").node;
     t.lookup("dir");
-    // A directory cannot take the place of a file.
+    // A directory cannot replace a file.
     let renamed = t.tree.rename(&caller(), ROOT, &t.name("dir"), ROOT, &t.name("file"), 0);
     assert_eq!(renamed, Err(Errno::ENOTDIR));
     t.tree.getattr(node).unwrap();
@@ -199,7 +199,7 @@ fn files_that_others_read_and_write_cost_no_descriptor_and_are_opened_again_when
         .map(|i| {
             let (entry, fh) = t.create(&i.to_string());
             t.tree.open_elsewhere(fh).unwrap();
-            // As the kernel has it.
+            // Held open, as by the kernel.
             (entry, fh, fs::File::open(t.path(&i.to_string())).unwrap().into())
         })
         .collect();
@@ -262,7 +262,7 @@ fn a_user_gets_as_many_descriptors_as_are_left_and_no_more() {
 
 #[test]
 fn a_node_takes_no_more_memory_than_was_measured() {
-    // With its count of owners one of 136 bytes; there are as many nodes as the kernel knows inodes.
+    // 136 bytes with the reference count. There are as many nodes as inodes that the kernel knows.
     assert!(
         size_of::<crate::passthrough::inode::TrackedNode>() <= 120,
         "{}",

@@ -10,7 +10,7 @@ use crate::name::normalize::Form;
 use crate::passthrough::{Caller, PassthroughSettings};
 use crate::policy::{Normalization, OnMismatch, Policy};
 
-/// A gate's, with a count of the keys that were asked for: one for each entry of a directory that is read.
+/// The equivalence of a gate, with a count of the keys that were computed: one for each entry of a directory that is read.
 #[derive(Debug)]
 struct Counting {
     gate: Gate,
@@ -83,7 +83,7 @@ impl Tree {
 
     fn mkdir(&self, name: &str) -> Result<LookupEntry> {
         let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-        let myself = Caller { uid, gid, pid: 0, umask: 0 };
+        let myself = Caller { uid, gid, pid: 0, group: None, umask: 0 };
         let mkdir = |name: &Admitted<'_>| self.tree.mkdir(&myself, ROOT, name, 0o700);
         self.tree.change_equivalent(Some(&self.equivalence()), ROOT, &self.name(name), mkdir)
     }
@@ -103,7 +103,7 @@ impl Tree {
         )
     }
 
-    /// How many keys `work` asks for.
+    /// Number of keys that `work` computes.
     fn keys(&self, work: impl FnOnce()) -> usize {
         let before = self.equivalence.keys.load(Relaxed);
         work();
@@ -120,7 +120,7 @@ impl Tree {
         ))
     }
 
-    /// Says of the index that it was read when the directory had long been as it is.
+    /// Marks the index as read when the directory had not changed for a long time.
     fn settle(&self) {
         let slot = self.tree.spellings.slot(ROOT);
         slot.lock().as_mut().unwrap().is_settled = true;
@@ -160,7 +160,7 @@ fn a_settled_index_holds_until_the_directory_changes() {
     t.remove("u\u{308}");
     assert!(!t.finds("ü"));
     t.settle();
-    // A change that does not show in the times of the directory: what was to be there and is not is looked for anew.
+    // A change that does not show in the times of the directory: an indexed entry that is missing is looked for again.
     fs::rename(t.dir.path().join("o\u{308}"), t.dir.path().join("u\u{308}")).unwrap();
     let slot = t.tree.spellings.slot(ROOT);
     slot.lock().as_mut().unwrap().stamp =
@@ -200,7 +200,7 @@ fn a_directory_that_is_changed_through_here_again_and_again_is_read_once_in_the_
     t.tree.hold_spellings(Duration::from_secs(3600));
     // One key for each change.
     assert_eq!(t.keys(work), 40);
-    // What somebody else does shows all the same.
+    // A change that was not made through this mount is noticed all the same.
     t.write("o\u{308}");
     assert!(t.finds("ö"));
 }
@@ -220,7 +220,7 @@ fn own_changes_are_carried_forward_without_reading_the_directory_again() {
     t.write("u\u{308}");
     assert!(t.finds("ü"));
     let slot = t.tree.spellings.slot(ROOT);
-    // Or it would be read again in between.
+    // Otherwise the directory would be read again in between.
     slot.lock().as_mut().unwrap().cost = Duration::from_secs(3600);
     let keys = t.keys(|| {
         t.mkdir("plain").unwrap();
@@ -236,7 +236,7 @@ fn own_changes_are_carried_forward_without_reading_the_directory_again() {
     // One for each entry that was changed, two for a rename.
     assert_eq!(keys, 7);
     assert_eq!(t.index(), Some((vec!["u\u{308}".into()], false)));
-    // Somebody else's are not.
+    // A change that was not made through this mount drops the index.
     t.write("o\u{308}");
     t.mkdir("more").unwrap();
     assert_eq!(t.index(), None);

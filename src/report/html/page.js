@@ -104,10 +104,10 @@
   /* ---- readiness ---- */
 
   const FATES = [
-    ["refused", "refused", "s1", "names that the target refuses"], ["changed", "changed", "s2", "names that the target stores or shows as others"],
-    ["merged", "merged", "s3", "names that become one with another of their directory"], ["path_too_long", "path too long", "s4", "names whose path is longer than the target, or some of its programs, can handle"],
-    ["warned", "warnings only", "s5", "names that arrive as they are, with a warning"]];
-  const READY = ["ready", "ready", "s0", "names that arrive as they are"];
+    ["refused", "refused", "s1", "names that the target refuses"], ["changed", "changed", "s2", "names that the target stores or shows as another name"],
+    ["merged", "merged", "s3", "names that become the same as another name in their directory"], ["path_too_long", "path too long", "s4", "names whose path is too long for the target, or for some of its programs"],
+    ["warned", "warnings only", "s5", "names that arrive unchanged, with a warning"]];
+  const READY = ["ready", "ready", "s0", "names that arrive unchanged"];
   const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
@@ -372,7 +372,7 @@
         value = length === 1 ? bytes[at] : bytes[at] & (0x7F >> length);
         for (let next = at + 1; next < end; next++) value = value * 64 + (bytes[next] & 0x3F);
       }
-      const wrong = length === 0 ? (bytes[at] >= 0xFE ? "never used" : "continues nothing")
+      const wrong = length === 0 ? (bytes[at] >= 0xFE ? "never used" : "no lead byte")
         : !whole ? "truncated"
           : value < LEAST[length] ? "overlong"
             : value >= 0xD800 && value <= 0xDFFF ? "surrogate"

@@ -1,9 +1,9 @@
-//! The system calls of a server, as filters.
+//! Filters for the system calls of a server.
 //!
-//! What is [`ALLOWED`] passes. Anything else fails with ENOSYS, and the kernel's audit log says so: libraries take that for an
-//! older kernel and do without, so that a new release of one breaks nothing. The list is wide for the same reason: it takes
-//! what a program of this kind may come to use, not what it was seen to use. What only somebody else's program would call
-//! here ends the process ([`FOREIGN`]).
+//! Calls in [`ALLOWED`] pass. Others fail with ENOSYS and are recorded in the kernel's audit log. Libraries treat ENOSYS as
+//! an older kernel and use a fallback, so a new release of a library breaks nothing. For the same reason the list includes
+//! calls that a program of this kind may use in the future, not only those that were observed. Calls that only an attacker's
+//! code would make here end the process ([`FOREIGN`]).
 //!
 //! Sources: seccomp(2), syscalls(2); the groups of system calls in systemd.exec(5), "SystemCallFilter=".
 
@@ -20,7 +20,7 @@ use crate::sys::seccomp::Instruction;
 /// The number of a system call.
 type SyscallNumber = i64;
 
-/// Calls that this C library has no name for yet; calls of that age have one number on all architectures.
+/// Calls that this C library does not name yet. Calls this recent have the same number on all architectures.
 mod young {
     use super::SyscallNumber;
     pub(super) const FUTEX_WAITV: SyscallNumber = 449;
@@ -41,7 +41,7 @@ mod young {
     pub(super) const FILE_SETATTR: SyscallNumber = 469;
 }
 
-/// What passes whatever its arguments are.
+/// Calls that are allowed with any arguments.
 #[rustfmt::skip]
 const ALLOWED: &[SyscallNumber] = &[
     // Files, by descriptor and below one.
@@ -63,17 +63,17 @@ const ALLOWED: &[SyscallNumber] = &[
     libc::SYS_lsetxattr, libc::SYS_fsetxattr, young::SETXATTRAT, libc::SYS_listxattr, libc::SYS_llistxattr,
     libc::SYS_flistxattr, young::LISTXATTRAT, libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr,
     young::REMOVEXATTRAT,
-    // The mount: looked at, and unmounted.
+    // The mount: status and unmounting.
     libc::SYS_umount2, young::STATMOUNT, young::LISTMOUNT,
-    // Whom it acts for.
+    // Acting for a caller.
     libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_setgroups, libc::SYS_getgroups, libc::SYS_capget, libc::SYS_capset,
     libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid,
     libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid, libc::SYS_getsid, libc::SYS_setsid,
-    // Pipes, events, waiting.
+    // Pipes, events and waiting.
     libc::SYS_pipe2, libc::SYS_eventfd2, libc::SYS_signalfd4, libc::SYS_timerfd_create, libc::SYS_timerfd_settime,
     libc::SYS_timerfd_gettime, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_restart_syscall,
-    // Sockets, once there is one: SOCKET_FAMILIES.
+    // Sockets that exist; for new ones see SOCKET_FAMILIES.
     libc::SYS_socketpair, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
     libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmsg,
     libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_shutdown, libc::SYS_setsockopt,
@@ -82,24 +82,25 @@ const ALLOWED: &[SyscallNumber] = &[
     libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
     libc::SYS_msync, libc::SYS_mincore, libc::SYS_mlock, libc::SYS_munlock, libc::SYS_membarrier, young::MSEAL,
     young::MAP_SHADOW_STACK, libc::SYS_pkey_alloc, libc::SYS_pkey_free, libc::SYS_pkey_mprotect,
-    // Threads, and the end of one and of all. No program can be started, so a process that is made stays this program.
-    // By clone(2) alone, whose flags can be looked at: allowed_partly.
+    // Threads, and the end of a thread or of the process. No program can be started, so a child process still runs this
+    // program.
+    // Only by clone(2), whose flags a filter can check: allowed_partly.
     libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex, young::FUTEX_WAITV,
     young::FUTEX_WAKE, young::FUTEX_WAIT, young::FUTEX_REQUEUE, libc::SYS_set_robust_list, libc::SYS_get_robust_list,
     libc::SYS_rseq, libc::SYS_set_tid_address, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
     libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_getpriority,
     libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_seccomp, libc::SYS_wait4, libc::SYS_waitid,
-    // Signals to itself: TO_ITSELF.
+    // Signals to this process: TO_ITSELF.
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_rt_sigpending,
     libc::SYS_rt_sigtimedwait, libc::SYS_rt_sigsuspend, libc::SYS_sigaltstack,
-    // Time, and what there is of everything.
+    // Time and system information.
     libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep,
     libc::SYS_gettimeofday, libc::SYS_times, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime,
     libc::SYS_timer_getoverrun, libc::SYS_timer_delete, libc::SYS_getitimer, libc::SYS_setitimer, libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname,
     libc::SYS_getrandom,
 ];
 
-/// The older forms of some, which younger architectures do not have.
+/// Older forms of some of these calls, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_OLD: &[SyscallNumber] = &[
@@ -113,8 +114,8 @@ const ALLOWED_OLD: &[SyscallNumber] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLD: &[SyscallNumber] = &[];
 
-/// What no server calls once it serves, and who has taken one over may want to. Not all of that kind: `kexec_file_load` has no
-/// name in every C library, and is unknown, which is refused too.
+/// Calls that no server makes while it serves, but that an attacker's code would try. The list is not complete:
+/// `kexec_file_load` has no name in every C library, so it fails with ENOSYS as an unknown call.
 #[rustfmt::skip]
 const FOREIGN: &[SyscallNumber] = &[
     libc::SYS_mount, libc::SYS_move_mount, libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount,
@@ -126,24 +127,24 @@ const FOREIGN: &[SyscallNumber] = &[
     libc::SYS_setdomainname, libc::SYS_acct, libc::SYS_quotactl,
 ];
 
-/// What C libraries try first and do without, each time: unknown, and no word about it in the kernel's log.
+/// Calls that C libraries always try first and can do without: they fail with ENOSYS and are not logged by the kernel.
 const QUIETLY_UNKNOWN: &[SyscallNumber] = &[libc::SYS_clone3];
 
-/// Kinds of sockets: of this machine, for the control socket and the logs, and of the network, for metrics.
+/// Socket families: local sockets for the control socket and the logs, and network sockets for metrics.
 const SOCKET_FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// Ioctl requests that reach other processes: the first two put words into the keyboard of whoever started the server, the
-/// others name a process or a group that gets a signal when a descriptor has something to say (asm/sockios.h).
+/// Ioctl requests that reach other processes: the first two insert input into the terminal of the user who started the
+/// server, the others select a process or a group that gets a signal when a descriptor is ready (asm/sockios.h).
 const REACHING_OTHERS: [u32; 4] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32, 0x8901, 0x8902];
 
-/// Commands of fcntl(2) that name such a process, and the signal.
+/// Commands of fcntl(2) that select such a process, and the signal.
 const SIGNALLING: [i32; 3] = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG];
 
-/// Of asm-generic/fcntl.h; not every C library has names for them.
+/// From asm-generic/fcntl.h; not every C library names them.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 
-/// Flags of clone(2) that make a namespace. `CLONE_NEWTIME` is none: there its bit belongs to the signal at the end.
+/// Flags of clone(2) that create a namespace. `CLONE_NEWTIME` is missing: in clone(2) its bit belongs to the exit signal.
 const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -152,12 +153,12 @@ const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// A condition on the argument number `index`, of which 32 bits count.
+/// A condition on the lower 32 bits of the argument number `index`.
 fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)
 }
 
-/// What passes by its arguments.
+/// Calls that are allowed with some arguments only.
 fn allowed_partly() -> Result<Vec<(SyscallNumber, Vec<SeccompRule>)>, BackendError> {
     let is = |index, value: i64| {
         SeccompRule::new(vec![argument(index, SeccompCmpOp::Eq, value as u64 & u64::from(u32::MAX))?])
@@ -173,19 +174,19 @@ fn allowed_partly() -> Result<Vec<(SyscallNumber, Vec<SeccompRule>)>, BackendErr
         (libc::SYS_socket, families),
         (libc::SYS_ioctl, vec![none_of(1, &REACHING_OTHERS)?]),
         (libc::SYS_fcntl, vec![none_of(1, &SIGNALLING.map(|command| command as u32))?]),
-        // Threads. The flags of clone3(2) lie in memory, where no filter can look: QUIETLY_UNKNOWN.
+        // Threads. The flags of clone3(2) are in memory, which a filter cannot read: QUIETLY_UNKNOWN.
         (libc::SYS_clone, vec![no_namespace]),
-        // Limits of this process, and the processors of this thread.
+        // Limits of this process, and the CPU affinity of this thread.
         (libc::SYS_prlimit64, vec![is(0, 0)?, is(0, itself)?]),
         (libc::SYS_sched_setaffinity, vec![is(0, 0)?]),
-        // A umask of its own for each thread, and nothing else that threads share.
+        // A separate umask for each thread; no other unsharing.
         (libc::SYS_unshare, vec![is(0, libc::CLONE_FS.into())?]),
         (libc::SYS_kill, vec![is(0, itself)?]),
         (libc::SYS_tgkill, vec![is(0, itself)?]),
     ])
 }
 
-/// A filter, and whether the kernel's audit log says what it refuses.
+/// A filter, and whether the kernel's audit log records the calls that it refuses.
 pub(super) struct SyscallFilter {
     pub(super) program: Vec<Instruction>,
     pub(super) is_logged: bool,
@@ -194,7 +195,7 @@ pub(super) struct SyscallFilter {
 /// The filters for this architecture.
 ///
 /// # Errors
-/// None that depends on anything but the lists here.
+/// Only errors in the lists of this module.
 pub(super) fn filters() -> Result<[SyscallFilter; 3], BackendError> {
     build(TargetArch::try_from(std::env::consts::ARCH)?)
 }
@@ -203,7 +204,7 @@ fn build(architecture: TargetArch) -> Result<[SyscallFilter; 3], BackendError> {
     let whole = |calls: &[SyscallNumber]| calls.iter().map(|&call| (call, Vec::new())).collect::<Vec<_>>();
     let mut allowed: BTreeMap<_, _> =
         [whole(ALLOWED), whole(ALLOWED_OLD), allowed_partly()?].into_iter().flatten().collect();
-    // These are left to the other filters: of several answers the kernel takes the strictest.
+    // The other filters decide about these calls: the kernel uses the strictest result of all filters.
     allowed.extend(whole(FOREIGN));
     allowed.extend(whole(QUIETLY_UNKNOWN));
     let (foreign, quietly) =

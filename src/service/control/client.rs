@@ -1,8 +1,8 @@
-//! The side that asks: any number of instances at once, with one deadline.
+//! The client side: sends requests to any number of instances at once, with one deadline.
 //!
-//! Root asks the servers of other users too. What they answer is bounded in length and time, and shown escaped. Before
-//! anything is sent the kernel is asked who listens: a socket whose server is not the user's to whom its directory belongs is
-//! an impostor, and not believed.
+//! Root also sends requests to the servers of other users. Their replies are limited in length and time, and escaped for
+//! display. Before a request is sent, the kernel reports who listens: if a server does not belong to the owner of the
+//! socket's directory, it is an impostor, and its replies are not trusted.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -21,25 +21,25 @@ use super::place::directory;
 use super::protocol::{ControlReply, ControlRequest, MAX_REPLY, VERSION, harmless};
 use crate::name::display::shown;
 
-/// Connections that are open at once. More sockets than that are asked as the first ones answer.
+/// Maximum number of connections that are open at once. Further sockets follow when the first ones have answered.
 const MOST_OPEN: usize = 256;
-/// The longest reply of another user's server. Those of root's own may be as long as [`MAX_REPLY`].
+/// The longest reply of another user's server. Replies of root's own servers may be as long as [`MAX_REPLY`].
 const MAX_FOREIGN_REPLY: usize = 1 << 18;
-/// How soon a server is tried again at which too many others wait.
+/// The time between two attempts to connect to a server whose queue of connections is full.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Debug)]
 pub enum RequestError {
-    /// Nobody listens there.
+    /// No server listens on the socket.
     Gone,
-    /// This user may not ask there.
+    /// This user has no access to the socket.
     Forbidden,
-    /// The server belongs to this user, who is not the one whose instance it should be.
+    /// The server belongs to this user, not to the owner of the directory.
     Impostor(u32),
-    /// It did not answer in time, or nothing that could be read.
+    /// It did not answer in time, or the reply is invalid.
     Unreachable(io::Error),
-    /// It refuses: lines for people, made fit for display.
+    /// The request failed, with the reason: one or more lines, escaped for display.
     Refused(String),
 }
 
@@ -77,7 +77,7 @@ fn late() -> RequestError {
     RequestError::Unreachable(io::ErrorKind::WouldBlock.into())
 }
 
-/// The sockets that are there: those of this user, and for root also those of other users below `/run/user`.
+/// The existing sockets: those of this user, and for root also those of other users below `/run/user`.
 pub fn sockets() -> FoundSockets {
     let mut sockets = FoundSockets::default();
     if let Some(directory) = directory() {
@@ -95,7 +95,7 @@ pub fn sockets() -> FoundSockets {
 }
 
 impl FoundSocket {
-    /// Whether the server that this should be listens there; no question is asked, and nothing waited for.
+    /// Whether a server of the right user listens on the socket. Sends no request and does not wait.
     pub fn is_there(&self) -> bool {
         match self.connect() {
             Ok((_, uid)) => uid == self.uid(),
@@ -103,7 +103,7 @@ impl FoundSocket {
         }
     }
 
-    /// Asks the instance.
+    /// Sends the request to the instance.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -113,8 +113,8 @@ impl FoundSocket {
     }
 }
 
-/// Asks all these instances at once, and returns their answers in the order of the sockets: whatever some of them do, it takes
-/// no longer than `patience`. `on_answer` is called with each answer when it comes, and may shorten the time for the others.
+/// Sends the request to all these instances at once, and returns the replies in the order of the sockets, at most after
+/// `patience`. `on_answer` is called with each reply when it arrives, and may shorten the time for the others.
 pub fn ask_all<T: DeserializeOwned>(
     sockets: &[&FoundSocket],
     request: ControlRequest,
@@ -162,19 +162,19 @@ pub fn ask_all<T: DeserializeOwned>(
     answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(late()))).collect()
 }
 
-/// One request on its way, and its reply.
+/// A request in progress, and its reply.
 struct Exchange {
     index: usize,
     stream: UnixStream,
     unsent: Vec<u8>,
     line: Vec<u8>,
     longest: usize,
-    /// How it ended, when it has.
+    /// The result, once it has ended.
     end: Option<Result<(), RequestError>>,
 }
 
 impl Exchange {
-    /// `None` if too many others wait there at the moment.
+    /// `None` if the server's queue of connections is full.
     fn begin(
         index: usize,
         socket: &FoundSocket,
@@ -197,7 +197,7 @@ impl Exchange {
         if self.unsent.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT | PollFlags::POLLIN }
     }
 
-    /// Goes on as far as it can without waiting.
+    /// Continues as far as possible without waiting.
     fn advance(&mut self) {
         self.end = match self.try_advance() {
             Ok(()) => Some(Ok(())),
@@ -211,7 +211,7 @@ impl Exchange {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It has refused without waiting for the request, and says why.
+                // The server has refused the connection before it read the request, and its reply says why.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
                     self.unsent.clear();
                 }
@@ -232,9 +232,9 @@ impl Exchange {
     }
 }
 
-/// Waits that long at most, and lets everything go on that can. Whether waiting is possible.
+/// Waits for at most that time, and advances all requests that are ready. Returns whether waiting is possible.
 fn wait(open: &mut [Exchange], left: Duration) -> bool {
-    // Rounded up, or the last millisecond would be spent in turns that find nothing.
+    // Rounded up: otherwise the last millisecond would be spent in a busy loop.
     let timeout = PollTimeout::try_from(left.saturating_add(Duration::from_micros(999)));
     let mut fds: Vec<PollFd<'_>> =
         open.iter().map(|exchange| PollFd::new(exchange.stream.as_fd(), exchange.interest())).collect();
@@ -250,7 +250,7 @@ fn wait(open: &mut [Exchange], left: Duration) -> bool {
     true
 }
 
-/// What a reply says.
+/// Parses a reply.
 fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, RequestError> {
     let unreadable = |error: serde_json::Error| RequestError::Unreachable(error.into());
     let reply: ControlReply = serde_json::from_slice(line).map_err(unreadable)?;
@@ -262,7 +262,7 @@ fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, RequestError> {
         (true, _) => serde_json::from_value(reply.result).map_err(unreadable),
         (false, why) => {
             let why = why.unwrap_or_else(|| "it does not say why".into());
-            // The lines are its own; what is in them is not to act on a terminal.
+            // Line breaks are kept; everything else that could act on a terminal is escaped.
             let lines = why.lines().map(harmless);
             Err(RequestError::Refused(lines.collect::<Vec<_>>().join("\n")))
         }

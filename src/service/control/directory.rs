@@ -1,9 +1,9 @@
-//! A directory of sockets, held open: what is found in it is what is connected to, whatever becomes of the paths meanwhile.
+//! A directory of sockets, held open: connections go to the sockets that were found in it, even if paths change meanwhile.
 //!
-//! A name in such a directory can be anything: a symbolic link, a file, the socket of a killed server, or of somebody who
-//! waits for root to ask. So no path is followed twice. The directory is opened once, without following a link as its last
-//! part, and its owner is checked; a socket is opened in it with `O_PATH`, checked to be one, and connected to through that
-//! descriptor. Whoever listens behind it is asked for by the kernel ([`FoundSocket::connect`]).
+//! A name in such a directory can be anything: a symbolic link, a file, the socket of a killed server, or a trap for root. So
+//! no path is followed twice. The directory is opened once, without following a link as its last component, and its owner is
+//! checked. A socket in it is opened with `O_PATH`, its type is checked, and the connection is made through that descriptor.
+//! The kernel reports who listens behind it ([`FoundSocket::connect`]).
 //!
 //! Sources: unix(7), `SO_PEERCRED`; open(2), `O_PATH`; openat2(2).
 
@@ -29,46 +29,46 @@ use crate::sys::trust::{is_trusted, others_can_write};
 
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Sockets that are looked at in the directory of one user.
+/// Maximum number of sockets used from the directory of one user.
 const MOST_SOCKETS: usize = 64;
-/// Entries of it that are read to find them.
+/// Maximum number of entries read to find them.
 const MOST_ENTRIES: usize = 4096;
 
 /// Device and inode number of a file.
 pub(super) type SocketId = (u64, u64);
 
-/// A directory of sockets that nobody but its owner and root can change.
+/// A directory of sockets that only its owner and root can change.
 #[derive(Debug)]
 pub(super) struct SocketDirectory {
     fd: OwnedFd,
     path: PathBuf,
-    /// Its owner, who alone can have made what is in it.
+    /// The owner, the only user other than root who can have created its entries.
     owner: u32,
 }
 
-/// A socket that is there. Whether somebody listens, and who, is not known yet.
+/// A socket that exists. It is not known yet whether a server listens, and whose.
 #[derive(Clone, Debug)]
 pub struct FoundSocket {
     directory: Arc<SocketDirectory>,
     name: InstanceName,
 }
 
-/// The sockets that a client can ask.
+/// The sockets to which a client can send requests.
 #[derive(Debug, Default)]
 pub struct FoundSockets {
-    /// Those of this user, in order of their names.
+    /// The sockets of this user, in order of their names.
     pub own: Vec<FoundSocket>,
-    /// Those of other users, for root alone.
+    /// The sockets of other users; for root only.
     pub others: Vec<FoundSocket>,
-    /// What was not looked at and why: lines for people.
+    /// What was ignored, and why: lines for people.
     pub ignored: Vec<String>,
 }
 
 impl SocketDirectory {
-    /// The directory at `path`. It must belong to this user or to root, and nobody else may be able to change it.
+    /// Opens the directory at `path`. It must belong to this user or to root, and no other user may be able to change it.
     ///
     /// # Errors
-    /// It does not, it is no directory, or it cannot be opened.
+    /// The owner or the permissions are wrong, it is no directory, or it cannot be opened.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let fd = nix::fcntl::open(path, PASS, Mode::empty())?;
         let owner = owner_of(&fd)?;
@@ -78,8 +78,8 @@ impl SocketDirectory {
         Ok(Self { fd, path: path.into(), owner })
     }
 
-    /// The directory `namegate` in `of_user`, the runtime directory of the user `uid`. No mount is entered on the way: what a
-    /// user mounts there can make whoever looks at it wait forever.
+    /// Opens the directory `namegate` in `of_user`, the runtime directory of the user `uid`. No mount is entered on the way:
+    /// a file system that the user has mounted there could block forever.
     fn of_user(of_user: &OwnedFd, path: PathBuf, uid: u32) -> io::Result<Self> {
         if fstat(of_user)?.st_uid != uid {
             return Err(io::Error::other(format!("the directory above does not belong to uid {uid}")));
@@ -97,8 +97,7 @@ impl SocketDirectory {
         &self.path
     }
 
-    /// The names of the files in it that are called like sockets, in order; and whether there are more of them than are looked
-    /// at.
+    /// The names in it that are valid names of sockets, in order; and whether there are more than are used.
     fn names(&self) -> io::Result<(Vec<InstanceName>, bool)> {
         let (mut names, mut read) = (Vec::new(), 0);
         for entry in fs::read_dir(path_of(&self.fd))? {
@@ -120,7 +119,7 @@ impl SocketDirectory {
         fstatat(&self.fd, name.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// Which file the name stands for.
+    /// Identifies the file with the name.
     pub(super) fn id(&self, name: &InstanceName) -> Result<SocketId, Errno> {
         self.stat(name).map(|stat| (stat.st_dev, stat.st_ino))
     }
@@ -129,7 +128,7 @@ impl SocketDirectory {
         unlinkat(&self.fd, name.file().as_str(), UnlinkatFlags::NoRemoveDir)
     }
 
-    /// Opens a file in it.
+    /// Opens a file in the directory.
     pub(super) fn open_file(&self, name: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
         beneath(&self.fd, OsStr::new(name), flags, mode)
     }
@@ -137,8 +136,8 @@ impl SocketDirectory {
     /// Connects to the socket `name`, without waiting.
     ///
     /// # Errors
-    /// ENOENT if nothing is called so; ENOTSOCK for what is no socket; ECONNREFUSED if nobody listens; EAGAIN if too many
-    /// others wait; otherwise as connect(2) says.
+    /// ENOENT if there is no such name; ENOTSOCK if it is no socket; ECONNREFUSED if no server listens; EAGAIN if the queue
+    /// of connections is full; otherwise as connect(2) says.
     pub(super) fn connect(&self, name: &InstanceName) -> Result<UnixStream, Errno> {
         let held = self.open_file(&name.file(), OFlag::O_PATH, Mode::empty())?;
         if SFlag::from_bits_truncate(fstat(&held)?.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFSOCK {
@@ -150,21 +149,21 @@ impl SocketDirectory {
         Ok(socket.into())
     }
 
-    /// Whether somebody listens at the socket `name`; no question is asked, and nothing waited for.
+    /// Whether a server listens on the socket `name`. Sends no request and does not wait.
     ///
     /// # Errors
     /// It is no socket, or cannot be connected to for another reason.
     pub(super) fn is_alive(&self, name: &InstanceName) -> Result<bool, Errno> {
         match self.connect(name) {
-            // So many wait that there is no room for one more.
+            // A server listens, but its queue of connections is full.
             Ok(_) | Err(Errno::EAGAIN) => Ok(true),
             Err(Errno::ECONNREFUSED) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Removes the sockets that killed servers of this user have left, but for that of `kept`. To be called while no server
-    /// can make one in this directory.
+    /// Removes the sockets that killed servers of this user have left, except that of `kept`. Call this while no other server
+    /// can create a socket in this directory.
     pub(super) fn sweep(&self, kept: &InstanceName) {
         let Ok((names, _)) = self.names() else { return };
         for name in names.iter().filter(|name| *name != kept) {
@@ -182,10 +181,10 @@ impl AsFd for SocketDirectory {
     }
 }
 
-/// Who owns the directory `fd`.
+/// The owner of the directory `fd`.
 ///
 /// # Errors
-/// Others can change what is in it.
+/// Other users can change the directory.
 fn owner_of(fd: &OwnedFd) -> io::Result<u32> {
     let stat = fstat(fd)?;
     match others_can_write(stat.st_mode) {
@@ -195,23 +194,23 @@ fn owner_of(fd: &OwnedFd) -> io::Result<u32> {
 }
 
 impl FoundSocket {
-    /// What the instance is called.
+    /// The name of the instance.
     pub fn name(&self) -> &InstanceName {
         &self.name
     }
 
-    /// Whose instance it is: only a server of this user is believed.
+    /// The owner of the instance: only a server of this user is trusted.
     pub fn uid(&self) -> u32 {
         self.directory.owner
     }
 
-    /// Where the socket is.
+    /// The path of the socket.
     pub fn path(&self) -> PathBuf {
         self.directory.path.join(self.name.file())
     }
 
-    /// Connects to it without waiting, and says whose process listens: the one whose credentials the kernel kept when it began
-    /// to (unix(7), `SO_PEERCRED`).
+    /// Connects without waiting, and returns the user whose process listens, by the credentials that the kernel recorded at
+    /// listen(2) (unix(7), `SO_PEERCRED`).
     ///
     /// # Errors
     /// As [`SocketDirectory::connect`].
@@ -222,10 +221,10 @@ impl FoundSocket {
     }
 }
 
-/// The sockets in `directory`, which is this user's; nothing if it is not there.
+/// The sockets in `directory`, which is this user's; none if it does not exist.
 ///
 /// # Errors
-/// It cannot be read, or is not to be trusted.
+/// It cannot be read, or is not trusted.
 pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<FoundSocket>> {
     let directory = match SocketDirectory::open(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -235,13 +234,13 @@ pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<FoundSocket>> {
     Ok(names.into_iter().map(|name| FoundSocket { directory: directory.clone(), name }).collect())
 }
 
-/// Adds the sockets of the users that have directories below `users` (/run/user), each called like its user's number.
+/// Adds the sockets of the users that have directories below `users` (/run/user). The name of each is a user id.
 pub(super) fn of_users(users: &Path, sockets: &mut FoundSockets) {
     let table = mounts().unwrap_or_default();
     let mut uids: Vec<u32> = fs::read_dir(users)
         .into_iter()
         .flatten()
-        // Written in one way alone, so that no user is met twice.
+        // Only in canonical form, so that no user is found twice.
         .filter_map(|entry| {
             let name = entry.ok()?.file_name();
             name.to_str()?.parse().ok().filter(|uid: &u32| name == uid.to_string().as_str())
@@ -266,7 +265,7 @@ pub(super) fn of_users(users: &Path, sockets: &mut FoundSockets) {
 }
 
 fn of_user(path: &Path, uid: u32, table: &[MountEntry]) -> io::Result<(Vec<FoundSocket>, bool)> {
-    // Looking at a file system that the user serves would make us wait for the user.
+    // Access to a file system that the user serves could block.
     if holding(table, path).is_some_and(|mount| mount.kind.starts_with("fuse")) {
         return Err(io::Error::other("their runtime directory is a FUSE mount"));
     }

@@ -1,4 +1,4 @@
-//! What an instance is called: one word that can be the name of a file, of a unit and of a label.
+//! Names of instances: one word that is valid as the name of a file, of a unit and of a label.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -11,11 +11,11 @@ use crate::name::escape::stable_hash;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceName(String);
 
-/// The longest one: a socket's path has 107 bytes at most (unix(7)), and a directory stands before it.
+/// The maximum length: the path of a socket has at most 107 bytes (unix(7)), including the directory.
 const MOST: usize = 64;
 
 impl InstanceName {
-    /// Of a word, such as the name of an instance file without `.toml`; `None` if it cannot be one.
+    /// Converts a word, such as the name of a mount configuration without `.toml`; `None` if it cannot be a name.
     pub fn new(word: &str) -> Option<Self> {
         let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\-@~".contains(&byte);
         let is_good =
@@ -23,14 +23,14 @@ impl InstanceName {
         is_good.then(|| Self(word.to_owned()))
     }
 
-    /// Of an instance file: the last part of its path without `.toml`, escaped where it is no name by itself.
+    /// The name for a mount configuration: the last component of its path without `.toml`, escaped if it is no valid name.
     pub fn from_file(path: &Path) -> Self {
         let stem = path.file_stem().unwrap_or_default();
         stem.to_str().and_then(Self::new).unwrap_or_else(|| Self::escaped(stem.as_bytes()))
     }
 
-    /// Of a mount point, as systemd-escape(1) makes it with `--path`, so that the unit of the mount is called so too. One that
-    /// would be too long ends with a hash.
+    /// The name for a mount point, as systemd-escape(1) makes it with `--path`, so that it equals the name of the mount unit.
+    /// A name that would be too long ends with a hash.
     ///
     /// ```
     /// use std::path::Path;
@@ -47,7 +47,7 @@ impl InstanceName {
     fn escaped(bytes: &[u8]) -> Self {
         let mut word = String::new();
         for (at, &byte) in bytes.iter().enumerate() {
-            // It cannot fail: it is a string that is written to.
+            // Writing to a string cannot fail.
             let _ = match byte {
                 b'/' => word.write_char('-'),
                 b'.' if at == 0 => write!(word, r"\x{byte:02x}"),
@@ -63,24 +63,24 @@ impl InstanceName {
         Self(word)
     }
 
-    /// The same, as the `number`th of that name.
+    /// The name with a number, for the `number`th instance of that name.
     pub(super) fn numbered(&self, number: u32) -> Self {
         let number = format!("~{number}");
         let kept = self.0.len().min(MOST - number.len());
         Self(format!("{}{number}", &self.0[..kept]))
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What the socket is called in its directory.
+    /// The file name of the socket.
     pub(super) fn file(&self) -> String {
         format!("{}{SUFFIX}", self.0)
     }
 
-    /// Whose socket is called so, if it is one.
+    /// The instance of a socket with that file name; `None` if it is no name of a socket.
     pub(super) fn from_socket(file: &OsStr) -> Option<Self> {
         Self::new(file.to_str()?.strip_suffix(SUFFIX)?)
     }

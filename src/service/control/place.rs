@@ -1,7 +1,7 @@
-//! Where the sockets are: one directory for root, one for each other user.
+//! The directories of control sockets: one for root, and one for each other user.
 //!
-//! A socket outlives a server that was killed. Whether somebody listens behind one is seen by connecting to it; the look and
-//! the replacement are done under a lock, so that of two servers that start at once each sees the other.
+//! The socket of a killed server remains. Whether a server listens on a socket shows only when a client connects. This check
+//! and the replacement of the socket are done under a lock, so that two servers that start at once notice each other.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -23,7 +23,7 @@ use super::name::InstanceName;
 use super::server::ReservedSocket;
 use crate::name::display::shown;
 
-/// The directory of the sockets of this user: `$NAMEGATE_RUNTIME_DIR` if that is set, else `/run/namegate` for root and
+/// The directory for the sockets of this user: `$NAMEGATE_RUNTIME_DIR` if that is set, else `/run/namegate` for root and
 /// `$XDG_RUNTIME_DIR/namegate` for others; `None` if that is not set either.
 pub fn directory() -> Option<PathBuf> {
     let of = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -33,7 +33,7 @@ pub fn directory() -> Option<PathBuf> {
     })
 }
 
-/// An instance of that name is there.
+/// An instance of that name is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTaken(pub InstanceName);
 
@@ -45,18 +45,18 @@ impl fmt::Display for NameTaken {
 
 impl std::error::Error for NameTaken {}
 
-/// Makes the socket of the instance `name` in `directory`, which is made too. A socket of that name is replaced if nobody listens
-/// behind it, and those of other servers that were killed are removed. If somebody does listen, the name gets a number where
-/// `is_any` other name does as well.
+/// Creates the socket of the instance `name` in `directory`, and the directory too. A socket of that name is replaced if no
+/// server listens on it, and sockets of other killed servers are removed. If a server does listen, a number is appended to
+/// the name if `is_any` allows another name.
 ///
 /// # Errors
-/// [`NameTaken`], as the inner error, if `is_any` is false; otherwise what could not be done.
+/// [`NameTaken`], as the inner error, if `is_any` is false; otherwise the call that failed.
 pub fn reserve(directory: &Path, name: &InstanceName, is_any: bool) -> io::Result<ReservedSocket> {
     make(directory)?;
     let directory = SocketDirectory::open(directory)?;
-    // A socket is made and listened at, or found dead and removed, under the lock alone: none that is about to be listened at
-    // is taken for a dead one. A server that ends removes its socket while it still listens, so that no other takes its place
-    // in between.
+    // Sockets are created and listened on, or found dead and removed, only under the lock, so that a socket on which a server
+    // is about to listen is not mistaken for a dead one. A server that ends removes its socket while it still listens, so
+    // that no other server takes the name in between.
     let _lock = lock(&directory)?;
     let mut candidate = name.clone();
     let mut number = 1;
@@ -66,7 +66,7 @@ pub fn reserve(directory: &Path, name: &InstanceName, is_any: bool) -> io::Resul
             Err(errno) => return Err(errno.into()),
             Ok(false) => {
                 let path = shown(&directory.path().join(candidate.file()));
-                log::info!("the socket {path} is left from an instance that has ended, and is replaced");
+                log::info!("replacing the socket {path} of an instance that has ended");
                 directory.remove(&candidate)?;
                 break;
             }
@@ -79,19 +79,19 @@ pub fn reserve(directory: &Path, name: &InstanceName, is_any: bool) -> io::Resul
     }
     directory.sweep(&candidate);
     let listener = listen_at(&directory.path().join(candidate.file()))?;
-    // The path may lead elsewhere by now: what was made has to be in the directory that was looked at.
+    // The path may lead elsewhere by now: the new socket must be in the directory that was checked.
     let id = directory.id(&candidate)?;
     Ok(ReservedSocket::new(candidate, directory, listener, id))
 }
 
-/// More instances of one mount point than that are a mistake.
+/// A limit of instances of one mount point: more than this are an error.
 const MANY: u32 = 100;
 
-/// Makes the directory, unless it is there already.
+/// Creates the directory, if it does not exist.
 fn make(directory: &Path) -> io::Result<()> {
     let mode = if geteuid().is_root() { 0o755 } else { 0o700 };
     match DirBuilder::new().mode(mode).create(directory) {
-        // Whatever the umask takes away.
+        // Regardless of the umask.
         Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(mode))?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
@@ -99,9 +99,9 @@ fn make(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps other servers out while the socket is made. The file stays: one that is removed can be locked by two.
+/// Excludes other servers while the socket is created. The file stays: two processes could lock a file that is removed.
 fn lock(directory: &SocketDirectory) -> io::Result<Flock<File>> {
-    /// It is held for as long as a connection takes to be refused.
+    /// The lock is held only as long as connection attempts take.
     const PATIENCE: Duration = Duration::from_secs(10);
     let begin = Instant::now();
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -119,11 +119,11 @@ fn lock(directory: &SocketDirectory) -> io::Result<Flock<File>> {
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    // The socket in the directory gets the mode of this one (unix(7)): there is no moment in which others could connect.
+    // The socket in the directory gets the mode of this one (unix(7)), so other users can never connect.
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-    // As many as the kernel allows may wait to be accepted. Whoever finds no room has to try again, and those that wait for room
-    // in connect(2) come first.
+    // The longest queue that the kernel allows. If it is full, clients have to try again; clients that wait in connect(2)
+    // come first.
     listen(&socket, Backlog::MAXCONN)?;
     Ok(socket.into())
 }

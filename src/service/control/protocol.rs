@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::PATIENCE;
 use crate::gate::Mode;
@@ -69,7 +69,7 @@ impl ControlRequest {
     /// Parses one line.
     ///
     /// # Errors
-    /// A sentence about what is wrong with it, fit for display.
+    /// A sentence about the error in the line, escaped for display.
     ///
     /// ```
     /// use namegate::service::control::ControlRequest;
@@ -107,10 +107,10 @@ impl ControlRequest {
         Ok(request)
     }
 
-    /// How long a client waits for the reply.
+    /// The time that a client waits for the reply.
     pub(super) fn patience(self) -> Duration {
         match self {
-            // A large policy on a slow machine, and directories that are listed for the kernel.
+            // A large policy on a slow machine, and directories that are listed to make the kernel forget names.
             Self::Reload | Self::Mode(_) => Duration::from_secs(60),
             Self::Status | Self::Metrics | Self::Counters => PATIENCE,
         }
@@ -179,7 +179,7 @@ pub struct InstanceStatus {
     pub source: JsonBytes,
     /// Where it is mounted.
     pub mountpoint: JsonBytes,
-    /// The file of `--config`.
+    /// The path of `--config`.
     pub config: Option<JsonBytes>,
     /// `enforcing` or `permissive`.
     pub mode: String,
@@ -189,11 +189,14 @@ pub struct InstanceStatus {
     pub existing: String,
     /// The error for refused names.
     pub errno: String,
-    /// By what names are judged.
+    /// The policy that names are checked by.
     pub policy: ActivePolicy,
+    /// The values in effect, by the names of the settings.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
     /// The last reload, if there was one since the mount.
     pub last_reload: Option<LastReload>,
-    /// What was counted.
+    /// The counters.
     pub counters: MetricsSnapshot,
 }
 
@@ -204,16 +207,16 @@ pub struct ActivePolicy {
     pub profiles: Vec<String>,
     /// The normalization form and what happens to other names, such as `nfc match`.
     pub normalization: Option<String>,
-    /// How many lines are in force.
+    /// The number of rules in effect.
     pub lines: usize,
-    /// Equal for equal policies, 16 hexadecimal digits.
+    /// A hash of the policy, 16 hexadecimal digits: equal policies have equal hashes.
     pub fingerprint: String,
 }
 
 impl ActivePolicy {
     /// Describes `policy`.
     pub fn from_policy(policy: &Policy) -> Self {
-        // Equal policies have one shortest file, whichever file or options they come from.
+        // Equal policies have the same shortest file, whichever file or options they come from.
         let text = Config::from_policy(policy)
             .map_or_else(|_| format!("{:?}", policy.rules()), |config| config.to_toml());
         let normalization = policy.normalization();
@@ -242,7 +245,7 @@ impl fmt::Display for ActivePolicy {
 /// A reload of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastReload {
-    /// When, by RFC 3339.
+    /// The time, by RFC 3339.
     pub time: String,
     /// The outcome, or why the reload failed.
     pub outcome: Result<ReloadOutcome, String>,
@@ -255,23 +258,26 @@ pub struct ReloadOutcome {
     pub changed: Vec<String>,
     /// Settings that need a new mount, one line each.
     pub needs_mount: Vec<String>,
+    /// Settings that a command has set and that the reload keeps, one line each.
+    #[serde(default)]
+    pub kept: Vec<String>,
 }
 
 /// Counters and the last refusals of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceCounters {
-    /// What the instance is called.
+    /// The name of the instance.
     pub name: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub mountpoint: JsonBytes,
-    /// What was counted.
+    /// The counters.
     pub counters: MetricsSnapshot,
     /// The last refusals, the oldest first.
     pub refusals: Vec<RecentRefusal>,
 }
 
-/// Text of another process, which may be hostile, as it may be shown. Unlike in names, a backslash in it is one: it stands
-/// there because something was escaped already.
+/// Escapes text of another process, which may be hostile, for display. Unlike in names, a backslash is not escaped: it is
+/// part of an earlier escape.
 ///
 /// ```
 /// use namegate::service::control::harmless;
@@ -288,7 +294,7 @@ pub fn harmless(text: &str) -> String {
 }
 
 impl LastReload {
-    /// A reload that has ended now.
+    /// A reload that ends now.
     pub fn now(outcome: Result<ReloadOutcome, String>) -> Self {
         Self { time: timestamp(SystemTime::now()), outcome }
     }

@@ -1,4 +1,4 @@
-//! Who listens at the socket.
+//! The server side of the control socket.
 
 mod attendant;
 
@@ -17,39 +17,39 @@ use super::name::InstanceName;
 use super::protocol::{InstanceCounters, InstanceStatus, ReloadOutcome};
 use crate::gate::Mode;
 
-/// What is asked and told. Everything is asked from threads of its own, several at once.
+/// The handler of requests. It is called from several threads at once.
 pub trait ControlHandler: Send + Sync {
-    /// How it is.
+    /// The status of the instance.
     fn status(&self) -> InstanceStatus;
 
-    /// Reads its files again.
+    /// Reads the configuration files again.
     ///
     /// # Errors
-    /// Why the old ones hold on: lines for people.
+    /// Why the reload failed, so that the previous configuration stays active: lines for people.
     fn reload(&self) -> Result<ReloadOutcome, String>;
 
-    /// Judges in another mode from now on.
+    /// Checks names in another mode from now on.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the mode was not changed.
     fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String>;
 
-    /// What it counts, as text for Prometheus.
+    /// The metrics as text for Prometheus.
     fn metrics(&self) -> String;
 
-    /// What it counts, and who was refused last.
+    /// The counters and the last refusals.
     fn counters(&self) -> InstanceCounters;
 }
 
-/// A socket to which one can connect; nobody answers yet. It is removed when this is dropped.
+/// A socket to which clients can connect, without a server that answers yet. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct ReservedSocket {
     name: InstanceName,
     socket: BoundSocket,
 }
 
-/// A socket at which an instance answers. It is removed when this is dropped; requests that were read by then are answered,
-/// and nobody else.
+/// A socket on which an instance answers requests. It is removed when this is dropped. Requests that were read before are
+/// still answered, others are not.
 #[derive(Debug)]
 pub struct ControlServer {
     socket: BoundSocket,
@@ -61,9 +61,9 @@ pub struct ControlServer {
 struct BoundSocket {
     directory: SocketDirectory,
     listener: UnixListener,
-    /// Which file it is, so that no other server's is removed.
+    /// Identifies the file, so that the socket of another server is never removed.
     id: SocketId,
-    /// `None` when it has been removed.
+    /// `None` after it was removed.
     name: Option<InstanceName>,
 }
 
@@ -77,15 +77,15 @@ impl ReservedSocket {
         Self { socket: BoundSocket { directory, listener, id, name: Some(name.clone()) }, name }
     }
 
-    /// What the instance is called.
+    /// The name of the instance.
     pub fn name(&self) -> &InstanceName {
         &self.name
     }
 
-    /// Answers from now on.
+    /// Answers requests from now on.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be created.
     pub fn serve(self, instance: Arc<dyn ControlHandler>) -> io::Result<ControlServer> {
         let is_ending = Arc::new(AtomicBool::new(false));
         let attendant = Attendant::new(self.socket.listener.try_clone()?, instance, is_ending.clone())?;
@@ -96,10 +96,10 @@ impl ReservedSocket {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        // First: while somebody listens no other server takes the name, so that it is this one's socket that is removed.
+        // First: while this server listens, no other server takes the name, so that the removed socket is its own.
         self.socket.remove();
         self.is_ending.store(true, Ordering::Release);
-        // Wakes whoever waits for a connection.
+        // Wakes the thread that waits for a connection.
         let _ = shutdown(self.socket.listener.as_raw_fd(), Shutdown::Both);
     }
 }

@@ -13,7 +13,7 @@ use crate::gate::Mode;
 use crate::json::JsonBytes;
 use crate::telemetry::metrics::MetricsSnapshot;
 
-/// Says of each request what it was.
+/// Replies with the name of each request.
 struct Echo;
 
 impl ControlHandler for Echo {
@@ -32,6 +32,7 @@ impl ControlHandler for Echo {
             existing: "show".into(),
             errno: "EPERM".into(),
             policy: ActivePolicy::from_policy(&crate::policy::Policy::from_profiles(&[])),
+            settings: serde_json::Map::new(),
             last_reload: None,
             counters: MetricsSnapshot::default(),
         }
@@ -42,7 +43,7 @@ impl ControlHandler for Echo {
     }
 
     fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String> {
-        Ok(ReloadOutcome { changed: vec![format!("{mode:?}")], needs_mount: vec![] })
+        Ok(ReloadOutcome { changed: vec![format!("{mode:?}")], ..ReloadOutcome::default() })
     }
 
     fn metrics(&self) -> String {
@@ -70,7 +71,7 @@ fn running() -> Running {
     Running { serving: Some(reserved.serve(Arc::new(Echo)).unwrap()), dir }
 }
 
-/// Asks the instance whose socket is at `path`.
+/// Sends a request to the instance whose socket is at `path`.
 fn ask<T: serde::de::DeserializeOwned>(path: &Path, request: ControlRequest) -> Result<T, RequestError> {
     let wanted = name(path.file_stem().unwrap().to_str().unwrap());
     let found = in_directory(path.parent().unwrap()).unwrap().into_iter().find(|one| *one.name() == wanted);
@@ -82,10 +83,10 @@ impl Running {
         self.dir.path().join("run/echo.sock")
     }
 
-    /// What comes back for these bytes.
+    /// The reply to these bytes.
     fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
-        // It may have heard enough before all of it is written.
+        // The server may close the connection before all of it is written.
         let _ = stream.write_all(bytes);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
@@ -132,7 +133,7 @@ fn connections_that_say_nothing_delay_nobody_however_many_there_are() {
     let (mut idle, mut longest) = (Vec::new(), Duration::ZERO);
     for number in 0..300 {
         let mut stream = UnixStream::connect(running.socket()).unwrap();
-        // Silent, half a request, and half open: whoever is there will send nothing more.
+        // Silent, half a request, and half open: these clients send nothing more.
         match number % 3 {
             0 => {}
             1 => stream.write_all(b"{\"v\":1,").unwrap(),
@@ -198,7 +199,7 @@ fn all_are_asked_at_once_and_silent_ones_cost_one_deadline_together() {
     let directory = running.dir.path().join("run");
     let silent: Vec<_> =
         (0..20).map(|n| UnixListener::bind(directory.join(format!("silent{n}.sock"))).unwrap()).collect();
-    // So many wait already that there is no room for one more.
+    // The queue of connections is full.
     let full = UnixListener::bind(directory.join("full.sock")).unwrap();
     nix::sys::socket::listen(&full, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
     let _waiting = UnixStream::connect(directory.join("full.sock")).unwrap();
@@ -216,11 +217,11 @@ fn all_are_asked_at_once_and_silent_ones_cost_one_deadline_together() {
             (name, answer) => panic!("{name}: {answer:?}"),
         }
     }
-    // Nothing more is waited for once the one that was looked for has answered.
+    // Nothing more is waited for once the wanted instance has answered.
     let begin = Instant::now();
     let soon = |_, answer: &Result<InstanceStatus, RequestError>| answer.is_ok().then_some(Duration::ZERO);
     ask_all(&all, ControlRequest::Status, Duration::from_secs(20), soon);
-    // Nor for what is not there at all.
+    // Nor for a socket that does not exist.
     let gone = in_directory(&directory).unwrap();
     drop(silent);
     let gone: Vec<&FoundSocket> =
@@ -251,7 +252,7 @@ fn only_sockets_are_asked_and_only_in_directories_of_their_user() {
     };
     let good = make("12345", 12345, 0o700);
     let listener = UnixListener::bind(good.join("a.sock")).unwrap();
-    // A link to the socket of another server, and what is no socket.
+    // A link to the socket of another server, and a file that is no socket.
     symlink(running.socket(), good.join("b.sock")).unwrap();
     fs::write(good.join("c.sock"), "").unwrap();
     fs::write(good.join("d"), "").unwrap();
@@ -270,7 +271,7 @@ fn only_sockets_are_asked_and_only_in_directories_of_their_user() {
     let all: Vec<&FoundSocket> = sockets.others.iter().collect();
     let answers =
         ask_all::<InstanceStatus>(&all, ControlRequest::Status, Duration::from_secs(1), |_, _| None);
-    // The listener is root's, and the socket is not: whoever it is, it is not user 12345.
+    // The listener is root's and the socket is not: the server is certainly not user 12345.
     assert!(
         matches!(
             answers[..],
@@ -350,7 +351,7 @@ fn whatever_is_sent_gets_an_answer_and_the_next_one_is_served() {
     for bytes in hostile {
         let answer = running.raw(bytes);
         let Ok(reply) = serde_json::from_str::<ControlReply>(&answer) else {
-            // The rest of a request that nobody reads any more takes the answer with it.
+            // Unread data of a request can make the client lose the reply.
             assert!(answer.is_empty() && bytes.len() > 4096, "{answer:?} to {} bytes", bytes.len());
             continue;
         };
@@ -367,7 +368,7 @@ fn who_says_nothing_or_too_slowly_holds_nobody_up_and_is_let_go() {
     let mut silent: Vec<_> = (0..3).map(|_| UnixStream::connect(running.socket()).unwrap()).collect();
     assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok());
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
-    // One byte again and again does not make the time longer.
+    // One byte at a time does not extend the deadline.
     let mut slow = silent.pop().unwrap();
     slow.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let ended = loop {
@@ -402,11 +403,11 @@ fn a_socket_that_nobody_listens_at_is_replaced_and_no_other_file_is() {
     let dir = tempfile::tempdir().unwrap();
     let (directory, socket) = (dir.path().join("run"), dir.path().join("run/a.sock"));
     fs::create_dir(&directory).unwrap();
-    // Closing it leaves the file, as being killed does.
+    // Closing it leaves the file, as a killed server does.
     drop(UnixListener::bind(&socket).unwrap());
     let reserved = reserve(&directory, &name("a"), false).unwrap();
     assert!(UnixStream::connect(&socket).is_ok());
-    // Another server's socket that has come to the same place stays.
+    // The socket of another server at the same path stays.
     fs::remove_file(&socket).unwrap();
     let other = UnixListener::bind(&socket).unwrap();
     drop(reserved);
@@ -414,7 +415,7 @@ fn a_socket_that_nobody_listens_at_is_replaced_and_no_other_file_is() {
     drop(other);
     fs::remove_file(&socket).unwrap();
     fs::write(&socket, "precious").unwrap();
-    // A file refuses to be connected to, as a dead socket does; it is not one.
+    // Connecting to a file is refused, as to a dead socket, but it is no socket.
     assert!(reserve(&directory, &name("a"), false).is_err());
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }

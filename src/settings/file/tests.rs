@@ -5,7 +5,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::gate::{Existing, Mode};
-use crate::settings::schema;
+use crate::settings::{Transport, schema};
 
 const WHOLE: &str = r##"
 source = "/srv/share"
@@ -39,6 +39,7 @@ suid = false
 dev = false
 allow-other = true
 sandbox = false
+transport = "dev"
 fsname = "share, of all"
 
 [audit]
@@ -80,6 +81,7 @@ fn every_key_is_read_and_written() {
         dev: Some(false),
         allow_other: Some(true),
         sandbox: Some(false),
+        transport: Some(Transport::Dev),
         fsname: Some("share, of all".into()),
         audit: Some("/var/log/namegate/share.jsonl".into()),
         audit_group: Some("adm".into()),

@@ -1,4 +1,4 @@
-//! The encodings of names in a zip.
+//! Encodings of names in a zip.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,15 +15,15 @@ pub enum MemberEncoding {
     Oem(u16),
     /// An encoding of the Encoding Standard.
     Legacy(Encoding),
-    /// The bytes are the name.
+    /// None: the bytes are the name.
     Utf8,
 }
 
 impl MemberEncoding {
-    /// What a zip means if it says nothing else (APPNOTE, appendix D).
+    /// The default encoding of a zip (APPNOTE, appendix D).
     pub const CP437: Self = Self::Oem(437);
 
-    /// The name that the bytes stand for; the bytes themselves where they stand for nothing.
+    /// Decodes `bytes`; returns the bytes themselves if they are invalid.
     pub(super) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         if bytes.is_ascii() {
             return Cow::Borrowed(bytes);
@@ -39,7 +39,7 @@ impl MemberEncoding {
     }
 }
 
-/// No encoding has this name.
+/// The error for an unknown encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownEncoding;
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_in_the_encoding_that_is_asked_for() {
+    fn names_are_decoded_in_the_given_encoding() {
         let cases: [(&str, &[u8], &[u8]); 6] = [
             ("cp437", b"caf\x82", "café".as_bytes()),
             ("IBM850", b"\xD5", "ı".as_bytes()),

@@ -1,8 +1,8 @@
 //! Names of the members of archives: tar, compressed or not, and zip.
 //!
-//! Nothing is unpacked: of a member only its name is kept. Names of a tar are judged in the octets that are stored, names of
-//! a zip as what the zip declares them to be. What an archive can make of memory, disk and time is bounded; where a bound
-//! is met, or the archive is damaged, that is a fault, and the members before it are judged.
+//! Nothing is unpacked: only the names of members are read. Names of a tar are checked as stored, names of a zip in the
+//! encoding that the zip declares. The memory, disk space and time that an archive can use are limited. Exceeding a limit,
+//! or damage, is a fault, and the members before it are checked.
 
 mod encoding;
 mod packed;
@@ -28,19 +28,19 @@ use packed::Packing;
 /// An archive.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    /// Its file; `-` for standard input, through which a tar can come.
+    /// Its file; `-` for standard input, from which only a tar can be read.
     pub file: PathBuf,
-    /// The encoding of names in a zip that does not say that they are UTF-8.
+    /// The encoding of names in a zip that are not marked as UTF-8.
     pub encoding: MemberEncoding,
 }
 
-/// More members than that are no archive but an attack on the disk: each is kept until all are known.
+/// Maximum number of members. More are an attack on the disk: each name is kept until all are known.
 const MAX_MEMBERS: u64 = 100_000_000;
 
-/// How many octets of an archive are read at a time.
+/// Bytes of an archive that are read at a time.
 const BUFFER: usize = 1 << 16;
 
-/// What goes on with a member: its name is noted, or why it has none.
+/// Collects the members: their names, or why a name cannot be checked.
 struct Members<'m> {
     groups: &'m mut Groups,
     number: u64,
@@ -48,7 +48,7 @@ struct Members<'m> {
 }
 
 impl Members<'_> {
-    /// Takes the next member, by its whole name.
+    /// Adds the next member, by its full name.
     fn take(&mut self, name: &[u8]) -> io::Result<()> {
         self.number += 1;
         if self.number > MAX_MEMBERS {
@@ -57,7 +57,7 @@ impl Members<'_> {
         if name.len() > MAX_NAME {
             return self.reject(format!("its name has more than {MAX_NAME} bytes"));
         }
-        // `tar c .` begins all names with `./` and means nothing by it; the directory itself has no name.
+        // `tar c .` puts `./` before all names; the directory itself has no name.
         if matches!(name, b"." | b"./") {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Members<'_> {
         self.groups.add(name, self.number)
     }
 
-    /// Notes that the member just counted has no name that can be checked.
+    /// Records that the current member has no name that can be checked.
     fn reject(&mut self, reason: String) -> io::Result<()> {
         self.rejected.add(self.number, reason);
         Ok(())
@@ -88,11 +88,11 @@ impl Source for Archive {
     }
 }
 
-/// An archive that was opened.
+/// An opened archive.
 enum OpenArchive {
     /// A regular file.
     File(BufReader<File>),
-    /// What cannot be read twice, with what was read of it.
+    /// A stream that cannot be read twice, with the bytes that were already read.
     Flow { start: Vec<u8>, rest: File },
 }
 
@@ -112,12 +112,12 @@ impl OpenArchive {
         })
     }
 
-    /// As many octets of its beginning as tell what it is.
+    /// Enough bytes of its beginning to recognize the format.
     fn start(&mut self) -> io::Result<&[u8]> {
         const TELLING: u64 = 1024;
         match self {
             Self::File(file) => file.fill_buf(),
-            // A pipe may give them one by one.
+            // A pipe may return them one by one.
             Self::Flow { start, rest } => {
                 rest.take(TELLING).read_to_end(start)?;
                 Ok(start)
@@ -130,7 +130,7 @@ impl OpenArchive {
             Self::File(file) => Ok(file.into_inner()),
             Self::Flow { start, .. } if start.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
             Self::Flow { .. } => Err(io::Error::other(
-                "it is no tar, and only a tar can be read from a pipe: a zip has its directory at its end; save it first",
+                "it is not a tar, and only a tar can be read from a pipe, because the directory of a zip is at its end; save the archive to a file first",
             )),
         }
     }
@@ -147,7 +147,7 @@ impl OpenArchive {
 }
 
 impl Archive {
-    /// The members, as far as they can be read; breaks where `visit` does.
+    /// Collects the members, as far as they can be read; breaks if `visit` does.
     fn gather(
         &self,
         visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
@@ -168,7 +168,7 @@ impl Archive {
         };
         let rejected = members.rejected;
         let mut answer = rejected.report("member", |error| self.fault(error), visit);
-        // What came before the damage is checked all the same.
+        // The members before the damage are still checked.
         if let (Err(error), ControlFlow::Continue(())) = (read, answer) {
             answer = visit(SourceEvent::Fault(self.fault(error)));
         }

@@ -1,4 +1,4 @@
-//! Compressed archives as streams that can be passed over.
+//! Streams of compressed archives that can skip bytes.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// How a tar is compressed.
+/// The compression of a tar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     None,
@@ -19,7 +19,7 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// How the tar that begins with these octets is compressed; `None` if it is none.
+    /// Recognizes the compression of a tar by its first bytes; `None` if they are not a tar.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
             [0x1F, 0x8B, ..] => Some(Self::Gzip),
@@ -27,31 +27,31 @@ impl Packing {
             [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Self::Zstd),
             _ if super::tar::is_header(start) => Some(Self::None),
-            // An empty tar is nothing but NULs.
+            // An empty tar consists of NULs.
             _ if start.len() >= 1024 && start[..1024].iter().all(|&b| b == 0) => Some(Self::None),
             _ => None,
         }
     }
 }
 
-/// No decoder takes more memory than that for what came before.
+/// Memory limit of a decoder for data that it refers back to.
 const MAX_WINDOW: u64 = 512 << 20;
 
-/// An archive may become so large ...
+/// Size beyond which the compression ratio of an archive is limited ...
 const MAX_UNPACKED: u64 = 64 << 30;
-/// ... before it must not be more than so many times what it is compressed.
+/// ... to this value.
 const MAX_RATIO: u64 = 4096;
 
-/// The octets of a tar.
+/// The bytes of a tar.
 pub(super) enum ArchiveStream {
-    /// A file that is not compressed, in which what is between the headers need not be read.
+    /// An uncompressed file; data between the headers need not be read.
     Plain { file: BufReader<File>, at: u64, len: u64 },
-    /// What can only be read as it comes.
+    /// A stream that can only be read in order.
     Flow { stream: Box<dyn Read>, packed: Rc<Cell<u64>>, unpacked: u64 },
 }
 
 impl ArchiveStream {
-    /// The tar in the regular file `file`, which begins where it is to be read.
+    /// The tar in the regular file `file`, from its current position.
     pub(super) fn of_file(file: BufReader<File>, packing: Packing) -> io::Result<Self> {
         if packing == Packing::None {
             let len = file.get_ref().metadata()?.len();
@@ -60,7 +60,7 @@ impl ArchiveStream {
         Ok(Self::flowing(file, packing))
     }
 
-    /// The tar that comes through `stream`.
+    /// The tar in `stream`.
     pub(super) fn flowing(stream: impl BufRead + 'static, packing: Packing) -> Self {
         let packed = Rc::new(Cell::new(0));
         let file = Counted { stream, count: Rc::clone(&packed) };
@@ -81,7 +81,7 @@ impl ArchiveStream {
         Self::Flow { stream, packed, unpacked: 0 }
     }
 
-    /// Passes over the next `count` octets.
+    /// Skips the next `count` bytes.
     pub(super) fn skip(&mut self, count: u64) -> io::Result<()> {
         match self {
             Self::Plain { file, at, len } => {
@@ -123,7 +123,7 @@ impl Read for ArchiveStream {
     }
 }
 
-/// A stream of which it is counted how much was read.
+/// A stream that counts the bytes read.
 struct Counted<R> {
     stream: R,
     count: Rc<Cell<u64>>,
@@ -148,7 +148,7 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// The frames of Zstandard, one behind the other; the decoder knows one alone (RFC 8878, 3.1).
+/// The consecutive frames of a Zstandard stream; the decoder reads one (RFC 8878, 3.1).
 struct Frames<R> {
     stream: R,
     decoder: FrameDecoder,

@@ -1,7 +1,7 @@
-//! The members of a tar: POSIX ustar and pax, GNU, and what was before them.
+//! The members of a tar: POSIX ustar and pax, GNU, and the formats before them.
 //!
-//! The headers are those of the crate `tar`. Its iterator would read extended headers into memory whatever their size, so
-//! the walk from header to header is here. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar
+//! Headers are parsed by the crate `tar`. Its iterator would read extended headers of any size into memory, so this module goes
+//! from header to header itself. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar
 //! Format".
 
 use std::io::{self, Read};
@@ -11,33 +11,33 @@ use ::tar::{Header, PaxExtensions};
 use super::Members;
 use super::packed::ArchiveStream;
 
-/// Headers and contents come in blocks of so many octets.
+/// Size of the blocks in which headers and contents are stored.
 const BLOCK: usize = 512;
 
-/// An extended header may have so many octets.
+/// Maximum size of an extended header.
 const MAX_EXTENDED: u64 = 1 << 20;
 
-/// What the headers before a member say of it.
+/// Information about a member from the headers before it.
 #[derive(Default)]
 struct Ahead {
     /// GNU's long name.
     long_name: Option<Vec<u8>>,
     pax_path: Option<Vec<u8>>,
-    /// The name of a sparse file, whose path is made up by GNU tar.
+    /// The name of a sparse file, for which GNU tar stores an artificial path.
     sparse_name: Option<Vec<u8>>,
     size: Option<u64>,
 }
 
-/// Takes every member.
+/// Reads every member.
 ///
 /// # Errors
-/// The tar is damaged or ends before its end; the members before that were taken.
+/// The tar is damaged or incomplete; the members before the damage were added.
 pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io::Result<()> {
     let mut ahead = Ahead::default();
     let mut is_void = false;
     while let Some(block) = block(stream)? {
         if block.iter().all(|&b| b == 0) {
-            // Two of them are the end.
+            // Two blocks of NULs are the end.
             if is_void {
                 return Ok(());
             }
@@ -49,11 +49,11 @@ pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io:
             return Err(damaged(members, "its header is damaged"));
         }
         let header = Header::from_byte_slice(&block);
-        let size = header.entry_size().map_err(|_| damaged(members, "its size is no number"))?;
+        let size = header.entry_size().map_err(|_| damaged(members, "its size is not a number"))?;
         match header.entry_type().as_byte() {
             b'L' => ahead.long_name = Some(until_nul(extended(stream, size, members)?)),
             b'x' | b'X' => pax(&extended(stream, size, members)?, &mut ahead),
-            // The long target of a link, what holds for all members, the label of a volume.
+            // The long target of a link, settings for all members, the label of a volume.
             b'K' | b'g' | b'V' => skip(stream, size, members)?,
             kind => {
                 let Ahead { long_name, pax_path, sparse_name, size: pax_size } = std::mem::take(&mut ahead);
@@ -62,8 +62,8 @@ pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io:
                 if kind == b'S' {
                     skip_map(stream, header)?;
                 }
-                // Links, devices and directories have nothing behind them, whatever their size says; GNU's directories
-                // of an incremental backup are of a kind of their own.
+                // Links, devices and directories have no content, whatever their size says; directories of GNU incremental
+                // backups have another type.
                 let size = match kind {
                     b'1' if pax_size.is_none() => 0,
                     b'2'..=b'6' => 0,
@@ -73,26 +73,26 @@ pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io:
             }
         }
     }
-    // Some programs leave out the end; that no octet is missing is told by the blocks.
+    // Some programs omit the end marker. Complete blocks show that no byte is missing.
     Ok(())
 }
 
-/// Whether the octets begin with a header: its checksum is right.
-pub(super) fn is_header(octets: &[u8]) -> bool {
-    let Some(block) = octets.get(..BLOCK) else { return false };
+/// Reports whether the bytes begin with a header, by its checksum.
+pub(super) fn is_header(bytes: &[u8]) -> bool {
+    let Some(block) = bytes.get(..BLOCK) else { return false };
     let sum: u32 = block
         .iter()
         .zip(0..)
         .map(|(&b, at)| u32::from(if (148..156).contains(&at) { b' ' } else { b }))
         .sum();
-    // Some old programs took octets for signed numbers.
+    // Some old programs treated bytes as signed numbers.
     let signed = block.iter().zip(0..).filter(|&(_, at)| !(148..156).contains(&at));
     let signed: i64 = signed.map(|(&b, _)| i64::from(b.cast_signed())).sum::<i64>() + 8 * i64::from(b' ');
     let is_right = |given: u32| given == sum || i64::from(given) == signed;
     block[0] != 0 && Header::from_byte_slice(block).cksum().is_ok_and(is_right)
 }
 
-/// The next block; `None` at the end of the file.
+/// Reads the next block; `None` at the end of the file.
 fn block(stream: &mut ArchiveStream) -> io::Result<Option<[u8; BLOCK]>> {
     let (mut block, mut filled) = ([0; BLOCK], 0);
     while filled < BLOCK {
@@ -107,21 +107,21 @@ fn block(stream: &mut ArchiveStream) -> io::Result<Option<[u8; BLOCK]>> {
     Ok(Some(block))
 }
 
-/// What stands behind a header, in whole blocks, and must be read.
+/// Reads the content of an extended header, in whole blocks.
 fn extended(stream: &mut ArchiveStream, size: u64, members: &Members<'_>) -> io::Result<Vec<u8>> {
     if size > MAX_EXTENDED {
         return Err(damaged(members, &format!("its extended header has more than {MAX_EXTENDED} bytes")));
     }
-    let mut octets = Vec::new();
-    stream.take(size).read_to_end(&mut octets)?;
-    if (octets.len() as u64) < size {
+    let mut bytes = Vec::new();
+    stream.take(size).read_to_end(&mut bytes)?;
+    if (bytes.len() as u64) < size {
         return Err(damaged(members, "it is cut short"));
     }
     stream.skip(size.next_multiple_of(BLOCK as u64) - size).map_err(|error| cut_short(error, members))?;
-    Ok(octets)
+    Ok(bytes)
 }
 
-/// Passes over what stands behind a header.
+/// Skips the content of a header.
 fn skip(stream: &mut ArchiveStream, size: u64, members: &Members<'_>) -> io::Result<()> {
     let whole = size.checked_next_multiple_of(BLOCK as u64);
     let whole = whole.ok_or_else(|| damaged(members, "its size is impossible"))?;
@@ -135,19 +135,21 @@ fn cut_short(error: io::Error, members: &Members<'_>) -> io::Error {
     }
 }
 
-/// Passes over the rest of the map of a sparse file of GNU's old format.
+/// Skips the rest of the map of a sparse file in GNU's old format.
 fn skip_map(stream: &mut ArchiveStream, header: &Header) -> io::Result<()> {
     let mut goes_on = header.as_gnu().is_some_and(::tar::GnuHeader::is_extended);
     while goes_on {
-        let Some(map) = block(stream)? else { return Err(io::Error::other("it is cut short in a map")) };
+        let Some(map) = block(stream)? else {
+            return Err(io::Error::other("it is cut short in a sparse map"));
+        };
         goes_on = map[504] == 1;
     }
     Ok(())
 }
 
-fn pax(octets: &[u8], ahead: &mut Ahead) {
-    // What stands behind a record that is none cannot be told.
-    for record in PaxExtensions::new(octets).map_while(Result::ok) {
+fn pax(bytes: &[u8], ahead: &mut Ahead) {
+    // After a malformed record the rest cannot be parsed.
+    for record in PaxExtensions::new(bytes).map_while(Result::ok) {
         let value = record.value_bytes();
         match record.key_bytes() {
             b"path" => ahead.pax_path = Some(value.to_vec()),
@@ -164,5 +166,5 @@ fn until_nul(mut name: Vec<u8>) -> Vec<u8> {
 }
 
 fn damaged(members: &Members<'_>, why: &str) -> io::Error {
-    io::Error::other(format!("behind member {}: {why}", members.number))
+    io::Error::other(format!("after member {}: {why}", members.number))
 }

@@ -1,4 +1,4 @@
-//! The members of a zip, as its central directory has them. Source: APPNOTE.TXT 6.3.10.
+//! The members of a zip, from its central directory. Source: APPNOTE.TXT 6.3.10.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,13 +10,13 @@ use rawzip::{RECOMMENDED_BUFFER_SIZE, ZipArchive};
 
 use super::{MemberEncoding, Members};
 
-/// The bit of the flags that says that the name is UTF-8 (4.4.4).
+/// The flag bit for names in UTF-8 (4.4.4).
 const UTF8: u16 = 1 << 11;
 
-/// Takes every member.
+/// Reads every member.
 ///
 /// # Errors
-/// The file is no zip, or its central directory is damaged; the members before that were taken.
+/// The file is not a zip, or its central directory is damaged; the members before the damage were added.
 pub(super) fn read(file: File, encoding: MemberEncoding, members: &mut Members<'_>) -> io::Result<()> {
     let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
     let archive = ZipArchive::from_file(file, &mut buffer)
@@ -30,7 +30,7 @@ pub(super) fn read(file: File, encoding: MemberEncoding, members: &mut Members<'
             Err(error) => {
                 let at = members.number;
                 return Err(io::Error::other(format!(
-                    "behind member {at}: the directory is damaged: {error}"
+                    "after member {at}: the directory is damaged: {error}"
                 )));
             }
         };
@@ -48,15 +48,13 @@ pub(super) fn read(file: File, encoding: MemberEncoding, members: &mut Members<'
     }
     if members.number < promised {
         let found = members.number;
-        return Err(io::Error::other(format!(
-            "it says that it has {promised} members, and {found} were found"
-        )));
+        return Err(io::Error::other(format!("its directory announces {promised} members, but has {found}")));
     }
     Ok(())
 }
 
-/// The name in Info-ZIP's field for it (4.6.9). Its checksum is that of the name that was stored when it was made: if that
-/// was changed since, the field means nothing.
+/// The name in Info-ZIP's field (4.6.9). The field contains a checksum of the stored name: if the name was changed since, the
+/// field is ignored.
 fn unicode_path<'f>(mut fields: ExtraFields<'f>, stored: &[u8]) -> Option<&'f [u8]> {
     let (_, field) = fields.find(|(id, _)| *id == ExtraFieldId::INFO_ZIP_UNICODE_PATH)?;
     let (head, name) = field.split_at_checked(5)?;

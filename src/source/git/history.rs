@@ -1,9 +1,8 @@
 //! Every tree of every commit that a ref leads to.
 //!
-//! A version of a directory (a tree at a path) is read twice and no more, however many commits have it: once on the way
-//! from the latest commit to the earliest, which gives each name its last commit, and once on the way back, which gives it
-//! its first. The memory needed is about 100 bytes for each commit, each version of a directory and each path that there
-//! ever was.
+//! A version of a directory (a tree at a path) is read at most twice, however many commits have it: once backward, from the
+//! latest commit to the earliest, which gives each name its last commit, and once forward, which gives it its first. This needs
+//! about 100 bytes of memory for each commit, each version of a directory and each path that ever existed.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,23 +17,23 @@ use super::tree::{MAX_DEPTH, MAX_PLACES, Tell, entries, joined, too_many};
 use crate::source::DirectoryVersion;
 use crate::source::location::{self, Location};
 
-/// Reads all there is. The batches have locations, and say what of them is new.
+/// Reads the whole history. The batches have locations, and say which of their names are new.
 pub(super) fn read(repository: &Repository, tell: Tell<'_>) -> ControlFlow<()> {
     let commits = commits(repository, tell)?;
     let mut history = History { repository, commits, paths: vec![Directory::default()] };
     for at in (0..history.commits.len()).rev() {
-        history.visit(at, Way::Back, tell)?;
+        history.visit(at, Pass::Backward, tell)?;
     }
     for directory in &mut history.paths {
         directory.seen = HashSet::new();
     }
-    (0..history.commits.len()).try_for_each(|at| history.visit(at, Way::Forth, tell))
+    (0..history.commits.len()).try_for_each(|at| history.visit(at, Pass::Forward, tell))
 }
 
-/// A commit, or a tree that a ref names by itself.
+/// A commit, or a tree that a ref points to directly.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Commit {
-    /// When it was made, in seconds since 1970; 0 if it does not say.
+    /// Its commit time, in seconds since 1970; 0 if it has none.
     seconds: i64,
     id: ObjectId,
     tree: ObjectId,
@@ -80,7 +79,7 @@ fn commits(repository: &Repository, tell: Tell<'_>) -> ControlFlow<(), Vec<Commi
         }
     }
     if cut > 0 {
-        let text = format!("it is a shallow clone: what was before {cut} of its commits is not there");
+        let text = format!("it is a shallow clone: the parents of {cut} of its commits are missing");
         tell(Err(io::Error::other(text)))?;
     }
     commits.sort_unstable();
@@ -110,39 +109,39 @@ fn commit(repository: &Repository, id: ObjectId, buffer: &mut Vec<u8>) -> io::Re
     })
 }
 
-/// A directory in any of its versions.
+/// A directory in all its versions.
 #[derive(Default)]
 struct Directory {
-    /// Its versions that were read on this way.
+    /// Its versions that were read in this direction.
     seen: HashSet<ObjectId>,
     names: HashMap<Box<[u8]>, Name>,
 }
 
-/// A name in any version of its directory.
+/// A name in all versions of its directory.
 struct Name {
-    /// Its number, if it was ever a directory.
+    /// Index of the directory with this name, if it ever was one.
     directory: Option<u32>,
-    /// The first commit that has it, as its place among all; not known on the way back.
+    /// Index of the first commit that has it; unknown while reading backward.
     first: Option<u32>,
     last: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Back,
-    Forth,
+enum Pass {
+    Backward,
+    Forward,
 }
 
 struct History<'r> {
     repository: &'r Repository,
     commits: Vec<Commit>,
-    /// The first is the top.
+    /// The first is the top directory.
     paths: Vec<Directory>,
 }
 
 impl History<'_> {
-    /// Reads the versions of directories that the commit at `at` has, and that were not read before.
-    fn visit(&mut self, at: usize, way: Way, tell: Tell<'_>) -> ControlFlow<()> {
+    /// Reads the versions of directories in the commit at index `at` that were not read before.
+    fn visit(&mut self, at: usize, pass: Pass, tell: Tell<'_>) -> ControlFlow<()> {
         let number = u32::try_from(at).expect("more commits than fit into memory");
         let mut waiting = vec![(0_u32, Vec::new(), self.commits[at].tree, 0)];
         let (mut buffer, mut places) = (Vec::new(), HashMap::<ObjectId, u32>::new());
@@ -153,21 +152,21 @@ impl History<'_> {
             let count = places.entry(id).or_default();
             *count += 1;
             if *count > MAX_PLACES || depth > MAX_DEPTH {
-                if way == Way::Back && (depth > MAX_DEPTH || *count == MAX_PLACES + 1) {
+                if pass == Pass::Backward && (depth > MAX_DEPTH || *count == MAX_PLACES + 1) {
                     tell(Err(too_many(&id, depth)))?;
                 }
                 continue;
             }
             let (found, damage) = match entries(self.repository, &id, &mut buffer) {
                 Ok(found) => found,
-                // Both ways meet it; one tells.
-                Err(_) if way == Way::Forth => continue,
+                // Both directions meet the damage; only one reports it.
+                Err(_) if pass == Pass::Forward => continue,
                 Err(error) => {
                     tell(Err(error))?;
                     continue;
                 }
             };
-            if let Some(damage) = damage.filter(|_| way == Way::Back) {
+            if let Some(damage) = damage.filter(|_| pass == Pass::Backward) {
                 tell(Err(damage))?;
             }
             let mut batch = batch_at(&path);
@@ -191,7 +190,7 @@ impl History<'_> {
                     let below = *name.directory.get_or_insert(next);
                     waiting.push((below, joined(&path, entry.filename), entry.oid.to_owned(), depth + 1));
                 }
-                if way == Way::Forth {
+                if pass == Pass::Forward {
                     again += usize::from(name.first.is_some());
                     let first = *name.first.get_or_insert(number);
                     let ids = [first, name.last].map(|at| self.commits[at as usize].id);
@@ -203,7 +202,7 @@ impl History<'_> {
                     self.paths.push(Directory::default());
                 }
             }
-            if way == Way::Forth {
+            if pass == Pass::Forward {
                 batch.version = Some(DirectoryVersion { is_first, again });
                 tell(Ok(batch))?;
             }

@@ -1,8 +1,8 @@
-//! Names in git repositories: the tree of a revision, the index, or every tree of every ref, by `gix`.
+//! Names in git repositories: the tree of a revision, the index, or every tree of every ref, read by `gix`.
 //!
-//! Objects are read and nothing is checked out, so that names are seen that no checkout could hold. No configuration is
-//! read but the repository's own, no program is started, and nothing is written. What is missing or damaged (shallow and
-//! partial clones, broken packs) is a fault, and the rest is read.
+//! Objects are read and nothing is checked out, so that names that cannot be checked out are found. Only the repository's own
+//! configuration is read, no program is started, and nothing is written. Missing and damaged objects (shallow and
+//! partial clones, broken packs) are faults, and the rest is read.
 
 mod history;
 mod repository;
@@ -25,26 +25,26 @@ use repository::Repository;
 /// Names in a repository.
 #[derive(Clone, Debug)]
 pub struct Git {
-    /// The repository, or a directory that holds it as `.git`.
+    /// The repository, or a directory that contains it as `.git`.
     pub repository: PathBuf,
-    /// Which of its trees.
+    /// The trees to read.
     pub what: What,
-    /// A revision whose names are not asked about; they are still there for others to collide with.
+    /// A revision whose names are not checked; names that are checked can still collide with them.
     pub base: Option<String>,
 }
 
-/// Which trees of a repository.
+/// The trees to read in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// The tree of a revision (gitrevisions(7)).
     Revision(String),
-    /// What is staged.
+    /// The index.
     Index,
     /// The trees of all commits that a ref leads to. Each version of a directory is read once, the oldest first.
     All,
 }
 
-/// Whoever is told what is read.
+/// The visitor of the events.
 type Visit<'v> = &'v dyn Fn(SourceEvent<'_>) -> ControlFlow<()>;
 
 impl Source for Git {
@@ -72,7 +72,7 @@ impl Git {
             None => None,
         };
         let fault = |error| SourceEvent::Fault(self.fault(error));
-        // Broken off by the visitor is done, too.
+        // A stop by the visitor is no error.
         let _ = match &self.what {
             What::Revision(revision) => {
                 let top = repository.tree_of(repository.resolve(revision)?)?;
@@ -115,7 +115,7 @@ impl Git {
                 continue;
             }
             groups.add(path, 0)?;
-            // A sparse index names a directory in place of all that is below it.
+            // A sparse index has a directory in place of everything below it.
             if entry.mode.is_sparse() {
                 let mut failed = Ok(());
                 let _ = tree::read(repository, entry.id, None, &mut |item| match item {
@@ -149,7 +149,7 @@ impl Git {
     }
 }
 
-/// What of `batch` is not in the same directory below `base`; `None` if all of it is.
+/// The names of `batch` that are not in the same directory below `base`; `None` if all are.
 fn beside_base(
     repository: &Repository,
     base: gix::ObjectId,
@@ -161,13 +161,13 @@ fn beside_base(
     Ok(without(batch, &old))
 }
 
-/// `batch` without the names in `old`, which stand beside it then; `None` if nothing is left.
+/// `batch` without the names in `old`, which become its siblings; `None` if nothing is left.
 fn without(batch: DirectoryBatch, old: &HashSet<Vec<u8>>) -> Option<DirectoryBatch> {
     let (mut new, mut others) = (DirectoryBatch::new(batch.dir, batch.root_len), Arena::new());
     new.container = batch.container;
     for (_, name) in batch.names.iter() {
         if old.contains(name) {
-            others.push(name).expect("it was taken out of an arena");
+            others.push(name).expect("it comes from an arena");
         } else {
             new.push(name);
         }
@@ -176,7 +176,7 @@ fn without(batch: DirectoryBatch, old: &HashSet<Vec<u8>>) -> Option<DirectoryBat
     (new.count > 0).then_some(new)
 }
 
-/// The directory at `path`.
+/// An empty batch for the directory at `path`.
 fn batch_at(path: &[u8]) -> DirectoryBatch {
     DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(path)), 0)
 }

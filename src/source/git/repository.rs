@@ -1,4 +1,4 @@
-//! A repository that is read and never changed: its objects, revisions, refs and index.
+//! Read-only access to a repository: its objects, revisions, refs and index.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,18 +14,17 @@ use crate::name::display::display;
 /// A repository.
 pub(super) struct Repository {
     repo: gix::Repository,
-    /// Where objects are looked for before the repository's own place.
+    /// Where objects are looked up before the repository's own directory.
     first: Vec<gix::odb::Handle>,
 }
 
-/// No object that is larger is read into memory: a tree of ten million entries has half of that.
+/// Larger objects are not read into memory: a tree of ten million entries has half this size.
 const MAX_OBJECT: &str = "gitoxide.objects.allocLimit=1073741824";
 
 impl Repository {
-    /// Opens the repository at `path`, or in `.git` there.
+    /// Opens the repository at `path`, or at `.git` in it.
     ///
-    /// While a push is received, what it brings stands in a directory of its own (git-receive-pack(1)), which git names
-    /// in the environment.
+    /// During a push, the new objects are in a separate directory (git-receive-pack(1)), which git names in the environment.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let options = gix::open::Options::isolated().config_overrides([MAX_OBJECT]);
         let repo = gix::open_opts(path, options).map_err(failure)?;
@@ -57,9 +56,9 @@ impl Repository {
         self.repo.object_hash()
     }
 
-    /// The object that a revision (gitrevisions(7)) means.
+    /// Resolves a revision (gitrevisions(7)).
     pub(super) fn resolve(&self, revision: &str) -> io::Result<ObjectId> {
-        // What a push brings is named by its id, and gix does not know that it is there.
+        // A push names new objects by id, and gix does not know yet that they exist.
         if revision.len() == self.hash().len_in_hex()
             && let Ok(id) = ObjectId::from_hex(revision.as_bytes())
         {
@@ -68,18 +67,18 @@ impl Repository {
         let found = self.repo.rev_parse_single(revision).map(gix::Id::detach);
         found.map_err(|error| {
             let revision = display(revision.as_bytes());
-            io::Error::other(format!("`{revision}` is no revision of it: {}", failure(error)))
+            io::Error::other(format!("`{revision}` is not a revision: {}", failure(error)))
         })
     }
 
-    /// The tree that a commit, a tag or a tree leads to.
+    /// Finds the tree of a commit, a tag or a tree.
     pub(super) fn tree_of(&self, mut id: ObjectId) -> io::Result<ObjectId> {
         let mut buffer = Vec::new();
         loop {
             id = match self.find(&id, &mut buffer)? {
                 Kind::Tree => return Ok(id),
                 Kind::Blob => {
-                    return Err(io::Error::other(format!("the object {id} is a file, which holds no names")));
+                    return Err(io::Error::other(format!("the object {id} is a file and contains no names")));
                 }
                 Kind::Commit => CommitRefIter::from_bytes(&buffer, self.hash())
                     .tree_id()
@@ -91,15 +90,16 @@ impl Repository {
         }
     }
 
-    /// What all refs and HEAD lead to; an error for each that leads nowhere.
+    /// The objects of all refs and of HEAD; an error for each that cannot be resolved.
     pub(super) fn refs(&self) -> io::Result<Vec<io::Result<ObjectId>>> {
         let mut found = Vec::new();
         for reference in self.repo.references().map_err(failure)?.all().map_err(failure)? {
             found.push(match reference.map_err(failure) {
                 Ok(mut reference) => {
                     let name = display(reference.name().as_bstr()).to_string();
-                    let error =
-                        |error| io::Error::other(format!("the ref {name} leads nowhere: {}", failure(error)));
+                    let error = |error| {
+                        io::Error::other(format!("the ref {name} cannot be resolved: {}", failure(error)))
+                    };
                     match reference.try_id() {
                         Some(id) => Ok(id.detach()),
                         None => reference.peel_to_id().map(gix::Id::detach).map_err(error),
@@ -108,20 +108,20 @@ impl Repository {
                 Err(error) => Err(error),
             });
         }
-        // A HEAD that is on no branch yet, in a new repository, is nothing.
+        // In a new repository HEAD may point to a branch without commits: ignore it.
         if let Ok(head) = self.repo.head_id() {
             found.push(Ok(head.detach()));
         }
         Ok(found)
     }
 
-    /// The commits behind which a shallow clone has none.
+    /// The commits whose parents a shallow clone does not have.
     pub(super) fn shallow(&self) -> io::Result<Vec<ObjectId>> {
         let commits = self.repo.shallow_commits().map_err(failure)?;
         Ok(commits.map(|commits| commits.iter().copied().collect()).unwrap_or_default())
     }
 
-    /// The index; of a commit that is being made it is the one that git names in the environment.
+    /// The index. During a commit git names it in the environment.
     pub(super) fn index(&self) -> io::Result<gix::index::File> {
         let named = env::var_os("GIT_INDEX_FILE").filter(|file| file != OsStr::new("")).map(PathBuf::from);
         let file = named.unwrap_or_else(|| self.repo.index_path());
@@ -130,12 +130,12 @@ impl Repository {
     }
 }
 
-/// An error of gix. What it says may quote the repository.
+/// An error of gix. Its text may quote the repository, so it is escaped.
 fn failure(error: impl fmt::Display) -> io::Error {
     io::Error::other(display(error.to_string().as_bytes()).to_string())
 }
 
-/// An object that cannot be read.
+/// The error for an object that cannot be read.
 pub(super) fn unread(id: &ObjectId, error: impl fmt::Display) -> io::Error {
     io::Error::other(format!("the object {id} is damaged: {}", failure(error)))
 }

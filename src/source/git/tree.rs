@@ -1,4 +1,4 @@
-//! One tree and all below it.
+//! One tree and everything below it.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -11,17 +11,17 @@ use super::repository::{Repository, unread};
 use super::{batch_at, without};
 use crate::source::DirectoryBatch;
 
-/// A directory that is deeper is not read. git itself reads 2048 levels (`core.maxTreeDepth`).
+/// Deeper directories are not read. git itself reads 2048 levels (`core.maxTreeDepth`).
 pub(super) const MAX_DEPTH: usize = 4096;
 
-/// One tree may stand at so many places. A few objects can make a repository of more directories than can ever be read,
-/// each a directory of the same directory many times over.
+/// Maximum number of directories that one tree object may be. With a few objects, each a subdirectory of the next many times
+/// over, a repository can have more directories than can ever be read.
 pub(super) const MAX_PLACES: u32 = 1 << 16;
 
-/// Whoever is told of each directory, and of what cannot be read.
+/// The receiver of each directory and of each error.
 pub(super) type Tell<'t> = &'t mut dyn FnMut(io::Result<DirectoryBatch>) -> ControlFlow<()>;
 
-/// The entries of a tree, by name, and what is wrong with it.
+/// The entries of a tree, sorted by name, and its damage, if any.
 pub(super) fn entries<'b>(
     repository: &Repository,
     id: &ObjectId,
@@ -29,7 +29,7 @@ pub(super) fn entries<'b>(
 ) -> io::Result<(Vec<EntryRef<'b>>, Option<io::Error>)> {
     match repository.find(id, buffer)? {
         Kind::Tree => {}
-        other => return Err(unread(id, format!("it is a {other}, and stands where a tree should"))),
+        other => return Err(unread(id, format!("it is a {other}, not a tree"))),
     }
     let (mut entries, mut damage) = (Vec::new(), None);
     for entry in TreeRefIter::from_bytes(buffer, repository.hash()) {
@@ -40,16 +40,15 @@ pub(super) fn entries<'b>(
     }
     entries.sort_by_key(|entry| entry.filename);
     let count = entries.len();
-    // Of two entries of one name the first by its mode is as good as the other.
+    // If two entries have the same name, either will do.
     entries.dedup_by_key(|entry| entry.filename);
     if entries.len() < count {
-        damage = damage.or_else(|| Some(unread(id, "it has two entries of one name")));
+        damage = damage.or_else(|| Some(unread(id, "it has two entries with the same name")));
     }
     Ok((entries, damage))
 }
 
-/// Reads the tree `top` and all below it. What stands at the same place below `base` with the same name is not asked
-/// about.
+/// Reads the tree `top` and everything below it. Names that are at the same place below `base` are not checked.
 pub(super) fn read(
     repository: &Repository,
     top: ObjectId,
@@ -107,7 +106,7 @@ pub(super) fn read(
     ControlFlow::Continue(())
 }
 
-/// The names in the directory at `path` below `top`; `None` if there is none.
+/// The names in the directory at `path` below `top`; `None` if there is no such directory.
 pub(super) fn names_at(
     repository: &Repository,
     top: ObjectId,
@@ -125,16 +124,16 @@ pub(super) fn names_at(
     Ok(Some(entries.iter().map(|entry| entry.filename.to_vec()).collect()))
 }
 
-/// The path of `name` in `dir`.
+/// Joins the path `dir` and `name`.
 pub(super) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
 }
 
-/// Why a tree is not read at one more place.
+/// The error for a tree that exceeds a limit.
 pub(super) fn too_many(id: &ObjectId, depth: usize) -> io::Error {
     io::Error::other(if depth > MAX_DEPTH {
-        format!("the tree {id} is more than {MAX_DEPTH} directories deep, and what it holds was not checked")
+        format!("the tree {id} is more than {MAX_DEPTH} directories deep, and its entries were not checked")
     } else {
-        format!("the tree {id} stands at more than {MAX_PLACES} places, and was judged at so many only")
+        format!("the tree {id} is in more than {MAX_PLACES} places, and was checked only in so many")
     })
 }

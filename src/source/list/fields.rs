@@ -1,4 +1,4 @@
-//! NameReader in one column of a CSV file, or in one field of JSON Lines.
+//! Reads names from one column of a CSV file, or from one field of JSON Lines.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,15 +12,15 @@ use serde_json::Value;
 use super::{ListItem, MAX_NAME, NameReader};
 use crate::source::group::MAX_PARTS;
 
-/// How the items of a list are written.
+/// The format of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListFormat {
-    /// One behind the other, with a separator.
+    /// Items with a separator.
     #[default]
     Plain,
     /// CSV (RFC 4180).
     Csv(Column),
-    /// One JSON object a line; the field of this name, or at this JSON pointer (RFC 6901) if it begins with `/`.
+    /// One JSON object per line; the field with this name, or at this JSON pointer (RFC 6901) if it begins with `/`.
     JsonLines(String),
 }
 
@@ -50,22 +50,22 @@ impl FromStr for ListFormat {
     }
 }
 
-/// How a name is wrapped in text.
+/// The encoding of names in the text of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decoding {
-    /// It is not.
+    /// Names are not encoded.
     #[default]
     None,
-    /// Octets as `%XX` (RFC 3986).
+    /// Bytes as `%XX` (RFC 3986).
     Percent,
-    /// Octets as `%XX` and spaces as `+`, as HTML forms send them.
+    /// Bytes as `%XX` and spaces as `+`, as in HTML forms.
     Form,
     /// Base64 with padding (RFC 4648, section 4).
     Base64,
 }
 
 impl Decoding {
-    /// The bytes that `text` stands for; `None` if it is not written so.
+    /// Decodes `text`; `None` if it is invalid.
     pub fn decode(self, text: Vec<u8>) -> Option<Vec<u8>> {
         match self {
             Self::None => Some(text),
@@ -76,7 +76,7 @@ impl Decoding {
     }
 }
 
-/// The crate `percent-encoding` lets pass what is malformed.
+/// The crate `percent-encoding` accepts malformed text.
 fn unescape(text: &[u8], is_form: bool) -> Option<Vec<u8>> {
     let digit = |byte: Option<&u8>| (*byte? as char).to_digit(16);
     let (mut bytes, mut at) = (Vec::with_capacity(text.len()), 0);
@@ -94,21 +94,21 @@ fn unescape(text: &[u8], is_form: bool) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The text of one field, or that a record has none.
+/// The bytes of one field, or why there are none.
 pub type Field = Result<Vec<u8>, Missing>;
 
-/// A record in which the name is missing or is no text.
+/// Why a record has no name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// It is longer than [`MAX_NAME`].
     TooLong,
     /// It is a path of more than [`MAX_PARTS`] components.
     TooDeep,
-    /// It is no JSON object.
+    /// It is not a JSON object.
     NotJson,
     /// It has no such column or field.
     NoField,
-    /// The field is no text.
+    /// The field is not text.
     NotText,
 }
 
@@ -121,15 +121,15 @@ impl fmt::Display for Missing {
             Self::TooDeep => write!(f, "it has more than {MAX_PARTS} components"),
             Self::NotJson => f.write_str("it is not JSON"),
             Self::NoField => f.write_str("it has no such field"),
-            Self::NotText => f.write_str("the field is no text"),
+            Self::NotText => f.write_str("the field is not text"),
         }
     }
 }
 
-/// Hands each item of `stream` to `visit`, until that breaks.
+/// Hands each item of `stream` to `visit`, until `visit` breaks.
 ///
 /// # Errors
-/// The stream cannot be read, or is no CSV any more.
+/// The stream cannot be read, or is not valid CSV.
 pub fn read<R: BufRead>(
     format: &ListFormat,
     stream: R,
@@ -161,7 +161,7 @@ fn json_field(line: &[u8], field: &str) -> Field {
     }
 }
 
-/// A record of a CSV file may have so many bytes. A quote that is never closed makes one record of all the rest.
+/// Maximum size of a CSV record in bytes. An unclosed quote makes one record of the rest of the file.
 const MAX_RECORD: usize = 1 << 20;
 
 fn read_csv<R: Read>(
@@ -191,7 +191,7 @@ fn read_csv<R: Read>(
     }
 }
 
-/// A stream that ends in an error when too much is read of it at a time.
+/// A stream that fails when too much is read for one record.
 struct BoundedReader<R> {
     stream: R,
     left: Rc<Cell<usize>>,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unwrapped_or_refused() {
+    fn names_are_decoded_or_refused() {
         let cases: [(Decoding, &str, Option<&[u8]>); 9] = [
             (Decoding::None, "a%20b", Some(b"a%20b")),
             (Decoding::Percent, "a%20%E9+%2f", Some(b"a \xE9+/")),

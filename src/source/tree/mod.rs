@@ -1,11 +1,11 @@
-//! Directory trees, by `getdents64`.
+//! Directory trees, read by `getdents64`.
 //!
-//! Several threads share a tree. Each directory is opened by its name in the one above it, so that depth is no limit,
-//! read by one thread, and closed. Symbolic links are named and never followed, except a root that is one: whoever may
-//! write in a tree can put a link in the place of a directory that was already seen.
+//! Several threads share a tree. Each directory is opened by its name in its parent, so that depth is unlimited,
+//! read by one thread, and closed. Symbolic links are never followed, except a root that is a link: a user who can
+//! write in a tree can replace a directory by a link after it was listed.
 //!
-//! Memory does not grow with the tree: threads go down first and up again later, a large directory is read in parts, and
-//! of what waits only the names are kept. Sources: openat(2), getdents64(2), path_resolution(7).
+//! Memory does not grow with the tree: threads read depth first, a large directory is read in parts, and only the names of
+//! waiting directories are kept. Sources: openat(2), getdents64(2), path_resolution(7).
 
 mod node;
 mod pool;
@@ -30,7 +30,7 @@ use super::roots::{RootPaths, TreeRoot};
 use super::scope::Scope;
 use super::{Fault, Frontier, Source, SourceEvent};
 
-/// Trees below some roots.
+/// Directory trees as a source.
 #[derive(Debug)]
 pub struct Tree {
     roots: Vec<PathBuf>,
@@ -41,25 +41,25 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system has no more). The roots are
-    /// names themselves. A root that is given twice is read once.
+    /// The trees below `roots`, read by `jobs` threads (at least one; fewer if the system allows no more). The names of the
+    /// roots are checked too. A root that is given twice is read once.
     pub fn new(roots: Vec<PathBuf>, scope: Scope, jobs: usize) -> Self {
         Self { roots, scope, jobs: jobs.max(1), resumed: None, wanted: None }
     }
 
-    /// Tells the frontier whenever `wanted` becomes true, which is then set back, and when the reading is ended early.
+    /// Hands over a frontier whenever `wanted` becomes true, and resets it, and also when the reading is stopped early.
     pub fn telling_frontier(mut self, wanted: Arc<AtomicBool>) -> Self {
         self.wanted = Some(wanted);
         self
     }
 
-    /// Reads only what was left of the same roots.
+    /// Reads only the directories in `left`, a frontier of the same roots.
     pub fn resumed(mut self, left: Frontier) -> Self {
         self.resumed = Some(left);
         self
     }
 
-    /// What is to be done. The names of the roots, and what is wrong with these, is told here.
+    /// The first jobs. Hands over the names of the roots, and their faults.
     fn begin(&self, tell: &dyn Fn(SourceEvent<'_>)) -> Vec<ReadJob> {
         let RootPaths { trees, singles, faults } = RootPaths::look_up(&self.roots);
         let trees: Vec<Arc<TreeRoot>> = trees.into_iter().map(Arc::new).collect();
@@ -95,7 +95,7 @@ impl Source for Tree {
                 TreeWorker::new(self, &pool, &kept, &tell).work();
             };
             for _ in 1..self.jobs {
-                // Where the system gives no more threads, those that are there do the work.
+                // If the system allows no more threads, the existing ones do the work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -108,7 +108,8 @@ impl Source for Tree {
     }
 }
 
-/// How many descriptors may be kept for directories in which others wait: the rest is for opening, and for our output.
+/// Maximum number of descriptors that are kept for directories with waiting subdirectories: the rest is for opening, and for
+/// output.
 fn most_kept(jobs: usize) -> usize {
     const MOST: u64 = 4096;
     let (files, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
@@ -121,9 +122,9 @@ struct TreeWorker<'t> {
     pool: &'t WorkPool,
     kept: &'t Arc<OpenNodes>,
     tell: &'t dyn Fn(SourceEvent<'_>),
-    /// The directories that lead to where the thread is, from the shallowest, each with those in it that wait.
+    /// The directories from the shallowest to the current one, each with its waiting subdirectories.
     stack: Vec<Frame>,
-    /// The path of the directory that is read.
+    /// The path of the current directory.
     path: Vec<u8>,
     buffer: Vec<u8>,
     is_busy: bool,
@@ -154,13 +155,13 @@ impl<'t> TreeWorker<'t> {
         }
     }
 
-    /// What waits for this thread.
+    /// The waiting directories of this thread.
     fn waiting(&self) -> Frontier {
         self.stack.iter().filter(|frame| !frame.is_empty()).map(Frame::waiting).collect()
     }
 
-    /// Works until nothing is left, or the reading is stopped, or the thread is one too many (and not busy any more).
-    /// Breaks if what is left is known already.
+    /// Works until no directory is left, the reading is stopped, or this thread should end (and is no longer busy).
+    /// Breaks if its waiting directories are already recorded.
     fn run(&mut self, job: ReadJob) -> ControlFlow<()> {
         match job {
             ReadJob::TreeRoot(root) => self.read_root(root)?,
@@ -197,7 +198,7 @@ impl<'t> TreeWorker<'t> {
         if told { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Gives away what waits in the shallowest directory, or half of it where it is the last that this thread has.
+    /// Gives away the subdirectories that wait in the shallowest directory, or half of them if this thread has no other.
     fn share(&mut self) {
         let Some(at) = self.stack.iter().position(|frame| !frame.is_empty()) else { return };
         let frame = &mut self.stack[at];
@@ -222,7 +223,7 @@ impl<'t> TreeWorker<'t> {
                 self.is_busy = false;
                 return ControlFlow::Break(());
             }
-            Err(error) => self.tell_unread(&root.path, error),
+            Err(error) => self.report_unread(&root.path, error),
         }
         ControlFlow::Continue(())
     }
@@ -232,7 +233,7 @@ impl<'t> TreeWorker<'t> {
         let opened = loop {
             let frame = self.stack.last_mut().expect("the name comes from it");
             match frame.open(&name, self.kept) {
-                Err(Errno::EMFILE | Errno::ENFILE) if self.let_go() => {}
+                Err(Errno::EMFILE | Errno::ENFILE) if self.close_kept() => {}
                 opened => break opened,
             }
         };
@@ -240,7 +241,7 @@ impl<'t> TreeWorker<'t> {
         let above = Arc::clone(&frame.node);
         match opened {
             Err(shortage @ (Errno::EMFILE | Errno::ENFILE)) => {
-                // Fewer threads keep fewer files open. The last one has nobody to leave the work to.
+                // With fewer threads, fewer files are open. The last thread continues, because no other could.
                 frame.put_back(&name);
                 if self.pool.retire(None, &mut self.stack) {
                     self.is_busy = false;
@@ -248,15 +249,15 @@ impl<'t> TreeWorker<'t> {
                 }
                 let frame = self.stack.last_mut().expect("it was not given away");
                 frame.next();
-                self.tell_unread(&path_in(&above, &name), shortage);
+                self.report_unread(&path_in(&above, &name), shortage);
             }
-            Err(error) => self.tell_unread(&path_in(&above, &name), error),
+            Err(error) => self.report_unread(&path_in(&above, &name), error),
             Ok(dir) => {
                 if frame.is_empty() {
-                    // What leads here is known, and the descriptor is not needed any more.
+                    // Its subdirectories have a path to it, so the descriptor is not needed.
                     self.stack.pop();
                 }
-                // Whatever was read last lies below `above`.
+                // The last directory that was read is below `above`.
                 self.path.truncate(above.path_len);
                 push_name(&mut self.path, name.as_bytes());
                 let depth = above.depth + 1;
@@ -284,27 +285,27 @@ impl<'t> TreeWorker<'t> {
         }
         let mut frame = Frame::new(node(), below);
         if let Some(dir) = frame.keep(dir, self.kept) {
-            // What is deepest is needed first.
-            if self.stack.iter_mut().any(Frame::let_go) {
+            // The deepest are needed first.
+            if self.stack.iter_mut().any(Frame::close) {
                 frame.keep(dir, self.kept);
             }
         }
         self.stack.push(frame);
     }
 
-    /// Whether `dir` is on another file system than the root.
+    /// Reports whether `dir` is on another file system than the root.
     fn is_elsewhere(&self, dir: &OwnedFd, root: &TreeRoot) -> bool {
         fstat(dir).is_ok_and(|stat| stat.st_dev != root.device)
     }
 
-    /// Lets go of all descriptors that are kept; whether there were any.
-    fn let_go(&mut self) -> bool {
-        self.stack.iter_mut().fold(false, |any, frame| frame.let_go() | any)
+    /// Closes all descriptors that are kept; reports whether there were any.
+    fn close_kept(&mut self) -> bool {
+        self.stack.iter_mut().fold(false, |any, frame| frame.close() | any)
     }
 
-    fn tell_unread(&self, path: &Path, error: Errno) {
+    fn report_unread(&self, path: &Path, error: Errno) {
         (self.tell)(match error {
-            // It was removed, or something else has taken its place.
+            // It was removed or replaced.
             Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => SourceEvent::Vanished,
             _ => SourceEvent::Fault(Fault {
                 path: path.into(),
@@ -315,7 +316,7 @@ impl<'t> TreeWorker<'t> {
     }
 }
 
-/// However the work of a thread ends, the others learn of it: they would wait for ever for one that panicked.
+/// Tells the other threads, which would otherwise wait for ever for a thread that panicked.
 impl Drop for TreeWorker<'_> {
     fn drop(&mut self) {
         if self.is_busy && std::thread::panicking() {

@@ -1,8 +1,8 @@
 //! Directories that were opened, and the names in them that wait to be opened.
 //!
-//! A directory is opened by its name in the one that holds it, so that no path is ever too long. The descriptors that
-//! this needs are kept by the [`Frame`]s, as long as names wait in them and not more than [`OpenNodes`] allows; a directory
-//! whose descriptor was let go of is found again from the nearest one above it, step by step, without following links.
+//! A directory is opened by its name in its parent, so that no path is ever too long. The descriptors for this are kept
+//! by the [`Frame`]s, as long as names wait in them and at most as many as [`OpenNodes`] allows. A directory
+//! whose descriptor was closed is opened again from the nearest open one above it, step by step, without following links.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use crate::source::PendingDirectories;
 use crate::source::roots::TreeRoot;
 
-/// What a directory is opened with to be read. Nothing else is ever opened: a FIFO or a device in the place of a
+/// Flags for opening a directory to read it. Nothing else is ever opened: a FIFO or a device in the place of a
 /// directory fails with ENOTDIR.
 const READ: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
-/// ... and to pass through it.
+/// Flags for opening a directory on the way to another.
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// How many descriptors are kept open, and how many may be.
+/// Counts the open descriptors, and limits them.
 #[derive(Debug)]
 pub(super) struct OpenNodes {
     now: AtomicUsize,
@@ -43,7 +43,7 @@ impl OpenNodes {
     }
 }
 
-/// A descriptor that is counted as long as it is open.
+/// A descriptor that is counted while it is open.
 #[derive(Debug)]
 pub(super) struct OpenDirectory {
     fd: OwnedFd,
@@ -63,7 +63,7 @@ impl Drop for OpenDirectory {
     }
 }
 
-/// A directory that holds others.
+/// A directory that contains others.
 #[derive(Debug)]
 pub(super) struct TreeNode {
     above: Option<Arc<TreeNode>>,
@@ -78,7 +78,7 @@ pub(super) struct TreeNode {
 }
 
 impl TreeNode {
-    /// The directory `name` in `above`.
+    /// Creates the node of the directory `name` in `above`.
     pub(super) fn below(above: Arc<Self>, name: OsString) -> Arc<Self> {
         let (root, depth) = (Arc::clone(&above.root), above.depth + 1);
         let prefix_len = if depth == 1 { root.prefix_len } else { above.path_len + 1 };
@@ -86,7 +86,7 @@ impl TreeNode {
         Arc::new(Self { above: Some(above), name, root, depth, path_len, held: Mutex::default() })
     }
 
-    /// A root.
+    /// Creates the node of a root.
     pub(super) fn root(root: Arc<TreeRoot>) -> Arc<Self> {
         let path_len = root.path.as_os_str().len();
         Arc::new(Self {
@@ -103,12 +103,12 @@ impl TreeNode {
         &self.root
     }
 
-    /// From here up to the root.
+    /// This node and those above it, up to the root.
     fn upwards(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |node| node.above.as_deref())
     }
 
-    /// The way from the root, without it.
+    /// The path from the root, without the root.
     fn way(&self) -> PathBuf {
         let mut names: Vec<&OsStr> =
             self.upwards().filter(|node| node.above.is_some()).map(|node| &*node.name).collect();
@@ -116,7 +116,7 @@ impl TreeNode {
         OsString::from_vec(names.join(OsStr::new("/")).into_vec()).into()
     }
 
-    /// The path.
+    /// The full path.
     pub(super) fn path(&self) -> Vec<u8> {
         let mut path = self.root.path.as_os_str().as_bytes().to_vec();
         let way = self.way().into_os_string().into_vec();
@@ -151,12 +151,12 @@ impl TreeNode {
             };
             from = Some(OpenDirectory::new(fd, kept));
         }
-        Ok(from.expect("the root is a step, unless something nearer is open"))
+        Ok(from.expect("the root is a step, unless a nearer directory is open"))
     }
 }
 
 impl Drop for TreeNode {
-    /// Goes up in a loop: a tree may be deeper than the stack.
+    /// Drops the chain in a loop: a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(mut node) = above.and_then(Arc::into_inner) {
@@ -178,18 +178,18 @@ pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// Directories of one directory that wait to be read.
+/// Subdirectories of one directory that wait to be read.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) node: Arc<TreeNode>,
     dir: Option<Arc<OpenDirectory>>,
-    /// Their names, each with a NUL behind it: half a million may wait, so each costs its bytes alone.
+    /// Their names, each followed by a NUL: half a million may wait, so each costs only its bytes.
     names: Vec<u8>,
     at: usize,
 }
 
 impl Frame {
-    /// The directories `names`, each with a NUL behind it, in `node`.
+    /// The subdirectories `names` of `node`, each followed by a NUL.
     pub(super) fn new(node: Arc<TreeNode>, names: Vec<u8>) -> Self {
         Self { node, dir: None, names, at: 0 }
     }
@@ -198,7 +198,7 @@ impl Frame {
         self.at == self.names.len()
     }
 
-    /// Keeps `fd`, the directory itself, open for what waits in it. Gives it back if no more may be kept.
+    /// Keeps `fd`, the directory itself, open for its subdirectories. Returns it if no more may be kept.
     pub(super) fn keep(&mut self, fd: OwnedFd, kept: &Arc<OpenNodes>) -> Option<OwnedFd> {
         if kept.is_full() {
             return Some(fd);
@@ -209,8 +209,8 @@ impl Frame {
         None
     }
 
-    /// Lets go of the descriptor, if it is kept.
-    pub(super) fn let_go(&mut self) -> bool {
+    /// Closes the descriptor; reports whether there was one.
+    pub(super) fn close(&mut self) -> bool {
         self.dir.take().is_some()
     }
 
@@ -243,7 +243,7 @@ impl Frame {
         open_in(self.dir.as_ref().expect("it was just opened"), name)
     }
 
-    /// Cuts off about half of what waits; nothing if that is less than two.
+    /// Splits off about half of the waiting names; `None` if fewer than two wait.
     pub(super) fn split(&mut self) -> Option<Self> {
         let middle = self.at + (self.names.len() - self.at) / 2;
         let behind = |from: usize| Some(from + memchr::memchr(0, &self.names[from..])? + 1);
@@ -254,7 +254,7 @@ impl Frame {
         Some(Self { node, dir, names, at: 0 })
     }
 
-    /// What waits, to be told.
+    /// The waiting names, as a part of a frontier.
     pub(super) fn waiting(&self) -> PendingDirectories {
         let names = self.names[self.at..].split(|&b| b == 0).filter(|name| !name.is_empty());
         PendingDirectories {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_waits_can_be_given_away_and_nothing_is_lost() {
+    fn half_of_the_waiting_names_can_be_given_away_and_none_is_lost() {
         for names in [&b""[..], b"a\0", b"a\0b\0", b"aaaa\0b\0", b"a\0bbbbb\0", b"a\0b\0c\0d\0e\0"] {
             let mut frame = Frame::new(root("/".into()), names.to_vec());
             let given = frame.split();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_let_go_of_is_found_again_and_never_through_a_link() {
+    fn a_closed_directory_is_found_again_and_never_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
         let kept = OpenNodes::at_most(1);
@@ -310,7 +310,7 @@ mod tests {
         let mut frame = Frame::new(TreeNode::below(a, "b".into()), b"c\0".to_vec());
         assert_eq!(frame.node.path(), dir.path().join("a/b").as_os_str().as_bytes());
         assert!(frame.open("c".as_ref(), &kept).is_ok());
-        assert!(frame.let_go() || kept.now.load(Relaxed) == 0, "one is kept at most");
+        assert!(frame.close() || kept.now.load(Relaxed) == 0, "at most one is kept");
         std::fs::rename(dir.path().join("a"), dir.path().join("z")).unwrap();
         std::os::unix::fs::symlink("z", dir.path().join("a")).unwrap();
         assert_eq!(frame.open("c".as_ref(), &kept).err(), Some(Errno::ENOTDIR));

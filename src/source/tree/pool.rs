@@ -1,7 +1,7 @@
-//! What the threads of a tree share: directories that wait for a thread, and how they all stop at one moment.
+//! State that the threads of a tree share: directories that wait for a thread, and a way to stop all threads at one moment.
 //!
-//! A thread works from the deepest directory it has found, so that few wait at a time; where others have nothing to do,
-//! it gives away from the shallowest, which has the most below it.
+//! A thread continues with the deepest directory that it has found, so that few wait at a time. If other threads are idle,
+//! it gives away names from the shallowest, which has the most below it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -12,12 +12,12 @@ use super::node::{Frame, TreeNode};
 use crate::source::roots::TreeRoot;
 use crate::source::{Frontier, PendingDirectories};
 
-/// What a thread gets to do.
+/// A job for a thread.
 #[derive(Debug)]
 pub(super) enum ReadJob {
     /// A root that was not read yet.
     TreeRoot(Arc<TreeRoot>),
-    /// Directories in one that was read.
+    /// Subdirectories of a directory that was read.
     Frame(Frame),
 }
 
@@ -32,31 +32,31 @@ impl ReadJob {
     }
 }
 
-/// The shared part.
+/// The shared state.
 #[derive(Debug, Default)]
 pub(super) struct WorkPool {
     state: Mutex<WorkPoolState>,
     changed: Condvar,
-    /// Threads that wait for work.
+    /// Number of threads that wait for work.
     hungry: AtomicUsize,
     stopped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct WorkPoolState {
-    /// The next is the last.
+    /// A stack: the last is the next.
     jobs: Vec<ReadJob>,
-    /// Threads that take part.
+    /// Number of threads that take part.
     threads: usize,
-    /// Threads that have work, and may find more.
+    /// Number of threads that have work, and may find more.
     busy: usize,
-    /// Those of the busy ones that pause, so that it can be told where all are.
+    /// Number of busy threads that pause, so that a frontier can be reported.
     paused: usize,
-    /// What those have before them that pause or have ended early.
+    /// The waiting names of threads that pause or have ended early.
     waiting: Frontier,
-    /// How often a pause has ended.
+    /// Number of completed pauses.
     pauses: u64,
-    /// It is being told where all are.
+    /// A frontier is being reported.
     is_telling: bool,
 }
 
@@ -77,7 +77,7 @@ impl WorkPool {
         self.stopped.load(Relaxed)
     }
 
-    /// Ends the reading for all threads.
+    /// Stops all threads.
     pub(super) fn stop(&self) {
         let state = self.state.lock();
         self.stopped.store(true, Relaxed);
@@ -90,7 +90,7 @@ impl WorkPool {
         self.changed.notify_one();
     }
 
-    /// Work for a thread that has none, which is busy from then on; `None` when nothing is left or the reading is stopped.
+    /// Takes work for an idle thread, which is busy from then on; `None` if nothing is left or the threads were stopped.
     pub(super) fn take(&self) -> Option<ReadJob> {
         let mut state = self.state.lock();
         loop {
@@ -112,7 +112,7 @@ impl WorkPool {
         }
     }
 
-    /// A busy thread has nothing left, or leaves this behind because the reading is stopped.
+    /// Ends the work of a busy thread, which leaves `left` behind if it was stopped.
     pub(super) fn end(&self, left: Frontier) {
         let mut state = self.state.lock();
         state.busy -= 1;
@@ -121,8 +121,8 @@ impl WorkPool {
         self.changed.notify_all();
     }
 
-    /// A busy thread has no files to read by and gives back its work; false if it is the last, which has nobody to leave
-    /// it to.
+    /// A busy thread that can open no more files gives back its work and ends; false if it is the last thread, which must
+    /// continue.
     pub(super) fn retire(&self, job: Option<ReadJob>, stack: &mut Vec<Frame>) -> bool {
         let mut state = self.state.lock();
         if state.threads == 1 {
@@ -137,8 +137,8 @@ impl WorkPool {
         true
     }
 
-    /// A busy thread pauses, having this before it, until all that are busy do; then `tell` hears what all have before
-    /// them. False if the reading was stopped meanwhile: then what this thread has is known.
+    /// Pauses a busy thread, whose waiting names are `mine`, until all busy threads pause; then `tell` gets the waiting names
+    /// of all. False if the threads were stopped meanwhile; then `mine` is already recorded.
     pub(super) fn pause(&self, mine: Frontier, tell: &dyn Fn(Frontier)) -> bool {
         let mut state = self.state.lock();
         let pauses = state.pauses;
@@ -165,7 +165,7 @@ impl WorkPool {
         true
     }
 
-    /// What was left when the reading was stopped.
+    /// The waiting names when the threads were stopped.
     pub(super) fn rest(&self) -> Frontier {
         let mut state = self.state.lock();
         let mut rest = std::mem::take(&mut state.waiting);
@@ -174,7 +174,7 @@ impl WorkPool {
     }
 }
 
-/// The jobs that go on from `frontier`; what lies below none of `roots` is given back.
+/// The jobs that continue from `frontier`; parts that are below none of `roots` are returned.
 pub(super) fn jobs_from(frontier: &Frontier, roots: &[Arc<TreeRoot>]) -> (Vec<ReadJob>, Frontier) {
     let (mut jobs, mut lost) = (Vec::new(), Vec::new());
     for waiting in frontier {

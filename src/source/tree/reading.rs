@@ -1,4 +1,4 @@
-//! DirectoryReader one directory: its names into a batch, the directories among them to wait.
+//! Reads one directory: its names into a batch, and its subdirectories into a list.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
 use crate::sys::directory::{self, RawDirEntry};
 
-/// So many bytes of names are held of one directory; of a larger one, so many at a time.
+/// Bytes of names of one directory that are held at a time; a larger directory is handed over in parts.
 const MOST_HELD: usize = 1 << 18;
 
-/// Room for what one call reads: some 2,000 entries of ordinary length.
+/// Buffer for one call: some 2,000 entries of ordinary length.
 pub(super) const BUFFER: usize = 64 * 1024;
 
 /// A directory that is being read.
@@ -32,11 +32,11 @@ pub(super) struct DirectoryReader<'r> {
     tell: &'r dyn Fn(SourceEvent<'_>),
     batch: DirectoryBatch,
     excluded: Arena,
-    /// The path counted from the root, and room for a name behind it.
+    /// The path relative to the root, and space to append a name.
     below_root: Vec<u8>,
     dir_len: usize,
     descends: bool,
-    /// The directories in it that are to be read, each with a NUL behind it.
+    /// The subdirectories to read, each followed by a NUL.
     below: Vec<u8>,
     has_ended: bool,
     is_again: bool,
@@ -48,20 +48,20 @@ impl fmt::Debug for DirectoryReader<'_> {
     }
 }
 
-/// What is asked of a directory.
+/// A request to read a directory.
 #[derive(Clone, Copy)]
 pub(super) struct ReadRequest<'o> {
     /// Its path.
     pub(super) path: &'o [u8],
-    /// How many bytes of it lead to the root.
+    /// Number of bytes of the path up to the root.
     pub(super) prefix_len: usize,
-    /// What is left out.
+    /// Excluded entries.
     pub(super) exclude: &'o Exclude,
-    /// Whether directories in it are read too.
+    /// Whether its subdirectories are read too.
     pub(super) descends: bool,
 }
 
-/// Reads the directory `dir`, tells what it holds, and gives the names of the directories in it, each with a NUL behind it.
+/// Reads the directory `dir`, hands over its names, and returns its subdirectories, each followed by a NUL.
 pub(super) fn read(
     dir: BorrowedFd<'_>,
     order: ReadRequest<'_>,
@@ -98,19 +98,19 @@ pub(super) fn read(
     reading.below
 }
 
-/// How far the reading has come.
+/// Progress of reading a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Filled {
     /// Nothing could be read.
     Nothing,
-    /// There is no more.
+    /// The directory is at its end.
     All,
     /// There may be more.
     Part,
 }
 
 impl DirectoryReader<'_> {
-    /// Reads on until the directory ends or enough is held.
+    /// Reads entries until the directory ends or enough names are held.
     fn fill(&mut self) -> Filled {
         while self.batch.names.len() + self.excluded.len() < MOST_HELD {
             let filled = match directory::read(self.dir, self.buffer) {
@@ -129,9 +129,9 @@ impl DirectoryReader<'_> {
                 }
             };
             let mut at = 0;
-            // More than half of it is never names.
+            // At least half of the buffer is not names.
             self.batch.names.reserve(filled / 2);
-            // The entry borrows the buffer, which is lent out of `self` meanwhile.
+            // The entry borrows the buffer, so take the buffer out of `self` meanwhile.
             let buffer = std::mem::take(&mut self.buffer);
             while let Some((entry, len)) = directory::first(&buffer[at..filled]) {
                 self.add(entry);
@@ -149,7 +149,7 @@ impl DirectoryReader<'_> {
         }
         let is_dir = (self.descends || !self.exclude.is_empty()) && self.is_dir(entry);
         if !self.exclude.is_empty() && self.is_excluded(name, is_dir) {
-            // A name with a NUL would be the system's mistake.
+            // A name with a NUL would be an error of the system.
             let _ = self.excluded.push(name.as_bytes());
             return;
         }
@@ -170,7 +170,7 @@ impl DirectoryReader<'_> {
                 Err(error) => {
                     if !self.is_again {
                         let path = self.batch.dir.join(entry.name);
-                        (self.tell)(self.fault(path, "tell the type of", error));
+                        (self.tell)(self.fault(path, "determine the type of", error));
                     }
                     false
                 }
@@ -189,7 +189,7 @@ impl DirectoryReader<'_> {
         SourceEvent::Fault(Fault { path, attempt, error: error.into() })
     }
 
-    /// Lays what was left out beside the names.
+    /// Adds the excluded names to the batch.
     fn close_part(&mut self) {
         let excluded = std::mem::take(&mut self.excluded);
         self.batch.siblings =

@@ -61,7 +61,7 @@ fn every_directory_is_read_once_whatever_the_number_of_threads_and_descriptors()
 }
 
 #[test]
-fn a_reading_that_is_stopped_anywhere_tells_what_is_left_and_goes_on_there() {
+fn a_scan_that_is_stopped_anywhere_reports_a_frontier_and_continues_there() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path(), 2, 4);
     let expected = read(&tree(dir.path(), 1));
@@ -92,7 +92,7 @@ fn a_reading_that_is_stopped_anywhere_tells_what_is_left_and_goes_on_there() {
 }
 
 #[test]
-fn what_is_left_is_told_whenever_that_is_wanted_and_all_stand_still_meanwhile() {
+fn a_frontier_is_reported_on_request_while_all_threads_pause() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path(), 3, 4);
     let expected = read(&tree(dir.path(), 1));
@@ -127,7 +127,7 @@ fn what_is_left_is_told_whenever_that_is_wanted_and_all_stand_still_meanwhile() 
 }
 
 #[test]
-fn a_visitor_that_panics_ends_the_reading_for_all_threads() {
+fn a_visitor_that_panics_stops_all_threads() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path(), 2, 4);
     let tree = tree(dir.path(), 4);

@@ -1,4 +1,4 @@
-//! The audit log: a file of JSON Lines that log rotation moves away, and that may be on a full disk.
+//! The audit log: a file of JSON Lines. Log rotation may move it away, and its disk may be full.
 
 use std::fmt;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::name::display::shown;
 use crate::output::append;
 use crate::time::timestamp;
 
-/// Records that are not there.
+/// A line for records that were not written.
 #[derive(Serialize)]
 pub(super) struct DroppedLine {
     r#type: &'static str,
@@ -29,13 +29,13 @@ pub(super) struct DroppedLine {
 }
 
 impl DroppedLine {
-    /// So many until now, of one user or of all.
+    /// `count` records until now, of one user or of all others.
     pub(super) fn new(count: u64, reason: &'static str, uid: Option<u32>) -> Self {
         Self { r#type: "dropped", time: timestamp(SystemTime::now()), count, reason, uid }
     }
 }
 
-/// Directories in which a watch may have missed something.
+/// A line for directories in which a watch may have missed names.
 #[derive(Serialize)]
 pub struct UncoveredNote {
     r#type: &'static str,
@@ -44,13 +44,13 @@ pub struct UncoveredNote {
 }
 
 impl UncoveredNote {
-    /// So many, or more, until now.
+    /// This many directories or more, until now.
     pub fn now(directories: u64) -> Self {
         Self { r#type: "uncovered", time: timestamp(SystemTime::now()), directories }
     }
 }
 
-/// A file that is opened by its path.
+/// A file with the path for reopening it.
 #[derive(Clone)]
 struct AuditFile {
     path: PathBuf,
@@ -71,11 +71,11 @@ impl AuditFile {
 /// An audit log: records as JSON Lines.
 pub struct AuditLog {
     out: Box<dyn Write + Send>,
-    /// Where it is opened, if it can be opened again.
+    /// The path of the file, if it can be reopened.
     place: Option<AuditFile>,
-    /// How many records could not be written since the last that could.
+    /// Number of records that could not be written since the last success.
     missing: u64,
-    /// Whether the last one was written in part.
+    /// Whether the last line was written only in part.
     is_cut: bool,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Debug for AuditLog {
 }
 
 impl AuditLog {
-    /// At the end of the file at `path`. If it is not there it is made, with the mode 0640 less the umask.
+    /// Opens the file at `path` for appending. A missing file is created, with mode 0640 minus the umask.
     ///
     /// # Errors
     /// As open(2) says.
@@ -94,7 +94,7 @@ impl AuditLog {
         Self::at(AuditFile { path: path.into(), group: None })
     }
 
-    /// The same; the file belongs to `group`, so that its members can read it.
+    /// Like [`AuditLog::append`]; the file gets the group `group`, so that its members can read it.
     ///
     /// # Errors
     /// As open(2) and chown(2) say.
@@ -111,8 +111,7 @@ impl AuditLog {
         Self { out: Box::new(out), place: None, missing: 0, is_cut: false }
     }
 
-    /// Goes on in the file that is now at the same path, because the old one may have been moved away. If it cannot be
-    /// opened, the old one is gone on with.
+    /// Reopens the file by its path, because it may have been moved away. If it cannot be opened, the old file stays in use.
     pub fn reopen(&mut self) {
         let Some(place) = &self.place else { return };
         match place.open() {
@@ -134,13 +133,13 @@ impl AuditLog {
         self.put(uncovered, 0);
     }
 
-    /// Whether the line was written, which stands for so many records.
+    /// Writes a line that stands for `records` records; reports whether it was written.
     pub(super) fn put(&mut self, line: &impl Serialize, records: u64) -> bool {
         let was_failing = self.missing > 0;
         match self.write(line) {
             Ok(()) => {
                 if was_failing {
-                    self.tell_missing();
+                    self.report_missing();
                 }
                 true
             }
@@ -154,7 +153,7 @@ impl AuditLog {
         }
     }
 
-    fn tell_missing(&mut self) {
+    fn report_missing(&mut self) {
         let count = std::mem::take(&mut self.missing);
         log::warn!("the audit log is written again; {count} records are missing in it");
         if self.write(&DroppedLine::new(count, "disk", None)).is_err() {
@@ -162,7 +161,7 @@ impl AuditLog {
         }
     }
 
-    /// Tells what is missing when nothing more will come.
+    /// Logs how many records are missing at the end.
     pub(super) fn finish(&self) {
         if self.missing > 0 {
             log::warn!(

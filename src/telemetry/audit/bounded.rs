@@ -1,45 +1,45 @@
-//! A record in a bounded number of bytes, whatever whoever is refused has chosen: names, paths, targets of links, names of
-//! programs and of control groups can be kilobytes long, and grow when they are escaped.
+//! Audit records of limited size. Names, paths, link targets, and names of programs and control groups are chosen by the
+//! client; they can be kilobytes long, and grow when they are escaped.
 //!
-//! A record that is too long is written with less of each long part: its beginning and its end, with \u{2026} between them.
-//! Instead of the exact bytes of a path there is a hash of all of it, so that records of one directory can still be told from
-//! those of another. The exact bytes of the name, which are 255 at most, are always there.
+//! In a record that is too long, each long part is shortened to its beginning and its end, with \u{2026} between them.
+//! The exact bytes of a path are replaced by a hash of the whole path, so that records of one directory still differ from
+//! those of another. The exact bytes of the name, at most 255, are always included.
 
 use super::record::{AuditLine, AuditRecord, Sentence};
 use crate::json;
 use crate::name::display::display;
 
-/// The longest form of a record in any outlet, in bytes: a line of JSON, or an entry of the journal, which has the sentence and
-/// all the fields.
+/// Maximum size of a record in any outlet, in bytes: as a line of JSON, or as an entry of the journal, which has the message and
+/// all fields.
 pub const MAX_BYTES: usize = 2048;
 
-/// What an entry of the journal, or a line of the log in JSON, has around the sentence and the fields.
+/// Size of a journal entry, or of a JSON log line, without the message and the fields.
 const AROUND: usize = 256;
-/// What a line of the log as text has before the sentence: the time, the level and the module.
+/// Size of a text log line before the message: time, level and module.
 const BEFORE: usize = 64;
 
-/// So much of each long part is tried, one after the other.
+/// The sizes to which long parts are shortened, tried in this order.
 const LEVELS: [usize; 8] = [usize::MAX, 512, 256, 160, 96, 48, 24, 12];
 
-/// A record as it is written.
+/// A record in the form in which it is written.
 pub(super) struct BoundedRecord<'r> {
     pub(super) line: AuditLine<'r>,
-    /// The sentence for people.
+    /// The message for people.
     pub(super) message: String,
-    /// Bytes of the line, with its end.
+    /// Size of the line, including its line feed.
     line_bytes: usize,
-    /// Bytes of the sentence as a string of JSON.
+    /// Size of the message as a JSON string.
     message_bytes: usize,
 }
 
 impl<'r> BoundedRecord<'r> {
     pub(super) fn new(record: &'r AuditRecord) -> Self {
-        // Each byte is written at least twice: what is longer than this cannot fit, and need not be tried.
+        // Each byte takes at least two in the output: sizes that cannot fit need not be tried.
         let long = record.parent.as_ref().map_or(0, |parent| parent.as_os_str().len())
             + record.target.as_ref().map_or(0, |target| target.len());
         let levels = LEVELS.iter().filter(|&&most| most < long || long < MAX_BYTES / 2);
         let mut tries = levels.map(|&most| Self::within(record, most));
-        // The last one fits.
+        // The last size always fits.
         let fits = |bounded: &Self| bounded.log_bytes(true) <= MAX_BYTES;
         tries.find(fits).unwrap_or_else(|| Self::within(record, LEVELS[LEVELS.len() - 1]))
     }
@@ -47,7 +47,7 @@ impl<'r> BoundedRecord<'r> {
     fn within(record: &'r AuditRecord, most: usize) -> Self {
         let (line, message) = (AuditLine::within(record, most), Sentence(record, most).to_string());
         let mut bytes = Vec::with_capacity(1024);
-        // A vector takes everything.
+        // Writing to a vector does not fail.
         let _ = json::write_line(&mut bytes, &line);
         let line_bytes = bytes.len();
         bytes.clear();
@@ -55,12 +55,12 @@ impl<'r> BoundedRecord<'r> {
         Self { line, message, line_bytes, message_bytes: bytes.len() }
     }
 
-    /// Bytes of it in the audit log.
+    /// Size of the record in the audit log.
     pub(super) fn line_bytes(&self) -> usize {
         self.line_bytes
     }
 
-    /// Bytes of it in the log, about, and not more: with all its fields, or as a sentence alone.
+    /// Maximum size of the record in the log: with all its fields, or only the message.
     pub(super) fn log_bytes(&self, has_fields: bool) -> usize {
         match has_fields {
             true => self.line_bytes + self.message_bytes + AROUND,
@@ -69,8 +69,8 @@ impl<'r> BoundedRecord<'r> {
     }
 }
 
-/// Bytes for people, in `most` bytes or a few more: of what is longer, the beginning and the end. Whether something was left
-/// out.
+/// Bytes for people, shortened to about `most` bytes: the beginning and the end of longer ones. Also reports whether
+/// something was left out.
 pub(super) fn shortened(bytes: &[u8], most: usize) -> (String, bool) {
     if bytes.len() <= most {
         let shown = display(bytes).to_string();
@@ -83,11 +83,11 @@ pub(super) fn shortened(bytes: &[u8], most: usize) -> (String, bool) {
     (format!("{head}\u{2026}{tail}"), true)
 }
 
-/// As much of the beginning, or of the end, as is shown in `most` bytes. No character is divided.
+/// As much of the beginning, or of the end, as can be displayed in `most` bytes. Characters are never split.
 fn fitting(bytes: &[u8], most: usize, is_end: bool) -> String {
     let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    // So many fewer bytes that no character is divided, which has three more than its first at most. Where there are more, or no
-    // first one, they are no character.
+    // Reduces the length so that no character is split: a character has at most three bytes after its first. A longer run of
+    // such bytes, or one without a first byte, is not a character.
     let whole = |len: usize| {
         let at = if is_end { bytes.len() - len } else { len };
         let moved = match is_end {
@@ -97,13 +97,13 @@ fn fitting(bytes: &[u8], most: usize, is_end: bool) -> String {
         };
         len.saturating_sub(moved.unwrap_or(0))
     };
-    // What is shown of bytes is never shorter than they are.
+    // The displayed text is never shorter than its bytes.
     let mut len = whole(most.min(bytes.len()));
     loop {
         let part = if is_end { &bytes[bytes.len() - len..] } else { &bytes[..len] };
         let shown = display(part).to_string();
         match shown.len().checked_sub(most) {
-            // No byte is shown in more than eight.
+            // No byte is displayed in more than eight.
             Some(excess @ 1..) => len = whole(len.saturating_sub(excess.div_ceil(8).max(1))),
             _ => return shown,
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_written_whole_and_long_paths_are_told_apart_by_their_hash() {
+    fn short_records_are_complete_and_long_paths_differ_by_their_hash() {
         let with = |parent: &str| AuditRecord {
             name: "x\u{1b}".into(),
             target: None,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_cut_between_characters_and_shows_its_beginning_and_its_end() {
+    fn a_part_is_shortened_between_characters_to_its_beginning_and_its_end() {
         let cut = |text: &[u8], most: usize| shortened(text, most);
         assert_eq!(cut(b"abc", 3), ("abc".into(), false));
         assert_eq!(cut(b"abcdefgh", 6), ("abc\u{2026}fgh".into(), true));

@@ -1,29 +1,29 @@
-//! Which service a process belongs to, told by its control group. Pure.
+//! Finds the service of a process by its control group. Pure.
 //!
-//! systemd puts every unit into a control group that is called like it, below those of the slices that hold it. Only the path
-//! as far as the first unit is systemd's: below it whoever runs the unit may call groups as it likes, and a user's own manager
-//! calls them after the user's units.
+//! systemd puts every unit into a control group with the unit's name, below the groups of its slices. systemd chooses the
+//! path only down to the first unit: below it the unit can choose any names, and a user's own service manager creates groups
+//! for the user's units.
 //!
 //! Sources: cgroups(7), "/proc/[pid]/cgroup"; systemd's "The New Control Group Interfaces" on names; systemd.unit(5).
 
-/// The units that a process belongs to.
+/// The units of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Units<'p> {
-    /// Of the system's manager.
+    /// Unit of the system manager.
     pub(super) system: Option<&'p [u8]>,
-    /// Of the user's own manager, if there is one in between.
+    /// Unit of the user's own manager, if there is one in between.
     pub(super) user: Option<&'p [u8]>,
 }
 
 impl<'p> Units<'p> {
-    /// The one that says most.
+    /// The most specific unit.
     pub(super) fn nearest(&self) -> Option<&'p [u8]> {
         self.user.or(self.system)
     }
 }
 
-/// The path in a file as /proc has it for each process: of the unified hierarchy, or, where that is not in use and everything is
-/// at the top of it, of the one that systemd keeps.
+/// The path in a file of /proc/PID/cgroup: of the unified hierarchy or, if that is not in use and has only its root, of
+/// systemd's own hierarchy.
 pub(super) fn path_in(table: &[u8]) -> Option<&[u8]> {
     let (mut unified, mut of_systemd) = (None, None);
     for line in table.split(|&byte| byte == b'\n') {
@@ -37,7 +37,7 @@ pub(super) fn path_in(table: &[u8]) -> Option<&[u8]> {
     unified.filter(|&path| path != b"/").or(of_systemd).or(unified)
 }
 
-/// The units in the path of a control group.
+/// Finds the units in the path of a control group.
 pub(super) fn units(path: &[u8]) -> Units<'_> {
     let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).map(unescaped);
     let mut next = || names.find(|name| !name.ends_with(b".slice")).filter(|name| is_unit(name));
@@ -49,7 +49,7 @@ pub(super) fn units(path: &[u8]) -> Units<'_> {
     Units { system, user }
 }
 
-/// Where a name could be taken for a file of the control group, systemd writes a `_` before it.
+/// If a name could be mistaken for a file of the control group, systemd writes a `_` before it.
 fn unescaped(name: &[u8]) -> &[u8] {
     name.strip_prefix(b"_").unwrap_or(name)
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_is_told_by_the_path_of_the_control_group() {
+    fn the_unit_is_found_by_the_path_of_the_control_group() {
         for (path, system, user) in [
             ("/system.slice/smbd.service", "smbd.service", ""),
             ("/system.slice/system-namegate.slice/namegate@share.service", "namegate@share.service", ""),

@@ -1,8 +1,8 @@
-//! Between those who are not to wait and the one who writes: a queue of bounded length, with a share for each user.
+//! A queue of limited length between the threads that serve requests and the writer, with a share for each user.
 //!
-//! More than a number of records a second of one user are not taken but counted, likewise more than a number of bytes, and no
-//! user can fill more than a part of the queue: a flood of one silences nobody else. Of how many users that is kept is bounded too; those who come when nobody can
-//! be forgotten share one place.
+//! Records of one user beyond a number, or a number of bytes, per second are not queued but counted, and no user can fill
+//! more than a part of the queue: a flood by one user costs no other user a record. The number of users that are tracked is
+//! limited, too; further users share one entry.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -14,18 +14,18 @@ use parking_lot::{Condvar, Mutex};
 use super::record::AuditRecord;
 use crate::telemetry::metrics::{DropReason, Metrics};
 
-/// Enough for what a slow disk holds up, and a few MiB at most.
+/// Enough to bridge a slow disk, and at most a few MiB.
 const QUEUED: usize = 1024;
-/// What one user may have of it.
+/// Maximum number of records of one user in the queue.
 const SHARE: usize = QUEUED / 4;
-/// Users that are told apart at a time.
+/// Maximum number of users that are tracked at a time.
 const USERS: usize = 1024;
-/// Users that are named when it is told what was dropped; that must not become a flood of its own.
+/// Maximum number of users in a report of dropped records; the report must not become a flood itself.
 const NAMED: usize = 16;
-/// How often it is told.
+/// Time between two reports of dropped records.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lets so many pass in a second: a token bucket, kept as the moment at which it is full again.
+/// A limit per second: a token bucket, stored as the time at which it is full again.
 #[derive(Debug)]
 struct Bucket {
     interval: Duration,
@@ -45,25 +45,25 @@ impl Bucket {
         is_left
     }
 
-    /// Whether there are so many.
+    /// Reports whether `many` tokens are left.
     fn has(&self, many: u32, now: Instant) -> bool {
         self.full_at.max(now) + self.interval * many <= now + Duration::from_secs(1)
     }
 
-    /// Takes so many that are gone already: others have to wait for longer.
+    /// Takes `many` tokens even if there are not enough: later users of the bucket wait longer.
     fn spend(&mut self, many: u32, now: Instant) {
         self.full_at = self.full_at.max(now) + self.interval * many;
     }
 }
 
-/// Records of one user that were not taken.
+/// Numbers of dropped records of one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DropCounts {
-    /// Too many in a second.
+    /// More than the limit per second.
     pub(super) rate: u64,
-    /// Too many bytes in a second.
+    /// More bytes than the limit per second.
     pub(super) bytes: u64,
-    /// The writer was behind.
+    /// The writer was too slow.
     pub(super) queue: u64,
 }
 
@@ -83,45 +83,45 @@ impl DropCounts {
 struct UserQuota {
     records: Bucket,
     bytes: Bucket,
-    /// Bytes that the last record needed for which there was no room.
+    /// Size in bytes of the last record that exceeded the limit.
     needed: u32,
     waiting: usize,
     drops: DropCounts,
 }
 
 impl UserQuota {
-    /// Whether a new one would be the same.
+    /// Reports whether the quota equals a new one.
     fn is_idle(&self, now: Instant) -> bool {
         let is_full = self.records.full_at <= now && self.bytes.full_at <= now;
         self.waiting == 0 && self.drops == DropCounts::default() && is_full
     }
 }
 
-/// Who has a place: a user, or all who have none.
+/// The owner of a quota: a user, or all users without a quota of their own.
 pub(super) type QuotaKey = Option<u32>;
 
 #[derive(Debug, Default)]
 struct QueueState {
     records: VecDeque<(QuotaKey, AuditRecord)>,
     users: HashMap<QuotaKey, UserQuota>,
-    /// Records that have a place, and those that are still being put together.
+    /// Number of records that are queued or being created.
     waiting: usize,
-    /// Since when there is something to tell of.
+    /// Time of the first drop that was not reported yet.
     dropped_since: Option<Instant>,
     is_to_reopen: bool,
     is_closed: bool,
 }
 
-/// What the writer is to do.
+/// A task for the writer.
 #[derive(Debug)]
 pub(super) enum QueueItem {
-    /// Write this, if there is room among the bytes of whose it is.
+    /// Write this record, if its owner's byte limit allows it.
     Write(QuotaKey, Box<AuditRecord>),
-    /// Tell what was dropped, and of whom.
-    Tell(Vec<(QuotaKey, DropCounts)>),
-    /// Open the file anew.
+    /// Report the dropped records of each owner.
+    ReportDrops(Vec<(QuotaKey, DropCounts)>),
+    /// Reopen the file.
     Reopen,
-    /// Nothing more will come.
+    /// End: no more tasks will come.
     End,
 }
 
@@ -139,10 +139,10 @@ impl AuditQueue {
         Self { per_second, bytes_per_second, metrics, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Takes the record that `gather` puts together, unless there are too many of `uid` at the moment; it is not asked then.
+    /// Queues the record that `gather` creates, unless `uid` has too many at the moment; then `gather` is not called.
     pub(super) fn offer(&self, uid: QuotaKey, gather: impl FnOnce() -> AuditRecord) {
         let Some(who) = self.reserve(uid, Instant::now()) else { return };
-        // Not under the lock: it reads files.
+        // Not under the lock: `gather` reads files.
         let record = gather();
         self.state.lock().records.push_back((who, record));
         self.changed.notify_one();
@@ -179,19 +179,19 @@ impl AuditQueue {
         }
     }
 
-    /// Whether there is room for a record of `who` like the last one that there was no room for, so that it is worth being put
-    /// into words; if not, it is counted as dropped.
-    pub(super) fn may_take(&self, who: QuotaKey) -> bool {
+    /// Reports whether the byte limit of `who` has room for a record like the last one that exceeded it, so that formatting
+    /// is worth while; if not, the record is counted as dropped.
+    pub(super) fn may_fit(&self, who: QuotaKey) -> bool {
         self.take_if(who, |bytes, needed, now| bytes.has(*needed, now))
     }
 
-    /// Whether so many bytes of `who` may be written now; if not, one more record is counted as dropped.
-    pub(super) fn takes(&self, who: QuotaKey, bytes: usize) -> bool {
+    /// Takes `bytes` from the byte limit of `who`; if it is exceeded, the record is counted as dropped.
+    pub(super) fn reserve_bytes(&self, who: QuotaKey, bytes: usize) -> bool {
         let many = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.take_if(who, |bytes, needed, now| {
-            let takes = bytes.take(many, now);
-            *needed = if takes { 0 } else { many };
-            takes
+            let fits = bytes.take(many, now);
+            *needed = if fits { 0 } else { many };
+            fits
         })
     }
 
@@ -199,16 +199,16 @@ impl AuditQueue {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let who = self.place(&mut state, who, now);
         let Some(user) = state.users.get_mut(&who) else { return true };
-        let takes = take(&mut user.bytes, &mut user.needed, now);
-        if !takes {
+        let fits = take(&mut user.bytes, &mut user.needed, now);
+        if !fits {
             user.drops.bytes += 1;
             self.metrics.dropped(DropReason::Bytes, 1);
             self.note_drop(&mut state, now);
         }
-        takes
+        fits
     }
 
-    /// So many bytes of `who` are written in any case.
+    /// Takes `bytes` from the byte limit of `who` even if it is exceeded.
     pub(super) fn spend(&self, who: QuotaKey, bytes: usize) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         if let Some(user) = state.users.get_mut(&who) {
@@ -216,7 +216,7 @@ impl AuditQueue {
         }
     }
 
-    /// The place of a user, which is there from now on.
+    /// The quota of a user, created if necessary.
     fn place(&self, state: &mut QueueState, uid: QuotaKey, now: Instant) -> QuotaKey {
         if !state.users.contains_key(&uid) && state.users.len() >= USERS {
             state.users.retain(|_, user| !user.is_idle(now));
@@ -233,16 +233,16 @@ impl AuditQueue {
         who
     }
 
-    /// What is to be done next; waits for it.
+    /// Waits for the next task.
     pub(super) fn next(&self) -> QueueItem {
         let mut state = self.state.lock();
         loop {
             if std::mem::take(&mut state.is_to_reopen) {
                 return QueueItem::Reopen;
             }
-            let told_in = state.dropped_since.map(|since| INTERVAL.saturating_sub(since.elapsed()));
-            if told_in == Some(Duration::ZERO) {
-                return QueueItem::Tell(state.take_drops());
+            let report_in = state.dropped_since.map(|since| INTERVAL.saturating_sub(since.elapsed()));
+            if report_in == Some(Duration::ZERO) {
+                return QueueItem::ReportDrops(state.take_drops());
             }
             if let Some((who, record)) = state.records.pop_front() {
                 state.waiting -= 1;
@@ -253,11 +253,11 @@ impl AuditQueue {
             }
             if state.is_closed && state.waiting == 0 {
                 return match state.dropped_since {
-                    Some(_) => QueueItem::Tell(state.take_drops()),
+                    Some(_) => QueueItem::ReportDrops(state.take_drops()),
                     None => QueueItem::End,
                 };
             }
-            match told_in {
+            match report_in {
                 Some(time) => drop(self.changed.wait_for(&mut state, time)),
                 None => self.changed.wait(&mut state),
             }
@@ -276,7 +276,7 @@ impl AuditQueue {
 }
 
 impl QueueState {
-    /// What was dropped since the last time: of those who had most dropped by themselves, and of the others together.
+    /// The drops since the last report: of the users with the most drops separately, and of the others together.
     fn take_drops(&mut self) -> Vec<(QuotaKey, DropCounts)> {
         self.dropped_since = None;
         let dropped = self.users.iter_mut().filter(|(_, user)| user.drops.total() > 0);
@@ -291,11 +291,11 @@ impl QueueState {
             others.add(*drops);
             None
         });
-        let mut told: Vec<(QuotaKey, DropCounts)> = named.collect();
+        let mut reported: Vec<(QuotaKey, DropCounts)> = named.collect();
         if others.total() > 0 {
-            told.push((None, others));
+            reported.push((None, others));
         }
-        told
+        reported
     }
 }
 

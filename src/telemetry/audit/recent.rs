@@ -1,4 +1,4 @@
-//! The last records, for whoever asks a running instance whom it refuses.
+//! The most recent records, for `namegate top`.
 
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
@@ -15,35 +15,35 @@ use crate::policy::rule::RuleId;
 /// A name that was recently refused or let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecentRefusal {
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub time: u64,
-    /// Whether it was let through.
+    /// Whether the name was let through.
     pub let_through: bool,
-    /// By which operation.
+    /// The operation.
     pub op: String,
-    /// The rule's id; none for a name that reads like the escape of another.
+    /// Id of the rule; `None` for a name that looks like the escape of another name.
     pub rule: Option<String>,
     /// The name.
     pub name: JsonBytes,
-    /// The directory, below the source.
+    /// The directory, relative to the source.
     pub parent: Option<JsonBytes>,
-    /// Who asked for it.
+    /// User id of the client.
     pub uid: Option<u32>,
-    /// With which program.
+    /// Command name of the client.
     pub command: Option<JsonBytes>,
 }
 
-/// The last records; the oldest goes when there are too many.
+/// The most recent records; when there are too many, the oldest is removed.
 #[derive(Debug, Default)]
 pub struct RecentRefusals(Mutex<VecDeque<RecentRefusal>>);
 
 impl RecentRefusals {
-    /// A screen of them, and half a MiB at most: a name has 255 bytes, a path 4096.
+    /// One screen of records, and at most half a MiB: a name has 255 bytes, a path 4096.
     const MOST: usize = 64;
-    /// So much of a path is shown.
+    /// Maximum number of bytes of a path that are kept for display.
     const SHOWN: usize = 512;
 
-    /// One more.
+    /// Adds a record.
     pub(super) fn add(&self, record: &AuditRecord) {
         let refused = RecentRefusal {
             time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -65,7 +65,7 @@ impl RecentRefusals {
         last.push_back(refused);
     }
 
-    /// All of them, the oldest first.
+    /// All records, the oldest first.
     pub fn last(&self) -> Vec<RecentRefusal> {
         self.0.lock().iter().cloned().collect()
     }

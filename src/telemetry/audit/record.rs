@@ -1,4 +1,4 @@
-//! An audit record: which name was refused or let through, for whom, where and why.
+//! An audit record: a refused or allowed name, its client, its directory and the reason.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use crate::name::escape::stable_hash;
 use crate::policy::rule::RuleId;
 use crate::time::timestamp;
 
-/// What became of a name that breaks the policy.
+/// The outcome for a name that breaks the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditOutcome {
     /// The name was refused.
@@ -33,31 +33,31 @@ pub enum AuditOutcome {
 /// The process that asked for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// User id, if it could be told.
+    /// User id, if known.
     pub uid: Option<u32>,
-    /// Group id, likewise.
+    /// Group id, if known.
     pub gid: Option<u32>,
-    /// The thread, or 0 if it is not to be seen from here.
+    /// Id of the thread; 0 if it is not visible from here.
     pub pid: u32,
-    /// What the thread is called (proc_pid_comm(5)); whoever runs it can call it anything.
+    /// Name of the thread (proc_pid_comm(5)); its user can choose any name.
     pub command: Option<Vec<u8>>,
-    /// The path of its control group (cgroups(7)), from which the service that it belongs to is told.
+    /// Path of its control group (cgroups(7)), which identifies its service.
     pub cgroup: Option<Vec<u8>>,
 }
 
 impl Requester {
-    /// With the command's name and the control group as they are now, if they can be told.
+    /// A client with these ids; its command name and control group are read from /proc.
     pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
         Self { uid: Some(uid), gid: Some(gid), ..Self::nobody(pid) }
     }
 
-    /// The process `pid`, as far as it can be told while it runs: the ids by which it uses files (proc_pid_status(5)). 0
-    /// stands for nobody who is known.
+    /// The process `pid`, with the ids that it uses for file access (proc_pid_status(5)), as far as it is still running. 0
+    /// stands for an unknown process.
     pub fn from_process(pid: u32) -> Self {
         let status = read_proc(pid, "status").unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
         let last_of = |field: &str| {
-            // The command's name stands above, with its line feeds escaped.
+            // The command's name is in an earlier line, with its line feeds escaped.
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             line.and_then(|ids| ids.split_whitespace().nth(3)?.parse().ok())
         };
@@ -67,7 +67,7 @@ impl Requester {
     fn nobody(pid: u32) -> Self {
         let mut command = read_proc(pid, "comm");
         if let Some(command) = &mut command {
-            // The line feed is not a part of it, another one before it is.
+            // The last line feed is not part of the name; an earlier one is.
             command.pop();
         }
         let cgroup = read_proc(pid, "cgroup").and_then(|table| cgroup::path_in(&table).map(<[u8]>::to_vec));
@@ -79,31 +79,31 @@ impl Requester {
     }
 }
 
-/// What /proc says of a thread now; nothing of the one that nobody has.
+/// Reads a file of /proc for a thread; `None` for the thread 0.
 fn read_proc(pid: u32, file: &str) -> Option<Vec<u8>> {
     (pid != 0).then(|| fs::read(format!("/proc/{pid}/{file}")).ok()).flatten()
 }
 
-/// One name that was refused or let through.
+/// A name that was refused or let through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRecord {
-    /// When.
+    /// Time of the request.
     pub time: SystemTime,
-    /// What became of it.
+    /// The outcome.
     pub outcome: AuditOutcome,
-    /// The system call, about.
+    /// The operation, named after the system call.
     pub operation: &'static str,
     /// The new name.
     pub name: OsString,
-    /// The target of a symbolic link, if it is the target that breaks the policy.
+    /// The target of a symbolic link, if the target breaks the policy.
     pub target: Option<OsString>,
-    /// The directory, below the source; empty for the source itself. `None` if it could not be told.
+    /// The directory, relative to the source; empty for the source itself. `None` if unknown.
     pub parent: Option<PathBuf>,
-    /// The rule; `None` for a name that reads like the escape of another.
+    /// The rule; `None` for a name that looks like the escape of another name.
     pub rule: Option<RuleId>,
-    /// Where the name, or the target if there is one, breaks it.
+    /// The bytes of the name, or of the target if there is one, that break the rule.
     pub span: Span,
-    /// Who asked for it.
+    /// The client.
     pub requester: Requester,
 }
 
@@ -117,14 +117,14 @@ impl AuditOutcome {
     }
 }
 
-/// Bytes for people, between quotation marks that nothing in them can close; about `most` bytes of them, with the middle left
+/// Bytes for people, in quotation marks that nothing inside can close. Of more than about `most` bytes the middle is left
 /// out.
 fn quoted(bytes: &[u8], most: usize) -> String {
-    // The backslash itself is shown doubled.
+    // Backslashes are shown doubled.
     format!("\"{}\"", shortened(bytes, most).0.replace('"', "\\\""))
 }
 
-/// The sentence about a record; of its long parts about so many bytes are shown.
+/// The message about a record, with about this many bytes of each long part.
 pub(super) struct Sentence<'r>(pub(super) &'r AuditRecord, pub(super) usize);
 
 impl fmt::Display for Sentence<'_> {
@@ -172,15 +172,15 @@ impl fmt::Display for AuditRecord {
 }
 
 impl AuditRecord {
-    /// When it was, by RFC 3339.
+    /// The time of the request, by RFC 3339.
     pub fn timestamp(&self) -> String {
         timestamp(self.time)
     }
 
-    /// Writes it to `out` as one line of JSON.
+    /// Writes the record to `out` as one line of JSON.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// As writing to `out`.
     pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         json::write_line(out, &AuditLine::from(self))
     }
@@ -196,7 +196,7 @@ pub(super) struct AuditLine<'r> {
     name_hex: Hex<&'r [u8]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_base64: Option<Base64<&'r [u8]>>,
-    /// In the place of the exact bytes where those are too many: what is shown of them, their hash and their number.
+    /// If the target is too long: its shortened text, its hash and its length instead of the exact bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -236,7 +236,7 @@ impl<'r> From<&'r AuditRecord> for AuditLine<'r> {
 }
 
 impl<'r> AuditLine<'r> {
-    /// With about `most` bytes of each of the long parts. The exact bytes of the name are there in any case.
+    /// Creates the line with about `most` bytes of each long part. The exact bytes of the name are always included.
     pub(super) fn within(record: &'r AuditRecord, most: usize) -> Self {
         let parent = record.parent.as_deref().map(Path::as_os_str);
         let units = record.requester.units();
@@ -284,7 +284,7 @@ impl<'r> AuditLine<'r> {
     }
 }
 
-/// The bytes, where they are not too many; or else as those of which a part is shown.
+/// The bytes as exact ones if they are short, otherwise as ones to be shortened.
 fn divided(bytes: Option<&OsStr>, is_long: impl Fn(&[u8]) -> bool) -> (Option<&[u8]>, Option<&[u8]>) {
     match bytes.map(OsStr::as_bytes) {
         Some(long) if is_long(long) => (None, Some(long)),

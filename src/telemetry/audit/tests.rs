@@ -70,7 +70,7 @@ impl Write for Sink {
 }
 
 #[test]
-fn a_record_says_who_was_refused_what_where_and_why() {
+fn a_record_has_the_client_the_name_the_directory_and_the_rule() {
     assert_eq!(
         record(b"caf\xE9").to_string(),
         r#"refused: mkdir of "caf\xE9" in "2019/März": truncated at bytes 3..4; uid 1000, gid 100, pid 4711 "touch""#
@@ -100,7 +100,7 @@ fn a_record_says_who_was_refused_what_where_and_why() {
 }
 
 #[test]
-fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
+fn no_part_of_a_name_a_path_or_a_command_can_be_mistaken_for_another() {
     let hostile = b"a\"; uid 0\n\x1b[2J\\\"\xE2\x80\xAE\xFF\0";
     let mut record = record(hostile);
     record.parent = Some(OsStr::from_bytes(hostile).into());
@@ -128,7 +128,7 @@ fn nothing_of_a_name_a_path_or_a_command_can_be_taken_for_something_else() {
 }
 
 #[test]
-fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
+fn records_beyond_a_limit_are_counted_and_reported() {
     const MANY: usize = 5000;
     let sink = Sink::default();
     let settings = AuditSettings {
@@ -151,7 +151,7 @@ fn what_is_too_much_is_counted_and_never_lost_without_a_word() {
 }
 
 #[test]
-fn a_count_is_told_soon_also_when_nothing_more_happens() {
+fn dropped_records_are_reported_soon_even_if_nothing_more_happens() {
     let sink = Sink::default();
     let settings = AuditSettings {
         per_second: NonZeroU32::MIN,
@@ -174,7 +174,7 @@ fn a_count_is_told_soon_also_when_nothing_more_happens() {
 }
 
 #[test]
-fn a_full_disk_costs_records_and_their_number_is_told_when_there_is_room_again() {
+fn records_lost_on_a_full_disk_are_counted_and_reported_later() {
     let sink = Sink::default();
     let mut audit_log = AuditLog::to(sink.clone());
     let mut put = |name: &[u8]| audit_log.keep(&record(name));
@@ -193,7 +193,7 @@ fn a_full_disk_costs_records_and_their_number_is_told_when_there_is_room_again()
 }
 
 #[test]
-fn a_trail_is_for_its_owner_and_group_and_is_added_to() {
+fn an_audit_log_is_readable_by_owner_and_group_and_appended_to() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trail");
@@ -208,7 +208,7 @@ fn a_trail_is_for_its_owner_and_group_and_is_added_to() {
 }
 
 #[test]
-fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
+fn an_audit_log_that_blocks_does_not_delay_requests() {
     struct Stuck;
     impl Write for Stuck {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -233,7 +233,7 @@ fn whoever_records_is_not_held_up_by_a_trail_that_takes_nothing() {
 }
 
 #[test]
-fn a_trail_that_was_moved_away_is_made_anew_when_that_is_said() {
+fn an_audit_log_that_was_moved_away_is_created_again_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let (path, old) = (dir.path().join("trail"), dir.path().join("trail.1"));
     let audit_log = Some(AuditLog::append(&path).unwrap());
@@ -266,7 +266,7 @@ fn a_trail_that_was_moved_away_is_made_anew_when_that_is_said() {
 }
 
 #[test]
-fn what_is_recorded_and_dropped_is_counted() {
+fn recorded_and_dropped_records_are_counted() {
     let sink = Sink::default();
     let metrics = Arc::<Metrics>::default();
     let settings = AuditSettings {

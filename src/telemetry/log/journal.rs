@@ -1,8 +1,8 @@
-//! Entries of systemd's journal, by its native protocol: a datagram of fields, or, for what is too long for one, a sealed
-//! file in memory.
+//! Entries of systemd's journal, by its native protocol: a datagram of fields or, if that is too long, a sealed
+//! memory file.
 //!
-//! Sources: systemd's "Native Journal Protocol"; systemd.journal-fields(7). The crates for it wait for the journal as long as
-//! it takes; whoever serves requests must not.
+//! Sources: systemd's "Native Journal Protocol"; systemd.journal-fields(7). The crates for it wait for the journal without
+//! limit; a thread that serves requests must not.
 
 use std::fs::File;
 use std::io::{IoSlice, Write};
@@ -21,27 +21,27 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use super::severity;
 
-/// Where the journal listens.
+/// The socket of the journal.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// How long a message may wait for a journal that is behind; the next one does not wait at all.
+/// Maximum time that a message may wait for a slow journal; the following messages do not wait.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendResult {
-    /// The journal has it.
+    /// The journal has received it.
     Done,
-    /// It is lost: the journal took nothing in time.
+    /// It is lost: the journal did not accept it in time.
     Lost,
     /// There is no journal.
     NobodyListens,
 }
 
-/// The journal that listens at one place.
+/// The socket of a journal.
 #[derive(Debug)]
 pub(super) struct JournalSocket {
-    /// `None` where there can be no sockets.
+    /// `None` if sockets cannot be created.
     socket: Option<UnixDatagram>,
     place: PathBuf,
     is_behind: AtomicBool,
@@ -59,7 +59,7 @@ impl JournalSocket {
     pub(super) fn send(&self, record: &Record<'_>) -> SendResult {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let message = format!("{lost} messages are lost: the journal took nothing");
+            let message = format!("{lost} messages are lost: the journal accepted nothing");
             if self.send_entry(&entry_of(Level::Warn, module_path!(), &message)) != SendResult::Done {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
@@ -74,7 +74,7 @@ impl JournalSocket {
         sent
     }
 
-    /// To the place by its name each time: the journal may have been started again.
+    /// Connects by path each time, because the journal may have been restarted.
     fn send_entry(&self, JournalEntry(bytes): &JournalEntry) -> SendResult {
         let sent = match self.send_datagram(bytes, &[]) {
             Err(Errno::EMSGSIZE | Errno::ENOBUFS) => sealed(bytes)
@@ -101,7 +101,7 @@ impl JournalSocket {
     }
 }
 
-/// A file in memory that nobody can change any more, as the journal asks for.
+/// Creates an immutable memory file, as the journal requires.
 fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let mut file = File::from(memfd_create(c"namegate-log", flags)?);
@@ -112,7 +112,7 @@ fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The fields of an entry, as they are sent.
+/// The fields of an entry in the format of the protocol.
 struct JournalEntry(Vec<u8>);
 
 fn entry_of(level: Level, module: &str, message: &str) -> JournalEntry {
@@ -125,8 +125,8 @@ fn entry_of(level: Level, module: &str, message: &str) -> JournalEntry {
 }
 
 impl JournalEntry {
-    /// A field; `name` is a name of the journal's. A value with a line feed in it is preceded by its length, so that what
-    /// follows the line feed is no field.
+    /// Adds a field; `name` is a field name of the journal. A value with a line feed is preceded by its length, so that the
+    /// text after the line feed cannot be mistaken for a field.
     fn add(&mut self, name: &str, value: &str) {
         self.0.extend(name.as_bytes());
         if value.contains('\n') {
@@ -147,7 +147,7 @@ impl<'kvs> VisitSource<'kvs> for JournalEntry {
     }
 }
 
-/// What a field is called in the journal: capital letters, digits and underscores, no more than 64.
+/// The name of a field in the journal: capital letters, digits and underscores, at most 64.
 fn field_name(key: &str) -> String {
     if key == "message_id" {
         return "MESSAGE_ID".into();

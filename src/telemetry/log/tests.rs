@@ -43,7 +43,7 @@ fn a_line_of_json_is_one_line_with_the_fields_as_they_are() {
 }
 
 #[test]
-fn every_line_has_its_number_so_that_none_is_taken_for_a_graver_one() {
+fn every_line_has_its_priority_so_that_none_can_claim_a_graver_one() {
     let mut lines = Vec::new();
     numbered_lines(&Record::builder().level(Level::Info).args(format_args!("a\n<0>b")).build(), &mut lines);
     assert_eq!(lines, b"<6>a\n<6><0>b\n");

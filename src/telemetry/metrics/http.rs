@@ -1,9 +1,9 @@
-//! The smallest server of HTTP/1.1 that Prometheus can scrape: one page, one request a connection.
+//! A minimal HTTP/1.1 server for Prometheus: one page, one request per connection.
 //!
-//! One thread, a few connections, a bounded request, and a deadline for the whole of each: whoever sends slowly, or nothing,
-//! or reads nothing, costs a place for a moment, and not even that when somebody new needs it.
+//! One thread, a few connections, requests of limited size, and a deadline for each connection: a slow or silent
+//! client takes up a place for a short time, and loses it when a new client needs it.
 //!
-//! Source: RFC 9110 and RFC 9112. The server crates that are kept (hyper, axum) need an asynchronous runtime for this one
+//! Sources: RFC 9110 and RFC 9112. The maintained server crates (hyper, axum) need an asynchronous runtime for this one
 //! page; tiny_http has had no release since 2022, and no time limit for a connection.
 
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
@@ -18,16 +18,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{CONTENT_TYPE, Metrics};
 
-/// Connections at a time; of more the oldest goes.
+/// Maximum number of connections; a further one replaces the oldest.
 const CONNECTIONS: usize = 16;
-/// For the whole of a connection.
+/// Deadline of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest request, in bytes.
+/// Maximum size of a request, in bytes.
 const REQUEST: usize = 8 << 10;
-/// Most header fields of one.
+/// Maximum number of header fields in a request.
 const FIELDS: usize = 64;
 
-/// A server that ends when this is dropped.
+/// The server; dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct HttpServer {
     _ends: PipeWriter,
@@ -40,22 +40,22 @@ struct HttpConnection {
 }
 
 enum HttpStage {
-    /// So much of the request has come.
+    /// The part of the request that has arrived.
     Asked(Vec<u8>),
-    /// So much of the reply is sent.
+    /// The reply, and how many bytes of it are sent.
     Answered(Vec<u8>, usize),
-    /// All of it is, and the client is to close: what it still sends would otherwise undo what it has not yet read.
+    /// The reply is sent. Wait for the client to close: closing first could discard a reply that it has not read yet.
     Done,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HttpProgress {
     On,
     Ended,
 }
 
-/// Serves `metrics` to whoever comes.
+/// Serves `metrics` to all clients.
 pub(super) fn start(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<HttpServer> {
     listener.set_nonblocking(true)?;
     log::info!("metrics at http://{}/metrics", listener.local_addr()?);
@@ -66,7 +66,7 @@ pub(super) fn start(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<
 
 fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
     let mut connections: Vec<HttpConnection> = Vec::new();
-    // Without a descriptor left nobody can be let in; asking at once again would only cost time.
+    // Without a free descriptor no connection can be accepted; retrying at once would only waste time.
     let mut pause: Option<Instant> = None;
     loop {
         let now = Instant::now();
@@ -100,7 +100,7 @@ fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
             match accept(listener) {
                 Ok(Some(connection)) => {
                     if connections.len() >= CONNECTIONS {
-                        // The oldest stands in front.
+                        // The oldest connection is the first.
                         connections.remove(0);
                     }
                     connections.push(connection);
@@ -171,7 +171,7 @@ impl HttpConnection {
     }
 }
 
-/// What a request is answered; `None` as long as it is not whole.
+/// The reply to a request; `None` if the request is incomplete.
 fn answer(request: &[u8], metrics: &Metrics) -> Option<Vec<u8>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
@@ -188,7 +188,7 @@ fn answer(request: &[u8], metrics: &Metrics) -> Option<Vec<u8>> {
                 ("GET" | "HEAD", "/metrics") => ("200 OK", CONTENT_TYPE, metrics.render()),
                 ("GET" | "HEAD", "/") => ("200 OK", TEXT, "namegate: the metrics are at /metrics\n".into()),
                 ("GET" | "HEAD", _) => ("404 Not Found", TEXT, "the metrics are at /metrics\n".into()),
-                _ => ("405 Method Not Allowed", TEXT, "GET and HEAD alone\n".into()),
+                _ => ("405 Method Not Allowed", TEXT, "only GET and HEAD are allowed\n".into()),
             }
         }
     };

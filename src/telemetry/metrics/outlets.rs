@@ -1,4 +1,4 @@
-//! Where the numbers are to be had from: a file that is written again and again, and a port.
+//! Outlets of the metrics: a file that is rewritten regularly, and a port.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -16,25 +16,25 @@ use crate::output::{Output, remove};
 /// Default for the time between two writes of the file.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What is wanted.
+/// The requested outlets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutletSettings {
     /// A file for node_exporter's textfile collector.
     pub file: Option<PathBuf>,
-    /// How often that is written.
+    /// Time between two writes of the file.
     pub interval: Duration,
-    /// Where Prometheus can ask by HTTP.
+    /// Address and port for Prometheus.
     pub listen: Option<SocketAddr>,
 }
 
 impl Default for OutletSettings {
-    /// Nothing; a file would be written every 15 seconds.
+    /// No outlets; a file would be written every 15 seconds.
     fn default() -> Self {
         Self { file: None, interval: WRITE_INTERVAL, listen: None }
     }
 }
 
-/// What can be had, and is not served yet.
+/// Outlets that are open, but not served yet.
 #[derive(Debug)]
 pub struct MetricsOutlets {
     file: Option<MetricsFile>,
@@ -43,7 +43,7 @@ pub struct MetricsOutlets {
     listener: Option<TcpListener>,
 }
 
-/// A file that goes with this: numbers that nobody keeps up would be taken for new.
+/// A file that is removed on drop: outdated metrics would be mistaken for current ones.
 #[derive(Debug)]
 struct MetricsFile(PathBuf);
 
@@ -55,14 +55,14 @@ impl Drop for MetricsFile {
     }
 }
 
-/// Outlets that are served until this is dropped. The file goes with it.
+/// Outlets that are served until this is dropped, which also removes the file.
 #[derive(Debug)]
 pub struct RunningOutlets {
     file: Option<(SyncSender<()>, JoinHandle<()>)>,
     _port: Option<http::HttpServer>,
 }
 
-/// Why the numbers cannot be had there: what was attempted, and the error.
+/// Why an outlet cannot be used: the attempted action, and the error.
 #[derive(Debug)]
 pub struct OutletError(String, io::Error);
 
@@ -75,10 +75,10 @@ impl std::fmt::Display for OutletError {
 impl std::error::Error for OutletError {}
 
 impl MetricsOutlets {
-    /// Opens the port, and writes the file for the first time. There is no thread yet.
+    /// Opens the port, and writes the file for the first time. Starts no thread.
     ///
     /// # Errors
-    /// What cannot be had, and why.
+    /// The first outlet that cannot be opened.
     pub fn open(wanted: OutletSettings, metrics: Arc<Metrics>) -> Result<Self, OutletError> {
         let OutletSettings { file, interval, listen } = wanted;
         if let Some(file) = &file {
@@ -95,7 +95,7 @@ impl MetricsOutlets {
             let listener = TcpListener::bind(address).map_err(unavailable)?;
             if !address.ip().is_loopback() {
                 log::warn!(
-                    "whoever reaches {address} can read the metrics: there is no password and no encryption"
+                    "everyone who can reach {address} can read the metrics: there is no password and no encryption"
                 );
             }
             Ok(listener)
@@ -104,10 +104,10 @@ impl MetricsOutlets {
         Ok(Self { file, interval, metrics, listener })
     }
 
-    /// Serves them from now on.
+    /// Starts to serve the outlets.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// A thread cannot be started.
     pub fn start(self) -> Result<RunningOutlets, OutletError> {
         let Self { file, interval, metrics, listener } = self;
         let failed = |error| OutletError("cannot serve the metrics".into(), error);
@@ -122,13 +122,13 @@ impl Drop for RunningOutlets {
     fn drop(&mut self) {
         if let Some((ends, thread)) = self.file.take() {
             drop(ends);
-            // It has said what went wrong, if anything.
+            // The thread has already logged its errors.
             let _ = thread.join();
         }
     }
 }
 
-/// Writes the file every so often, until the other end of the channel has gone.
+/// Rewrites the file regularly, until the other end of the channel is dropped.
 fn keep_up(
     file: MetricsFile,
     interval: Duration,
@@ -151,7 +151,7 @@ fn keep_up(
     Ok((sender, thread::Builder::new().name("metrics-file".into()).spawn(work)?))
 }
 
-/// Puts a whole new file in the place of the old one, for everybody to read.
+/// Replaces the file in one step; everybody can read it.
 fn write(file: &Path, metrics: &Metrics) -> io::Result<()> {
     let mut new = Output::with_mode(file, 0o644)?;
     new.write_all(metrics.render().as_bytes())?;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_always_whole_is_kept_up_and_goes_at_the_end() {
+    fn the_metrics_file_is_always_complete_and_current_and_removed_at_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("namegate.prom");
         let metrics = Arc::<Metrics>::default();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_said_before_anything_is_served() {
+    fn an_outlet_that_cannot_be_opened_is_reported_before_any_is_served() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("none").join("x.prom");
         let wanted = OutletSettings { file: Some(file), ..OutletSettings::default() };

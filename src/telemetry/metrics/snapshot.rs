@@ -1,35 +1,35 @@
-//! What was counted until one moment, as plain values.
+//! The metrics at one moment, as plain values.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What was counted until one moment.
+/// The metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricsSnapshot {
     /// The version of the program.
     pub version: String,
-    /// What tells the instance from others.
+    /// The labels of the mount.
     pub labels: BTreeMap<String, String>,
-    /// When the instance began, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub start_seconds: f64,
-    /// How long ago that is, in seconds, whatever was done to the clock.
+    /// Uptime in seconds, independent of changes to the clock.
     pub uptime_seconds: f64,
     /// Whether names that break the policy are let through.
     pub is_permissive: bool,
-    /// For every operation, in the order of [`Op::ALL`](super::Op::ALL).
+    /// The requests of each operation, in the order of [`Op::ALL`](super::Op::ALL).
     pub requests: Vec<OperationCounts>,
-    /// Names that were refused.
+    /// Refused names.
     pub refused: Vec<RuleCount>,
     /// Names that break the policy and were let through.
     pub let_through: Vec<RuleCount>,
-    /// What is held at the moment, if that is known.
+    /// Current use of resources, if known.
     pub gauges: Option<Gauges>,
-    /// Files opened whose content goes through the process.
+    /// Number of files opened whose content goes through the process.
     pub fallbacks: u64,
-    /// Records of the audit.
+    /// Audit records.
     pub audit: AuditCounts,
-    /// How often the configuration was read again.
+    /// Reloads of the configuration.
     pub reloads: ReloadCounts,
 }
 
@@ -38,91 +38,98 @@ pub struct MetricsSnapshot {
 pub struct OperationCounts {
     /// The operation.
     pub op: String,
-    /// How many ended so: `ok`, an errno, or `other`; only what there was.
+    /// Number of requests per outcome: `ok`, an errno, or `other`; only outcomes that occurred.
     pub outcomes: BTreeMap<String, u64>,
-    /// How long they took, the reply included.
+    /// Their durations, including the reply.
     pub duration: Histogram,
 }
 
 impl OperationCounts {
-    /// How many there were.
+    /// Number of requests.
     pub fn total(&self) -> u64 {
         self.outcomes.values().sum()
     }
 }
 
-/// How long something took.
+/// A distribution of durations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// How many took up to so many seconds, and longer than the bucket before; the last has no bound.
+    /// Upper bound in seconds and number of durations above the previous bound; the last bucket has no bound.
     pub buckets: Vec<(Option<f64>, u64)>,
-    /// All together.
+    /// The sum in seconds.
     pub sum_seconds: f64,
 }
 
 impl Histogram {
-    /// How many there were.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// Names that broke one rule in one operation.
+/// Number of names that broke one rule in one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCount {
     /// The operation.
     pub op: String,
-    /// The rule's id; `None` for names that read like the escape of another.
+    /// Id of the rule; `None` for names that look like the escape of another name.
     pub rule: Option<String>,
-    /// How many.
+    /// Number of names.
     pub count: u64,
 }
 
-/// What is held at the moment.
+impl RuleCount {
+    /// The number of names in all `counts`.
+    pub fn total(counts: &[Self]) -> u64 {
+        counts.iter().map(|counted| counted.count).sum()
+    }
+}
+
+/// Current use of resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gauges {
-    /// Inodes that the kernel knows of.
+    /// Inodes in the kernel's cache.
     pub inodes: u64,
-    /// Open files.
+    /// Files that clients have open.
     pub open_files: u64,
-    /// Open directories.
+    /// Directories that clients have open.
     pub open_directories: u64,
-    /// Files that are registered with the kernel, which reads and writes them by itself.
+    /// Open files that the kernel reads and writes directly (FUSE passthrough).
     pub backing_ids: u64,
-    /// Whether the kernel offers that.
+    /// Whether FUSE passthrough is available.
     pub has_passthrough: bool,
     /// Threads for requests that may take long.
     #[serde(default)]
     pub pool_threads: u64,
-    /// Requests that wait for one of them.
+    /// Requests that wait for such a thread.
     #[serde(default)]
     pub queued_requests: u64,
-    /// Requests that have been in work for more than a second.
+    /// Requests in progress for more than one second.
     #[serde(default)]
     pub stuck_requests: u64,
 }
 
-/// Records of the audit.
+/// Numbers of audit records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditCounts {
     /// Written.
     pub recorded: u64,
-    /// Not written, because one user had too many.
+    /// Not written: one user had too many records.
     pub dropped_rate: u64,
-    /// Not written, because one user had too many bytes of them.
+    /// Not written: one user had too many bytes of records.
     #[serde(default)]
     pub dropped_bytes: u64,
-    /// Not written, because the writer was too far behind.
+    /// Not written: the writer was too slow.
     pub dropped_queue: u64,
-    /// Not in the file, because it did not take them.
+    /// Not written: the file could not be written.
     pub dropped_file: u64,
 }
 
-/// How often the configuration was read again.
+/// Numbers of reloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadCounts {
-    /// And holds.
+    /// Successful.
     pub succeeded: u64,
-    /// And was no good.
+    /// Failed.
     pub failed: u64,
 }

@@ -41,7 +41,7 @@ fn requests_are_counted_by_operation_and_outcome_whatever_thread_serves_them() {
 }
 
 #[test]
-fn a_duration_falls_into_the_bucket_whose_bound_it_does_not_pass() {
+fn a_duration_counts_in_the_first_bucket_whose_bound_it_does_not_exceed() {
     let metrics = Metrics::default();
     for nanoseconds in [0, 10_000, 10_001, 1_000_000_000, 1_000_000_001, u64::MAX] {
         metrics.count(Op::Read, 0, Duration::from_nanos(nanoseconds));
@@ -70,7 +70,7 @@ fn every_operation_rule_and_errno_has_its_own_name() {
 }
 
 #[test]
-fn refusals_are_counted_by_rule_and_operation_and_nothing_of_a_label_is_taken_for_a_line() {
+fn refusals_are_counted_by_rule_and_operation_and_labels_are_escaped() {
     let metrics = Metrics::default().with_label("mountpoint", "/m\"\n\\ä} 1");
     metrics.refused(Op::Mkdir, Some(RuleId::Truncated));
     metrics.refused(Op::Mkdir, Some(RuleId::Truncated));
@@ -89,7 +89,7 @@ fn refusals_are_counted_by_rule_and_operation_and_nothing_of_a_label_is_taken_fo
 }
 
 #[test]
-fn a_snapshot_goes_to_another_process_and_reads_the_same_there() {
+fn a_snapshot_survives_serialization() {
     let metrics = Metrics::default().with_label("mountpoint", "/mnt");
     drop(metrics.begin(Op::Open));
     metrics.refused(Op::Link, None);

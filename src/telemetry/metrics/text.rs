@@ -1,13 +1,13 @@
 //! Metrics as text for Prometheus.
 //!
 //! Source: the text-based exposition format, version 0.0.4, of Prometheus' documentation, and its rules for names: base units,
-//! `_total` for what only grows.
+//! `_total` for counters.
 
 use std::fmt::Write as _;
 
 use super::snapshot::{MetricsSnapshot, OperationCounts, RuleCount};
 
-/// The media type of what [`MetricsSnapshot::render`] gives.
+/// The media type of [`MetricsSnapshot::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of one scrape.
@@ -34,7 +34,7 @@ impl ExpositionPage<'_> {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Writes one sample; the labels of the instance come first.
+    /// Writes one sample; the labels of the mount come first.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let own = self.snapshot.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         self.text.push_str(name);
@@ -88,7 +88,7 @@ impl ExpositionPage<'_> {
         let name = "namegate_fuse_requests_total";
         self.family(name, "counter", "FUSE requests, by operation and outcome.");
         for OperationCounts { op, outcomes, .. } in &snapshot.requests {
-            // What grows from nothing to one is seen to grow only if there was a nothing.
+            // Prometheus sees an increase from zero to one only if the zero was exported.
             if !outcomes.contains_key("ok") {
                 self.sample(name, &[("op", op), ("outcome", "ok")], 0);
             }
@@ -201,7 +201,7 @@ impl ExpositionPage<'_> {
     }
 }
 
-/// A label's value between quotation marks.
+/// Writes the value of a label, escaped for quotation marks.
 fn escape(text: &mut String, value: &str) {
     for c in value.chars() {
         match c {

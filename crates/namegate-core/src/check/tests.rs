@@ -14,7 +14,8 @@ fn windows() -> Policy {
 /// The suggested names of the directory.
 fn suggested(policy: &Policy, directory: &DirectoryNames<'_>) -> Vec<Option<String>> {
     let check = policy.check_directory(directory).unwrap();
-    check.suggested_names(policy, None).into_iter().map(|repair| Some(repair?.name)).collect()
+    let mut suggested = check.suggested_names(policy, None);
+    (0..check.checked).map(|at| Some(suggested.remove(&at)?.name)).collect()
 }
 
 #[test]
@@ -68,25 +69,44 @@ fn paths_are_counted_from_the_prefix_on() {
 }
 
 #[test]
-fn parts_find_something_where_the_whole_does() {
-    let policy = windows();
-    let cases: [&[&[u8]]; 5] = [
+fn a_directory_in_parts_has_the_violations_and_suggestions_of_the_whole() {
+    let cases: [&[&[u8]]; 7] = [
         &[b"a", b"b", b"c"],
         &[b"a", b"b:", b"c"],
         &[b"a", b"b", b"A"],
         &[b"a", b"caf\xE9"],
-        &["e\u{301}".as_bytes(), "é".as_bytes()],
+        &["e\u{301}".as_bytes(), "é".as_bytes(), b"x", b"y"],
+        &[b"a_b", b"x", b"a:b", b"A?B", b"a_b_2", b"A_B_3", b"a.", b"a"],
+        &[b"na\xEFve", b"na\xC3\xAFve", b"NAIVE", b"fa\xE7ade", b"caf\xE9"],
     ];
-    for names in cases {
-        let mut parts = policy.check_in_parts();
-        for name in names {
-            parts.add(&DirectoryNames::new(&arena(&[name])));
-        }
+    for (names, profile) in cases.iter().flat_map(|names| profile::ALL.iter().map(move |p| (names, p))) {
+        let policy = Policy::from_profiles(&[profile]);
+        let arenas: Vec<Arena> = names.iter().map(|name| arena(&[name])).collect();
+        let parts: Vec<DirectoryNames<'_>> = arenas.iter().map(DirectoryNames::new).collect();
+        let mut check = policy.check_in_parts();
+        parts.iter().for_each(|part| check.add(part));
         let whole = arena(names);
-        let expected = policy.check_directory(&DirectoryNames::new(&whole)).is_some();
-        let found = parts.may_have_violations();
-        assert!(found || !expected, "{names:?}");
-        assert!(!found || names.len() < 3 || expected, "{names:?}: nothing to read again for");
+        let expected = policy.check_directory(&DirectoryNames::new(&whole));
+        let mut kept = Arena::new();
+        let suspects = check.suspects();
+        if let Some(suspects) = &suspects {
+            parts.iter().for_each(|part| suspects.add_to(&mut kept, part));
+        }
+        assert_eq!(kept.is_empty(), suspects.is_none(), "{names:?}: not read again for nothing");
+        let found = policy.check_directory(&DirectoryNames::new(&kept));
+        let suggested = |check: Option<&DirectoryCheck<'_>>| -> BTreeMap<Vec<u8>, (Vec<Violation>, Option<SuggestedName>)> {
+            let Some(check) = check else { return BTreeMap::new() };
+            let in_use: &mut NamesInUse<'_> = &mut |take| names.iter().for_each(|name| take(name));
+            let mut suggested = check.suggested_names_among(&policy, None, in_use);
+            let mut all = check.violations.clone();
+            for collision in &check.collisions {
+                for (at, violation) in collision.members.iter().zip(&collision.violations) {
+                    all.entry(*at).or_default().push(*violation);
+                }
+            }
+            all.into_iter().map(|(at, v)| (check.names[at].to_vec(), (v, suggested.remove(&at)))).collect()
+        };
+        assert_eq!(suggested(found.as_ref()), suggested(expected.as_ref()), "{names:?} {}", profile.name);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The code points that each version of Unicode assigns.
 //!
-//! Filesystems freeze the Unicode version they fold and normalize by: HFS+ has 3.2, APFS 9.0, casefolding ext4 12.1. A
-//! name with a younger code point is refused there, or passes unfolded. Nothing here knows which target has which
-//! version. Source: UAX #44, property Age, by the tables of `regex-syntax` (which are cumulative: `\p{Age=9.0}` holds
+//! File systems fold and normalize by a fixed Unicode version: HFS+ by 3.2, APFS by 9.0, casefolding ext4 by 12.1. A
+//! name with a newer code point is refused there, or stays unfolded. This module does not know the versions of targets.
+//! Source: UAX #44, property Age, by the tables of `regex-syntax` (which are cumulative: `\p{Age=9.0}` contains
 //! everything assigned in 9.0 *or earlier*, UTS #18 section 1.2.8).
 
 use icu_properties::CodePointMapData;
@@ -47,7 +47,7 @@ const KNOWN: [(u8, u8); 27] = [
 pub struct AssignedSet {
     /// Inclusive, ascending, disjoint.
     ranges: Box<[(char, char)]>,
-    /// One bit for each [`PAGE`] code points: whether all of them are in a range. Most text needs no search then.
+    /// One bit for each [`PAGE`] code points: whether all of them are in a range, so that most text needs no search.
     whole_pages: Box<[u64]>,
 }
 
@@ -77,7 +77,7 @@ fn whole_pages(ranges: &[(char, char)]) -> Box<[u64]> {
     pages.into()
 }
 
-/// Where the range `first..=last` lies, seen from `c`.
+/// Compares the range `first..=last` with `c`.
 fn order(first: char, last: char, c: char) -> std::cmp::Ordering {
     if last < c {
         std::cmp::Ordering::Less

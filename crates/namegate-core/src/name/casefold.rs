@@ -1,11 +1,11 @@
 //! Case folding, and the key by which names are compared without regard to case or spelling.
 //!
-//! Which fold applies is a property of the target: two names collide on it when their keys are equal. A key is for
-//! comparing only; it is never a name to store or to show.
+//! The target determines the fold: two names collide on it if their keys are equal. A key is only for
+//! comparing; it is never stored or shown.
 //!
 //! Source: The Unicode Standard, section 3.13 (Default Case Algorithms, D144 to D146), CaseFolding.txt and
-//! UnicodeData.txt. The data is that of `icu_casemap`. The Turkic mappings (status T) are never used, as no filesystem
-//! uses them.
+//! UnicodeData.txt. The data is that of `icu_casemap`. The Turkic mappings (status T) are never used, because no file
+//! system uses them.
 
 use std::borrow::Cow;
 
@@ -27,9 +27,9 @@ pub enum Fold {
     /// and `SS` become equal.
     Full,
     /// The simple upper case mapping of UnicodeData.txt, as in the `$UpCase` table of NTFS and the up-case table of
-    /// exFAT. Those tables map single UTF-16 units, so code points above U+FFFF are left alone. The tables themselves
-    /// were frozen when a volume was formatted and know fewer letters than Unicode does today: this fold may report two
-    /// names as equal that an old volume keeps apart, and misses none that the mapping of the standard merges.
+    /// exFAT. Those tables map single UTF-16 units, so code points above U+FFFF are not changed. Each volume has the table
+    /// of the time when it was formatted, with fewer letters than Unicode has today: this fold may report two names as
+    /// equal that an old volume distinguishes, but misses none that the mapping of the standard merges.
     Upcase,
 }
 
@@ -40,7 +40,7 @@ impl Fold {
     fn scalar(self, c: char) -> char {
         match self {
             Self::Ascii => c.to_ascii_lowercase(),
-            // Full folding of one scalar value may be several, which `fold` leaves to the string mapping.
+            // Full folding can give several scalar values for one; `fold` leaves these to the string mapping.
             Self::Simple | Self::Full => CASE.simple_fold(c),
             Self::Upcase if c <= '\u{FFFF}' => CASE.simple_uppercase(c),
             Self::Upcase => c,
@@ -48,7 +48,7 @@ impl Fold {
     }
 }
 
-/// `name` with its case folded; borrowed, without allocating, when nothing changes. No normalization is done.
+/// Folds the case of `name`; borrowed, without allocating, if nothing changes. Does not normalize.
 ///
 /// ```
 /// use namegate_core::name::casefold::{Fold, fold};
@@ -86,15 +86,15 @@ fn fold_ascii(name: &str, fold: Fold) -> Cow<'_, str> {
     Cow::Owned(if to_upper { name.to_ascii_uppercase() } else { name.to_ascii_lowercase() })
 }
 
-/// The comparison key of `name`: two names are the same to a target that normalizes by `form` and folds by `case`
-/// exactly when their keys are equal.
+/// The comparison key of `name`: two names are the same for a target that normalizes by `form` and folds by `case`
+/// if and only if their keys are equal.
 ///
 /// - With NFC or NFD and a fold, the key is that of canonical caseless matching (D145: NFD, fold, NFD).
 /// - With NFKC or NFKD and a fold, it is that of compatibility caseless matching (NFKD, fold, NFKD, fold, NFKD). D146
 ///   itself begins with NFD, and so gives two keys to compatibility-equivalent names in which U+FF9E, which decomposes to
 ///   a combining mark, follows U+0345, which folds to a letter. A target that stores the form has only one name there.
-/// - NFC and NFD give the same key, as do NFKC and NFKD: what is equal under the one is equal under the other.
-/// - With a form alone it is the name in that form, with a fold alone the folded name, with neither the name itself.
+/// - NFC and NFD give the same key, as do NFKC and NFKD: names that are equal under one are equal under the other.
+/// - With only a form it is the name in that form, with only a fold the folded name, with neither the name itself.
 ///
 /// ```
 /// use namegate_core::name::{casefold::{Fold, key}, normalize::Form};
@@ -120,7 +120,7 @@ pub fn key(name: &str, form: Option<Form>, case: Option<Fold>) -> Cow<'_, str> {
     if form.is_compatibility() { fold_once(folded) } else { folded }
 }
 
-/// One more step over a text that may be borrowed still, which stays borrowed as long as no step changes it.
+/// Applies one more step to a text, which stays borrowed as long as no step changes it.
 fn then<'n>(text: Cow<'n, str>, step: impl for<'t> Fn(&'t str) -> Cow<'t, str>) -> Cow<'n, str> {
     match text {
         Cow::Borrowed(text) => step(text),

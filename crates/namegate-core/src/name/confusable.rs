@@ -4,7 +4,7 @@
 //! internalSkeleton: the reordering of right-to-left text is not part of it), tables by `unicode-security`.
 
 /// The skeleton of `name`: canonically decomposed, default-ignorable code points removed, each code point replaced by
-/// its prototype, decomposed again. Case is kept, so callers that compare without case fold first.
+/// its prototype, decomposed again. Case is kept, so a caller that ignores case must fold first.
 ///
 /// Linear in the length of `name`; one code point becomes at most a few dozen.
 ///

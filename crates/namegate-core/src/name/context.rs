@@ -16,8 +16,8 @@ use icu_properties::{CodePointMapData, CodePointSetData};
 
 /// How many code points on each side are considered.
 ///
-/// Names from a list can be megabytes long; real contexts span a handful of code points. What would need more is not
-/// recognized as needed.
+/// Names from a list can be megabytes long; real contexts are a few code points long. A code point that would need a longer
+/// context is not recognized as needed.
 pub const REACH: usize = 32;
 
 /// Whether the code point at byte `at` of `name` is invisible by itself but needed for its neighbours.
@@ -33,9 +33,9 @@ pub const REACH: usize = 32;
 /// | U+E0100..U+E01EF | after an ideograph |
 /// | tag characters | all of them in U+1F3F4, 3 to 7 tag letters or digits, U+E007F |
 ///
-/// Everything else is never needed, soft hyphen, U+034F, zero-width space, word joiner and the fillers included; and so
-/// is a ZWNJ or ZWJ that changes nothing, as after Latin letters. The kinds of bases for variation selectors are
-/// somewhat wider than the list of registered sequences. False, too, where `at` is not at a code point of `name`.
+/// Everything else is never needed, including soft hyphen, U+034F, zero-width space, word joiner and the fillers, and a
+/// ZWNJ or ZWJ that changes nothing, as after Latin letters. The bases for variation selectors are
+/// somewhat more than the list of registered sequences. Also false if `at` is not the start of a code point of `name`.
 ///
 /// Considers at most [`REACH`] code points on each side, so checking a whole name takes linear time.
 ///
@@ -67,7 +67,7 @@ fn last(before: &str) -> Option<char> {
     before.chars().next_back()
 }
 
-/// The code points in front, nearest first.
+/// The code points before it, nearest first.
 fn backward(before: &str) -> impl Iterator<Item = char> {
     before.chars().rev().take(REACH)
 }
@@ -109,7 +109,7 @@ fn precedes_virama(before: &str, after: &str) -> bool {
         && behind.next().is_some_and(is_letter)
 }
 
-/// An Arabic heh for "Hijri year" is written with a ZWJ to keep its initial form. Before something that joins anyway
+/// An Arabic heh for "Hijri year" is written with a ZWJ to keep its initial form. Before a letter that joins anyway
 /// the ZWJ changes nothing.
 fn shows_joining_form(before: &str, after: &str) -> bool {
     let joins_on = |joining: JoiningType| joins_backward(joining) || joining == JoiningType::JoinCausing;
@@ -160,7 +160,7 @@ fn is_needed_vowel_separator(before: &str, after: &str) -> bool {
 }
 
 /// UTS #51, ED-14a: a black flag, a region with a subdivision in tag letters and digits, the end tag. Only flags are
-/// known, and the length of a subdivision is bounded, so no longer text can hide behind one.
+/// recognized, and the length of a subdivision is limited, so no longer text can be hidden in one.
 fn is_in_flag(name: &str, at: usize) -> bool {
     let tags_before = backward(&name[..at]).take_while(|c| matches!(c, '\u{E0020}'..='\u{E007F}')).count();
     let start = at - tags_before * '\u{E007F}'.len_utf8();

@@ -3,17 +3,17 @@
 //! The output is for people. It is not a valid name, and there is no function that reads it back (for that there is
 //! [`escape`](super::escape)), but it is unambiguous: two different names never look the same in it.
 //!
-//! Shown as something else are
+//! These are escaped:
 //! - ill-formed bytes, as `\xHH`;
 //! - the backslash, as `\\`, and tab, line feed and carriage return, as `\t`, `\n`, `\r`;
 //! - as `\u{HEX}`: all other control characters; format characters, which include the bidi controls, the tags and the
-//!   joiners; everything else that is default-ignorable, variation selectors too; line and paragraph separators; spaces
-//!   other than U+0020, and U+2800, which looks like one; private use and unassigned code points and noncharacters;
-//!   U+FFFD, so that it does not look like damage done by the display; U+0020 at the beginning or the end of the name; and a
-//!   combining mark that has no character shown as itself before it to combine with.
+//!   joiners; all other default-ignorable code points, including variation selectors; line and paragraph separators; spaces
+//!   other than U+0020, and U+2800, which looks like one; private-use and unassigned code points and noncharacters;
+//!   U+FFFD, so that it does not look like damage by the display; U+0020 at the beginning or the end of the name; and a
+//!   combining mark without an unescaped character before it to combine with.
 //!
-//! Letters of scripts written from right to left are shown as they are, and a terminal may still reorder them. Look-alikes
-//! of different scripts are not the subject here.
+//! Letters of right-to-left scripts are not escaped, and a terminal may still reorder them. Look-alikes
+//! of different scripts are not escaped either.
 //!
 //! Source: General_Category and Default_Ignorable_Code_Point of the Unicode Character Database, by `icu_properties`.
 
@@ -29,7 +29,7 @@ use super::Span;
 /// Cc, Cf, Co, Cn (Cs cannot occur in UTF-8), Zl, Zp, Zs.
 const NEVER_SHOWN: GeneralCategoryGroup = GeneralCategoryGroup::Other.union(GeneralCategoryGroup::Separator);
 
-/// Shows `name`; see the [module](self) for what is shown how. Writing it allocates nothing, and ignores width and
+/// Escapes `name` for display, as the [module](self) describes. Writing the result allocates nothing, and ignores width and
 /// precision.
 ///
 /// ```
@@ -46,7 +46,7 @@ pub const fn display(name: &[u8]) -> Display<'_> {
     Display { name, span: Span::new(0, name.len()) }
 }
 
-/// Shows `path` as [`display`] shows a name, for messages.
+/// Escapes `path` as [`display`] escapes a name, for messages.
 ///
 /// ```
 /// use namegate_core::name::display::shown;
@@ -56,8 +56,8 @@ pub fn shown(path: &Path) -> String {
     display(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
-/// Shows the bytes of `name` that `span` covers as they are shown within the whole: the parts of a name, shown one behind
-/// the other, are the name. A code point is shown where its first byte lies.
+/// Escapes the bytes of `name` in `span` as they are escaped within the whole name, so that the escaped parts of a name
+/// together are the escaped name. A code point belongs to the part with its first byte.
 ///
 /// ```
 /// use namegate_core::name::{Span, display::display_part};
@@ -108,7 +108,7 @@ impl fmt::Display for Display<'_> {
     }
 }
 
-/// Whether `c`, which is not ASCII or is a control, is shown as itself; `has_base`: after something that is.
+/// Whether `c`, which is not ASCII or is a control, is shown unescaped; `has_base`: whether the code point before it is.
 fn is_shown(c: char, has_base: bool) -> bool {
     let category = CodePointMapData::<GeneralCategory>::new().get(c);
     !NEVER_SHOWN.contains(category)
@@ -117,7 +117,7 @@ fn is_shown(c: char, has_base: bool) -> bool {
         && !CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
-/// Whether `c` acts on a terminal or is not seen by a reader, so that no output for people should contain it as it is.
+/// Whether `c` acts on a terminal or is invisible, so that output for people must not contain it unescaped.
 pub fn acts_or_hides(c: char) -> bool {
     !matches!(c, ' '..='~' | '\u{FFFD}') && !is_shown(c, true)
 }
@@ -132,8 +132,8 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     }
 }
 
-/// How many columns of a terminal [`display`] of `name` takes, so that tables align: wide characters count two, combining
-/// marks none (UAX #11, in the reading of `unicode-width`).
+/// The number of terminal columns that [`display`] of `name` takes, for aligned tables: wide characters take two, combining
+/// marks none (UAX #11, as implemented by `unicode-width`).
 ///
 /// ```
 /// use namegate_core::name::display::width;
@@ -143,7 +143,7 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
 /// assert_eq!(width(b"\xff"), 4);
 /// ```
 pub fn width(name: &[u8]) -> usize {
-    // Of printable ASCII with nothing to escape every byte is a column; measuring it would need the text.
+    // In printable ASCII without escapes every byte is a column; anything else must be formatted to be measured.
     let is_plain = name.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'\\');
     if is_plain && name.first() != Some(&b' ') && name.last() != Some(&b' ') {
         return name.len();
@@ -151,7 +151,7 @@ pub fn width(name: &[u8]) -> usize {
     display(name).to_string().width()
 }
 
-/// The octets in hexadecimal, for a sentence about them: no more than eight, since a run of stray octets can be as long as
+/// Formats the bytes in hexadecimal for a message: at most eight, because a run of stray bytes can be as long as
 /// the name.
 ///
 /// ```

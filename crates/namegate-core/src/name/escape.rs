@@ -8,17 +8,17 @@
 //! # The rule
 //! These bytes of a name are escaped, and no others:
 //! 1. every byte outside the well-formed parts of the name, as [`<[u8]>::utf8_chunks`] divides it;
-//! 2. NUL and `/`, which cannot come from a directory but can from a list or an archive;
-//! 3. the three bytes of a U+201B that a reader would misread: one followed by two upper-case hexadecimal digits, and one
+//! 2. NUL and `/`, which cannot occur in a directory but can in a list or an archive;
+//! 3. the three bytes of a U+201B that would be ambiguous: one followed by two upper-case hexadecimal digits, and one
 //!    that begins a shortening mark (`‛~` and 16 upper-case hexadecimal digits, at the very end of the name);
 //! 4. every byte of a name that is `.` or `..`.
 //!
 //! The empty name stays empty: there is nothing to escape, and nothing to lose.
 //!
 //! # Why it can be undone
-//! Digits are never escaped, so what follows a U+201B that was left alone is either the same in the name and in its escape
-//! or, where an escape follows, another U+201B, which is no digit. A U+201B stands before two digits in the escape
-//! therefore only where rule 1 to 4 put it there.
+//! Digits are never escaped. After a U+201B that was not escaped, the escaped name therefore continues either as the name
+//! does or, where an escape follows, with another U+201B, which is not a digit. So a U+201B before two digits always comes
+//! from rules 1 to 4.
 
 use std::borrow::Cow;
 use std::hash::Hasher;
@@ -73,7 +73,7 @@ fn push_escaped(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// `name` as a valid name; borrowed, without allocating, when it is one already and would not be misread.
+/// Converts `name` to a valid name; borrowed, without allocating, if it is already valid and unambiguous.
 ///
 /// Laws: `unescape(escape(n)) == n` for every byte string, so different names have different escapes; the result is
 /// valid unless `name` is empty; it is `name` itself when the [rule](self) finds nothing to escape; it is never
@@ -83,7 +83,7 @@ fn push_escaped(out: &mut String, bytes: &[u8]) {
 /// use namegate_core::name::escape::{escape, unescape};
 /// assert_eq!(escape(b"caf\xe9.txt"), "caf\u{201b}E9.txt");
 /// assert_eq!(unescape("caf\u{201b}E9.txt"), &b"caf\xe9.txt"[..]);
-/// // A name that already reads like an escape is escaped, so that both stay apart.
+/// // A name that looks like an escape is escaped, so that the two stay different.
 /// assert_eq!(escape("\u{201b}E9".as_bytes()), "\u{201b}E2\u{201b}80\u{201b}9BE9");
 /// assert_eq!(escape("\u{201b}quoted\u{2019}".as_bytes()), "\u{201b}quoted\u{2019}");
 /// assert_eq!(escape(b".."), "\u{201b}2E\u{201b}2E");
@@ -107,8 +107,8 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
         let valid = chunk.valid();
         let mut shown = 0;
         for (at, c) in valid.char_indices() {
-            // Digits and marks are well-formed, so they cannot lie in a later chunk than the U+201B they follow; the
-            // end of the name can only be seen in the whole of it.
+            // Digits and marks are well-formed, so they cannot be in a later chunk than the U+201B before them; only the
+            // whole name shows where it ends.
             let count = offending(&name[start + at..]);
             if count > 0 {
                 out.push_str(&valid[shown..at]);
@@ -123,12 +123,11 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The bytes that `name` stands for: every U+201B with two upper-case hexadecimal digits becomes the byte; borrowed when
-/// there is none.
+/// Decodes `name`: every U+201B with two upper-case hexadecimal digits becomes the byte; borrowed if there is none.
 ///
-/// This reads more than [`escape`] writes: `‛41` is read as `A`, which nothing escapes to. Where two spellings must not
-/// reach one entry, accept `name` only if `escape(&unescape(name))` is `name` again. Of a [shortened](is_shortened) name
-/// it is not the original.
+/// This decodes more than [`escape`] writes: `‛41` becomes `A`, which is never escaped. If two spellings must not
+/// reach the same entry, accept `name` only if `escape(&unescape(name))` is `name` again. For a [shortened](is_shortened)
+/// name the result is not the original.
 ///
 /// ```
 /// use namegate_core::name::escape::{escape, unescape};
@@ -183,9 +182,9 @@ pub fn reads_as_escape(name: &str) -> bool {
 /// whole escapes as fit, the mark `‛~`, and the 64-bit hash of `name` as 16 upper-case hexadecimal digits.
 ///
 /// A shortened name is resolved by reading the directory and shortening each of its names in the same way;
-/// [`unescape`] does not give the original back. The hash is SipHash-2-4 with the key 00 01 … 0F over the bytes of
-/// `name`, and stays so in every release. The key is public, so whoever can do 2^32 hashes can make two names that are
-/// shortened alike: a directory may contain two originals of one shortened name, and the reader must expect it.
+/// [`unescape`] does not return the original. The hash is SipHash-2-4 with the key 00 01 … 0F over the bytes of
+/// `name`, in every release. The key is public, so with 2^32 hashes anybody can find two names with the same
+/// shortened form: the caller must expect two originals of one shortened name in a directory.
 ///
 /// A `max_bytes` below [`SHORTEST_SHORTENED`] counts as that.
 ///
@@ -229,7 +228,7 @@ pub fn is_shortened(name: &str) -> bool {
 }
 
 /// SipHash-2-4 with the key of its authors' test vectors. Not `DefaultHasher`, whose function may change with any release
-/// of Rust: names on disk or in scripts would no longer be found.
+/// of Rust: shortened names in scripts and logs would no longer match.
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     #[expect(
         deprecated,

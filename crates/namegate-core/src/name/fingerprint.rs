@@ -1,13 +1,13 @@
 //! One number for all spellings of a name that a target might treat as equal.
 //!
 //! Names that are canonically equivalent, or equal without regard to case under any [`Fold`], have the same fingerprint,
-//! so that those of a directory with half a million names are compared as numbers. The reverse is not true: marks
+//! so the names of a directory with half a million entries can be compared as numbers. The reverse is not true: marks
 //! are ignored (`e` and `é` are equal), and different names may share a number by chance. Names with equal fingerprints must be
 //! compared.
 //!
-//! What one code point counts for is the starters of its case-folded canonical decomposition, if that is one or none; then
-//! the order of marks does not matter, and a name is read code point by code point. A name with any other is
-//! folded and decomposed as a whole. The case that only upper case mappings join (`ı` and `i`) is joined here too.
+//! A code point contributes the starters of its case-folded canonical decomposition, if there is one or none; then
+//! the order of marks does not matter, and a name is processed code point by code point. A name with any other code point is
+//! folded and decomposed as a whole. Letters that only upper case mappings merge (`ı` and `i`) are merged here too.
 
 use std::sync::OnceLock;
 
@@ -45,7 +45,7 @@ fn of_folded(name: &str) -> u64 {
     let folded = casefold::key(name, Some(Form::Nfd), Some(Fold::Full));
     let mut rest = folded.chars().peekable();
     while let Some(c) = rest.next() {
-        // Syllables of Hangul count for themselves, so those that were decomposed are put together again.
+        // Hangul syllables contribute themselves, so decomposed ones are composed again.
         let vowel = rest.next_if(|&v| LEADS.contains(&c) && VOWELS.contains(&v));
         let value = match vowel {
             Some(vowel) => {
@@ -56,7 +56,7 @@ fn of_folded(name: &str) -> u64 {
         };
         match value {
             NOTHING => {}
-            // Marks stay out here too: one that becomes a letter would come before or behind them.
+            // Marks are left out here too: one that folds to a letter could be before or after them.
             SEVERAL if is_starter(c) => mixed.push(c as u32),
             SEVERAL => {}
             value => mixed.push(value),
@@ -70,14 +70,14 @@ const LEADS: std::ops::RangeInclusive<char> = '\u{1100}'..='\u{1112}';
 const VOWELS: std::ops::RangeInclusive<char> = '\u{1161}'..='\u{1175}';
 const TAILS: std::ops::RangeInclusive<char> = '\u{11A8}'..='\u{11C2}';
 
-/// It does not count. (A noncharacter: NUL counts, and U+FFFE itself does not.)
+/// Contributes nothing. (A noncharacter: NUL contributes, and U+FFFE itself does not.)
 const NOTHING: u32 = 0xFFFE;
-/// It counts for more than one code point, or for one that depends on its neighbours.
+/// Contributes more than one code point, or one that depends on its neighbours.
 const SEVERAL: u32 = 0xFFFF;
 
-/// What `c` counts for: a code point, [`NOTHING`] or [`SEVERAL`].
+/// The contribution of `c`: a code point, [`NOTHING`] or [`SEVERAL`].
 fn counts_for(c: char) -> u32 {
-    /// By the upper byte of the code point; made when the first of them is met.
+    /// By the upper byte of the code point; each is created on first use.
     static PAGES: [OnceLock<Box<[u16; 256]>>; 256] = [const { OnceLock::new() }; 256];
     let point = c as u32;
     match point {
@@ -92,7 +92,7 @@ fn counts_for(c: char) -> u32 {
             });
             u32::from(page[(point & 0xFF) as usize])
         }
-        // Ideographs and emoji have neither case nor marks. All others up there are rare.
+        // Ideographs and emoji have neither case nor marks. Other code points in these planes are rare.
         0x1_F000..=0x1_FAFF | 0x2_0000..=0x2_EBEF => point,
         _ => SEVERAL,
     }
@@ -106,7 +106,7 @@ fn found_for(c: char) -> u32 {
     let starter = |c: char| -> Result<Option<char>, ()> {
         match c {
             '\u{AC00}'..='\u{D7A3}' => return Ok(Some(c)),
-            // Conjoining: what they are depends on their neighbours.
+            // Conjoining jamo: their contribution depends on their neighbours.
             '\u{1100}'..='\u{11FF}' => return Err(()),
             _ => {}
         }
@@ -124,13 +124,13 @@ fn found_for(c: char) -> u32 {
     }
 }
 
-/// Bytes mixed into one number, eight at a time, lower case.
+/// Mixes bytes in lower case into one number, eight at a time.
 #[derive(Default)]
 struct Mixed {
     state: u64,
     word: u64,
     len: u32,
-    /// What is not ASCII, by itself: few names have both in such a way that it would matter.
+    /// Non-ASCII code points, hashed separately: for few names their order relative to ASCII matters.
     beyond: u64,
 }
 
@@ -169,7 +169,7 @@ fn of_ascii(name: &[u8]) -> u64 {
 /// Eight ASCII bytes in lower case.
 fn lower_case(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // The highest bit of a byte says: at least `A`; more than `Z`.
+    // The highest bit of each byte is set if it is at least `A`; if it is greater than `Z`.
     let from_a = word + EACH * (0x80 - u64::from(b'A'));
     let behind_z = word + EACH * (0x7F - u64::from(b'Z'));
     word | (from_a & !behind_z & (EACH * 0x80)) >> 2
@@ -177,7 +177,7 @@ fn lower_case(word: u64) -> u64 {
 
 const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Any good mixing serves: numbers that meet by chance cost a closer look and nothing else.
+/// Any good mixing will do: equal numbers by chance only cost an exact comparison.
 fn mix(state: u64, word: u64) -> u64 {
     let product = u128::from(state ^ word ^ 0x243F_6A88_85A3_08D3) * u128::from(ODD);
     product as u64 ^ (product >> 64) as u64

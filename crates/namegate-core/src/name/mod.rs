@@ -1,4 +1,4 @@
-//! The bytes, code points and normal forms of names.
+//! The bytes, code points and normalization forms of names.
 //!
 //! A *name* is one path component. Nothing here decides whether a name is *allowed*; that is [`crate::policy`].
 

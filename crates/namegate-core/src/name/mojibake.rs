@@ -1,7 +1,7 @@
 //! Names that were encoded twice: UTF-8 bytes read as windows-1252 or ISO-8859-1 and encoded as UTF-8 again, so that `café`
 //! became `cafÃ©`.
 //!
-//! [`undo`] is the exact inverse of that conversion. [`find`] also weighs the result, because a few honest names happen to be
+//! [`undo`] is the exact inverse of that conversion. [`find`] also rates the result, because a few correct names happen to be
 //! invertible. Other legacy encodings are not guessed.
 //!
 //! Sources: RFC 3629 for the sequences; the WHATWG Encoding Standard's windows-1252, where bytes 81,
@@ -12,19 +12,19 @@ use icu_properties::props::Script;
 
 use super::{Span, scalar};
 
-/// The first run of `name` that reads as text encoded twice, or `None` if the name as a whole does not.
+/// Finds the first run of `name` that is text encoded twice; `None` if the name as a whole does not qualify.
 ///
 /// A name counts if
 /// - it contains only ASCII and the characters of bytes 80..FF in windows-1252 or ISO-8859-1,
 /// - every longest run of non-ASCII code points reads as well-formed UTF-8 again, into code points that a name may
 ///   contain (no control, no unassigned or private one), and
-/// - at least one run is hard to explain otherwise: it reads as two code points or more, as one of four octets, as one
-///   of three octets that is Latin, a symbol, or not glued to an ASCII letter, or as one of two octets that is a Latin
+/// - at least one run is hard to explain otherwise: it decodes to two or more code points, to one of four bytes, to one
+///   of three bytes that is Latin, a symbol, or not next to an ASCII letter, or to one of two bytes that is a Latin
 ///   letter or a symbol and, after an ASCII capital, a capital of Latin-1.
 ///
-/// So `CAFÉ™`, `groß–klein` and `„Spaß“` pass, though their bytes would read as UTF-8; the price is that a name whose
-/// only garbled text is a single letter of another script (`Ð¸.txt`) passes, too. A name with garbled and intact
-/// non-ASCII text side by side is not found. Allocates nothing.
+/// So `CAFÉ™`, `groß–klein` and `„Spaß“` are not reported, though their bytes would decode as UTF-8. The price is that a
+/// name whose only garbled text is a single letter of another script (`Ð¸.txt`) is not reported either, nor is a name with
+/// both garbled and intact non-ASCII text. Allocates nothing.
 ///
 /// ```
 /// use namegate_core::name::{Span, mojibake::find};
@@ -58,7 +58,7 @@ pub fn find(name: &str) -> Option<Span> {
 /// Reverses one double encoding of `name`; `None` if the name is ASCII or not the result of one.
 ///
 /// Law: for every text with a non-ASCII code point, encoding it as UTF-8, reading the bytes as windows-1252 and undoing
-/// gives the text again. The opposite is not true: undoing succeeds on some honest names, so call [`find`] first.
+/// gives the text again. The reverse is not true: undoing succeeds on some correct names, so call [`find`] first.
 ///
 /// ```
 /// use namegate_core::name::mojibake::undo;
@@ -74,7 +74,7 @@ pub fn undo(name: &str) -> Option<String> {
     String::from_utf8(octets?).ok()
 }
 
-/// What windows-1252 has for 80..9F, by the Encoding Standard.
+/// The characters of 80..9F in windows-1252, by the Encoding Standard.
 #[rustfmt::skip]
 const WINDOWS_1252: [char; 32] = [
     '\u{20AC}', '\u{81}', '\u{201A}', '\u{192}', '\u{201E}', '\u{2026}', '\u{2020}', '\u{2021}', //
@@ -92,11 +92,11 @@ fn octet(c: char) -> Option<u8> {
     u8::try_from(0x80 + at).ok()
 }
 
-/// A run of non-ASCII code points, read as UTF-8 again.
+/// A run of non-ASCII code points, decoded as UTF-8 once more.
 struct Run {
-    /// In bytes of the name.
+    /// Length in bytes of the name.
     len: usize,
-    /// How many code points it reads as.
+    /// Number of code points that it decodes to.
     count: usize,
     /// The first of them.
     first: char,

@@ -1,12 +1,12 @@
-//! The four normalization forms of Unicode, and whether a name is in one of them.
+//! The four Unicode normalization forms.
 //!
 //! Two names that look the same to a person may be different bytes: U+00E9 and U+0065 U+0301 are canonically equivalent
-//! (RFC 3629 section 10). This module says whether a name is in a form, where it stops being so, and what it would be in
-//! that form. It never decides which form a name should have.
+//! (RFC 3629 section 10). This module checks whether a name is in a form, finds the first place where it is not, and
+//! converts it to the form. It never decides which form a name should have.
 //!
-//! Source: Unicode Standard Annex #15. The data is that of `icu_normalizer`; what is assigned and in a form stays in it in
-//! every later version of Unicode (the normalization stability policy), so only names with unassigned code points can
-//! change their answer when the data is updated.
+//! Source: Unicode Standard Annex #15. The data is that of `icu_normalizer`. By the normalization stability policy, a text
+//! of assigned code points that is in a form stays in it in every later version of Unicode, so an update can change the
+//! result only for names with unassigned code points.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -199,12 +199,12 @@ pub fn first_difference(name: &str, form: Form) -> Option<Span> {
         }
         start = end;
     }
-    // A name whose segments are all in the form is in the form, so this is not reached; naming all of it would still
-    // be a true answer.
+    // A name whose segments are all in the form is in the form, so this is not reached; the whole name would still
+    // be a correct answer.
     Some(Span::new(0, name.len()))
 }
 
-/// Whether normalization never looks across the place before `c`: its decomposition begins with a character that is
+/// Whether the text before `c` never affects its normalization: the decomposition of `c` begins with a character that is
 /// never reordered and never composes with one before it.
 fn begins_segment(c: char, form: Form) -> bool {
     #[expect(deprecated, reason = "it is no property of the UCD, but the only source of exactly this answer")]

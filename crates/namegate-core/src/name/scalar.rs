@@ -44,7 +44,7 @@ pub enum Class {
     DefaultIgnorable,
     /// General category Co, except [`Class::SmbPrivateUse`].
     PrivateUse,
-    /// U+F001..U+F029: what SMB clients and servers store for characters that Windows refuses.
+    /// U+F001..U+F029: stored by SMB clients and servers in place of characters that Windows refuses.
     SmbPrivateUse,
     /// U+FFFD, which a lossy conversion wrote.
     ReplacementCharacter,
@@ -169,7 +169,7 @@ pub fn meant_by_smb(c: char) -> Option<char> {
 
 /// The Unicode name of `c`, or a label in angle brackets if it has none. Needs the feature `names`.
 ///
-/// The table of names may be that of an older version of Unicode than the properties; younger code points get the label
+/// The table of names may have an older Unicode version than the properties; newer code points get the label
 /// `<newer-than-the-names-…>`. Source: The Unicode Standard, section 4.8 (rule NR2 derives the names of ideographs).
 ///
 /// ```

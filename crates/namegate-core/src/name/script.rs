@@ -1,6 +1,6 @@
-//! Which scripts a name is written in, and whether one word mixes scripts that do not belong together.
+//! The scripts of a name, and words that mix scripts which do not belong together.
 //!
-//! Mixing is checked by the word, not by the name: `отчёт report.txt` is honest, `pаypal` with a Cyrillic letter is not.
+//! Words are checked separately: `отчёт report.txt` is fine, `pаypal` with a Cyrillic letter is not.
 //! Source: UTS #39 section 5.1 (augmented script sets) and 5.2 (the level Highly Restrictive), tables by
 //! `unicode-security`. The identifier profile of UTS #39 does not apply: a file name is not an identifier.
 
@@ -16,9 +16,9 @@ const SCRIPT: CodePointMapDataBorrowed<'static, Script> = CodePointMapData::<Scr
 
 /// The first word of `name` whose scripts do not belong together.
 ///
-/// A word is a longest run of letters, marks and numbers; code points that are shown as nothing do not end it, since a
-/// reader does not see them. A word is fine if all of it can be one script or one of the writing systems Japanese,
-/// Korean, or Han with Bopomofo, or if what is left after taking out its Latin letters is such a writing system.
+/// A word is a longest run of letters, marks and numbers; invisible code points do not end it, because a
+/// reader does not see them. A word is fine if it fits into one script or one of the writing systems Japanese,
+/// Korean, or Han with Bopomofo, or if it fits into one of these writing systems without its Latin letters.
 /// Code points of the scripts Common and Inherited (ASCII digits, accents) fit everywhere; digits of a script belong to
 /// that script.
 ///
@@ -45,7 +45,7 @@ pub fn mixed(name: &str) -> Option<Span> {
 
 /// The long names of the scripts of `name` in order of first appearance, without Common, Inherited and Unknown.
 ///
-/// By property Script, so each code point has one script; the list is no longer than the number of scripts there are.
+/// By property Script, so each code point has one script; the list is at most as long as the number of scripts.
 ///
 /// ```
 /// use namegate_core::name::script::scripts;

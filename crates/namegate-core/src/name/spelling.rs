@@ -6,9 +6,9 @@
 //! Proof: let two different strings have the same decomposition, and consider one of them. Either it contains a code point
 //! that decomposes; or one that is reordered (canonical combining class other than 0); or it is that decomposition itself
 //! and the other string contains a code point that decomposes into a part of it, so that it contains the *last* code point of
-//! that decomposition. A name with none of the three has no second spelling. The last and not the first is looked for: it
-//! mostly is a combining mark, where the first is a letter. Source: UAX #15; two strings have the same NFC if they have
-//! the same NFD (D70), and the same for compatibility.
+//! that decomposition. A name with none of the three has no second spelling. The search is for the last
+//! code point and not the first, because the last is usually a combining mark, and the first a letter. Source: UAX #15; two
+//! strings have the same NFC if they have the same NFD (D70), and the same for compatibility.
 
 use std::sync::LazyLock;
 
@@ -50,8 +50,8 @@ impl Set {
     }
 }
 
-/// Whether another string may have the same `form` as `name`. `false` is certain; `true` is said of some names whose marks
-/// compose with nothing, and of nearly all names under compatibility forms, which have a wide twin of each ASCII letter.
+/// Whether another string may have the same `form` as `name`. `false` is certain; `true` is also returned for some names whose
+/// marks compose with nothing, and for nearly all names under compatibility forms, where each ASCII letter has a wide twin.
 ///
 /// ```
 /// use namegate_core::name::{normalize::Form, spelling::has_others};

@@ -1,8 +1,8 @@
 //! UCS-4 in one to six octets, as ISO/IEC 10646-1:1993 Amendment 2 (Annex R) defined UTF-8.
 //!
 //! The structure is wider than today's UTF-8: sequences reach six octets and values 7FFFFFFF, and nothing in it forbids
-//! surrogates or overlong forms. It serves *diagnosis* alone: it says which value the writer of an ill-formed sequence
-//! meant. It must never be used to accept a name; that is [`super::utf8`].
+//! surrogates or overlong forms. It is only for *diagnosis*: it shows which value an ill-formed sequence was meant to
+//! encode. It must never be used to accept a name; [`super::utf8`] does that.
 //!
 //! Source: ISO/IEC 10646-1:1993 Amd. 2, R.2 table 1 (structure), R.4 and R.5 (mapping), table 3 (examples), R.7
 //! (malformed sequences).
@@ -10,7 +10,7 @@
 /// The largest UCS-4 value: 31 bits.
 pub const MAX: u32 = 0x7FFF_FFFF;
 
-/// What one octet is in the structure of Annex R, table 1.
+/// The role of one octet in the structure of Annex R, table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Octet {
     /// `00..7F`: a sequence of its own.
@@ -38,7 +38,7 @@ impl Octet {
         }
     }
 
-    /// How many octets a sequence that begins here has, 1 to 6; `None` where no sequence can begin.
+    /// The number of octets in a sequence that begins with this octet, 1 to 6; `None` if no sequence can.
     pub const fn sequence_len(self) -> Option<usize> {
         match self {
             Self::Single => Some(1),
@@ -47,7 +47,7 @@ impl Octet {
         }
     }
 
-    /// Which bits of the octet carry the value (table 1, "free bits").
+    /// The bits of the octet that carry the value (table 1, "free bits").
     pub const fn free_bits(self) -> u8 {
         match self {
             Self::Single => 0x7F,
@@ -75,7 +75,7 @@ pub const fn min_value(len: usize) -> u32 {
     }
 }
 
-/// The value of the sequence that begins `bytes`, and its length in octets; `None` if no whole sequence begins there.
+/// The value of the sequence at the start of `bytes`, and its length in octets; `None` if there is no complete sequence.
 ///
 /// ```
 /// use namegate_core::name::ucs4;
@@ -98,7 +98,7 @@ pub fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
     Some((value, len))
 }
 
-/// The shortest sequence for a UCS-4 value, 1 to 6 octets; `None` past [`MAX`].
+/// The shortest sequence for a UCS-4 value, 1 to 6 octets; `None` above [`MAX`].
 ///
 /// ```
 /// use namegate_core::name::ucs4;

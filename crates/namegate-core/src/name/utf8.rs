@@ -51,8 +51,7 @@ pub struct IllFormed {
     pub kind: Malformation,
     /// The lead octet and the continuation octets that belong to it.
     pub span: Span,
-    /// The UCS-4 value that the octets carry by Annex R, where they carry one; for a surrogate pair the scalar value
-    /// that was meant.
+    /// The UCS-4 value that the octets carry by Annex R, if any; for a surrogate pair the scalar value that it encodes.
     pub value: Option<u32>,
 }
 
@@ -140,7 +139,7 @@ pub fn well_formed_parts(name: &[u8]) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What is wrong at `at`, where a sequence begins that RFC 3629 does not accept.
+/// Diagnoses the sequence at `at`, which RFC 3629 does not accept.
 #[cold]
 #[inline(never)]
 pub fn diagnose(name: &[u8], at: usize) -> IllFormed {
@@ -148,7 +147,7 @@ pub fn diagnose(name: &[u8], at: usize) -> IllFormed {
     let found = |kind, len, value| IllFormed { kind, span: Span::new(at, at + len), value };
     match Octet::classify(rest[0]) {
         Octet::Invalid => found(Malformation::InvalidOctet, 1, None),
-        // A run is one finding: it is one defect to its reader, often the tail of a cut sequence.
+        // A run is one finding: readers see one defect, which is often the tail of a truncated sequence.
         Octet::Continuation | Octet::Single => {
             let run = rest.iter().take_while(|&&b| Octet::classify(b) == Octet::Continuation).count();
             found(Malformation::UnexpectedContinuation, run.max(1), None)

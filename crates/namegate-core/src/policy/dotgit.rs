@@ -6,17 +6,21 @@
 //! Source of the tests: git's path.c (`is_ntfs_dotgit`, `is_ntfs_dot_generic`) and utf8.c (`next_hfs_char`), restated.
 
 /// A file that configures git: its name, the start of its DOS short name, and the fallback short name.
-struct Obeyed {
+pub(super) struct Obeyed {
     name: &'static str,
-    short: &'static str,
-    hashed: &'static str,
+    pub(super) short: &'static str,
+    pub(super) hashed: &'static str,
 }
 
-const OBEYED: [Obeyed; 3] = [
+pub(super) const OBEYED: [Obeyed; 3] = [
     Obeyed { name: ".gitmodules", short: "gitmod", hashed: "gi7eba" },
     Obeyed { name: ".gitignore", short: "gitign", hashed: "gi250a" },
     Obeyed { name: ".gitattributes", short: "gitatt", hashed: "gi7d29" },
 ];
+
+/// Code points that HFS+ ignores, from the first to the last.
+pub(super) const IGNORED: [(char, char); 4] =
+    [('\u{200C}', '\u{200F}'), ('\u{202A}', '\u{202E}'), ('\u{206A}', '\u{206F}'), ('\u{FEFF}', '\u{FEFF}')];
 
 /// Whether Windows or macOS treats `name`, or a part of it between backslashes, as one of git's own names.
 pub(super) fn is_lookalike(name: &[u8]) -> bool {
@@ -38,7 +42,7 @@ fn ntfs(name: &[u8]) -> bool {
 }
 
 /// `.git` and the names of the files that configure git.
-fn own_names() -> impl Iterator<Item = &'static str> {
+pub(super) fn own_names() -> impl Iterator<Item = &'static str> {
     OBEYED.iter().map(|o| o.name).chain([".git"])
 }
 
@@ -57,10 +61,10 @@ fn short_name(name: &[u8], obeyed: &Obeyed) -> bool {
         && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// HFS+ ignores case and drops some code points that are not shown.
+/// HFS+ ignores case and code points that are not shown.
 fn hfs(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
-    let ignored = |c: &char| matches!(c, '\u{200C}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}');
+    let ignored = |c: &char| IGNORED.iter().any(|&(first, last)| (first..=last).contains(c));
     let seen = || name.chars().filter(|c| !ignored(c)).map(|c| c.to_ascii_lowercase());
     own_names().any(|own| seen().eq(own.chars()))
 }

@@ -41,9 +41,9 @@ impl Policy {
         self.finds_collisions().then(|| Fingerprints { policy: self, numbers: Vec::new() })
     }
 
-    /// Computes the numbers of a name. Two names that are equal under an equivalence share one of them.
-    fn each_number(&self, text: &str, mut give: impl FnMut(u64)) {
-        if self.tables.compares_spellings {
+    /// Computes the numbers of a name. Two names that are equal, byte for byte or under an equivalence, share one of them.
+    pub(super) fn each_number(&self, text: &str, mut give: impl FnMut(u64)) {
+        if self.tables.compares_spellings || self.tables.other_equivalences.is_empty() {
             give(fingerprint(text));
         }
         for &(equivalence, seed) in &self.tables.other_equivalences {

@@ -12,6 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "automaton")]
+pub mod automaton;
 mod collision;
 mod compile;
 #[cfg(feature = "config")]
@@ -35,5 +37,5 @@ pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Polic
 pub use fingerprint::{Fingerprints, SharedFingerprints};
 pub use nearest::UnknownWord;
 pub(crate) use suggest::Occupants;
-pub use suggest::{Confidence, DecodedName, DecodingMethod, EncodingHint, SuggestedName};
+pub use suggest::{Confidence, DecodedName, DecodingMethod, EncodingHint, NamesInUse, SuggestedName};
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

@@ -29,7 +29,7 @@ const FIRST: u8 = 2;
 const LAST: u8 = 4;
 /// The byte is not ASCII.
 const NON_ASCII: u8 = 8;
-/// A reserved base name that does not fit the table of lengths begins with it.
+/// A reserved base name that the table of lengths cannot represent (32 bytes or more, a space within) begins with it.
 const BASE: u8 = 16;
 
 impl Prefilter {
@@ -128,7 +128,7 @@ impl Prefilter {
             let first = word.as_bytes()[0];
             let letter = usize::from(first.to_ascii_lowercase().wrapping_sub(b'a'));
             match prefilter.base_lengths.get_mut(letter) {
-                Some(lengths) if word.len() < 32 => *lengths |= 1 << word.len(),
+                Some(lengths) if word.len() < 32 && !word.contains(' ') => *lengths |= 1 << word.len(),
                 // The table cannot represent the word: every name with its first byte is checked in full.
                 _ => {
                     prefilter.flags[usize::from(first.to_ascii_lowercase())] |= BASE;

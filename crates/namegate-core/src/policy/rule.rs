@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::UnknownWord;
+use crate::name::scalar::Class;
 use crate::name::utf8::Malformation;
 
 /// How serious a violation is.
@@ -326,6 +327,28 @@ impl From<Malformation> for RuleId {
             Malformation::AboveMax => Self::AboveMax,
             Malformation::FiveOrSixOctets => Self::FiveOrSixOctets,
             Malformation::InvalidOctet => Self::InvalidOctet,
+        }
+    }
+}
+
+/// The rule that reports code points of a class.
+impl From<Class> for RuleId {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::C0Control => Self::C0Control,
+            Class::Delete => Self::Delete,
+            Class::C1Control => Self::C1Control,
+            Class::LineSeparator => Self::LineSeparator,
+            Class::Noncharacter => Self::Noncharacter,
+            Class::ByteOrderMark => Self::ByteOrderMark,
+            Class::BidiControl => Self::BidiControl,
+            Class::TagCharacter => Self::TagCharacter,
+            Class::DefaultIgnorable => Self::DefaultIgnorable,
+            Class::PrivateUse => Self::PrivateUse,
+            Class::SmbPrivateUse => Self::SmbPrivateUse,
+            Class::ReplacementCharacter => Self::ReplacementCharacter,
+            Class::Unassigned => Self::Unassigned,
+            Class::NonAsciiSpace => Self::NonAsciiSpace,
         }
     }
 }

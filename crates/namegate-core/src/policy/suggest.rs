@@ -13,10 +13,11 @@ mod shorten;
 
 use std::borrow::Cow;
 
+pub use directory::NamesInUse;
 pub(crate) use directory::Occupants;
 
 use super::profile::{Limit, Test, Unit};
-use super::{OnMismatch, Policy, Verdict};
+use super::{Policy, Verdict};
 use crate::name::escape::escape;
 use crate::name::mojibake;
 use crate::name::normalize::{Form, is_in_form, to_form};
@@ -161,7 +162,6 @@ struct Step {
 
 impl<'p> Suggester<'p> {
     fn new(policy: &'p Policy) -> Self {
-        let converted = policy.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert).map(|n| n.form);
         let asked = policy.rules.iter().filter_map(|rule| match rule.test {
             Test::Form(form) => Some((rule.severity, form)),
             _ => None,
@@ -173,7 +173,8 @@ impl<'p> Suggester<'p> {
         Self {
             policy,
             // Of equal severities the first rule wins: `max_by_key` would choose the last.
-            form: converted
+            form: policy
+                .stored_form()
                 .or_else(|| asked.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, form)| form)),
             limits: limits.collect(),
             stand_in: edit::stand_in(policy),

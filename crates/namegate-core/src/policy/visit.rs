@@ -88,8 +88,9 @@ impl Policy {
     pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
         // If only the encoding matters, one SIMD pass finds the few names to check.
         let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
-        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match arena.texts() {
-            _ if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
+        let texts = if in_one_pass { None } else { arena.texts() };
+        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match texts {
+            None if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
             Some(texts) => {
                 let suspects = texts.filter(|(_, text)| self.prefilter.is_suspect(text.as_bytes()));
                 let checks = suspects.map(|(at, text)| (at, self.check_as(text.as_bytes(), Some(text))));
@@ -100,11 +101,20 @@ impl Policy {
         checks.filter(|(_, check)| !check.violations.is_empty())
     }
 
+    /// Whether names are converted to a normalization form.
+    pub(crate) fn converts(&self) -> bool {
+        self.stored_form().is_some()
+    }
+
+    /// The normalization form to which names are converted; `None` if they are stored as they are.
+    pub(super) fn stored_form(&self) -> Option<normalize::Form> {
+        self.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert).map(|n| n.form)
+    }
+
     /// The spelling that is stored instead of `name`; `None` if the name is stored as it is.
     fn rewritten(&self, name: &str) -> Option<String> {
-        let normalization = self.normalization.filter(|n| n.on_mismatch == OnMismatch::Convert)?;
-        (!is_in_form(name, normalization.form))
-            .then(|| normalize::to_form(name, normalization.form).into_owned())
+        let form = self.stored_form()?;
+        (!is_in_form(name, form)).then(|| normalize::to_form(name, form).into_owned())
     }
 
     /// All violations of `name`, and the errors of the spelling that is stored instead: NFKC converts U+FF0F to `/`. `text` is
@@ -228,7 +238,7 @@ impl Policy {
         span: Span,
         emit: &mut dyn FnMut(Violation) -> Flow,
     ) -> Flow {
-        let rule = rule_of(class);
+        let rule = RuleId::from(class);
         let Some(weight) = self.tables.plain[rule as usize] else { return Continue(()) };
         let can_be_needed = matches!(class, Class::DefaultIgnorable | Class::TagCharacter);
         if can_be_needed && context::is_needed(part, at) {
@@ -398,26 +408,6 @@ fn announcement_len(bytes: &[u8]) -> Option<usize> {
         [0x1B, b'%', b'G' | b'@', ..] => Some(3),
         [0x1B, b'%', b'/', b'G'..=b'I', ..] => Some(4),
         _ => None,
-    }
-}
-
-/// The rule that reports code points of a class.
-fn rule_of(class: Class) -> RuleId {
-    match class {
-        Class::C0Control => RuleId::C0Control,
-        Class::Delete => RuleId::Delete,
-        Class::C1Control => RuleId::C1Control,
-        Class::LineSeparator => RuleId::LineSeparator,
-        Class::Noncharacter => RuleId::Noncharacter,
-        Class::ByteOrderMark => RuleId::ByteOrderMark,
-        Class::BidiControl => RuleId::BidiControl,
-        Class::TagCharacter => RuleId::TagCharacter,
-        Class::DefaultIgnorable => RuleId::DefaultIgnorable,
-        Class::PrivateUse => RuleId::PrivateUse,
-        Class::SmbPrivateUse => RuleId::SmbPrivateUse,
-        Class::ReplacementCharacter => RuleId::ReplacementCharacter,
-        Class::Unassigned => RuleId::Unassigned,
-        Class::NonAsciiSpace => RuleId::NonAsciiSpace,
     }
 }
 

@@ -1,12 +1,12 @@
-//! One thread attends to all connections of a control socket, and waits for none of them.
+//! One thread serves all connections of a control socket, and waits for none of them.
 //!
-//! It reads requests and writes replies as far as that goes without waiting; what a request asks for is done in a thread of
-//! its own, so that a reload that takes a minute delays no status. Connections are bounded, and when there are too many one is
-//! closed for the next one: of the client that has most of them, the oldest that has not sent its request, or else one that
-//! does not take its reply. Requests of the client that has fewest come first. So whoever sends a request when it connects is
-//! answered, however many connections of another client are idle, half open, slow or greedy.
+//! It reads requests and writes replies as far as possible without waiting. Each request is executed in a separate thread, so
+//! that a reload that takes a minute delays no status request. The number of connections is limited. If one more arrives, a
+//! connection of the client with the most connections is closed: the oldest one without a complete request, or else one that
+//! does not read its reply. Requests of the client with the fewest connections are executed first. So a client that sends its
+//! request when it connects is answered, however many connections of another client are idle, half open, slow or busy.
 //!
-//! A client is a process: its number is the one that the kernel kept when it connected (unix(7), `SO_PEERCRED`).
+//! A client is a process, identified by the process id that the kernel recorded when it connected (unix(7), `SO_PEERCRED`).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,39 +28,39 @@ use super::ControlHandler;
 use crate::service::control::PATIENCE;
 use crate::service::control::protocol::{ControlReply, ControlRequest, MAX_REQUEST, ReloadOutcome};
 
-/// Connections that are open at once.
+/// Maximum number of open connections.
 const MOST: usize = 64;
-/// Requests that only read, and are carried out at once: more of them would only share the processors.
+/// Maximum number of reading requests that run at once: more would only share the processors.
 const MOST_READING: usize = 4;
-/// Requests that change something, and are carried out or wait for one another. More of them are refused.
+/// Maximum number of changes that run or wait for each other; further ones are refused.
 const MOST_CHANGING: usize = 4;
-/// Connections that are accepted before those that are open are looked at again: whoever has sent a request is heard first.
+/// Maximum number of connections accepted in a row: then open connections are served, so that complete requests come first.
 const AT_ONCE: usize = 32;
-/// How long no connection is accepted when there is no descriptor for one.
+/// The pause in accepting connections when there is no descriptor for one.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What whoever finds no room is told.
+/// The error for a request beyond these limits.
 const BUSY: &str = "too many requests are being carried out; try again";
-/// How often the log says that somebody asks who may not.
+/// The shortest time between two log messages about users without access.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Attends to the connections of one socket.
+/// Serves the connections of one socket.
 pub(super) struct Attendant {
     listener: UnixListener,
     instance: Arc<dyn ControlHandler>,
     is_ending: Arc<AtomicBool>,
     connections: Vec<ControlConnection>,
     next: u64,
-    /// What has been carried out, by the number of its connection.
+    /// Replies of finished requests, by the number of the connection.
     replies: (Sender<(u64, ControlReply)>, Receiver<(u64, ControlReply)>),
     /// Wakes this thread when there is a reply.
     wakes: (Arc<UnixStream>, UnixStream),
-    /// Given up for a connection when there is no other descriptor.
+    /// A descriptor in reserve for a connection when no other is left.
     spare: Option<File>,
     strangers: Strangers,
     paused_until: Option<Instant>,
 }
 
-/// Users who may not ask.
+/// Users without access who tried to connect.
 #[derive(Debug, Default)]
 struct Strangers {
     refused: u64,
@@ -75,21 +75,21 @@ struct ControlConnection {
     stage: ConnectionStage,
 }
 
-/// A process, by its user and its number.
+/// A process, by its user id and its process id.
 type ClientProcess = (u32, i32);
 
 enum ConnectionStage {
-    /// It has sent so much of a request.
+    /// It has sent this part of a request.
     Asking(Vec<u8>),
-    /// Its request waits to be carried out.
+    /// Its request waits to be executed.
     Ready(ControlRequest),
-    /// Its request is carried out.
+    /// Its request is being executed.
     Waiting(ControlRequest),
-    /// It is sent the rest of a reply, so much of which is sent.
+    /// It is receiving this reply, of which this many bytes have been sent.
     Answered(Vec<u8>, usize),
 }
 
-/// What a connection comes to.
+/// The result of advancing a connection.
 enum ConnectionStep {
     Waits,
     Asks(ControlRequest),
@@ -121,7 +121,7 @@ impl Attendant {
         })
     }
 
-    /// Answers until the socket is given up, and what had been asked by then.
+    /// Answers requests until the socket is closed, and then those that were read before.
     pub(super) fn answer_all(mut self) {
         loop {
             let is_ending = self.is_ending.load(Ordering::Acquire);
@@ -148,7 +148,8 @@ impl Attendant {
         }
     }
 
-    /// Waits until something can go on: whether connections can be accepted, and which ones can go on.
+    /// Waits until there is something to do. Returns whether connections can be accepted, and which connections can be
+    /// advanced.
     fn wait(&mut self, now: Instant, is_ending: bool) -> (bool, Vec<u64>) {
         let polled: Vec<&ControlConnection> = self
             .connections
@@ -177,7 +178,7 @@ impl Attendant {
         if let Err(errno) = poll(&mut fds, timeout)
             && errno != Errno::EINTR
         {
-            // Out of memory, for one.
+            // For example, out of memory.
             log::warn!("cannot wait at the control socket: {}", errno.desc());
             thread::sleep(PAUSE);
         }
@@ -197,7 +198,7 @@ impl Attendant {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => return,
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                // Whoever uses up all descriptors must not keep an administrator from asking about it.
+                // A client that uses up all descriptors must not keep an administrator from requesting the status.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
                     if self.spare.take().is_none() {
                         self.make_room();
@@ -236,7 +237,7 @@ impl Attendant {
         self.connections.push(ControlConnection { number: self.next, stream, client, deadline, stage });
     }
 
-    /// How many connections each client has.
+    /// The number of connections of each client.
     fn counts(&self) -> HashMap<ClientProcess, usize> {
         let mut counts = HashMap::new();
         for connection in &self.connections {
@@ -245,8 +246,8 @@ impl Attendant {
         counts
     }
 
-    /// Closes a connection of the client that has most of them: the oldest that has not sent its request, or that does not take
-    /// its reply, or whose request waits. Whether there was one that another client may take the place of.
+    /// Closes a connection of the client with the most connections: the oldest one without a complete request, or one that
+    /// does not read its reply, or one whose request waits. Returns whether a connection was closed.
     fn make_room(&mut self) -> bool {
         let rank = |connection: &ControlConnection| match connection.stage {
             ConnectionStage::Asking(_) => Some(3),
@@ -258,13 +259,13 @@ impl Attendant {
         let all = self.connections.iter().enumerate();
         let victims =
             all.filter_map(|(at, connection)| Some((at, counts.get(&connection.client)?, rank(connection)?)));
-        // Of equals the last is taken, so that the order is turned: connections stand in the order of their coming.
+        // `max_by_key` returns the last of equals, so the order is reversed: the oldest connections come first in the list.
         let victims: Vec<_> = victims.collect();
         let victim = victims.iter().rev().max_by_key(|(_, count, rank)| (*count, *rank)).copied();
         victim.map(|(at, ..)| drop(self.connections.remove(at))).is_some()
     }
 
-    /// Has requests carried out that wait, as many as may be at once: first those of the clients with fewest connections.
+    /// Starts waiting requests up to the limits, those of the clients with the fewest connections first.
     fn begin_all(&mut self) {
         loop {
             let (changing, is_full) = (self.running(true), self.running(false) >= MOST_READING);
@@ -312,25 +313,25 @@ impl Attendant {
         }
     }
 
-    /// Has a request carried out.
+    /// Starts a request.
     fn begin(&mut self, at: usize, request: ControlRequest) {
         let connection = &mut self.connections[at];
         connection.stage = ConnectionStage::Waiting(request);
-        // Its client waits for as long as it likes: what it asked for is done in any case.
+        // The client may wait as long as it likes: the request is executed in any case.
         connection.deadline = Instant::now() + Duration::from_secs(3600);
         let number = connection.number;
         let instance = self.instance.clone();
         let (replies, wakes) = (self.replies.0.clone(), self.wakes.0.clone());
         let work = move || {
             let reply = carry_out(request, &*instance);
-            // It fails when nobody attends any more.
+            // This fails if the serving thread has ended.
             let _ = replies.send((number, reply));
             let _ = (&*wakes).write(&[1]);
         };
         let started = thread::Builder::new().name("control request".into()).spawn(work);
         if let Err(error) = started {
             log::warn!("cannot carry out a request at the control socket: {error}");
-            // What only reads takes a moment: it can be done here.
+            // Reading requests are short, so they can run in this thread.
             let reply = match request {
                 ControlRequest::Status | ControlRequest::Metrics | ControlRequest::Counters => {
                     carry_out(request, &*self.instance)
@@ -364,7 +365,7 @@ fn is_change(request: ControlRequest) -> bool {
 }
 
 impl Strangers {
-    /// The log hears of it now and then, however often somebody tries.
+    /// Refuses a connection. Only some refusals are logged, however many there are.
     fn refuse(&mut self, stream: &UnixStream, uid: u32) {
         self.refused += 1;
         if self.said.is_none_or(|said| said.elapsed() >= INTERVAL) {
@@ -372,17 +373,17 @@ impl Strangers {
             self.said = Some(Instant::now());
             let more =
                 if more == 0 { String::new() } else { format!(" ({more} more were refused since the last)") };
-            log::warn!("the control socket is not for uid {uid}{more}");
+            log::warn!("refused uid {uid} at the control socket{more}");
         }
-        refuse(stream, "this is for root and for the user of the instance alone");
+        refuse(stream, "only root and the user of the instance may use this socket");
     }
 }
 
-/// Says why and no more: a moment is all that this takes.
+/// Sends only the reason, without waiting.
 fn refuse(mut stream: &UnixStream, why: &str) {
     let mut line = serde_json::to_vec(&ControlReply::failed(why)).unwrap_or_default();
     line.push(b'\n');
-    // What is left unread when a connection ends can take the answer with it (unix(7)).
+    // If data is left unread when a connection is closed, the client may lose the reply (unix(7)).
     let _ = stream.read(&mut [0; MAX_REQUEST]);
     let _ = stream.write(&line);
 }
@@ -392,7 +393,7 @@ fn spare() -> Option<File> {
 }
 
 impl ControlConnection {
-    /// Goes on as far as it can without waiting.
+    /// Continues as far as possible without waiting.
     fn advance(&mut self) -> ConnectionStep {
         let result = match &mut self.stage {
             ConnectionStage::Asking(line) => read_request(&self.stream, line),
@@ -406,10 +407,10 @@ impl ControlConnection {
     }
 }
 
-/// Reads what is there of a request.
+/// Reads the available part of a request.
 ///
 /// # Errors
-/// WouldBlock if that is not all; otherwise as read(2) says.
+/// WouldBlock if the request is not complete; otherwise as read(2) says.
 fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<ConnectionStep> {
     let mut buffer = [0; 1024];
     loop {
@@ -431,17 +432,17 @@ fn read_request(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<Conne
                 "a request is one line of at most {MAX_REQUEST} bytes"
             )));
         }
-        // Nothing else can become a request.
+        // Anything else cannot become a request.
         if line.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
             return Ok(ConnectionStep::Refused("this is no request: it must be one JSON object".into()));
         }
     }
 }
 
-/// Sends what the client takes of a reply.
+/// Sends as much of a reply as the client accepts.
 ///
 /// # Errors
-/// WouldBlock if that is not all; otherwise as write(2) says.
+/// WouldBlock if the reply is not complete; otherwise as write(2) says.
 fn send(mut stream: &UnixStream, line: &[u8], sent: &mut usize) -> io::Result<ConnectionStep> {
     while *sent < line.len() {
         match stream.write(&line[*sent..]) {
@@ -449,7 +450,7 @@ fn send(mut stream: &UnixStream, line: &[u8], sent: &mut usize) -> io::Result<Co
             written => *sent += written?,
         }
     }
-    // As above: what was sent behind the request.
+    // As above: reads data that the client has sent after the request.
     let _ = stream.read(&mut [0; MAX_REQUEST]);
     Ok(ConnectionStep::Ends)
 }

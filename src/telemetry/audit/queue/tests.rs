@@ -22,16 +22,16 @@ fn queue(per_second: u32) -> AuditQueue {
     AuditQueue::new(NonZeroU32::new(per_second).unwrap(), NonZeroU32::new(16384).unwrap(), Arc::default())
 }
 
-/// All that the writer would be told after the end.
+/// All that the writer would be reported after the end.
 fn rest(queue: &AuditQueue) -> (usize, Vec<(QuotaKey, DropCounts)>) {
     queue.close();
-    let (mut written, mut told) = (0, Vec::new());
+    let (mut written, mut reported) = (0, Vec::new());
     loop {
         match queue.next() {
             QueueItem::Write(..) => written += 1,
-            QueueItem::Tell(drops) => told.extend(drops),
+            QueueItem::ReportDrops(drops) => reported.extend(drops),
             QueueItem::Reopen => {}
-            QueueItem::End => return (written, told),
+            QueueItem::End => return (written, reported),
         }
     }
 }
@@ -51,7 +51,7 @@ fn a_bucket_lets_pass_so_many_a_second_whenever_they_come() {
 }
 
 #[test]
-fn a_flood_of_one_user_silences_nobody_else() {
+fn a_flood_of_one_user_drops_no_record_of_others() {
     let queue = queue(10);
     for _ in 0..100_000 {
         queue.offer(Some(1000), record);
@@ -59,27 +59,27 @@ fn a_flood_of_one_user_silences_nobody_else() {
     for uid in [Some(0), Some(1001), None] {
         (0..5).for_each(|_| queue.offer(uid, record));
     }
-    let (written, told) = rest(&queue);
-    let flood: u64 = told.iter().filter(|(who, _)| *who == Some(1000)).map(|(_, drops)| drops.rate).sum();
-    assert!(told.iter().all(|(who, _)| *who == Some(1000)), "{told:?}");
+    let (written, reported) = rest(&queue);
+    let flood: u64 = reported.iter().filter(|(who, _)| *who == Some(1000)).map(|(_, drops)| drops.rate).sum();
+    assert!(reported.iter().all(|(who, _)| *who == Some(1000)), "{reported:?}");
     // 10 at once, and a few more if it took longer than a tenth of a second.
     assert!((25..1000).contains(&written) && written as u64 - 15 + flood == 100_000, "{written} {flood}");
 }
 
 #[test]
-fn a_user_whose_rate_is_high_fills_his_share_of_the_queue_and_no_more() {
+fn a_user_with_a_high_rate_fills_only_one_share_of_the_queue() {
     let queue = queue(1_000_000);
     (0..5000).for_each(|_| queue.offer(Some(1000), record));
     (0..SHARE).for_each(|_| queue.offer(Some(1001), record));
-    let (written, told) = rest(&queue);
+    let (written, reported) = rest(&queue);
     assert_eq!(
-        (written, told),
+        (written, reported),
         (2 * SHARE, vec![(Some(1000), DropCounts { rate: 0, bytes: 0, queue: 5000 - SHARE as u64 })])
     );
 }
 
 #[test]
-fn users_without_number_are_counted_together_and_fill_no_memory() {
+fn very_many_users_share_an_entry_and_fill_no_memory() {
     let queue = queue(1);
     let many = 10 * USERS as u32;
     for uid in 0..many {
@@ -87,14 +87,14 @@ fn users_without_number_are_counted_together_and_fill_no_memory() {
         queue.offer(Some(uid), record);
     }
     assert!(queue.state.lock().users.len() <= USERS + 1);
-    let (written, told) = rest(&queue);
-    assert!(told.len() <= 2 * (NAMED + 1), "{}", told.len());
-    let dropped: u64 = told.iter().map(|(_, drops)| drops.total()).sum();
+    let (written, reported) = rest(&queue);
+    assert!(reported.len() <= 2 * (NAMED + 1), "{}", reported.len());
+    let dropped: u64 = reported.iter().map(|(_, drops)| drops.total()).sum();
     assert_eq!(written as u64 + dropped, 2 * u64::from(many));
 }
 
 #[test]
-fn whoever_has_been_quiet_is_forgotten_for_somebody_new() {
+fn idle_users_are_forgotten_for_new_ones() {
     let queue = queue(10);
     let begin = Instant::now();
     for uid in 0..USERS as u32 {
@@ -113,24 +113,24 @@ fn whoever_has_been_quiet_is_forgotten_for_somebody_new() {
 }
 
 #[test]
-fn bytes_of_one_user_are_bounded_and_cost_nobody_elses() {
+fn bytes_of_one_user_are_limited_and_cost_no_other_user_a_record() {
     let queue = queue(1_000_000);
     (0..100).for_each(|_| queue.offer(Some(1000), record));
     (0..10).for_each(|_| queue.offer(Some(1001), record));
-    let (mut taken, mut told) = ([0; 2], Vec::new());
+    let (mut taken, mut reported) = ([0; 2], Vec::new());
     queue.close();
     loop {
         match queue.next() {
             QueueItem::Write(who, _) => {
-                taken[(who == Some(1001)) as usize] += u64::from(queue.takes(who, 1600))
+                taken[(who == Some(1001)) as usize] += u64::from(queue.reserve_bytes(who, 1600))
             }
-            QueueItem::Tell(drops) => told.extend(drops),
+            QueueItem::ReportDrops(drops) => reported.extend(drops),
             QueueItem::Reopen => {}
             QueueItem::End => break,
         }
     }
-    let dropped: u64 = told.iter().map(|(_, drops)| drops.bytes).sum();
-    assert!(told.iter().all(|(who, drops)| *who == Some(1000) && drops.rate == 0), "{told:?}");
+    let dropped: u64 = reported.iter().map(|(_, drops)| drops.bytes).sum();
+    assert!(reported.iter().all(|(who, drops)| *who == Some(1000) && drops.rate == 0), "{reported:?}");
     // 16 KiB at once, and a few more if it took longer than a tenth of a second.
     assert!(
         (10..50).contains(&taken[0]) && taken[0] + dropped == 100 && taken[1] == 10,
@@ -138,5 +138,5 @@ fn bytes_of_one_user_are_bounded_and_cost_nobody_elses() {
     );
     // What is written in any case is waited for.
     queue.spend(Some(1001), 1 << 20);
-    assert!(!queue.takes(Some(1001), 1));
+    assert!(!queue.reserve_bytes(Some(1001), 1));
 }

@@ -115,7 +115,7 @@ fn an_entry_has_its_message_its_priority_and_its_fields() {
 }
 
 #[test]
-fn no_value_is_taken_for_another_field() {
+fn no_value_can_be_mistaken_for_another_field() {
     let listening = Listening::new();
     let hostile = "x\nPRIORITY=0\n_UID=0\nMESSAGE\n\u{1}\0\0\0\0\0\0\0y\n";
     let keys = [("name", Value::from(hostile)), ("a=b\nc", Value::from("=")), ("", Value::from("\n"))];
@@ -127,7 +127,7 @@ fn no_value_is_taken_for_another_field() {
 }
 
 #[test]
-fn what_is_too_long_for_a_datagram_comes_as_a_sealed_file() {
+fn an_entry_too_long_for_a_datagram_is_sent_as_a_sealed_file() {
     let listening = Listening::new();
     let long = "long ".repeat(200_000);
     assert_eq!(listening.send(Level::Info, &long, &[("rule", Value::from("overlong"))]), SendResult::Done);
@@ -137,7 +137,7 @@ fn what_is_too_long_for_a_datagram_comes_as_a_sealed_file() {
 }
 
 #[test]
-fn a_journal_that_takes_nothing_holds_nobody_up_for_long_and_hears_later_what_it_missed() {
+fn a_journal_that_blocks_delays_a_thread_once_and_later_gets_the_count_of_lost_messages() {
     let listening = Listening::new();
     let begun = Instant::now();
     let sent: Vec<SendResult> = (0..5000).map(|_| listening.send(Level::Info, "hello", &[])).collect();
@@ -148,12 +148,12 @@ fn a_journal_that_takes_nothing_holds_nobody_up_for_long_and_hears_later_what_it
     (0..5000 - lost).for_each(|_| drop(listening.next()));
     assert_eq!(listening.send(Level::Info, "again", &[]), SendResult::Done);
     let said = text(&listening.next().0, "MESSAGE").to_owned();
-    assert_eq!(said, format!("{lost} messages are lost: the journal took nothing"));
+    assert_eq!(said, format!("{lost} messages are lost: the journal accepted nothing"));
     assert_eq!(text(&listening.next().0, "MESSAGE"), "again");
 }
 
 #[test]
-fn a_journal_that_is_not_there_is_told_and_found_when_it_comes() {
+fn a_missing_journal_is_reported_and_found_when_it_starts() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("socket");
     let journal = JournalSocket::new(&place);

@@ -66,7 +66,7 @@ fn a_request_may_come_in_pieces() {
 }
 
 #[test]
-fn whoever_sends_slowly_or_nothing_keeps_nobody_else_out_and_is_cut_off() {
+fn slow_and_silent_clients_keep_nobody_else_out_and_are_disconnected() {
     let (address, _running) = server();
     let begun = Instant::now();
     let mut slow: Vec<TcpStream> = (0..4 * CONNECTIONS).map(|_| connect(address)).collect();
@@ -94,7 +94,7 @@ fn whoever_sends_slowly_or_nothing_keeps_nobody_else_out_and_is_cut_off() {
 }
 
 #[test]
-fn whoever_reads_nothing_is_cut_off_and_the_server_ends_when_it_is_dropped() {
+fn a_client_that_reads_nothing_is_disconnected_and_dropping_the_server_ends_it() {
     let (address, running) = server();
     let deaf: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();
     for mut stream in &deaf {

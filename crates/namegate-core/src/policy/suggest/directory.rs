@@ -3,44 +3,34 @@
 //! A suggested name is free if no name of the directory and no other suggested name equals it, byte for byte or under an
 //! equivalence of the policy. Names that are to be renamed still count: a plan may be applied in part and in any order.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::iter;
 
 use super::{Confidence, EncodingHint, SuggestedName, Suggester, room_for};
 use crate::name::casefold::{self, Fold};
 use crate::name::normalize::{Form, is_in_form};
 use crate::name::reading::{Encoding, Evidence};
-use crate::policy::collision::Equivalence;
+use crate::policy::collision::{Collision, Equivalence};
 use crate::policy::rule::RuleId;
 use crate::policy::{Policy, Verdict};
 
 /// From this number of names that are not UTF-8 on, the guessed encoding counts as likely.
 const ENOUGH_NAMES: usize = 3;
 
+/// Calls its argument with each name in use in a directory, from the first to the last. It may be called several times.
+pub type NamesInUse<'f> = dyn FnMut(&mut dyn FnMut(&[u8])) + 'f;
+
 /// The names in one directory.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Occupants<'a, 'n> {
-    /// Names that are compared with each other.
+    /// Names that are compared with each other; at least those that need another name, and those that collide with these.
     pub(crate) names: &'a [&'n [u8]],
     /// How many of `names`, from the first, can be renamed.
     pub(crate) movable: usize,
-    /// Names that are in use but not compared.
-    pub(crate) left_out: &'a [&'n [u8]],
-}
-
-impl<'a, 'n> Occupants<'a, 'n> {
-    fn all(names: &'a [&'n [u8]]) -> Self {
-        Self { names, movable: names.len(), left_out: &[] }
-    }
-
-    fn movable(self) -> &'a [&'n [u8]] {
-        &self.names[..self.movable]
-    }
-
-    /// Every name that is in use.
-    fn in_use(self) -> impl Iterator<Item = &'n [u8]> {
-        self.names.iter().chain(self.left_out).copied()
-    }
+    /// The collisions of `names`.
+    pub(crate) collisions: &'a [Collision],
+    /// All names in use, `names` included.
+    pub(crate) in_use: &'a mut NamesInUse<'a>,
 }
 
 impl Policy {
@@ -64,20 +54,29 @@ impl Policy {
     /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn suggest_names(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
-        self.suggest_among(Occupants::all(names), encoding)
+        let imperfect: Vec<usize> = (0..names.len()).filter(|&at| !self.is_spotless(names[at])).collect();
+        self.among_all(names, |there| self.suggest_among(there, &imperfect, encoding))
     }
 
-    /// [`Policy::suggest_names`] for the names of `there` that can be renamed.
+    /// [`Policy::suggest_names`] for the names of `there` at the indexes `imperfect`, and for those that must change because
+    /// they collide. The result has the index of each name for which another is suggested.
     pub(crate) fn suggest_among(
         &self,
         there: Occupants<'_, '_>,
+        imperfect: &[usize],
         encoding: Option<Encoding>,
-    ) -> Vec<Option<SuggestedName>> {
+    ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
-        let legacy = encoding.map_or_else(|| guessed(there), EncodingHint::Given);
-        let suggest =
-            |name: &&[u8]| if self.is_spotless(name) { None } else { suggester.suggest(name, legacy) };
-        self.placed(&suggester, there, there.movable().iter().map(suggest).collect())
+        let legacy = match encoding {
+            Some(encoding) => EncodingHint::Given(encoding),
+            None if imperfect.iter().all(|&at| std::str::from_utf8(there.names[at]).is_ok()) => {
+                EncodingHint::Unknown
+            }
+            None => guessed(there.names),
+        };
+        let suggested =
+            imperfect.iter().filter_map(|&at| Some((at, suggester.suggest(there.names[at], legacy)?)));
+        self.placed(&suggester, there, suggested.collect())
     }
 
     /// [`Policy::suggest_names`] for a caller that decoded some names itself: `meant` has the text of each such name at its
@@ -99,22 +98,49 @@ impl Policy {
         names: &[&[u8]],
         meant: &[Option<(String, Confidence)>],
     ) -> Vec<Option<SuggestedName>> {
-        self.suggest_for_meanings_among(Occupants::all(names), meant)
+        let imperfect: Vec<usize> = (0..names.len()).filter(|&at| !self.is_spotless(names[at])).collect();
+        self.among_all(names, |there| self.suggest_for_meanings_among(there, &imperfect, meant))
     }
 
-    /// [`Policy::suggest_names_for_meanings`] for the names of `there` that can be renamed.
+    /// [`Policy::suggest_names_for_meanings`], as [`Policy::suggest_among`] does it.
     pub(crate) fn suggest_for_meanings_among(
         &self,
         there: Occupants<'_, '_>,
+        imperfect: &[usize],
         meant: &[Option<(String, Confidence)>],
-    ) -> Vec<Option<SuggestedName>> {
+    ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
-        let suggested = there.movable().iter().zip(meant).map(|(name, meant)| match meant {
-            Some((text, confidence)) => suggester.suggest_for_text(name, text, *confidence),
-            None if self.is_spotless(name) => None,
-            None => suggester.suggest_for_text(name, std::str::from_utf8(name).ok()?, Confidence::Certain),
+        let mut suggested = BTreeMap::new();
+        for (at, meant) in meant.iter().enumerate() {
+            if let Some((text, confidence)) = meant {
+                suggested.extend(
+                    suggester.suggest_for_text(there.names[at], text, *confidence).map(|new| (at, new)),
+                );
+            }
+        }
+        for &at in imperfect.iter().filter(|&&at| meant[at].is_none()) {
+            if let Ok(text) = std::str::from_utf8(there.names[at]) {
+                let new = suggester.suggest_for_text(there.names[at], text, Confidence::Certain);
+                suggested.extend(new.map(|new| (at, new)));
+            }
+        }
+        self.placed(&suggester, there, suggested)
+    }
+
+    /// Calls `suggest` with a directory that has `names` and no others. Each suggested name gets the index of its name.
+    fn among_all(
+        &self,
+        names: &[&[u8]],
+        suggest: impl FnOnce(Occupants<'_, '_>) -> BTreeMap<usize, SuggestedName>,
+    ) -> Vec<Option<SuggestedName>> {
+        let collisions = self.fingerprints().map_or_else(Vec::new, |mut fingerprints| {
+            names.iter().for_each(|name| fingerprints.add(name));
+            fingerprints.shared().collisions(names)
         });
-        self.placed(&suggester, there, suggested.collect())
+        let mut in_use = |take: &mut dyn FnMut(&[u8])| names.iter().for_each(|name| take(name));
+        let there = Occupants { names, movable: names.len(), collisions: &collisions, in_use: &mut in_use };
+        let mut suggested = suggest(there);
+        (0..names.len()).map(|at| suggested.remove(&at)).collect()
     }
 
     /// Finds a free name for each of `suggested`, and for the names that must change because they collide.
@@ -122,108 +148,159 @@ impl Policy {
         &self,
         suggester: &Suggester<'_>,
         there: Occupants<'_, '_>,
-        suggested: Vec<Option<SuggestedName>>,
-    ) -> Vec<Option<SuggestedName>> {
-        let moving = self.moving(there, &suggested);
-        if suggested.iter().all(Option::is_none) && !moving.contains(&true) {
-            return suggested;
+        mut suggested: BTreeMap<usize, SuggestedName>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        let names = there.names;
+        for at in moving(&there, &suggested) {
+            // Only a valid name can get a number without another repair.
+            if let Entry::Vacant(entry) = suggested.entry(at)
+                && let Ok(text) = std::str::from_utf8(names[at])
+                && suggester.is_accepted(text)
+            {
+                entry.insert(SuggestedName { name: text.to_owned(), confidence: Confidence::Likely });
+            }
         }
-        let mut directory = NamesInUse::new(self, there);
-        let mut placed = vec![None; there.movable];
         // Sorted by their bytes: which name gets a number must not depend on the order of the directory.
-        let mut entries: Vec<_> = (0..).zip(there.movable()).zip(suggested).zip(moving).collect();
-        entries.sort_unstable_by_key(|(((_, name), _), _)| **name);
-        for (((at, name), suggested), moves) in entries {
-            placed[at] = match suggested {
-                Some(repair) => directory.place(suggester, name, repair),
-                // Only a valid name can get a number without another repair.
-                None => std::str::from_utf8(name)
-                    .ok()
-                    .filter(|text| moves && suggester.is_accepted(text))
-                    .and_then(|text| {
-                        let repair = SuggestedName { name: text.to_owned(), confidence: Confidence::Likely };
-                        directory.place(suggester, name, repair)
-                    }),
-            };
-        }
-        placed
+        let mut entries: Vec<_> = suggested.into_iter().collect();
+        entries.sort_unstable_by_key(|&(at, _)| names[at]);
+        let mut directory = OccupiedNames::new(self, there.in_use);
+        directory.look_up(suggester, names, &entries);
+        let placed = entries.into_iter();
+        placed.filter_map(|(at, new)| Some((at, directory.place(suggester, names[at], new)?))).collect()
     }
 
     /// Whether `name` has no violation and is stored as it is.
-    fn is_spotless(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_spotless(&self, name: &[u8]) -> bool {
         // A name without a violation changes only if the policy converts.
         self.check(name).violations.is_empty()
             && (self.normalization.is_none() || matches!(self.verdict(name), Verdict::Accept(_)))
     }
-
-    /// The names that must change because they collide with a name that stays.
-    fn moving(&self, there: Occupants<'_, '_>, suggested: &[Option<SuggestedName>]) -> Vec<bool> {
-        let Occupants { names, movable, .. } = there;
-        let mut moving = vec![false; movable];
-        let mut groups = self.collisions(names);
-        groups.retain(|group| {
-            matches!(group.violations[0].rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
-        });
-        // Collisions by normalization are resolved before collisions by case.
-        groups.sort_by_key(|group| group.violations[0].rule);
-        for group in groups {
-            let staying: Vec<usize> =
-                group.members.into_iter().filter(|&at| at >= movable || !moving[at]).collect();
-            let is_odd =
-                |at: usize| std::str::from_utf8(names[at]).is_ok_and(|name| !is_in_form(name, Form::Nfc));
-            // A name that cannot be renamed keeps its name, whatever it is.
-            let has_suggestion = |at: usize| suggested.get(at).is_some_and(Option::is_some);
-            let keeper = staying
-                .iter()
-                .copied()
-                .min_by_key(|&at| (at < movable, has_suggestion(at), is_odd(at), names[at]))
-                .filter(|&at| at < movable);
-            staying
-                .into_iter()
-                .filter(|&at| at < movable && Some(at) != keeper)
-                .for_each(|at| moving[at] = true);
-        }
-        moving
-    }
 }
 
-fn guessed(there: Occupants<'_, '_>) -> EncodingHint {
+/// The names that must change because they collide with a name that stays.
+fn moving(there: &Occupants<'_, '_>, suggested: &BTreeMap<usize, SuggestedName>) -> BTreeSet<usize> {
+    let &Occupants { names, movable, collisions, .. } = there;
+    let mut moving = BTreeSet::new();
+    let is_merge = |rule: RuleId| matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase);
+    let mut groups: Vec<&Collision> =
+        collisions.iter().filter(|group| is_merge(group.violations[0].rule)).collect();
+    // Collisions by normalization are resolved before collisions by case.
+    groups.sort_by_key(|group| group.violations[0].rule);
+    for group in groups {
+        let staying: Vec<usize> = group.members.iter().copied().filter(|at| !moving.contains(at)).collect();
+        let is_odd =
+            |at: usize| std::str::from_utf8(names[at]).is_ok_and(|name| !is_in_form(name, Form::Nfc));
+        // A name that cannot be renamed keeps its name, whatever it is.
+        let keeper = staying
+            .iter()
+            .copied()
+            .min_by_key(|&at| (at < movable, suggested.contains_key(&at), is_odd(at), names[at]))
+            .filter(|&at| at < movable);
+        moving.extend(staying.into_iter().filter(|&at| at < movable && Some(at) != keeper));
+    }
+    moving
+}
+
+fn guessed(names: &[&[u8]]) -> EncodingHint {
     let mut evidence = Evidence::default();
-    there.in_use().for_each(|name| evidence.add(name));
+    names.iter().for_each(|name| evidence.add(name));
     let confidence = if evidence.names() < ENOUGH_NAMES { Confidence::Guess } else { Confidence::Likely };
     evidence.guess().map_or(EncodingHint::Unknown, |encoding| EncodingHint::Guessed(encoding, confidence))
 }
 
-/// The names in use.
-struct NamesInUse<'n> {
-    exact: HashSet<Cow<'n, [u8]>>,
-    /// For each equivalence: how many names have a key.
-    held: Vec<(Equivalence, HashMap<Cow<'n, str>, usize>)>,
+/// Decides whether a name is free.
+///
+/// Most suggested names are. So the names of the directory are not stored: their fingerprints are compared with those of the
+/// suggested names, and only names with equal fingerprints are. Each comparison reads the whole directory, so it is
+/// done for many suggested names together.
+struct OccupiedNames<'a> {
+    policy: &'a Policy,
+    in_use: &'a mut NamesInUse<'a>,
+    /// The fingerprints that were looked up; `None` after all names were read in.
+    looked_up: Option<HashSet<u64>>,
+    passes: usize,
+    /// The names with fingerprints that were looked up, and the suggested names.
+    exact: HashSet<Box<[u8]>>,
+    /// For each equivalence: how many of these names have a key.
+    held: Vec<(Equivalence, HashMap<Box<str>, usize>)>,
     /// The next number to try for each group of equal names. Without it the time for a directory of equal names would grow
     /// with the square of their number.
     next: HashMap<String, usize>,
-    names: usize,
 }
 
-impl<'n> NamesInUse<'n> {
-    fn new(policy: &Policy, there: Occupants<'_, 'n>) -> Self {
+/// Numbers that are looked up together.
+const NUMBERS_TOGETHER: usize = 8;
+/// After this many comparisons with the whole directory, all its names are stored instead.
+const MAX_PASSES: usize = 8;
+
+impl<'a> OccupiedNames<'a> {
+    fn new(policy: &'a Policy, in_use: &'a mut NamesInUse<'a>) -> Self {
         let mut kinds: Vec<Equivalence> = Vec::new();
         for same in policy.rules.iter().filter_map(|rule| Equivalence::for_test(&rule.test)) {
             if !kinds.contains(&same) {
                 kinds.push(same);
             }
         }
-        let mut held: Vec<_> = kinds.into_iter().map(|same| (same, HashMap::new())).collect();
-        for text in there.in_use().filter_map(|name| std::str::from_utf8(name).ok()) {
-            for (same, keys) in &mut held {
-                *keys.entry(same.key(text)).or_default() += 1;
-            }
+        Self {
+            policy,
+            in_use,
+            looked_up: Some(HashSet::new()),
+            passes: 0,
+            exact: HashSet::new(),
+            held: kinds.into_iter().map(|same| (same, HashMap::new())).collect(),
+            next: HashMap::new(),
         }
-        let exact = there.in_use().map(Cow::Borrowed).collect();
-        Self { exact, held, next: HashMap::new(), names: there.in_use().count() }
     }
 
-    /// Whether `candidate` is in use by another entry than `own`.
+    /// Looks up `suggested`, the new names of `names` by their indexes, and numbered ones where they may be in use.
+    fn look_up(&mut self, suggester: &Suggester<'_>, names: &[&[u8]], suggested: &[(usize, SuggestedName)]) {
+        self.look_up_all(suggested.iter().map(|(_, new)| &*new.name));
+        let mut seen = HashSet::new();
+        let mut numbered = Vec::new();
+        for (at, new) in suggested {
+            let mut is_again = false;
+            self.policy.each_number(&new.name, |number| is_again |= !seen.insert(number));
+            if is_again || self.is_in_use(&new.name, names[*at]) {
+                let numbers = 2..2 + NUMBERS_TOGETHER;
+                numbered
+                    .extend(numbers.map_while(|n| suggester.with_number(&new.name, room_for(names[*at]), n)));
+            }
+        }
+        self.look_up_all(numbered.iter().map(|name| &**name));
+    }
+
+    /// Adds the names of the directory that may equal one of `candidates`.
+    fn look_up_all<'c>(&mut self, candidates: impl Iterator<Item = &'c str>) {
+        let Some(looked_up) = &mut self.looked_up else { return };
+        let mut numbers = Vec::new();
+        for candidate in candidates {
+            self.policy.each_number(candidate, |number| {
+                if looked_up.insert(number) {
+                    numbers.push(number);
+                }
+            });
+        }
+        if numbers.is_empty() {
+            return;
+        }
+        numbers.sort_unstable();
+        self.passes += 1;
+        let Self { policy, in_use, exact, held, .. } = self;
+        let is_last = self.passes > MAX_PASSES;
+        in_use(&mut |name| {
+            let Ok(text) = std::str::from_utf8(name) else { return };
+            let mut may_be_equal = is_last;
+            policy.each_number(text, |number| may_be_equal |= numbers.binary_search(&number).is_ok());
+            if may_be_equal && !exact.contains(name) {
+                occupy(exact, held, text);
+            }
+        });
+        if is_last {
+            self.looked_up = None;
+        }
+    }
+
+    /// Whether `candidate`, which was looked up, is in use by another entry than `own`.
     fn is_in_use(&self, candidate: &str, own: &[u8]) -> bool {
         if self.exact.contains(candidate.as_bytes()) {
             return true;
@@ -245,10 +322,7 @@ impl<'n> NamesInUse<'n> {
     ) -> Option<SuggestedName> {
         let placed =
             if self.is_in_use(&repair.name, own) { self.numbered(suggester, own, repair)? } else { repair };
-        for (same, keys) in &mut self.held {
-            *keys.entry(Cow::Owned(same.key(&placed.name).into_owned())).or_default() += 1;
-        }
-        self.exact.insert(Cow::Owned(placed.name.clone().into_bytes()));
+        occupy(&mut self.exact, &mut self.held, &placed.name);
         Some(placed)
     }
 
@@ -262,11 +336,24 @@ impl<'n> NamesInUse<'n> {
         let first = suggester.with_number(&repair.name, room, 2)?;
         let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
         let from = self.next.get(&family).copied().unwrap_or(2);
-        // Every name and every suggested name can use one number of each equivalence, and one byte for byte.
-        let attempts = (2 * self.names + 1).saturating_mul(self.held.len() + 1);
-        let mut in_use = |candidate: &str| self.is_in_use(candidate, own);
-        let (name, number) = suggester.numbered(&repair.name, room, from, attempts, &mut in_use)?;
+        let together =
+            (from..from + NUMBERS_TOGETHER).map_while(|n| suggester.with_number(&repair.name, room, n));
+        self.look_up_all(together.collect::<Vec<_>>().iter().map(|name| &**name));
+        let mut in_use = |candidate: &str| {
+            self.look_up_all(iter::once(candidate));
+            self.is_in_use(candidate, own)
+        };
+        // The directory has an end, and so have the numbers in use.
+        let (name, number) = suggester.numbered(&repair.name, room, from, usize::MAX, &mut in_use)?;
         self.next.insert(family, number + 1);
         Some(SuggestedName { name, confidence: repair.confidence.max(Confidence::Likely) })
     }
+}
+
+/// Adds a name that is in use.
+fn occupy(exact: &mut HashSet<Box<[u8]>>, held: &mut [(Equivalence, HashMap<Box<str>, usize>)], text: &str) {
+    for (same, keys) in held {
+        *keys.entry(Box::from(&*same.key(text))).or_default() += 1;
+    }
+    exact.insert(Box::from(text.as_bytes()));
 }

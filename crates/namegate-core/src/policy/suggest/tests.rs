@@ -2,9 +2,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::name::casefold::Fold;
-use crate::policy::Normalization;
 use crate::policy::profile::{self, Chars, NamePart, ProfileRule, ReservedNames};
 use crate::policy::rule::{RULES, RuleKind};
+use crate::policy::{Normalization, OnMismatch};
 
 fn policy(rules: Vec<ProfileRule>) -> Policy {
     rules.into_iter().fold(Policy::builder(), |builder, rule| builder.rule(rule)).build().unwrap()

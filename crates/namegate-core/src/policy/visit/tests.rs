@@ -118,6 +118,15 @@ fn reserved_names_are_found_in_the_part_of_the_name_that_their_rule_names() {
 }
 
 #[test]
+fn a_reserved_base_name_may_contain_a_space() {
+    let words = Test::Named(ReservedNames::new(NamePart::Base, "system volume"));
+    let policy = Policy::builder().rule(ProfileRule::error(words, "test")).build().unwrap();
+    assert_eq!(found(&policy, b"System Volume .x"), [("reserved-name", 0, 13)]);
+    assert!(matches!(policy.verdict(b"system volume"), Verdict::Reject(_)));
+    assert_eq!(found(&policy, b"system"), []);
+}
+
+#[test]
 fn two_limits_with_the_same_excess_give_one_violation() {
     let line = |unit| ProfileRule::error(Test::Length(Limit { max: 3, unit }), "test");
     let policy = Policy::builder().rule(line(Unit::Bytes)).rule(line(Unit::Utf16)).build().unwrap();

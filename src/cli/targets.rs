@@ -1,8 +1,8 @@
 //! The options for targets of a migration and for known findings.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::policy_args::PolicyArgs;
@@ -17,20 +17,20 @@ use crate::scan::ScanSettings;
 /// Targets and known findings.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Targets and known findings")]
-pub struct JudgingArgs {
-    /// Check for these targets (profiles), and show for each how many names it would refuse, change or merge.
+pub struct TargetArgs {
+    /// Check against these migration targets (profiles), and count for each the names that it would refuse, change or merge
     #[arg(long = "target", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
     #[arg(hide_possible_values = true)]
     targets: Vec<&'static Profile>,
-    /// Directory of the target that the names will move to, such as 'C:\Data'; counts towards path lengths.
+    /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
-    /// Leave out the known findings in FILE, which --write-baseline wrote.
+    /// Skip the known findings in FILE, which --write-baseline wrote
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
 }
 
-impl JudgingArgs {
+impl TargetArgs {
     /// The policy: targets and profiles together, or `strict` if there are none.
     ///
     /// # Errors
@@ -56,11 +56,7 @@ impl JudgingArgs {
                 targets.push(target);
             }
         }
-        let mut prefix = self.prefix.clone().map(OsString::into_vec).unwrap_or_default();
-        // A separator follows in any case, whichever of the two it is.
-        if matches!(prefix.last(), Some(b'/' | b'\\')) {
-            prefix.pop();
-        }
+        let prefix = self.prefix.as_deref().map(read_prefix).unwrap_or_default();
         Ok(ScanSettings { encoding, targets, prefix, baseline: self.baseline()?, owner_of: None })
     }
 
@@ -70,4 +66,10 @@ impl JudgingArgs {
         let text = fs::read(file).map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
         Baseline::parse(&text).map(Some).map_err(|error| CliError::new(format!("{name}: {error}")))
     }
+}
+
+/// The value of `--prefix` without a separator at its end: one follows in any case, whichever of the two it is.
+pub(super) fn read_prefix(prefix: &OsStr) -> Vec<u8> {
+    let bytes = prefix.as_bytes();
+    bytes.strip_suffix(b"/").or_else(|| bytes.strip_suffix(b"\\")).unwrap_or(bytes).to_vec()
 }

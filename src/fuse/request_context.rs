@@ -5,15 +5,14 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
+use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
 use super::RequestFailure;
-use super::adapter::generation;
 use super::dispatch::RequestCore;
+use super::replies::{AttributeSize, FoundEntry, NodeAttributes, Responds, RespondsBytes};
 use super::reroot::numbers;
 use super::server::{ConfiguredServer, Result};
-use super::translate::attributes;
 use crate::passthrough::{LookupEntry, NodeId, Reach};
 use crate::telemetry::metrics::Timing;
 use crate::workers::{Domain, Lane, Load};
@@ -67,22 +66,28 @@ impl<'a> RequestContext<'a> {
     pub(super) fn errno(&self, failure: impl Into<RequestFailure>) -> Errno {
         let errno = self.server.errno(failure.into());
         self.timing.failed(errno);
-        Errno::from_i32(errno as i32)
+        errno
     }
 
     pub(super) fn empty(
         &self,
         result: std::result::Result<(), impl Into<RequestFailure>>,
-        reply: ReplyEmpty,
+        reply: impl Responds<()>,
     ) {
         match result {
-            Ok(()) => reply.ok(),
+            Ok(()) => reply.respond(()),
             Err(failure) => reply.error(self.errno(failure)),
         }
     }
 
     /// Replies with an entry, and charges its descriptor to the user.
-    pub(super) fn entry(&self, parent: NodeId, name: &OsStr, result: Result<LookupEntry>, reply: ReplyEntry) {
+    pub(super) fn entry(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        result: Result<LookupEntry>,
+        reply: impl Responds<FoundEntry>,
+    ) {
         let server = &self.server;
         let result = result.and_then(|entry| match server.tree.charge(entry.node, self.user) {
             Ok(()) => Ok(entry),
@@ -95,35 +100,39 @@ impl<'a> RequestContext<'a> {
             Ok(entry) => {
                 let may_be_kept = self.server.may_be_kept(parent, name);
                 let is_written = self.core.backing.is_written(entry.node);
-                let timeouts = self.server.timeouts();
-                let (name, attr) = timeouts.for_entry(&entry, may_be_kept, is_written);
-                reply.entry_with_ttls(&attr, &name, &attributes(&entry.stat), generation(&entry));
+                reply.respond(self.server.timeouts().for_entry(&entry, may_be_kept, is_written));
             }
             Err(failure) => reply.error(self.errno(failure)),
         }
         self.core.server.give_back();
     }
 
-    pub(super) fn attr(&self, of: NodeId, result: nix::Result<FileStat>, reply: ReplyAttr) {
+    pub(super) fn attr(
+        &self,
+        of: NodeId,
+        result: nix::Result<FileStat>,
+        reply: impl Responds<NodeAttributes>,
+    ) {
         match result {
-            Ok(stat) => {
-                let is_written = self.core.backing.is_written(of);
-                let timeout = self.server.timeouts().for_attributes(&stat, is_written);
-                reply.attr(&timeout, &attributes(&stat));
-            }
+            Ok(stat) => reply.respond(self.attributes(of, stat)),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
 
+    /// Attributes for a reply.
+    pub(super) fn attributes(&self, of: NodeId, stat: FileStat) -> NodeAttributes {
+        let is_written = self.core.backing.is_written(of);
+        NodeAttributes { stat, timeout: self.server.timeouts().for_attributes(&stat, is_written) }
+    }
+
     /// Makes the kernel drop its cached attributes of `node`.
     ///
-    /// This may be called while the kernel waits for a reply about the node: without a range of content, the notification waits for no
-    /// lock that a request holds (`fuse_reverse_inval_inode`). Earlier replies on their way to the kernel count as older
-    /// (`attr_version`).
+    /// This may be called while the kernel waits for a reply about the node ([`Notifier::forget_inode`](crate::wire::Notifier)).
+    /// Earlier replies on their way to the kernel count as older (`attr_version`).
     pub(super) fn forget_attributes(&self, node: NodeId) {
         let Some(notifier) = self.core.server.notifier() else { return };
         for ino in numbers(node) {
-            if let Err(error) = notifier.inval_inode(ino, -1, 0) {
+            if let Err(error) = notifier.forget_inode(ino, false) {
                 log::debug!("the kernel does not forget attributes: {error}");
             }
         }
@@ -132,13 +141,13 @@ impl<'a> RequestContext<'a> {
     pub(super) fn xattr(
         &self,
         size: u32,
-        reply: ReplyXattr,
+        reply: impl Responds<AttributeSize> + RespondsBytes,
         read: impl FnOnce(&mut [u8]) -> nix::Result<usize>,
     ) {
         let mut buffer = vec![0; size as usize];
         match read(&mut buffer) {
-            Ok(len) if size == 0 => reply.size(u32::try_from(len).unwrap_or(u32::MAX)),
-            Ok(len) => reply.data(&buffer[..len]),
+            Ok(len) if size == 0 => reply.respond(AttributeSize(u32::try_from(len).unwrap_or(u32::MAX))),
+            Ok(len) => reply.respond_bytes(&buffer[..len]),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }

@@ -1,0 +1,542 @@
+//! One method for each operation: determines the weight, calls the server, sends the reply. Both transports end here.
+//!
+//! These operations are not served: `access` (the kernel checks permissions itself), locks (the kernel keeps them, so that no
+//! worker ever waits for one), `bmap` (for block devices only) and `poll` (regular files are always ready).
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use nix::sys::statvfs::Statvfs;
+
+use super::RequestFailure;
+use super::dispatch::{RequestCore, TRANSFER, Weight};
+use super::replies::{
+    AttributeSize, EntryList, FileOffset, FoundEntry, IoctlOutput, NameList, NodeAttributes, OpenedNode,
+    Responds, RespondsBytes, WrittenBytes,
+};
+use super::request_context::RequestContext;
+use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Fh, NodeId, OpenNode, SetId};
+use crate::sys::stat::Time;
+use crate::telemetry::metrics::Op;
+use crate::workers::{Domain, Load};
+
+/// The arguments of a WRITE request, without its data.
+pub(super) struct WriteRequest {
+    pub(super) node: NodeId,
+    pub(super) fh: Fh,
+    pub(super) offset: u64,
+    /// Whether the data comes from the page cache, so that its writer is unknown.
+    pub(super) is_cached: bool,
+    /// Whether set-id bits are cleared.
+    pub(super) clears_set_id: bool,
+    /// Flags of open(2).
+    pub(super) open_flags: i32,
+}
+
+impl RequestCore {
+    fn serve_on(
+        self: &Arc<Self>,
+        op: Op,
+        caller: &Caller,
+        weight: Weight,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
+    ) {
+        self.serve((op, caller.uid, weight), job);
+    }
+
+    pub(super) fn lookup(
+        self: &Arc<Self>,
+        caller: &Caller,
+        parent: NodeId,
+        name: &OsStr,
+        reply: impl Responds<FoundEntry>,
+    ) {
+        let (pid, name) = (caller.pid, name.to_owned());
+        self.serve_on(Op::Lookup, caller, self.on(parent), move |serving| {
+            serving.core.readers.looked_up(pid, parent);
+            match serving.server.do_lookup(serving.reach(), parent, &name) {
+                Err(RequestFailure::Backing(ELSEWHERE)) => {
+                    // The mount is known only after the lookup.
+                    serving.hand_on(Domain::Other(!parent.0), move |serving| {
+                        let found = serving.server.do_lookup(serving.reach(), parent, &name);
+                        serving.entry(parent, &name, found, reply);
+                    });
+                }
+                found => serving.entry(parent, &name, found, reply),
+            }
+        });
+    }
+
+    /// Subtracts lookups of nodes, always in this thread: this needs only memory, except for dropping removed nodes.
+    pub(super) fn forget(self: &Arc<Self>, nodes: impl Iterator<Item = (NodeId, u64)>) {
+        // The kernel sends this request for no user.
+        let asked = self.asked(Op::Forget, 0, self.on(NodeId::ROOT));
+        asked.among_others(|serving| nodes.for_each(|(node, lookups)| serving.forget(node, lookups)));
+    }
+
+    pub(super) fn getattr(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        reply: impl Responds<NodeAttributes>,
+    ) {
+        let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
+        self.serve_on(Op::Getattr, caller, weight, move |serving| {
+            serving.attr(node, serving.core.server.tree.getattr(node), reply);
+        });
+    }
+
+    pub(super) fn statx(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        reply: impl Responds<(NodeAttributes, Option<Time>)>,
+    ) {
+        let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
+        self.serve_on(Op::Statx, caller, weight, move |serving| match serving.core.server.tree.statx(node) {
+            Ok((stat, created)) => reply.respond((serving.attributes(node, stat), created)),
+            Err(errno) => reply.error(serving.errno(errno)),
+        });
+    }
+
+    pub(super) fn setattr(
+        self: &Arc<Self>,
+        caller: Caller,
+        node: NodeId,
+        fh: Option<Fh>,
+        changes: Changes,
+        reply: impl Responds<NodeAttributes>,
+    ) {
+        let weight = self.on(node);
+        let cuts_off = changes.size.is_some() && self.is_local(weight) && self.server.tree.is_large(node);
+        self.serve_on(Op::Setattr, &caller, weight.takes_if(cuts_off, Load::Light), move |serving| {
+            let set = serving.core.server.tree.setattr(&caller, node, fh, &changes);
+            if changes.mode.is_some_and(|mode| mode & (libc::S_ISUID | libc::S_ISGID) != 0) {
+                // From now on, clients that open the file must write with their own rights.
+                serving.core.backing.revoke(node);
+            }
+            serving.attr(node, set, reply);
+        });
+    }
+
+    pub(super) fn readlink(self: &Arc<Self>, caller: &Caller, node: NodeId, reply: impl RespondsBytes) {
+        self.serve_on(Op::Readlink, caller, self.on(node), move |serving| {
+            match serving.core.server.tree.readlink(node) {
+                Ok(target) => reply.respond_bytes(target.as_encoded_bytes()),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
+    }
+
+    pub(super) fn mknod(
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        (mode, rdev): (u32, u32),
+        reply: impl Responds<FoundEntry>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Mknod, &caller, self.on(parent), move |serving| {
+            let made = serving.server.do_mknod(&caller, parent, &name, mode, rdev);
+            serving.entry(parent, &name, made, reply);
+        });
+    }
+
+    pub(super) fn mkdir(
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        mode: u32,
+        reply: impl Responds<FoundEntry>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Mkdir, &caller, self.on(parent), move |serving| {
+            let made = serving.server.do_mkdir(&caller, parent, &name, mode);
+            serving.entry(parent, &name, made, reply);
+        });
+    }
+
+    pub(super) fn symlink(
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        target: &OsStr,
+        reply: impl Responds<FoundEntry>,
+    ) {
+        let (name, target) = (name.to_owned(), target.to_owned());
+        self.serve_on(Op::Symlink, &caller, self.on(parent), move |serving| {
+            let made = serving.server.do_symlink(&caller, parent, &name, &target);
+            serving.entry(parent, &name, made, reply);
+        });
+    }
+
+    pub(super) fn link(
+        self: &Arc<Self>,
+        caller: Caller,
+        node: NodeId,
+        (parent, name): (NodeId, &OsStr),
+        reply: impl Responds<FoundEntry>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Link, &caller, self.on_both(node, parent), move |serving| {
+            let made = serving.server.do_link(&caller, node, parent, &name);
+            serving.entry(parent, &name, made, reply);
+        });
+    }
+
+    pub(super) fn unlink(
+        self: &Arc<Self>,
+        caller: &Caller,
+        parent: NodeId,
+        name: &OsStr,
+        reply: impl Responds<()>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Unlink, caller, self.on(parent), move |serving| {
+            serving.empty(serving.server.do_unlink(serving.user(), parent, &name), reply);
+        });
+    }
+
+    pub(super) fn rmdir(
+        self: &Arc<Self>,
+        caller: &Caller,
+        parent: NodeId,
+        name: &OsStr,
+        reply: impl Responds<()>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Rmdir, caller, self.on(parent), move |serving| {
+            serving.empty(serving.server.do_rmdir(serving.user(), parent, &name), reply);
+        });
+    }
+
+    pub(super) fn rename(
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        (new_parent, new_name): (NodeId, &OsStr),
+        flags: u32,
+        reply: impl Responds<()>,
+    ) {
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        self.serve_on(Op::Rename, &caller, self.on_both(parent, new_parent), move |serving| {
+            let (from, to) = ((parent, &*name), (new_parent, &*new_name));
+            serving.empty(serving.server.do_rename(&caller, from, to, flags), reply);
+        });
+    }
+
+    pub(super) fn open(
+        self: &Arc<Self>,
+        caller: Caller,
+        node: NodeId,
+        flags: i32,
+        reply: impl Responds<OpenedNode>,
+    ) {
+        self.serve_on(Op::Open, &caller, self.on(node), move |serving| {
+            serving.open(&caller, node, flags, reply);
+        });
+    }
+
+    pub(super) fn create(
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        mode: u32,
+        flags: i32,
+        reply: impl Responds<(FoundEntry, OpenedNode)>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Create, &caller, self.on(parent), move |serving| {
+            let server = &serving.server;
+            let make = || server.do_create(&caller, parent, &name, mode, flags);
+            serving.create(&caller, flags, make, || server.may_be_kept(parent, &name), reply);
+        });
+    }
+
+    /// Creates a file without a name: there is no name to check.
+    pub(super) fn tmpfile(
+        self: &Arc<Self>,
+        caller: Caller,
+        parent: NodeId,
+        mode: u32,
+        flags: i32,
+        reply: impl Responds<(FoundEntry, OpenedNode)>,
+    ) {
+        self.serve_on(Op::Tmpfile, &caller, self.on(parent), move |serving| {
+            let tree = &serving.core.server.tree;
+            let make = || Ok(tree.tmpfile(&caller, parent, mode, flags)?);
+            serving.create(&caller, flags, make, || false, reply);
+        });
+    }
+
+    pub(super) fn read(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        (offset, size): (u64, u32),
+        reply: impl RespondsBytes,
+    ) {
+        let size = size as usize;
+        let weight = self.on(node).takes_if(size > TRANSFER, Load::Heavy);
+        self.serve_on(Op::Read, caller, weight, move |serving| serving.read(fh, offset, size, reply));
+    }
+
+    pub(super) fn write(
+        self: &Arc<Self>,
+        caller: Caller,
+        request: &WriteRequest,
+        data: &[u8],
+        reply: impl Responds<WrittenBytes>,
+    ) {
+        let &WriteRequest { node, fh, offset, is_cached, clears_set_id, open_flags } = request;
+        let set_id = if clears_set_id { SetId::Cleared } else { SetId::Kept };
+        let writer = (!is_cached).then_some(caller);
+        // O_SYNC includes the bit of O_DSYNC.
+        let is_synchronous = open_flags & libc::O_DSYNC != 0;
+        let weight = self.on(node).takes_if(data.len() > TRANSFER, Load::Heavy);
+        let asked = self.asked(Op::Write, caller.uid, weight.takes_if(is_synchronous, Load::Light));
+        match asked.lane {
+            None => asked.here(|serving| serving.write((writer.as_ref(), set_id), fh, offset, data, reply)),
+            Some(lane) => {
+                let data = data[..self.room(lane, data.len())].to_vec();
+                asked.beside(lane, data.len(), move |serving| {
+                    serving.write((writer.as_ref(), set_id), fh, offset, &data, reply);
+                });
+            }
+        }
+    }
+
+    pub(super) fn flush(self: &Arc<Self>, caller: &Caller, node: NodeId, fh: Fh, reply: impl Responds<()>) {
+        self.serve_on(Op::Flush, caller, self.on(node), move |serving| {
+            serving.empty(serving.core.server.tree.flush(fh), reply);
+        });
+    }
+
+    pub(super) fn release(self: &Arc<Self>, caller: &Caller, node: NodeId, fh: Fh, reply: impl Responds<()>) {
+        let weight = self.on(node).takes_if(self.server.tree.takes_long_to_release(fh), Load::Closing);
+        // No client waits for the reply, but the kernel limits the number of such requests in progress.
+        reply.respond(());
+        self.serve_on(Op::Release, caller, weight, move |serving| {
+            serving.core.backing.release(&serving.core.server.tree, node, fh);
+        });
+    }
+
+    pub(super) fn fsync(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        data_only: bool,
+        reply: impl Responds<()>,
+    ) {
+        self.serve_on(Op::Fsync, caller, self.on(node).takes(Load::Light), move |serving| {
+            serving.empty(serving.core.server.tree.fsync(fh, data_only), reply);
+        });
+    }
+
+    pub(super) fn opendir(self: &Arc<Self>, caller: &Caller, node: NodeId, reply: impl Responds<OpenedNode>) {
+        let pid = caller.pid;
+        self.serve_on(Op::Opendir, caller, self.on(node), move |serving| {
+            match serving.core.server.tree.opendir(node, serving.user()) {
+                Ok((fh, listing)) => {
+                    let flags = serving.core.readers.opens(pid, node).flags(listing);
+                    reply.respond(OpenedNode { fh, flags, backing: None });
+                }
+                Err(errno) => {
+                    reply.error(serving.errno(errno));
+                    serving.core.server.give_back();
+                }
+            }
+        });
+    }
+
+    pub(super) fn readdir(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        offset: u64,
+        reply: impl NameList,
+    ) {
+        let pid = caller.pid;
+        self.serve_on(Op::Readdir, caller, self.on(node), move |serving| {
+            serving.names(pid, node, fh, offset, reply);
+        });
+    }
+
+    pub(super) fn readdirplus(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        offset: u64,
+        reply: impl EntryList,
+    ) {
+        let pid = caller.pid;
+        self.serve_on(Op::Readdirplus, caller, self.on(node), move |serving| {
+            serving.entries(pid, node, fh, offset, reply);
+        });
+    }
+
+    pub(super) fn releasedir(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        reply: impl Responds<()>,
+    ) {
+        reply.respond(());
+        self.serve_on(Op::Releasedir, caller, self.on(node), move |serving| {
+            serving.core.server.tree.releasedir(fh);
+        });
+    }
+
+    pub(super) fn fsyncdir(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        data_only: bool,
+        reply: impl Responds<()>,
+    ) {
+        self.serve_on(Op::Fsyncdir, caller, self.on(node).takes(Load::Light), move |serving| {
+            serving.empty(serving.core.server.tree.fsyncdir(fh, data_only), reply);
+        });
+    }
+
+    pub(super) fn statfs(self: &Arc<Self>, caller: &Caller, node: NodeId, reply: impl Responds<Statvfs>) {
+        // The health check sends this request.
+        let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
+        self.serve_on(Op::Statfs, caller, weight, move |serving| {
+            match serving.core.server.tree.statfs(node) {
+                Ok(stat) => reply.respond(stat),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
+    }
+
+    pub(super) fn setxattr(
+        self: &Arc<Self>,
+        caller: Caller,
+        node: NodeId,
+        (name, value): (&OsStr, &[u8]),
+        flags: i32,
+        reply: impl Responds<()>,
+    ) {
+        let (name, value) = (name.to_owned(), value.to_owned());
+        self.serve_on(Op::Setxattr, &caller, self.on(node), move |serving| {
+            let set = serving.core.server.tree.setxattr(&caller, node, &name, &value, flags);
+            serving.empty(set, reply);
+        });
+    }
+
+    pub(super) fn getxattr(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        (name, size): (&OsStr, u32),
+        reply: impl Responds<AttributeSize> + RespondsBytes,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Getxattr, caller, self.on(node), move |serving| {
+            let tree = &serving.core.server.tree;
+            serving.xattr(size, reply, |value| tree.getxattr(node, &name, value));
+        });
+    }
+
+    pub(super) fn listxattr(
+        self: &Arc<Self>,
+        caller: Caller,
+        node: NodeId,
+        size: u32,
+        reply: impl Responds<AttributeSize> + RespondsBytes,
+    ) {
+        self.serve_on(Op::Listxattr, &caller, self.on(node), move |serving| {
+            let tree = &serving.core.server.tree;
+            serving.xattr(size, reply, |names| tree.listxattr(&caller, node, names));
+        });
+    }
+
+    pub(super) fn removexattr(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        name: &OsStr,
+        reply: impl Responds<()>,
+    ) {
+        let name = name.to_owned();
+        self.serve_on(Op::Removexattr, caller, self.on(node), move |serving| {
+            serving.empty(serving.core.server.tree.removexattr(node, &name), reply);
+        });
+    }
+
+    pub(super) fn fallocate(
+        self: &Arc<Self>,
+        caller: Caller,
+        (node, fh): (NodeId, Fh),
+        mode: i32,
+        (offset, len): (u64, u64),
+        reply: impl Responds<()>,
+    ) {
+        self.serve_on(Op::Fallocate, &caller, self.on(node).takes(Load::Heavy), move |serving| {
+            serving.empty(serving.core.server.tree.fallocate(&caller, fh, mode, offset, len), reply);
+        });
+    }
+
+    pub(super) fn lseek(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (node, fh): (NodeId, Fh),
+        offset: i64,
+        whence: i32,
+        reply: impl Responds<FileOffset>,
+    ) {
+        self.serve_on(Op::Lseek, caller, self.on(node), move |serving| {
+            match serving.core.server.tree.lseek(fh, offset, whence) {
+                Ok(offset) => reply.respond(FileOffset(offset)),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
+    }
+
+    pub(super) fn copy_file_range(
+        self: &Arc<Self>,
+        caller: Caller,
+        (from, to): (NodeId, NodeId),
+        range: CopyRange,
+        reply: impl Responds<WrittenBytes>,
+    ) {
+        let weight = self.on_both(from, to).takes(Load::Heavy);
+        self.serve_on(Op::CopyFileRange, &caller, weight, move |serving| {
+            match serving.core.server.tree.copy_file_range(&caller, &range) {
+                // The backing tree limits the length of one copy, so it fits.
+                Ok(copied) => reply.respond(WrittenBytes(copied as u32)),
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
+    }
+
+    pub(super) fn ioctl(
+        self: &Arc<Self>,
+        caller: Caller,
+        (node, open): (NodeId, OpenNode),
+        command: u32,
+        data: &[u8],
+        reply: impl Responds<IoctlOutput>,
+    ) {
+        let data = data.to_owned();
+        self.serve_on(Op::Ioctl, &caller, self.on(node), move |serving| {
+            match serving.core.server.tree.ioctl(&caller, open, command, &data) {
+                Ok(output) => {
+                    if output.is_empty() {
+                        // The ioctl has set flags, which also sets the change time, and the kernel does not know that.
+                        serving.forget_attributes(node);
+                    }
+                    reply.respond(IoctlOutput(output));
+                }
+                Err(errno) => reply.error(serving.errno(errno)),
+            }
+        });
+    }
+}

@@ -1,0 +1,153 @@
+//! The connection with the kernel, over either transport.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use fuser::{Config, SessionACL};
+
+use super::by_fuser::FuserService;
+use super::by_wire::WireService;
+use super::dispatch::RequestCore;
+use super::options::Options;
+use super::wishes;
+use crate::settings::Transport;
+use crate::wire::abi::init;
+use crate::wire::{self, Wishes};
+use crate::workers::{Roster, regular_readers};
+
+/// A connection after INIT, over which requests come.
+#[derive(Debug)]
+pub(super) enum MountSession {
+    Dev(wire::Session, Arc<RequestCore>),
+    Fuser(Box<fuser::Session<FuserService>>),
+}
+
+/// Reserve threads read requests only while other threads are stuck.
+fn readers() -> usize {
+    regular_readers() + Roster::RESERVE
+}
+
+impl MountSession {
+    /// Answers INIT, which comes over `requests`.
+    ///
+    /// # Errors
+    /// The kernel is too old, or ends the connection.
+    pub(super) fn begin(core: &Arc<RequestCore>, requests: OwnedFd, options: &Options) -> io::Result<Self> {
+        match options.transport {
+            Transport::Dev => {
+                let wishes = wishes();
+                // What `fuser` does not pass on.
+                let flags = wishes.flags | init::CREATE_SUPP_GROUP;
+                let session = wire::Session::begin(requests, &Wishes { flags, ..wishes })?;
+                core.agreed(session.granted());
+                Ok(Self::Dev(session, core.clone()))
+            }
+            Transport::Fuser => {
+                let mut config = Config::default();
+                config.acl = if options.is_for_all() { SessionACL::All } else { SessionACL::Owner };
+                config.n_threads = Some(readers());
+                config.clone_fd = true;
+                let service = FuserService(core.clone());
+                let session = fuser::Session::from_fd(service, requests, config.acl, config)?;
+                Ok(Self::Fuser(Box::new(session)))
+            }
+        }
+    }
+
+    /// Serves requests until the mount is gone.
+    ///
+    /// # Errors
+    /// The kernel's device fails.
+    pub(super) fn run(self) -> io::Result<()> {
+        match self {
+            Self::Dev(session, core) => session.run(readers(), Arc::new(WireService(core))),
+            Self::Fuser(session) => session.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::OwnedFd;
+    use std::thread;
+
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use nix::unistd::{read, write};
+    use zerocopy::{FromBytes, IntoBytes};
+
+    use super::*;
+    use crate::fuse::{ServeConfig, Server};
+    use crate::gate::{Gate, Mode};
+    use crate::passthrough::{Passthrough, PassthroughSettings};
+    use crate::policy::{Policy, profile};
+    use crate::settings::MountSettings;
+    use crate::telemetry::audit::AuditSettings;
+    use crate::wire::abi::{
+        self, AttrOut, CreateIn, EntryOut, InHeader, InitIn, InitOut, OpenIn, OpenOut, ReadIn, fopen, opcode,
+    };
+    use crate::wire::request::message;
+
+    /// The kernel's end of a connection.
+    struct FakeKernel(OwnedFd);
+
+    impl FakeKernel {
+        /// Sends a request for `nodeid`, and returns the error and the body of the reply.
+        fn ask(&self, opcode: u32, nodeid: u64, parts: &[&[u8]]) -> (i32, Vec<u8>) {
+            let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+            let head = InHeader { opcode, unique: 2, nodeid, uid, gid, ..InHeader::default() };
+            write(&self.0, &message(head, parts)).unwrap();
+            self.answer()
+        }
+
+        fn answer(&self) -> (i32, Vec<u8>) {
+            let mut buffer = [0; 4096];
+            let len = read(&self.0, &mut buffer).unwrap();
+            (i32::from_ne_bytes(buffer[4..8].try_into().unwrap()), buffer[16..len].to_vec())
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_7_31_is_served_with_what_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "content").unwrap();
+        let source = fs::File::open(dir.path()).unwrap();
+        let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4 }).unwrap();
+        let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
+        let server = Arc::new(Server::new(tree, ServeConfig::new(gate, MountSettings::default())));
+        let core = Arc::new(RequestCore::new(server, AuditSettings::default().metrics).unwrap());
+        let (here, there) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        let kernel = FakeKernel(there);
+        let offered = (init::ASYNC_READ | init::BIG_WRITES) as u32;
+        let offer = InitIn { major: 7, minor: 31, max_readahead: 4096, flags: offered };
+        let head = InHeader { opcode: opcode::INIT, unique: 2, ..InHeader::default() };
+        write(&kernel.0, &message(head, &[offer.as_bytes()])).unwrap();
+        let options = Options { transport: Transport::Dev, ..Options::default() };
+        let session = MountSession::begin(&core, here, &options).unwrap();
+        let agreed = InitOut::read_from_bytes(&kernel.answer().1).unwrap();
+        assert_eq!((agreed.minor, agreed.flags, agreed.flags2, agreed.max_pages), (31, offered, 0, 0));
+        assert!(!core.backing.is_offered());
+
+        let MountSession::Dev(session, core) = session else { panic!("another transport") };
+        // One reader: only the kernel can make a second connection.
+        let serving = thread::spawn(move || session.run(1, Arc::new(WireService(core))));
+        let (error, found) = kernel.ask(opcode::LOOKUP, abi::ROOT, &[b"file\0"]);
+        let found = EntryOut::read_from_bytes(&found).unwrap();
+        assert_eq!((error, found.attr.size), (0, 7));
+        let open = OpenIn { flags: 0, open_flags: 0 };
+        let (_, opened) = kernel.ask(opcode::OPEN, found.nodeid, &[open.as_bytes()]);
+        let opened = OpenOut::read_from_bytes(&opened).unwrap();
+        assert_eq!((opened.open_flags & fopen::PASSTHROUGH, opened.backing_id), (0, 0));
+        let range = ReadIn { fh: opened.fh, offset: 3, size: 100, ..ReadIn::default() };
+        assert_eq!(kernel.ask(opcode::READ, found.nodeid, &[range.as_bytes()]), (0, b"tent".to_vec()));
+        let (error, attributes) = kernel.ask(opcode::GETATTR, abi::ROOT, &[&[0; 16]]);
+        assert_eq!((error, attributes.len()), (0, size_of::<AttrOut>()));
+        let create = CreateIn { flags: libc::O_RDWR as u32, mode: 0o600, umask: 0, open_flags: 0 };
+        let bad = kernel.ask(opcode::CREATE, abi::ROOT, &[create.as_bytes(), b"caf\xE9\0"]);
+        assert_eq!(bad, (-libc::EILSEQ, Vec::new()));
+        drop(kernel);
+        serving.join().unwrap().unwrap();
+    }
+}

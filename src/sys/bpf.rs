@@ -1,0 +1,177 @@
+//! Maps of maps and test runs of programs, which aya lacks. See bpf(2).
+
+use std::ffi::CString;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+// include/uapi/linux/bpf.h: enum bpf_cmd.
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const MAP_DELETE_ELEM: libc::c_int = 3;
+const OBJ_PIN: libc::c_int = 6;
+const PROG_TEST_RUN: libc::c_int = 10;
+
+/// What a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Values by a number from 0.
+    Array = 2,
+    /// Maps by a number from 0.
+    ArrayOfMaps = 12,
+}
+
+/// A map in the kernel, with keys of 32 bits.
+#[derive(Debug)]
+pub struct BpfMap {
+    fd: OwnedFd,
+    value_size: usize,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Create {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+    inner: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Element {
+    map: u32,
+    _padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Pin {
+    path: u64,
+    fd: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    size_in: u32,
+    size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context: [u64; 3],
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    _padding: u32,
+}
+
+/// # Safety
+/// The attributes are those of the command, and what they point to has the length that the kernel takes it for.
+unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> Result<libc::c_long, Errno> {
+    // SAFETY: the size is that of the attributes; the caller answers for what they point to.
+    Errno::result(unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) })
+}
+
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+impl BpfMap {
+    /// Makes a map of `entries` values of `value_size` bytes; for maps of maps, `inner` is a map like those in it.
+    ///
+    /// # Errors
+    /// As bpf(2) says: EPERM without the rights.
+    pub fn create(kind: MapKind, value_size: u32, entries: u32, inner: Option<&Self>) -> Result<Self, Errno> {
+        let inner = inner.map_or(0, |map| number(map.as_fd()));
+        let mut create =
+            Create { kind: kind as u32, key_size: 4, value_size, max_entries: entries, flags: 0, inner };
+        // SAFETY: the attributes of MAP_CREATE point to nothing.
+        let fd = unsafe { bpf(MAP_CREATE, &mut create) }?;
+        // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        Ok(Self { fd, value_size: value_size as usize })
+    }
+
+    /// Replaces a value. Who reads a map of maps meets the one before or this one.
+    ///
+    /// # Errors
+    /// As bpf(2) says: E2BIG for a key beyond the map.
+    ///
+    /// # Panics
+    /// If the value has another size than those of the map.
+    pub fn set(&self, key: u32, value: &[u8]) -> Result<(), Errno> {
+        assert_eq!(value.len(), self.value_size, "values of a map have one size");
+        let value = value.as_ptr() as u64;
+        let mut element =
+            Element { map: number(self.as_fd()), key: (&raw const key) as u64, value, ..Element::default() };
+        // SAFETY: the key has the size that every map here is made with, the value that of this map; both outlive the call.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
+    }
+
+    /// Puts `map` into this map of maps.
+    ///
+    /// # Errors
+    /// As bpf(2) says: EINVAL for a map that is not like the others.
+    pub fn set_map(&self, key: u32, map: &Self) -> Result<(), Errno> {
+        self.set(key, &number(map.as_fd()).to_ne_bytes())
+    }
+
+    /// Takes a map out of this map of maps.
+    ///
+    /// # Errors
+    /// As bpf(2) says: ENOENT if there is none.
+    pub fn remove(&self, key: u32) -> Result<(), Errno> {
+        let mut element =
+            Element { map: number(self.as_fd()), key: (&raw const key) as u64, ..Element::default() };
+        // SAFETY: the key has the size that every map here is made with, and outlives the call.
+        unsafe { bpf(MAP_DELETE_ELEM, &mut element) }.map(drop)
+    }
+
+    /// Gives the map a name in a BPF file system, so that it outlives this process.
+    ///
+    /// # Errors
+    /// As bpf(2) says: EEXIST, and EPERM outside of a BPF file system.
+    pub fn pin(&self, path: &Path) -> io::Result<()> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let mut pin = Pin { path: path.as_ptr() as u64, fd: number(self.as_fd()), flags: 0 };
+        // SAFETY: the path ends with NUL and outlives the call.
+        unsafe { bpf(OBJ_PIN, &mut pin) }?;
+        Ok(())
+    }
+}
+
+impl AsFd for BpfMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Runs a program once on `data`, as BPF_PROG_TEST_RUN does, and returns what the program returns.
+///
+/// # Errors
+/// As bpf(2) says: EINVAL for 14 bytes and fewer where the program reads packets, ENOTSUPP for most other programs.
+pub fn test_run(program: impl AsFd, data: &[u8]) -> Result<u32, Errno> {
+    let mut run = TestRun {
+        program: number(program.as_fd()),
+        size_in: u32::try_from(data.len()).map_err(|_| Errno::E2BIG)?,
+        data_in: data.as_ptr() as u64,
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel reads `size_in` bytes at `data_in`, which outlive the call, and writes nothing: there is no `data_out`.
+    unsafe { bpf(PROG_TEST_RUN, &mut run) }?;
+    Ok(run.result)
+}

@@ -1,0 +1,269 @@
+//! /dev/fuse: requests are read from it, and served by a few threads.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sys::uio::writev;
+use nix::unistd::read;
+use zerocopy::IntoBytes;
+
+use super::abi::ForgetOne;
+use super::answer::{self, Reply};
+use super::init::{Agreement, Granted, Wishes, agree};
+use super::request::{Malformed, Operation, Request};
+use crate::sys::fuse::clone_connection;
+
+/// A descriptor of a connection with the kernel. What is read from it is answered on it.
+#[derive(Debug)]
+pub struct Device(OwnedFd);
+
+impl Device {
+    /// Uses `fd`, /dev/fuse with a mount.
+    pub fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// A buffer for messages, if reads and writes are at most `max_transfer` bytes long.
+    pub fn buffer(max_transfer: u32) -> Vec<u8> {
+        /// Room for the headers of a request beside its data. The kernel asks for 8 KiB at least.
+        const HEADERS: usize = 8192;
+        vec![0; max_transfer as usize + HEADERS]
+    }
+
+    /// Waits for the next message; `None` when the mount is gone.
+    ///
+    /// # Errors
+    /// As read(2) of /dev/fuse says; EINVAL if `buffer` is too small for the longest write.
+    pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
+        loop {
+            match read(&self.0, buffer) {
+                // Only a test that plays the kernel closes its end.
+                Ok(0) | Err(Errno::ENODEV) => return Ok(None),
+                Ok(len) => return Ok(Some(&buffer[..len])),
+                // ENOENT: the client was interrupted while the request was being read.
+                Err(Errno::ENOENT | Errno::EINTR | Errno::EAGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Sends the kernel a message: a reply to `unique`, or with 0 a notification of the kind `error`.
+    pub(super) fn send(&self, error: i32, unique: u64, parts: &[&[u8]]) -> nix::Result<()> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let head = answer::header(len, error, unique).ok_or(Errno::EMSGSIZE)?;
+        let all = std::iter::once(head.as_bytes()).chain(parts.iter().copied());
+        let slices: Vec<_> = all.map(io::IoSlice::new).collect();
+        // The kernel takes a message as a whole or not at all.
+        writev(&self.0, &slices).map(drop)
+    }
+}
+
+/// Serves requests.
+pub trait Service: Send + Sync + 'static {
+    /// Serves one request, here or elsewhere. What it leaves unanswered fails with EIO.
+    fn serve(&self, request: &Request<'_>, reply: Reply);
+
+    /// Subtracts lookups of nodes. Nobody waits for it.
+    fn forget(&self, nodes: &mut dyn Iterator<Item = ForgetOne>);
+}
+
+/// A connection with the kernel after INIT.
+#[derive(Debug)]
+pub struct Session {
+    device: Arc<Device>,
+    granted: Granted,
+    max_transfer: u32,
+}
+
+impl Session {
+    /// Reads INIT and answers it.
+    ///
+    /// # Errors
+    /// The kernel is too old, or the mount is gone.
+    pub fn begin(fd: OwnedFd, wishes: &Wishes) -> io::Result<Self> {
+        let device = Arc::new(Device::new(fd));
+        let max_transfer = wishes.max_transfer;
+        let mut buffer = Device::buffer(max_transfer);
+        loop {
+            let message = device.receive(&mut buffer)?.ok_or(io::ErrorKind::NotConnected)?;
+            let request = Request::parse(message).map_err(|malformed| no_request(malformed.opcode))?;
+            let reply = Reply::new(device.clone(), request.head.unique);
+            let Operation::Init { arg, flags2 } = request.operation else {
+                return Err(no_request(Some(request.head.opcode)));
+            };
+            match agree(&arg, flags2, wishes) {
+                Agreement::Agreed(answer, granted) => {
+                    log::debug!(
+                        "the kernel speaks 7.{} and offers {:#x} {flags2:#x}; in use {:#x}",
+                        arg.minor,
+                        arg.flags,
+                        granted.flags
+                    );
+                    reply.message(&answer);
+                    return Ok(Self { device, granted, max_transfer });
+                }
+                Agreement::AskAgain(answer) => reply.message(&answer),
+                Agreement::TooOld => {
+                    reply.error(Errno::EPROTO);
+                    let why = format!("the kernel speaks FUSE {}.{}, not 7.31", arg.major, arg.minor);
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+                }
+            }
+        }
+    }
+
+    /// What the kernel and this server have agreed on.
+    pub fn granted(&self) -> Granted {
+        self.granted
+    }
+
+    /// Reads requests in `readers` threads and has `service` serve them, until the mount is gone. Each thread has a descriptor
+    /// of its own, so that the kernel does not make them wait for each other.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or the kernel's device fails.
+    pub fn run(self, readers: usize, service: Arc<impl Service>) -> io::Result<()> {
+        let mut devices = vec![self.device];
+        while devices.len() < readers {
+            devices.push(Arc::new(Device::new(clone_connection(&devices[0].0)?)));
+        }
+        let mut threads = Vec::new();
+        for (number, device) in devices.into_iter().enumerate() {
+            let (service, mut buffer) = (service.clone(), Device::buffer(self.max_transfer));
+            let thread = thread::Builder::new().name(format!("reader-{number}"));
+            threads.push(thread.spawn(move || read_requests(&device, &*service, &mut buffer))?);
+        }
+        let ended = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that reads requests has died")))
+        });
+        // All of them are waited for.
+        ended.fold(Ok(()), Result::and)
+    }
+}
+
+fn no_request(opcode: Option<u32>) -> io::Error {
+    let what = opcode.map_or_else(|| "no request".into(), |opcode| format!("request {opcode}"));
+    io::Error::new(io::ErrorKind::InvalidData, format!("the kernel sent {what} instead of INIT"))
+}
+
+fn read_requests(device: &Arc<Device>, service: &impl Service, buffer: &mut [u8]) -> io::Result<()> {
+    while let Some(message) = device.receive(buffer)? {
+        // A panic must not cost a thread. The client of the request gets an error.
+        if catch_unwind(AssertUnwindSafe(|| serve(device, service, message))).is_err() {
+            log::error!("a request failed because of a bug in namegate");
+        }
+    }
+    Ok(())
+}
+
+fn serve(device: &Arc<Device>, service: &impl Service, message: &[u8]) {
+    let request = match Request::parse(message) {
+        Ok(request) => request,
+        Err(Malformed { unique, opcode }) => {
+            log::error!("the kernel sent a malformed request ({opcode:?})");
+            if let Some(unique) = unique {
+                Reply::new(device.clone(), unique).error(Errno::EIO);
+            }
+            return;
+        }
+    };
+    match request.operation {
+        Operation::Forget { lookups } => {
+            let one = ForgetOne { nodeid: request.head.nodeid, nlookup: lookups };
+            service.forget(&mut std::iter::once(one));
+        }
+        Operation::BatchForget(mut nodes) => service.forget(&mut nodes),
+        // It has no reply.
+        Operation::Interrupt { .. } => {}
+        _ => service.serve(&request, Reply::new(device.clone(), request.head.unique)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use nix::unistd::write;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::wire::abi::{BatchForgetIn, InHeader, InitIn, InitOut, opcode};
+    use crate::wire::request::message;
+
+    /// Answers LOOKUP with the name, and remembers what is forgotten.
+    #[derive(Default)]
+    struct Recorder(Mutex<Vec<(u64, u64)>>);
+
+    impl Service for Recorder {
+        fn serve(&self, request: &Request<'_>, reply: Reply) {
+            match request.operation {
+                Operation::Lookup { name } => reply.bytes(name.as_encoded_bytes()),
+                Operation::Getattr => panic!("a bug"),
+                _ => reply.error(Errno::ENOSYS),
+            }
+        }
+
+        fn forget(&self, nodes: &mut dyn Iterator<Item = ForgetOne>) {
+            self.0.lock().extend(nodes.map(|one| (one.nodeid, one.nlookup)));
+        }
+    }
+
+    #[test]
+    fn a_session_agrees_serves_and_ends_with_the_mount() {
+        let (here, kernel) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        let ask = |opcode: u32, unique: u64, parts: &[&[u8]]| {
+            let head = InHeader { opcode, unique, nodeid: 5, ..InHeader::default() };
+            write(&kernel, &message(head, parts)).unwrap();
+        };
+        let answer = || {
+            let mut buffer = [0; 256];
+            let len = read(&kernel, &mut buffer).unwrap();
+            let error = i32::from_ne_bytes(buffer[4..8].try_into().unwrap());
+            (error, u64::from_ne_bytes(buffer[8..16].try_into().unwrap()), buffer[16..len].to_vec())
+        };
+        let newer = InitIn { major: 8, minor: 0, max_readahead: 0, flags: 0 };
+        ask(opcode::INIT, 1, &[newer.as_bytes()]);
+        ask(opcode::INIT, 2, &[InitIn { major: 7, minor: 31, ..newer }.as_bytes()]);
+        let wishes = Wishes { flags: u64::MAX, max_transfer: 8192, max_background: 16, page_size: 4096 };
+        let session = Session::begin(here, &wishes).unwrap();
+        assert_eq!(session.granted(), Granted { minor: 31, flags: 0 });
+        for unique in [1, 2] {
+            let (error, of, body) = answer();
+            assert_eq!((error, of, body.len()), (0, unique, size_of::<InitOut>()));
+        }
+        let recorder = Arc::new(Recorder::default());
+        let served = recorder.clone();
+        let running = thread::spawn(move || session.run(1, served));
+        ask(opcode::LOOKUP, 4, &[b"name\0"]);
+        assert_eq!(answer(), (0, 4, b"name".to_vec()));
+        ask(opcode::LOOKUP, 6, &[b"malformed"]);
+        assert_eq!(answer(), (-libc::EIO, 6, Vec::new()));
+        ask(4000, 8, &[]);
+        assert_eq!(answer(), (-libc::ENOSYS, 8, Vec::new()));
+        ask(opcode::GETATTR, 10, &[&[0; 16]]);
+        assert_eq!(answer(), (-libc::EIO, 10, Vec::new()), "a panic costs a request, and no thread");
+        ask(opcode::FORGET, 0, &[&2u64.to_ne_bytes()]);
+        let two = [(7, 1), (8, 3)].map(|(nodeid, nlookup)| ForgetOne { nodeid, nlookup });
+        let count = BatchForgetIn { count: 2, dummy: 0 };
+        ask(opcode::BATCH_FORGET, 0, &[count.as_bytes(), two.as_bytes()]);
+        drop(kernel);
+        running.join().unwrap().unwrap();
+        assert_eq!(*recorder.0.lock(), [(5, 2), (7, 1), (8, 3)]);
+    }
+
+    #[test]
+    fn a_kernel_that_is_too_old_is_named() {
+        let (here, kernel) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        let head = InHeader { opcode: opcode::INIT, unique: 2, ..InHeader::default() };
+        let old = InitIn { major: 7, minor: 30, ..InitIn::default() };
+        write(&kernel, &message(head, &[old.as_bytes()])).unwrap();
+        let wishes = Wishes { flags: 0, max_transfer: 8192, max_background: 16, page_size: 4096 };
+        let error = Session::begin(here, &wishes).unwrap_err();
+        assert!(error.to_string().contains("7.30"), "{error}");
+    }
+}

@@ -1,0 +1,233 @@
+//! The help of every command: its examples work as they stand, and an option means the same everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command as Process;
+
+use clap::{Command, CommandFactory, Parser};
+use namegate::cli::Cli;
+use nix::unistd::geteuid;
+
+use crate::run::{copy_program, run, run_with, stdout};
+
+/// Every command, with the words that call it.
+fn commands() -> Vec<(String, Command)> {
+    let mut all = Cli::command().disable_help_subcommand(true);
+    all.build();
+    let mut waiting = vec![(String::from("namegate"), all)];
+    let mut found = Vec::new();
+    while let Some((words, command)) = waiting.pop() {
+        let below = command.get_subcommands().map(|below| (format!("{words} {}", below.get_name()), below));
+        waiting.extend(below.map(|(words, below)| (words, below.clone())));
+        found.push((words, command));
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    found
+}
+
+/// The lines below `Examples:`, as the help of the command prints them.
+fn examples(words: &str) -> Vec<String> {
+    let output = run(words.split(' ').skip(1).chain(["--help"]));
+    let lines = stdout(&output).lines().skip_while(|line| *line != "Examples:").skip(1);
+    lines.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// The user without privileges, where the tests run as root.
+const NOBODY: u32 = 65534;
+
+/// Runs `script` in bash, in the directory `home`, as a user without privileges.
+fn bash(home: &Path, script: &str) -> (i32, String) {
+    let mut bash = Process::new("bash");
+    bash.args(["--norc", "-o", "pipefail", "-c", script]).current_dir(home).env_clear().env("HOME", home);
+    if geteuid().is_root() {
+        bash.uid(NOBODY).gid(NOBODY);
+    }
+    let output = bash.output().expect("bash starts");
+    let said = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    (output.status.code().unwrap_or(-1), said)
+}
+
+/// A home directory with what the examples name.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let directories = [
+        ".config/fish/completions",
+        ".config/namegate",
+        ".local/share/bash-completion/completions",
+        ".zfunc",
+        "bin",
+        "etc/namegate",
+    ];
+    for dir in directories.into_iter().chain(["srv/share/.snapshots", "data", "old", "mac", "archive"]) {
+        fs::create_dir_all(path(dir)).unwrap();
+    }
+    for file in ["srv/share/good", "srv/share/what?", "data/a:b", "old/report.", "mac/a\u{F022}b", "here?"] {
+        fs::write(path(file), "").unwrap();
+    }
+    fs::write(path("srv/share").join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
+    fs::write(path("site.toml"), "profiles = [\"strict\"]\n").unwrap();
+    fs::write(path("inventory.csv"), "1,a%20b\n2,c%2Fd\n").unwrap();
+    // The end of the directory of a zip archive: there is no more in an empty one.
+    fs::write(path("old.zip"), [b"PK\x05\x06".as_slice(), &[0; 18]].concat()).unwrap();
+    for place in [".config/namegate", "etc/namegate"] {
+        let text = "source = \"/srv/share\"\nmountpoint = \"/mnt/share\"\n";
+        fs::write(path(place).join("share.toml"), text).unwrap();
+    }
+    copy_program(Path::new(env!("CARGO_BIN_EXE_namegate")), &path("bin/namegate"));
+    if geteuid().is_root() {
+        let owner = format!("{NOBODY}:{NOBODY}");
+        assert!(Process::new("chown").args(["-R", &owner]).arg(home.path()).status().unwrap().success());
+    }
+    home
+}
+
+#[test]
+fn every_command_has_examples_and_the_parser_accepts_them() {
+    let home = home();
+    let record = home.path().join("record");
+    for (words, command) in commands() {
+        let examples = examples(&words);
+        assert!(!examples.is_empty(), "{words} has no examples");
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in examples {
+            assert!(
+                help.lines().any(|whole| whole == line),
+                "{words}: wrapped, and cannot be pasted: {line}"
+            );
+            // Other programs do nothing, and ours records how it is called.
+            let script = format!(
+                "namegate() {{ printf '%s\\0' \"$#\" \"$@\" >>record; }}; sudo() {{ \"$@\"; }}; PATH=/nonexistent
+                 command_not_found_handle() {{ :; }}\n{line}"
+            );
+            let _ = fs::remove_file(&record);
+            let (status, said) = bash(home.path(), &script);
+            assert!(status == 0 && !said.contains("bash: "), "{line}: {status}: {said}");
+            let recorded = fs::read(&record).unwrap_or_default();
+            let mut arguments = recorded.split(|&byte| byte == 0);
+            let mut calls = 0;
+            while let Some(count) = arguments.next().filter(|count| !count.is_empty()) {
+                let count = std::str::from_utf8(count).unwrap().parse().unwrap();
+                let given = arguments.by_ref().take(count).map(|word| OsString::from_vec(word.to_vec()));
+                let parsed = Cli::try_parse_from([OsString::from("namegate")].into_iter().chain(given));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.err().unwrap());
+                calls += 1;
+            }
+            let is_ours =
+                ["", "| ", "sudo "].iter().any(|before| line.contains(&format!("  {before}namegate ")));
+            assert!(calls > 0 || !is_ours, "{line}: nothing was recorded");
+        }
+    }
+}
+
+/// Programs of examples that may be run here, beside our own.
+const PROGRAMS: [&str; 5] = ["find", "git", "grep", "jq", "ls"];
+
+/// Commands that need an instance, or do not end by themselves.
+const NOT_RUN: &[&str] = &["mount", "watch", "status", "top", "reload", "mode", "metrics"];
+
+/// Two runs of `fix apply`, for `fix status` to show and `fix undo` to undo.
+const RUNS: &str = "set -e
+    namegate fix plan srv/share --profile windows -o plan.jsonl && namegate fix apply plan.jsonl --yes
+    namegate fix plan data --profile windows -o other.jsonl
+    namegate fix apply other.jsonl --yes --journal journal.jsonl";
+
+#[test]
+fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
+    let home = home();
+    let root = home.path().to_str().unwrap().to_owned();
+    for program in PROGRAMS {
+        let found = Process::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
+        if found.status.success() {
+            let there = std::str::from_utf8(&found.stdout).unwrap().trim();
+            std::os::unix::fs::symlink(there, home.path().join("bin").join(program)).unwrap();
+        }
+    }
+    let environment = format!("PATH={root}/bin; export PATH");
+    let git = "git init -q . && git add -N 'here?' && git -c user.name=a -c user.email=a@b commit -qam a";
+    let (has_git, _) = bash(home.path(), &format!("{environment}; {git}"));
+    for (words, _) in commands() {
+        if NOT_RUN.iter().any(|name| words == format!("namegate {name}")) {
+            continue;
+        }
+        if words == "namegate fix status" {
+            let (status, said) = bash(home.path(), &format!("{environment}; {RUNS}"));
+            assert_eq!(status, 0, "{said}");
+        }
+        for line in examples(&words) {
+            let is_top = words == "namegate";
+            if is_top && NOT_RUN.iter().any(|name| line.contains(&format!("namegate {name} "))) {
+                continue;
+            }
+            // What lies below the root directory is looked for below the home directory.
+            let here = [" /srv", " /data", " /old", " /mac", " /archive", " /etc/namegate"]
+                .iter()
+                .fold(line.replace(" / ", " /srv "), |line, path| {
+                    line.replace(path, &format!(" {root}{}", path.trim_start()))
+                });
+            let (status, said) = bash(home.path(), &format!("{environment}; {here}"));
+            match status {
+                0 | 1 => {}
+                127 => {
+                    let is_missing =
+                        |program: &&&str| said.contains(&format!("{program}: command not found"));
+                    if let Some(program) = PROGRAMS.iter().find(is_missing) {
+                        println!("SKIPPED: no {program}: {line}");
+                    }
+                }
+                _ if line.contains("--git ") && has_git != 0 => println!("SKIPPED: no git: {line}"),
+                _ if said.contains("no journal") && line.contains("--resume") => {}
+                _ => panic!("{line}: {status}: {said}"),
+            }
+        }
+    }
+    let names = |dir: &str| fs::read_dir(home.path().join(dir)).unwrap().count();
+    assert!(home.path().join("srv/share/what?").exists(), "the examples of `fix undo` restored the names");
+    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") == 3);
+}
+
+#[test]
+fn json_is_asked_for_in_the_same_two_ways_wherever_there_is_json() {
+    let mut count = 0;
+    for (words, command) in commands() {
+        let has = |name: &str| command.get_arguments().any(|arg| arg.get_id() == name);
+        let formats = command.get_arguments().find(|arg| arg.get_id() == "format");
+        let is_json =
+            formats.is_some_and(|arg| arg.get_possible_values().iter().any(|v| v.matches("json", false)));
+        assert_eq!(has("json"), is_json, "{words}");
+        count += usize::from(is_json);
+    }
+    assert!(count > 9, "{count} commands with JSON were found");
+    for args in [
+        &["check", "a", "b:"][..],
+        &["explain", "a"],
+        &["rules"],
+        &["profiles", "macos"],
+        &["policy", "show"],
+    ] {
+        let said = |option: &[&str]| run_with(args.iter().chain(option), b"").stdout;
+        let json = said(&["--json"]);
+        assert!(json.starts_with(b"{"), "{args:?}");
+        assert_eq!(json, said(&["--format", "json"]), "{args:?}");
+    }
+}
+
+#[test]
+fn a_short_option_means_the_same_in_every_command() {
+    let mut meanings = BTreeMap::<char, BTreeSet<String>>::new();
+    for (words, command) in commands() {
+        for arg in command.get_arguments() {
+            // mount(8) has given `-o` its meaning in mounts.
+            let is_of_mount = words == "namegate mount" && arg.get_id() == "options";
+            if let Some(short) = arg.get_short().filter(|_| !is_of_mount) {
+                meanings.entry(short).or_default().insert(arg.get_long().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    let several: Vec<_> = meanings.iter().filter(|(_, long)| long.len() > 1).collect();
+    assert!(several.is_empty() && meanings.len() > 8, "{several:?}, of {meanings:?}");
+}
