@@ -7,7 +7,7 @@ use std::path::Path;
 
 use namegate::sys::xattr;
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate};
+use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -70,74 +70,6 @@ fn a_supplementary_group_gives_its_right() {
     assert_eq!(whose(&dir.join("file")), (1234, 2345, 0o644));
     let refused = act_as(1234, 2345, &[778], 0o022, || File::create(dir.join("other")).unwrap_err());
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
-}
-
-/// Ways to change the content of an open file.
-const CHANGES: [(&str, fn(&File, &File)); 4] = [
-    ("write", |mut file, _| file.write_all(b"x").unwrap()),
-    ("truncate", |file, _| file.set_len(1).unwrap()),
-    ("fallocate", |file, _| fallocate(file, FallocateFlags::empty(), 0, 9999).unwrap()),
-    ("copy", |file, from| assert_eq!(copy_file_range(from, Some(&mut 0), file, Some(&mut 0), 7), Ok(7))),
-];
-
-/// Who changes what, with which bits, and when it was opened: before the bits came or after. After also means that it was
-/// open, and has been closed, before they came.
-/// The files are made `behind` and seen in `dir`.
-fn change_set_id_file(behind: &Path, dir: &Path, uid: u32, mode: u32, early: bool) -> Vec<(String, u32)> {
-    fs::write(dir.join("from"), "content").unwrap();
-    let from = File::open(dir.join("from")).unwrap();
-    CHANGES
-        .iter()
-        .map(|(how, change)| {
-            let name = format!("{how}-{uid}-{mode:o}-{early}");
-            let path = dir.join(&name);
-            fs::write(behind.join(&name), "content").unwrap();
-            open_to_all(&path);
-            let set = || fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let open = || act_as(uid, 2345, &[], 0, || OpenOptions::new().write(true).open(&path).unwrap());
-            let file = match early {
-                true => {
-                    let file = open();
-                    set();
-                    file
-                }
-                false => {
-                    drop(open());
-                    set();
-                    open()
-                }
-            };
-            act_as(uid, 2345, &[], 0, || change(&file, &from));
-            ((*how).to_owned(), whose(&path).2)
-        })
-        .collect()
-}
-
-#[test]
-fn another_user_writing_to_a_set_id_file_takes_the_bits_away() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
-    for (mode, early) in [(0o6777, false), (0o6777, true), (0o4777, false), (0o2777, true)] {
-        let expected = change_set_id_file(&mounted.plain(), &mounted.plain(), 1234, mode, early);
-        let found = change_set_id_file(&mounted.backing(), &mounted.mnt(), 1234, mode, early);
-        assert_eq!(found, expected, "{mode:o}, opened before the bits came: {early}");
-        for (how, kept) in expected {
-            let there = mounted.backing().join(format!("{how}-1234-{mode:o}-{early}"));
-            assert_eq!(whose(&there).2, kept, "{how} of {mode:o}, in the backing tree");
-        }
-    }
-}
-
-#[test]
-fn root_writing_to_a_set_id_file_keeps_what_it_keeps_elsewhere() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
-    for mode in [0o6777, 0o4755, 0o2775] {
-        let expected = change_set_id_file(&mounted.plain(), &mounted.plain(), 0, mode, false);
-        assert_eq!(
-            change_set_id_file(&mounted.backing(), &mounted.mnt(), 0, mode, false),
-            expected,
-            "{mode:o}"
-        );
-    }
 }
 
 #[test]

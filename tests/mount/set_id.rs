@@ -163,11 +163,13 @@ struct Outcome {
     result: Result<(), Errno>,
     /// As seen where it was made.
     mode: u32,
+    /// In the backing tree.
+    mode_behind: u32,
 }
 
 impl Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:o}, {:?}", self.mode, self.result)
+        write!(f, "{:o}, {:o} in the backing tree, {:?}", self.mode, self.mode_behind, self.result)
     }
 }
 
@@ -175,10 +177,10 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Makes a file in `dir`, with the bits of `mode` at the end, and has `caller` change it. `close` is called when nobody has the
-/// file open any more, before it gets its bits, unless it was opened early.
+/// Makes a file in `dir`, which is `behind` in the backing tree, with the bits of `mode` at the end, and has `caller` change it.
+/// `close` is called when nobody has the file open any more, before it gets its bits, unless it was opened early.
 fn change(
-    (dir, from): (&Path, &File),
+    (dir, behind, from): (&Path, &Path, &File),
     close: impl Fn(),
     time: Time,
     mode: u32,
@@ -201,7 +203,7 @@ fn change(
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     let result = act(&|| how(&Subject { path: &path, early: early.as_ref(), from }).map(|()| None)).map(drop);
-    let outcome = Outcome { result, mode: mode_of(&path) };
+    let outcome = Outcome { result, mode: mode_of(&path), mode_behind: mode_of(&behind.join("file")) };
     drop(early);
     fs::remove_file(&path).unwrap();
     outcome
@@ -212,6 +214,7 @@ fn change(
 fn compare(mounted: &Mounted, port: Option<u16>) {
     let native = mounted.backing().join("native");
     let through = mounted.mnt().join("through");
+    let behind = mounted.backing().join("through");
     [&native, &through].into_iter().for_each(|dir| {
         fs::create_dir(dir).unwrap();
         open_to_all(dir);
@@ -226,8 +229,8 @@ fn compare(mounted: &Mounted, port: Option<u16>) {
         let writes = WRITES.iter().map(|&(name, how)| (name, how, true));
         for (name, how, is_write) in writes.chain(requests).chain(by_path) {
             for (&mode, caller) in MODES.iter().flat_map(|mode| (0..CALLERS.len()).map(move |c| (mode, c))) {
-                let expected = change((&native, &sources[0]), || (), time, mode, caller, how);
-                let mut found = change((&through, &sources[1]), || (), time, mode, caller, how);
+                let expected = change((&native, &native, &sources[0]), || (), time, mode, caller, how);
+                let mut found = change((&through, &behind, &sources[1]), || (), time, mode, caller, how);
                 // The server hears of the last close when nobody waits for it any more. Until then the file counts as open, as
                 // after an early one. So what differs is tried again, and the server is waited for.
                 if let Some(port) = port
@@ -236,7 +239,7 @@ fn compare(mounted: &Mounted, port: Option<u16>) {
                     && is_write
                 {
                     let closed = || mounted.wait_for_open_files(port, 1);
-                    found = change((&through, &sources[1]), closed, time, mode, caller, how);
+                    found = change((&through, &behind, &sources[1]), closed, time, mode, caller, how);
                 }
                 if is_chown_of_nothing(name, caller) {
                     found.result = expected.result;
