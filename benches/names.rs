@@ -63,9 +63,9 @@ fn each(
     group: &mut BenchmarkGroup<'_, WallTime>,
     id: &str,
     names: &[Vec<u8>],
-    judge: impl Fn(&[u8]) -> bool,
+    check: impl Fn(&[u8]) -> bool,
 ) {
-    group.bench_function(id, |b| b.iter(|| names.iter().filter(|name| judge(black_box(name))).count()));
+    group.bench_function(id, |b| b.iter(|| names.iter().filter(|name| check(black_box(name))).count()));
 }
 
 /// Prints the results of the last run; rows that a filter left out show the run before it.

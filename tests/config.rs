@@ -215,7 +215,7 @@ fn every_key_of_a_file_takes_effect() {
         [normalization]\nform = 'nfd'\non-mismatch = 'convert'\n\
         [limits]\nname-bytes = 20\nname-utf16 = 10\npath-bytes = 100\npath-utf16 = 1_0\n";
     let policy = Config::parse(text).and_then(|c| c.policy()).unwrap();
-    let judged = |name: &str| -> Vec<(&str, &str)> {
+    let violations = |name: &str| -> Vec<(&str, &str)> {
         policy
             .check(name.as_bytes())
             .violations
@@ -223,15 +223,15 @@ fn every_key_of_a_file_takes_effect() {
             .map(|v| (v.rule.name(), v.severity.as_str()))
             .collect()
     };
-    assert_eq!(judged("good"), []);
-    assert_eq!(judged("a#"), [("reserved-character", "error")]);
-    assert_eq!(judged("THUMBS.DB"), [("reserved-name", "error")]);
-    assert_eq!(judged("x\u{7f}y"), [("delete", "warn")]);
-    assert_eq!(judged("x\ty"), []);
-    assert_eq!(judged("-x"), [("leading-dash", "error")]);
-    assert_eq!(judged("\u{e9}"), [("not-in-form", "warn")]);
-    assert_eq!(judged("日本日本日本日"), [("name-too-long", "error")]);
-    assert_eq!(judged("eleven byte"), [("name-too-long", "error")]);
+    assert_eq!(violations("good"), []);
+    assert_eq!(violations("a#"), [("reserved-character", "error")]);
+    assert_eq!(violations("THUMBS.DB"), [("reserved-name", "error")]);
+    assert_eq!(violations("x\u{7f}y"), [("delete", "warn")]);
+    assert_eq!(violations("x\ty"), []);
+    assert_eq!(violations("-x"), [("leading-dash", "error")]);
+    assert_eq!(violations("\u{e9}"), [("not-in-form", "warn")]);
+    assert_eq!(violations("日本日本日本日"), [("name-too-long", "error")]);
+    assert_eq!(violations("eleven byte"), [("name-too-long", "error")]);
     assert_eq!(policy.check_path(b"a/b/c/d/e/f").len(), 1);
     assert_eq!(policy.check_path(b"a/b/c/d/e").len(), 0);
     assert_eq!(

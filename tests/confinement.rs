@@ -22,8 +22,8 @@ fn run(deed: &str) -> (ExitStatus, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "confined", "--ignored", "--nocapture", "--test-threads=1"]).env(DEED, deed);
     let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status, String::from_utf8_lossy(&said).into_owned())
+    let messages = [output.stdout, output.stderr].concat();
+    (output.status, String::from_utf8_lossy(&messages).into_owned())
 }
 
 fn can_be_confined() -> bool {
@@ -139,8 +139,8 @@ fn makes_no_namespace_and_reaches_no_other_process() {
 #[test]
 fn a_confined_process_does_its_work_and_starts_nothing_signals_nobody_and_leaves_no_namespace() {
     if can_be_confined() {
-        let (status, said) = run("serve");
-        assert!(status.success(), "{said}");
+        let (status, messages) = run("serve");
+        assert!(status.success(), "{messages}");
     }
 }
 
@@ -150,7 +150,7 @@ fn a_confined_process_that_does_what_no_server_does_is_ended() {
         return;
     }
     for deed in ["mount", "enter"] {
-        let (status, said) = run(deed);
-        assert_eq!(status.signal(), Some(libc::SIGSYS), "{deed}: {said}");
+        let (status, messages) = run(deed);
+        assert_eq!(status.signal(), Some(libc::SIGSYS), "{deed}: {messages}");
     }
 }

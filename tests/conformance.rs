@@ -24,7 +24,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 /// Checks a name with the decoder and with a policy that adds no rules.
-fn judge(name: &[u8], valid: bool, source: &str) {
+fn assert_validity(name: &[u8], valid: bool, source: &str) {
     assert_eq!(utf8::validate(name).is_ok(), valid, "{source}: {name:02X?}");
     if !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) {
         let policy = Policy::from_profiles(&[&profile::UTF8]);
@@ -41,9 +41,9 @@ fn utf8tests_by_flenniken_hold() {
         let mut fields = line.splitn(3, ':');
         let (number, kind, rest) = (fields.next().unwrap(), fields.next().unwrap(), fields.next().unwrap());
         match kind.trim() {
-            "valid" => judge(rest.as_bytes(), true, number),
-            "valid hex" => judge(&bytes(rest.split(':').next().unwrap()), true, number),
-            "invalid hex" => judge(&bytes(rest.split(':').next().unwrap()), false, number),
+            "valid" => assert_validity(rest.as_bytes(), true, number),
+            "valid hex" => assert_validity(&bytes(rest.split(':').next().unwrap()), true, number),
+            "invalid hex" => assert_validity(&bytes(rest.split(':').next().unwrap()), false, number),
             _ => panic!("an unknown kind of line: {line}"),
         }
         *if kind.trim().starts_with("valid") { &mut valid } else { &mut invalid } += 1;
@@ -57,7 +57,7 @@ fn the_byte_lists_of_web_platform_tests_are_all_refused() {
     let mut lines = 0;
     for line in text.lines() {
         let (hex, note) = line.split_once('\t').unwrap();
-        judge(&bytes(hex), false, note);
+        assert_validity(&bytes(hex), false, note);
         lines += 1;
     }
     assert!(lines >= 29, "the file is not what it was: {lines} lines");
@@ -76,7 +76,7 @@ fn all_collected_names_are_checked_as_marked() {
             "invalid" => false,
             _ => panic!("an unknown mark: {line}"),
         };
-        judge(&bytes(hex), is_valid, source);
+        assert_validity(&bytes(hex), is_valid, source);
         *if is_valid { &mut valid } else { &mut invalid } += 1;
     }
     assert!(valid >= 500 && invalid >= 100, "the file is not what it was: {valid} valid, {invalid} invalid");

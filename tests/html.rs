@@ -184,8 +184,11 @@ fn a_click_explains_each_byte_as_the_program_does() {
             })
             .collect();
         assert_eq!(strings(&cells), expected, "{}", display(name));
-        let said = browser.value("document.querySelector('.bytes').textContent");
-        assert!(!["null", "undefined", "NaN"].iter().any(|no| said.as_str().unwrap().contains(no)), "{said}");
+        let messages = browser.value("document.querySelector('.bytes').textContent");
+        assert!(
+            !["null", "undefined", "NaN"].iter().any(|no| messages.as_str().unwrap().contains(no)),
+            "{messages}"
+        );
         let title = browser.value("document.getElementById('detail-title').textContent");
         assert_eq!(title, display(name).to_string(), "the name is shown as on a terminal");
         let bytes: Vec<String> = name.iter().map(|byte| format!("{byte:02X}")).collect();

@@ -67,8 +67,8 @@ fn run(command: &mut Command, input: &str) -> Option<Output> {
 #[track_caller]
 fn succeeds(output: Option<Output>) {
     if let Some(output) = output {
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let messages = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
     }
 }
 

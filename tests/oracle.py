@@ -1,14 +1,14 @@
-"""Judges the names below a directory by Python's own codec and Unicode data, so that `namegate scan` can be held
-against it. Prints one line for each finding: the kind, a space, and the path in hex.
+"""Checks the names below a directory with Python's codec and Unicode data, as an independent oracle for `namegate scan`.
+Prints one line for each finding: the kind, a space, and the path in hexadecimal.
 
     oracle.py DIRECTORY
     oracle.py --count DIRECTORY
 
-With --count it prints how many names there are below the directory, and how many findings of each kind.
+With --count it prints the number of names below the directory, and the number of findings of each kind.
 
 Kinds: `utf8` (the codec refuses the name), `strict` (that, or a control character, a noncharacter or a line separator),
 `macos` (another name of the directory is the same without regard to case and canonical equivalence). Python's Unicode
-data may be older than namegate's; the trees that it judges hold old characters only.
+data may be older than namegate's, so the test trees contain only old characters.
 """
 
 import collections

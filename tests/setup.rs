@@ -64,11 +64,11 @@ fn nothing_is_installed_if_nobody_can_be_asked() {
     let dir = tempfile::tempdir().unwrap();
     bare_machine(dir.path(), "gcc");
     let (output, log) = quickstart(dir.path(), &[]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(log, "", "{said}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    assert_eq!(log, "", "{messages}");
     for part in ["packages, by apt-get: gcc", "Rust 1.", "by rustup", "NAMEGATE_YES=1", "--yes"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(messages.contains(part), "{part} in {messages}");
     }
 }
 
@@ -77,13 +77,13 @@ fn with_consent_a_bare_machine_gets_a_linker_and_rust_and_builds() {
     let dir = tempfile::tempdir().unwrap();
     bare_machine(dir.path(), "gcc libc6-dev ca-certificates");
     let (output, log) = quickstart(dir.path(), &["--yes"]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let messages = String::from_utf8_lossy(&output.stderr);
     let steps: Vec<&str> = log.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(steps, ["apt-get", "apt-get", "curl", "rustup", "cargo"], "{log}{said}");
+    assert_eq!(steps, ["apt-get", "apt-get", "curl", "rustup", "cargo"], "{log}{messages}");
     assert!(log.contains("--no-install-recommends gcc"), "{log}");
     assert!(log.contains("rustup -y") && log.contains("--no-modify-path"), "{log}");
     assert!(log.contains("cargo build --release --locked"), "{log}");
-    assert_eq!(output.status.code(), Some(7), "the build decides: {said}");
+    assert_eq!(output.status.code(), Some(7), "the build decides: {messages}");
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_package_that_cannot_be_installed_ends_the_script_before_the_build() {
     let dir = tempfile::tempdir().unwrap();
     bare_machine(dir.path(), "nothing");
     let (output, log) = quickstart(dir.path(), &["--yes"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("Not installed (required): gcc"), "{said}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    assert!(messages.contains("Not installed (required): gcc"), "{messages}");
     assert!(!log.contains("cargo"), "{log}");
 }

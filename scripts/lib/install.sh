@@ -1,10 +1,10 @@
-# Sourced by the scripts beside it: what they need from the machine, and how it gets there.
+# Sourced by the scripts in the parent directory: finds and installs the packages and the toolchain that they need.
 #
 # Nothing is installed without consent: --yes of scripts/quickstart and scripts/test, NAMEGATE_YES=1 in the environment, or
 # the answer of a person at a terminal. One answer counts for the whole run.
 # shellcheck shell=bash
 
-# yes, no, or empty while nobody has been asked.
+# yes, no, or empty before the question.
 consent=${NAMEGATE_YES:+yes}
 
 # confirm LINE...: prints what is about to be installed, and returns whether that is allowed.

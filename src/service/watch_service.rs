@@ -134,7 +134,7 @@ impl WatchService {
         let (mut is_ready, mut ending, mut reported) = (false, None::<Instant>, begin);
         loop {
             if ending.is_some() {
-                run.watch.hurry();
+                run.watch.skip_pauses();
             }
             let is_busy = run.turn()?;
             if !is_ready && !run.watch.is_reading() {
@@ -182,7 +182,7 @@ impl WatchRun<'_> {
     /// Processes pending events. Returns whether there may be more to do at once.
     fn turn(&mut self) -> io::Result<bool> {
         let Self { watch, sinks, is_once, has_finding, failed, .. } = self;
-        let is_busy = watch.turn(&mut |finding| {
+        let is_busy = watch.run_once(&mut |finding| {
             if mem::replace(has_finding, true) && *is_once {
                 return;
             }
@@ -241,7 +241,8 @@ impl WatchRun<'_> {
                 self.failed = json::write_line(out, &note).err();
             }
             (FindingFormat::Log, _) => {
-                log::warn!("{directories} directories or more were not read to the end");
+                let directories = counted(directories, "directory", "directories");
+                log::warn!("not read to the end: at least {directories}");
             }
             _ => {}
         }

@@ -16,16 +16,16 @@ const MAP_DELETE_ELEM: libc::c_int = 3;
 const OBJ_PIN: libc::c_int = 6;
 const PROG_TEST_RUN: libc::c_int = 10;
 
-/// What a map is.
+/// The kind of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// Values by a number from 0.
+    /// An array of values.
     Array = 2,
-    /// Maps by a number from 0.
+    /// An array of maps.
     ArrayOfMaps = 12,
 }
 
-/// A map in the kernel, with keys of 32 bits.
+/// A BPF map with keys of 32 bits.
 #[derive(Debug)]
 pub struct BpfMap {
     fd: OwnedFd,
@@ -80,9 +80,9 @@ struct TestRun {
 }
 
 /// # Safety
-/// The attributes are those of the command, and what they point to has the length that the kernel takes it for.
+/// The attributes are those of the command, and the memory that they point to has the length that the kernel expects.
 unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> Result<libc::c_long, Errno> {
-    // SAFETY: the size is that of the attributes; the caller answers for what they point to.
+    // SAFETY: the size is that of the attributes; the caller guarantees the memory that they point to.
     Errno::result(unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) })
 }
 
@@ -91,7 +91,7 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
 }
 
 impl BpfMap {
-    /// Makes a map of `entries` values of `value_size` bytes; for maps of maps, `inner` is a map like those in it.
+    /// Creates a map of `entries` values of `value_size` bytes; for maps of maps, `inner` is a map of the same shape as those in it.
     ///
     /// # Errors
     /// As bpf(2) says: EPERM without the rights.
@@ -101,12 +101,12 @@ impl BpfMap {
             Create { kind: kind as u32, key_size: 4, value_size, max_entries: entries, flags: 0, inner };
         // SAFETY: the attributes of MAP_CREATE point to nothing.
         let fd = unsafe { bpf(MAP_CREATE, &mut create) }?;
-        // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         Ok(Self { fd, value_size: value_size as usize })
     }
 
-    /// Replaces a value. Who reads a map of maps meets the one before or this one.
+    /// Replaces a value.
     ///
     /// # Errors
     /// As bpf(2) says: E2BIG for a key beyond the map.
@@ -118,7 +118,7 @@ impl BpfMap {
         let value = value.as_ptr() as u64;
         let mut element =
             Element { map: number(self.as_fd()), key: (&raw const key) as u64, value, ..Element::default() };
-        // SAFETY: the key has the size that every map here is made with, the value that of this map; both outlive the call.
+        // SAFETY: the key has the size of all keys here, the value that of this map; both outlive the call.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
     }
 
@@ -130,18 +130,18 @@ impl BpfMap {
         self.set(key, &number(map.as_fd()).to_ne_bytes())
     }
 
-    /// Takes a map out of this map of maps.
+    /// Removes a map from this map of maps.
     ///
     /// # Errors
     /// As bpf(2) says: ENOENT if there is none.
     pub fn remove(&self, key: u32) -> Result<(), Errno> {
         let mut element =
             Element { map: number(self.as_fd()), key: (&raw const key) as u64, ..Element::default() };
-        // SAFETY: the key has the size that every map here is made with, and outlives the call.
+        // SAFETY: the key has the size of all keys here, and outlives the call.
         unsafe { bpf(MAP_DELETE_ELEM, &mut element) }.map(drop)
     }
 
-    /// Gives the map a name in a BPF file system, so that it outlives this process.
+    /// Pins the map in a BPF file system, so that it outlives this process.
     ///
     /// # Errors
     /// As bpf(2) says: EEXIST, and EPERM outside of a BPF file system.

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     /// A field of proc_pid_status(5) for the calling thread.
-    fn told(line: &str) -> CapabilitySet {
+    fn read_status(line: &str) -> CapabilitySet {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let value =
             status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap().trim();
@@ -137,21 +137,21 @@ mod tests {
     #[test]
     fn capabilities_are_dropped_by_this_thread_only() {
         let before = CapabilitySets::of_thread().unwrap();
-        assert_eq!(before.effective, told("CapEff"));
-        assert_eq!(before.permitted, told("CapPrm"));
+        assert_eq!(before.effective, read_status("CapEff"));
+        assert_eq!(before.permitted, read_status("CapPrm"));
         // CAP_CHOWN and CAP_SETPCAP.
         let kept = before.permitted.and(CapabilitySet::from_numbers(&[0, 8]));
         std::thread::spawn(move || {
             let can_bound = before.effective.contains(CapabilitySet::from_numbers(&[8]));
             assert_eq!(bound(kept), if can_bound { Ok(()) } else { Err(Errno::EPERM) });
             if can_bound {
-                assert_eq!(told("CapBnd"), kept);
+                assert_eq!(read_status("CapBnd"), kept);
             }
             let sets =
                 CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::default() };
             sets.apply().unwrap();
             assert_eq!(CapabilitySets::of_thread(), Ok(sets));
-            assert_eq!((told("CapEff"), told("CapPrm")), (kept, kept));
+            assert_eq!((read_status("CapEff"), read_status("CapPrm")), (kept, kept));
             if before.permitted != kept {
                 assert_eq!(before.apply(), Err(Errno::EPERM), "there is no way back");
             } else {

@@ -1,4 +1,4 @@
-//! /dev/fuse: the requests of ioctl(2) that it has, which nix and libc lack (linux/fuse.h, fuse-passthrough.rst).
+//! The ioctl(2) requests of /dev/fuse, which nix and libc lack (linux/fuse.h, fuse-passthrough.rst).
 
 use std::fs::OpenOptions;
 use std::io;
@@ -17,7 +17,7 @@ struct BackingMap {
     padding: u64,
 }
 
-/// A second descriptor of the connection of `device`. Requests that are read from it are answered on it.
+/// Opens a second descriptor of the connection of `device`. A request is answered on the descriptor that it was read from.
 ///
 /// # Errors
 /// As open(2) of /dev/fuse says; EINVAL if `device` has no connection.

@@ -63,7 +63,7 @@ impl KernelHandle {
         (self.kind, self.bytes.as_slice())
     }
 
-    /// Creates the handle with this type and these bytes; `None` for more bytes than a handle can have. Only [`open`] can tell
+    /// Creates the handle with this type and these bytes; `None` for more bytes than a handle can have. Only [`open`] shows
     /// whether a file has this handle.
     pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= MAX_BYTES).then(|| Self { kind, bytes: HandleBytes::new(bytes) })

@@ -34,7 +34,7 @@ mod tests {
                 assert_eq!(read_at(&file, &mut buffer, 7), Ok(0), "the end of the file");
             }
             Err(Errno::EOPNOTSUPP) => {
-                println!("SKIPPED: the file system of the temporary directory cannot tell")
+                println!("SKIPPED: the file system of the temporary directory does not support RWF_NOWAIT")
             }
             Err(errno) => panic!("{errno}"),
         }

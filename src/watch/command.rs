@@ -1,10 +1,9 @@
-//! A program that is run for each finding.
+//! Runs a program for each finding.
 //!
-//! It is started directly, never by a shell, and a name is never part of another argument: an argument `{}` becomes the path,
-//! and everything else that is known stands in the environment, as bytes. A few run at a time, the others wait.
+//! The program is started directly, without a shell. An argument `{}` is replaced by the path; a name is never inserted into
+//! another argument. The environment has everything else that is known, as bytes. A few programs run at a time, the others wait.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -16,21 +15,22 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 
 use super::Finding;
 use crate::name::display::display;
 
-/// So many findings wait for their turn; a finding takes some hundred bytes.
+/// Length of the queue. A finding takes some hundred bytes.
 const MOST_WAITING: usize = 1 << 16;
 
-/// Runs the program.
+/// Runs the program for queued findings.
 #[derive(Debug)]
 pub struct Commands {
     queue: Option<SyncSender<Finding>>,
     shared: Arc<CommandCounts>,
     threads: Vec<JoinHandle<()>>,
-    is_told: bool,
+    has_warned: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,20 +41,20 @@ struct CommandCounts {
     failed: AtomicU64,
 }
 
-/// What became of the commands.
+/// How the programs ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandResults {
-    /// That could not be started, or did not end with status 0.
+    /// Programs that could not be started, or did not exit with status 0.
     pub failed: u64,
-    /// That were not started any more, or still run.
+    /// Programs that were never started, or are still running.
     pub left: u64,
 }
 
 impl Commands {
-    /// Runs `program`, with its arguments behind it, at most `at_once` at a time.
+    /// Runs `program`, a program followed by its arguments, at most `at_once` times in parallel.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// A thread cannot be started.
     pub fn new(program: Vec<OsString>, at_once: NonZeroUsize) -> io::Result<Self> {
         let (queue, findings) = sync_channel(MOST_WAITING);
         let (findings, program) = (Arc::new(Mutex::new(findings)), Arc::new(program));
@@ -63,23 +63,23 @@ impl Commands {
         for _ in 0..at_once.get() {
             let (findings, program, shared) =
                 (Arc::clone(&findings), Arc::clone(&program), Arc::clone(&shared));
-            let work = move || run_all(&findings, &program, &shared);
-            threads.push(thread::Builder::new().name("command".into()).spawn(work)?);
+            let task = move || run_all(&findings, &program, &shared);
+            threads.push(thread::Builder::new().name("command".into()).spawn(task)?);
         }
-        Ok(Self { queue: Some(queue), shared, threads, is_told: false })
+        Ok(Self { queue: Some(queue), shared, threads, has_warned: false })
     }
 
-    /// Has the program run for a finding. When too many wait it is left out, which is counted.
+    /// Queues a finding. If the queue is full, the program is not run for it; [`CommandResults::left`] counts that.
     pub fn run(&mut self, finding: Finding) {
         let Some(queue) = &self.queue else { return };
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
         let sent = queue.try_send(finding);
-        if sent.is_err() && !std::mem::replace(&mut self.is_told, true) {
+        if sent.is_err() && !std::mem::replace(&mut self.has_warned, true) {
             log::error!("more than {MOST_WAITING} findings wait for --exec; it is not run for further ones");
         }
     }
 
-    /// Waits for what was asked for, not longer than `patience`.
+    /// Waits until the program has run for all queued findings, at most `patience`.
     pub fn finish(mut self, patience: Duration) -> CommandResults {
         self.queue = None;
         let begin = Instant::now();
@@ -118,23 +118,18 @@ fn run_all(findings: &Mutex<Receiver<Finding>>, program: &[OsString], shared: &C
     }
 }
 
-/// The program with its arguments and what it is told; `None` without a program.
+/// Builds the command with its arguments and environment; `None` without a program.
 fn command(program: &[OsString], finding: &Finding) -> Option<Command> {
     let (program, arguments) = program.split_first()?;
     let record = &finding.record;
     let path = finding.path.as_deref().map_or(OsStr::new(""), |path| path.as_os_str());
     let mut command = Command::new(program);
     command.args(arguments.iter().map(|argument| if argument == "{}" { path } else { argument }));
-    let mut hex = String::with_capacity(2 * record.name.len());
-    for byte in record.name.as_bytes() {
-        // It cannot fail for a string.
-        let _ = write!(hex, "{byte:02x}");
-    }
     command
         .env("NAMEGATE_PATH", path)
         .env("NAMEGATE_PARENT", record.parent.as_deref().unwrap_or("".as_ref()))
         .env("NAMEGATE_NAME", &record.name)
-        .env("NAMEGATE_NAME_HEX", hex)
+        .env("NAMEGATE_NAME_HEX", HEXLOWER.encode(record.name.as_bytes()))
         .env("NAMEGATE_NAME_SHOWN", display(record.name.as_bytes()).to_string())
         .env("NAMEGATE_RULE", record.rule.map_or("", |rule| rule.name()))
         .env("NAMEGATE_START", record.span.start.to_string())
@@ -143,10 +138,10 @@ fn command(program: &[OsString], finding: &Finding) -> Option<Command> {
         .env("NAMEGATE_PID", record.requester.pid.to_string())
         .env("NAMEGATE_UID", record.requester.uid.map(|uid| uid.to_string()).unwrap_or_default())
         .env("NAMEGATE_GID", record.requester.gid.map(|gid| gid.to_string()).unwrap_or_default())
-        // Our own output is for findings alone.
+        // Standard output is reserved for findings.
         .stdin(Stdio::null())
         .stdout(io::stderr())
-        // Ctrl-C is for the watch, which then waits for what it has started.
+        // Ctrl-C ends the watch, which then waits for its programs.
         .process_group(0);
     Some(command)
 }

@@ -1,5 +1,4 @@
-//! What all engines share: the roots, the check and report of a name, the reading of a directory, and what waits to be
-//! read.
+//! Shared by all engines: the roots, checking and reporting names, reading directories, and the queue of directories to read.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -20,54 +19,54 @@ use crate::sys::directory;
 use crate::sys::stat::{self, Stat, Time};
 use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
-/// Time stamps of files are taken from a clock that ticks more slowly than ours; FAT's ticks every two seconds.
+/// File systems store times with a coarser resolution than our clock; FAT's is two seconds.
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Where findings go.
 pub(super) type ReportFn<'t> = &'t mut dyn FnMut(Finding);
 
-/// How a name came to be there, as far as it can be told.
+/// How a name appeared, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It was made; a directory, if so.
+    /// It was created.
     Made { is_dir: bool },
-    /// Something got it as its new name, or came with a directory that was moved here.
+    /// Something was renamed to it, or it is in a directory that was moved here.
     Renamed,
-    /// It was there when the watch began.
+    /// It existed when the watch began.
     Initial,
-    /// It was there when a tree was read again, after events had been lost.
+    /// It was found when a tree was read again, after events were lost.
     Rescanned,
 }
 
-/// Which names of a directory that is read are reported.
+/// Selects the names to report when a directory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RescanFilter {
-    /// None: it is read for the directories in it.
+    /// No name; the directory is read to find directories in it.
     Nothing,
-    /// All.
+    /// All names.
     All(Origin),
-    /// Those that may have come since then, while events were lost.
+    /// Names that may have appeared since `when`, while events were lost.
     Since { when: SystemTime, above_changed: bool },
 }
 
-/// A directory that waits to be read.
+/// A directory in the queue, to be read.
 #[derive(Clone, Debug)]
 pub(super) struct ReadTask {
     pub(super) target: ReadTarget,
     pub(super) filter: RescanFilter,
-    /// How often it was not where it was expected.
+    /// How often it was not found at its expected path.
     pub(super) tries: u8,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum ReadTarget {
-    /// By its path from a root.
+    /// The directory at this path from a root.
     Path { root: usize, below: PathBuf },
-    /// By its number in the tree of the engine of that number.
+    /// The node with this number in the tree of this engine.
     Node { engine: usize, node: u64 },
 }
 
-/// A moment at which every event had been read.
+/// A moment at which all events had been read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DrainTime {
     clock: SystemTime,
@@ -79,7 +78,7 @@ impl DrainTime {
         Self { clock: SystemTime::now(), instant: Instant::now() }
     }
 
-    /// The time since which events may be missing. The clock may have been set meanwhile.
+    /// The time from which on events may be missing. The clock may have been set since.
     fn since(self) -> SystemTime {
         let by_duration = SystemTime::now().checked_sub(self.instant.elapsed());
         let earlier = by_duration.map_or(self.clock, |time| time.min(self.clock));
@@ -87,18 +86,18 @@ impl DrainTime {
     }
 }
 
-/// A name that is to be reported.
+/// A bad name, with everything that its report needs.
 #[derive(Debug)]
 pub(super) struct Sighting<'s> {
-    /// The directory: the root's number, and the path from there.
+    /// The directory: the index of its root, and its path from there.
     pub(super) place: Option<(usize, &'s Path)>,
-    /// Which directory that is, if it is known, even if it cannot be opened where it should be.
+    /// The id of the directory, if it is known, even if the directory cannot be opened at that path.
     pub(super) id: Option<DirectoryId>,
-    /// The same, open.
+    /// The directory, opened.
     pub(super) dir: Option<BorrowedFd<'s>>,
     pub(super) name: &'s OsStr,
-    pub(super) how: Origin,
-    /// Who made it, or 0.
+    pub(super) origin: Origin,
+    /// The process that created it, or 0.
     pub(super) pid: i32,
     pub(super) violation: Violation,
 }
@@ -108,14 +107,14 @@ pub(super) struct WatchCore {
     pub(super) settings: WatchSettings,
     pub(super) roots: Vec<WatchRoot>,
     pub(super) reported_cache: ReportedCache,
-    pub(super) works: VecDeque<ReadTask>,
-    /// Those that were not where they were expected: they wait until what is on its way has been read.
+    pub(super) tasks: VecDeque<ReadTask>,
+    /// Directories that were not found at their expected paths: retried when all pending events have been read.
     pub(super) deferred: Vec<ReadTask>,
     pub(super) counts: WatchCounts,
     pub(super) drained: DrainTime,
-    /// When the log was last told that events were lost.
-    said_lost: Option<Instant>,
-    /// Who the processes of the events at hand are.
+    /// When the last warning about lost events was logged.
+    last_lost_warning: Option<Instant>,
+    /// The processes behind the current batch of events.
     requesters: HashMap<i32, Requester>,
     buffer: Vec<u8>,
 }
@@ -126,17 +125,17 @@ impl WatchCore {
             settings,
             roots,
             reported_cache: ReportedCache::default(),
-            works: VecDeque::new(),
+            tasks: VecDeque::new(),
             deferred: Vec::new(),
             counts: WatchCounts::default(),
             drained: DrainTime::now(),
-            said_lost: None,
+            last_lost_warning: None,
             requesters: HashMap::new(),
             buffer: vec![0; 64 * 1024],
         }
     }
 
-    /// The violation to report for `name`.
+    /// Checks `name`, and returns the violation to report.
     pub(super) fn check(&self, name: &OsStr) -> Option<Violation> {
         let policy = &self.settings.policy;
         match policy.verdict(name.as_bytes()) {
@@ -148,12 +147,12 @@ impl WatchCore {
         }
     }
 
-    /// The events at hand have been dealt with.
+    /// Called after each batch of events: process ids may be reused.
     pub(super) fn forget_requesters(&mut self) {
         self.requesters.clear();
     }
 
-    /// The path of a directory, from the top.
+    /// The absolute path of a directory.
     pub(super) fn path(&self, root: usize, below: &Path) -> PathBuf {
         match below.as_os_str().is_empty() {
             true => self.roots[root].path.clone(),
@@ -161,27 +160,27 @@ impl WatchCore {
         }
     }
 
-    /// Something could not be watched or read.
+    /// Logs and counts that something could not be watched or read.
     pub(super) fn fault(&mut self, path: PathBuf, attempt: &'static str, error: Errno) {
         log::warn!("{}", Fault { path, attempt, error: error.into() });
         self.counts.faults += 1;
     }
 
-    /// Reports a name that an event tells of.
-    pub(super) fn report_event(&mut self, sighting: &Sighting<'_>, tell: ReportFn<'_>) {
-        let there = sighting.dir.and_then(|dir| look(dir, sighting.name));
-        if self.is_excluded(sighting, there.as_ref().is_some_and(is_directory)) {
+    /// Reports a name from an event, unless it is excluded or was reported before.
+    pub(super) fn report_event(&mut self, sighting: &Sighting<'_>, report: ReportFn<'_>) {
+        let stat = sighting.dir.and_then(|dir| lookup(dir, sighting.name));
+        if self.is_excluded(sighting, stat.as_ref().is_some_and(is_directory)) {
             return;
         }
-        let identity = there.as_ref().map(identity);
+        let identity = stat.as_ref().map(identity);
         let is_new =
             sighting.id.is_none_or(|id| self.reported_cache.is_new_by_event(id, sighting.name, identity));
         if is_new {
-            self.tell(sighting, there.as_ref(), tell);
+            self.emit(sighting, stat.as_ref(), report);
         }
     }
 
-    /// Whether the name, or a directory that leads to it, is left out.
+    /// Whether the name, or a directory above it, is excluded.
     fn is_excluded(&self, sighting: &Sighting<'_>, is_dir: bool) -> bool {
         let exclude = &self.settings.exclude;
         let Some((_, below)) = sighting.place.filter(|_| !exclude.is_empty()) else { return false };
@@ -189,23 +188,20 @@ impl WatchCore {
         above.any(|dir| exclude.matches(dir, true)) || exclude.matches(&below.join(sighting.name), is_dir)
     }
 
-    fn tell(&mut self, sighting: &Sighting<'_>, there: Option<&Stat>, tell: ReportFn<'_>) {
-        let operation = match sighting.how {
+    fn emit(&mut self, sighting: &Sighting<'_>, stat: Option<&Stat>, report: ReportFn<'_>) {
+        let operation = match sighting.origin {
             Origin::Renamed => "rename",
             Origin::Initial => "initial",
             Origin::Rescanned => "rescan",
-            Origin::Made { is_dir } => there.map_or(if is_dir { "mkdir" } else { "create" }, made_by),
+            Origin::Made { is_dir } => stat.map_or(if is_dir { "mkdir" } else { "create" }, made_by),
         };
+        let parent = sighting.place.map(|(root, below)| self.path(root, below));
         let requester = self
             .requesters
             .entry(sighting.pid)
             .or_insert_with_key(|&pid| Requester::from_process(u32::try_from(pid).unwrap_or_default()));
-        let parent = sighting.place.map(|(root, below)| match below.as_os_str().is_empty() {
-            true => self.roots[root].path.clone(),
-            false => self.roots[root].path.join(below),
-        });
         self.counts.findings += 1;
-        tell(Finding {
+        report(Finding {
             path: parent.as_ref().map(|parent| parent.join(sighting.name)),
             record: AuditRecord {
                 time: SystemTime::now(),
@@ -221,25 +217,25 @@ impl WatchCore {
         });
     }
 
-    /// The kernel says that events were lost. The log hears of it now and then, however often it happens.
+    /// Counts lost events, and logs a warning at most once per interval.
     pub(super) fn count_lost(&mut self) {
         const INTERVAL: Duration = Duration::from_secs(10);
         self.counts.lost += 1;
-        if self.said_lost.is_none_or(|said| said.elapsed() >= INTERVAL) {
-            self.said_lost = Some(Instant::now());
+        if self.last_lost_warning.is_none_or(|said| said.elapsed() >= INTERVAL) {
+            self.last_lost_warning = Some(Instant::now());
             log::warn!("the kernel lost events because too many came at once; reading the trees again");
         }
     }
 
-    /// Events were lost: what an engine watches has to be read again, all of these roots.
-    pub(super) fn since_lost(&self, mut roots: impl Iterator<Item = usize>) -> RescanFilter {
+    /// The filter for reading `roots` again after events were lost.
+    pub(super) fn lost_filter(&self, mut roots: impl Iterator<Item = usize>) -> RescanFilter {
         let is_far = roots.any(|root| self.roots[root].is_far());
         let when = if is_far { SystemTime::UNIX_EPOCH } else { self.drained.since() };
         RescanFilter::Since { when, above_changed: false }
     }
 
-    /// Reads the directory `dir`, reports what the filter lets pass, and hands the directories in it to `below`, each with
-    /// its filter. `is_known` says that it was here before events were lost.
+    /// Reads the directory `dir`, reports the bad names that the filter selects, and calls `below` with each directory in it and
+    /// the filter for that. `is_known` says that the directory was here before events were lost.
     pub(super) fn read(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -247,7 +243,7 @@ impl WatchCore {
         filter: RescanFilter,
         is_known: bool,
         below: &mut dyn FnMut(&mut Self, &OsStr, RescanFilter),
-        tell: ReportFn<'_>,
+        report: ReportFn<'_>,
     ) {
         self.counts.directories += 1;
         let stat = match stat::at(dir, OsStr::new("")) {
@@ -258,7 +254,7 @@ impl WatchCore {
             Ok(id) => id,
             Err(errno) => return self.fault(self.path(root, path), "look at", errno),
         };
-        let (filter, for_below) = narrowed(filter, &stat, is_known);
+        let (filter, for_below) = narrow(filter, &stat, is_known);
         let mut buffer = std::mem::take(&mut self.buffer);
         loop {
             let filled = match directory::read(dir, &mut buffer) {
@@ -281,10 +277,10 @@ impl WatchCore {
                     && let Some(violation) = self.check(entry.name)
                 {
                     let place = Some((root, path));
-                    let how = filter.how();
+                    let origin = filter.origin();
                     let (dir, id, name) = (Some(dir), Some(id), entry.name);
-                    let sighting = Sighting { place, id, dir, name, how, pid: 0, violation };
-                    self.report_read(&sighting, filter, tell);
+                    let sighting = Sighting { place, id, dir, name, origin, pid: 0, violation };
+                    self.report_read(&sighting, filter, report);
                 }
                 if is_dir(dir, entry) && !self.is_left_out(path, entry.name) {
                     below(self, entry.name, for_below);
@@ -299,27 +295,27 @@ impl WatchCore {
         !exclude.is_empty() && exclude.matches(&dir.join(name), true)
     }
 
-    /// Reports a name that was found by reading.
-    fn report_read(&mut self, sighting: &Sighting<'_>, filter: RescanFilter, tell: ReportFn<'_>) {
-        // What is gone already was there for its event alone.
+    /// Reports a name that was found by reading a directory.
+    fn report_read(&mut self, sighting: &Sighting<'_>, filter: RescanFilter, report: ReportFn<'_>) {
+        // If it is gone already, its event reports it.
         let Some((dir, id)) = sighting.dir.zip(sighting.id) else { return };
-        let Some(there) = look(dir, sighting.name) else { return };
+        let Some(stat) = lookup(dir, sighting.name) else { return };
         if let (RescanFilter::Since { when, .. }, Some((root, _))) = (filter, sighting.place) {
-            let changed = time(there.ctime);
+            let changed = time(stat.ctime);
             if changed < when && self.roots[root].stamps_renames() {
                 return;
             }
         }
-        if self.is_excluded(sighting, is_directory(&there)) {
+        if self.is_excluded(sighting, is_directory(&stat)) {
             return;
         }
-        if self.reported_cache.is_new_by_reading(id, sighting.name, Some(identity(&there))) {
-            self.tell(sighting, Some(&there), tell);
+        if self.reported_cache.is_new_by_reading(id, sighting.name, Some(identity(&stat))) {
+            self.emit(sighting, Some(&stat), report);
         }
     }
 
-    /// A name whose directory is gone, and was never placed.
-    pub(super) fn unplaced(&mut self, name: &OsStr, violation: &Violation) {
+    /// Logs and counts a bad name whose directory vanished before it was located.
+    pub(super) fn report_unplaced(&mut self, name: &OsStr, violation: &Violation) {
         self.counts.unplaced += 1;
         log::info!(
             "{} ({}) appeared in a directory that vanished before it was located, in a watched tree or elsewhere on the file system",
@@ -330,8 +326,8 @@ impl WatchCore {
 }
 
 impl RescanFilter {
-    /// What lets pass what either of them does. A reading that begins before another one has ended goes on for that one, too:
-    /// what has been moved meanwhile may have escaped it.
+    /// The filter that selects what either filter selects. A pass that replaces an unfinished one must cover that one too: it may
+    /// have missed directories that were moved meanwhile.
     pub(super) fn and(self, other: Option<Self>) -> Self {
         match (self, other) {
             (Self::Since { when, .. }, Some(Self::Since { when: other, .. })) => {
@@ -342,20 +338,20 @@ impl RescanFilter {
         }
     }
 
-    fn how(self) -> Origin {
+    fn origin(self) -> Origin {
         match self {
-            Self::All(how) => how,
+            Self::All(origin) => origin,
             Self::Nothing | Self::Since { .. } => Origin::Rescanned,
         }
     }
 }
 
-/// What the filter comes to for the names of one directory, and for those below it.
-fn narrowed(filter: RescanFilter, stat: &Stat, is_known: bool) -> (RescanFilter, RescanFilter) {
+/// Returns the filter for the names in one directory, and the filter for the directories below it.
+fn narrow(filter: RescanFilter, stat: &Stat, is_known: bool) -> (RescanFilter, RescanFilter) {
     let RescanFilter::Since { when, above_changed } = filter else { return (filter, filter) };
     let changed = time(stat.ctime) >= when;
     let entries_changed = time(stat.mtime) >= when;
-    // A directory that was moved has changed itself, and so has what holds it. What it brought along is older than that.
+    // Moving a directory changes its own times and those of its parent, but not the times of what is in it.
     if above_changed && changed && !is_known {
         return (RescanFilter::All(Origin::Rescanned), RescanFilter::All(Origin::Rescanned));
     }
@@ -371,39 +367,39 @@ fn time(time: Time) -> SystemTime {
 fn is_dir(dir: BorrowedFd<'_>, entry: directory::RawDirEntry<'_>) -> bool {
     match entry.kind {
         libc::DT_DIR => true,
-        libc::DT_UNKNOWN => look(dir, entry.name).is_some_and(|there| is_directory(&there)),
+        libc::DT_UNKNOWN => lookup(dir, entry.name).is_some_and(|stat| is_directory(&stat)),
         _ => false,
     }
 }
 
-/// What stands under `name` in `dir`, if anything does.
-fn look(dir: BorrowedFd<'_>, name: &OsStr) -> Option<Stat> {
+/// The attributes of `name` in `dir`, if it exists.
+fn lookup(dir: BorrowedFd<'_>, name: &OsStr) -> Option<Stat> {
     stat::at(dir, name).ok()
 }
 
-fn is_directory(there: &Stat) -> bool {
-    there.kind == libc::S_IFDIR
+fn is_directory(stat: &Stat) -> bool {
+    stat.kind == libc::S_IFDIR
 }
 
-/// A number that stands for a file, and hardly ever for the next one that gets its inode.
-fn identity(there: &Stat) -> u64 {
-    let Time { seconds, nanoseconds } = there.btime.unwrap_or_default();
+/// Identifies a file, and hardly ever a later one with the same inode number.
+fn identity(stat: &Stat) -> u64 {
+    let Time { seconds, nanoseconds } = stat.btime.unwrap_or_default();
     let born = (seconds as u64).rotate_left(30) ^ u64::from(nanoseconds);
-    there.ino.rotate_left(32) ^ born.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    stat.ino.rotate_left(32) ^ born.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The system call that makes such a thing, about.
-fn made_by(there: &Stat) -> &'static str {
-    match there.kind {
+/// The system call that probably created the file.
+fn made_by(stat: &Stat) -> &'static str {
+    match stat.kind {
         libc::S_IFDIR => "mkdir",
-        _ if there.links > 1 => "link",
+        _ if stat.links > 1 => "link",
         libc::S_IFLNK => "symlink",
         libc::S_IFREG => "create",
         _ => "mknod",
     }
 }
 
-/// The directory `name` in the one at `below`.
+/// The path of the directory `name` in `below`.
 pub(super) fn child(below: &Path, name: &OsStr) -> PathBuf {
     let mut path: OsString = below.as_os_str().to_owned();
     if !path.is_empty() {

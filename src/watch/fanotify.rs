@@ -1,8 +1,7 @@
-//! What the kernel writes to a fanotify group, read as bytes.
+//! Parses the events of a fanotify group.
 //!
 //! Pure: bytes in, events out. A record is a head of 24 bytes and any number of parts, each with its type and length; parts
-//! of types that are not known here are passed over. Whatever does not fit its own length is an error, never a guess.
-//! Source: fanotify(7), linux/fanotify.h.
+//! of unknown types are ignored. A length that does not fit is an error. Sources: fanotify(7), linux/fanotify.h.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -18,20 +17,20 @@ const PART_HEAD: usize = 4;
 /// A part's head, `__kernel_fsid_t`, and the head of `struct file_handle`.
 const OBJECT_HEAD: usize = PART_HEAD + 16;
 
-/// One event. What its parts do not tell is `None`.
+/// One event. A field is `None` if the record has no such part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FanotifyEvent<'b> {
     /// What happened: `FAN_` bits.
     pub mask: u64,
-    /// Who did it; 0 if that is not to be seen from here.
+    /// The process that caused it; 0 if it is in another PID namespace.
     pub pid: i32,
-    /// The entry that it happened to. `.` stands for the directory itself.
+    /// The entry that the event is about. `.` is the directory itself.
     pub entry: Option<EventEntry<'b>>,
-    /// Where something was renamed from.
+    /// The old name of a renamed entry.
     pub from: Option<EventEntry<'b>>,
-    /// Where something was renamed to.
+    /// The new name of a renamed entry.
     pub to: Option<EventEntry<'b>>,
-    /// What stands, or stood, under the entry's name.
+    /// The file that has, or had, the entry's name.
     pub target: Option<EventObject<'b>>,
 }
 
@@ -40,7 +39,7 @@ pub struct FanotifyEvent<'b> {
 pub struct EventEntry<'b> {
     /// The directory.
     pub dir: EventObject<'b>,
-    /// The name, as it stands there.
+    /// The name in the directory.
     pub name: &'b OsStr,
 }
 
@@ -49,13 +48,13 @@ pub struct EventEntry<'b> {
 pub struct EventObject<'b> {
     /// The file system.
     pub fsid: [u8; 8],
-    /// The handle's type.
+    /// The type of the handle.
     pub kind: i32,
-    /// The handle's bytes.
+    /// The bytes of the handle.
     pub handle: &'b [u8],
 }
 
-/// Bytes that are no event.
+/// Bytes that are not a valid event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedEvent {
     /// Where the event begins.
@@ -72,8 +71,8 @@ impl fmt::Display for MalformedEvent {
 
 impl Error for MalformedEvent {}
 
-/// The events in `bytes`, what one read filled; it ends with the first that is malformed, because where the next would begin
-/// is not known then.
+/// Parses the events in `bytes`, the result of one read. The iterator ends after the first malformed event, because the start of
+/// the next one is then unknown.
 ///
 /// ```
 /// use namegate::watch::fanotify::events;
@@ -88,7 +87,7 @@ pub fn events(bytes: &[u8]) -> FanotifyEvents<'_> {
     FanotifyEvents { bytes, at: 0 }
 }
 
-/// See [`events`].
+/// The iterator that [`events`] returns.
 #[derive(Clone, Debug)]
 pub struct FanotifyEvents<'b> {
     bytes: &'b [u8],
@@ -113,12 +112,12 @@ impl<'b> Iterator for FanotifyEvents<'b> {
     }
 }
 
-/// `N` bytes at `at`.
+/// Reads `N` bytes at `at`.
 fn take<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], &'static str> {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or("it is cut short")
 }
 
-/// The first event of `bytes`, and how many it takes.
+/// Parses the first event of `bytes`. Returns it with its length.
 fn event(bytes: &[u8]) -> Result<(FanotifyEvent<'_>, usize), &'static str> {
     let len = u32::from_ne_bytes(take(bytes, 0)?) as usize;
     let [version, _] = take(bytes, 4)?;
@@ -158,7 +157,7 @@ fn event(bytes: &[u8]) -> Result<(FanotifyEvent<'_>, usize), &'static str> {
     Ok((event, len))
 }
 
-/// The object that a part names, and what stands behind it.
+/// Parses the object at the start of a part. Returns it with the rest of the part.
 fn object(part: &[u8]) -> Result<(EventObject<'_>, &[u8]), &'static str> {
     let fsid = take(part, PART_HEAD)?;
     let len = u32::from_ne_bytes(take(part, PART_HEAD + 8)?) as usize;

@@ -1,8 +1,8 @@
-//! Whole file systems, by one fanotify mark each: no directory is read before names appear, and none is missed.
+//! Watches whole file systems, by one fanotify mark each: no directory has to be read first, and none is missed.
 //!
-//! An event names its directory by a kernel file handle. That is looked up for names that break the policy alone, at the
-//! moment at which they are reported, so that a directory that was renamed meanwhile is told under its present name.
-//! It needs CAP_SYS_ADMIN, and CAP_DAC_READ_SEARCH for the handles. Source: fanotify(7), open_by_handle_at(2).
+//! An event identifies its directory by a kernel file handle. Handles are looked up only for names that break the policy, when
+//! they are reported, so the report has the current path even if the directory was renamed since.
+//! Needs CAP_SYS_ADMIN, and CAP_DAC_READ_SEARCH for the handles. Sources: fanotify(7), open_by_handle_at(2).
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -26,23 +26,23 @@ use crate::sys::fanotify::{fsid, group, mark_file_system};
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::open::{again, path_of};
 
-/// What one read may fill.
+/// Size of the buffer for events.
 const BUFFER: usize = 256 * 1024;
 
-/// Of so many directories it is remembered where they were.
+/// Number of directories whose last location is remembered.
 const REMEMBERED: usize = 1 << 15;
 
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// A directory, as events name it.
+/// Identifies a directory in events: file system and handle.
 type HandleKey = ([u8; 8], KernelHandle);
 
 /// Where a directory is.
 #[derive(Clone, Debug)]
-enum DirectoryPlace {
+enum DirectoryLocation {
     Inside(Rc<HeldDirectory>),
     Outside,
-    /// It is gone; it was there, if that is known.
+    /// The directory is gone. Its last location, if that is known.
     Gone(Option<(usize, PathBuf)>),
 }
 
@@ -60,14 +60,14 @@ pub(super) struct FilesystemMark {
     buffer: Vec<u8>,
     /// The roots on each file system.
     systems: HashMap<[u8; 8], Vec<usize>>,
-    /// Where directories were when they were last looked up; `None` for outside.
-    last: HashMap<HandleKey, Option<(usize, PathBuf)>>,
-    /// Which directories those are.
+    /// Where directories were when they were last looked up; `None` for outside of all roots.
+    last_locations: HashMap<HandleKey, Option<(usize, PathBuf)>>,
+    /// The ids of those directories.
     ids: HashMap<HandleKey, DirectoryId>,
-    /// Where directories were made, so that one that is gone before it was looked up can be placed.
+    /// Where directories were created, to locate one that is gone before it was looked up.
     made: HashMap<HandleKey, (HandleKey, OsString)>,
-    /// What was looked up for the events at hand.
-    places: HashMap<HandleKey, DirectoryPlace>,
+    /// Lookups for the current batch of events.
+    locations: HashMap<HandleKey, DirectoryLocation>,
     rescan: Rescan,
 }
 
@@ -77,17 +77,17 @@ impl FilesystemMark {
             group: group(is_unlimited)?,
             buffer: vec![0; BUFFER],
             systems: HashMap::new(),
-            last: HashMap::new(),
+            last_locations: HashMap::new(),
             ids: HashMap::new(),
             made: HashMap::new(),
-            places: HashMap::new(),
+            locations: HashMap::new(),
             rescan: Rescan::default(),
         })
     }
 
     /// Watches the file system of `root`.
     pub(super) fn add(&mut self, index: usize, root: &WatchRoot) -> Result<(), Errno> {
-        // Whether handles can be opened here, and by us.
+        // Check that this file system has handles, and that this process may open them.
         let (handle, _) = handle::from_fd(&root.dir)?;
         let opened = handle::open(&root.dir, &handle, PASS)?;
         if id(&opened)? != root.id {
@@ -103,49 +103,49 @@ impl FilesystemMark {
         self.systems.values().flatten().copied()
     }
 
-    /// Reads all roots, beside the events that come.
-    pub(super) fn begin(&mut self, core: &mut WatchCore, filter: RescanFilter) {
-        self.rescan.lost(filter);
-        self.has_read_all(core);
+    /// Starts to read all roots, while events are handled.
+    pub(super) fn start_reading(&mut self, core: &mut WatchCore, filter: RescanFilter) {
+        self.rescan.request_now(filter);
+        self.on_idle(core);
     }
 
-    /// Has all roots read.
-    fn read_all(&self, core: &mut WatchCore, filter: RescanFilter) {
+    /// Queues all roots to be read.
+    fn queue_roots(&self, core: &mut WatchCore, filter: RescanFilter) {
         for root in self.roots() {
             let target = ReadTarget::Path { root, below: PathBuf::new() };
-            core.works.push_back(ReadTask { target, filter, tries: 0 });
+            core.tasks.push_back(ReadTask { target, filter, tries: 0 });
         }
     }
 
-    /// Nothing waits to be read any more, and every event of what was moved meanwhile has been read.
-    pub(super) fn has_read_all(&mut self, core: &mut WatchCore) {
-        if let RescanStep::Read(filter) = self.rescan.has_read_all(Instant::now()) {
-            self.read_all(core, filter);
+    /// Called when no directory and no event is left to read: starts the next pass, or ends the last one.
+    pub(super) fn on_idle(&mut self, core: &mut WatchCore) {
+        if let RescanStep::Read(filter) = self.rescan.on_idle(Instant::now()) {
+            self.queue_roots(core, filter);
         }
     }
 
-    /// Whether all is being read again.
+    /// Whether a pass is in progress.
     pub(super) fn is_rescanning(&self) -> bool {
-        self.rescan.is_going_on()
+        self.rescan.is_running()
     }
 
-    /// The watch ends: what is to be read again is read at once.
-    pub(super) fn hurry(&mut self) {
-        self.rescan.hurry();
+    /// The watch ends: starts postponed passes at once.
+    pub(super) fn skip_pauses(&mut self) {
+        self.rescan.skip_pauses();
     }
 
-    /// Whether the time of the next reading is waited for.
+    /// Whether this engine waits for the time of the next pass.
     pub(super) fn is_waiting(&self) -> bool {
         self.rescan.is_waiting()
     }
 
-    /// Whether what came while events were lost has been found, as far as it is still there.
+    /// Whether everything that appeared while events were lost, and still exists, has been found.
     pub(super) fn is_covered(&self) -> bool {
         self.rescan.is_covered()
     }
 
-    /// Reads what waits, once; whether anything did.
-    pub(super) fn turn(&mut self, core: &mut WatchCore, tell: ReportFn<'_>) -> bool {
+    /// Reads and handles pending events, one buffer at most. Returns whether there were any.
+    pub(super) fn read_events(&mut self, core: &mut WatchCore, report: ReportFn<'_>) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let filled = match nix::unistd::read(&self.group, &mut buffer) {
             Ok(filled) => filled,
@@ -159,7 +159,7 @@ impl FilesystemMark {
         for event in events(&buffer[..filled]) {
             match event {
                 Ok(event) if event.mask & libc::FAN_Q_OVERFLOW != 0 => is_lost = true,
-                Ok(event) => self.take(core, &event, tell),
+                Ok(event) => self.handle(core, &event, report),
                 Err(malformed) => {
                     log::error!("cannot parse an event of the kernel: {malformed}");
                     is_lost = true;
@@ -167,21 +167,21 @@ impl FilesystemMark {
             }
         }
         self.buffer = buffer;
-        self.places.clear();
+        self.locations.clear();
         if is_lost {
             core.count_lost();
-            let filter = core.since_lost(self.roots());
-            self.rescan.lost(filter);
+            let filter = core.lost_filter(self.roots());
+            self.rescan.request_now(filter);
         }
         filled > 0
     }
 
-    fn take(&mut self, core: &mut WatchCore, event: &FanotifyEvent<'_>, tell: ReportFn<'_>) {
+    fn handle(&mut self, core: &mut WatchCore, event: &FanotifyEvent<'_>, report: ReportFn<'_>) {
         core.counts.events += 1;
         let renamed = event.to.or(event.entry.filter(|_| event.mask & libc::FAN_MOVED_TO != 0));
         let made = event.entry.filter(|_| event.mask & libc::FAN_CREATE != 0);
         let is_dir = event.mask & libc::FAN_ONDIR != 0;
-        let (Some(entry), how) = (match renamed {
+        let (Some(entry), origin) = (match renamed {
             Some(entry) => (Some(entry), Origin::Renamed),
             None => (made, Origin::Made { is_dir }),
         }) else {
@@ -190,26 +190,26 @@ impl FilesystemMark {
         if is_dir {
             self.remember_made(event, entry);
             if renamed.is_some() {
-                self.take_moved(core, event.from, entry);
+                self.handle_renamed_directory(core, event.from, entry);
             }
         }
         let Some(violation) = core.check(entry.name) else { return };
-        let place = self.place(core, entry.dir);
+        let place = self.locate(core, entry.dir);
         let (name, pid) = (entry.name, event.pid);
-        let mut sighting = Sighting { place: None, id: None, dir: None, name, how, pid, violation };
+        let mut sighting = Sighting { place: None, id: None, dir: None, name, origin, pid, violation };
         match &place {
-            DirectoryPlace::Outside => {}
-            DirectoryPlace::Inside(held) => {
+            DirectoryLocation::Outside => {}
+            DirectoryLocation::Inside(held) => {
                 sighting.place = Some((held.root, &held.below));
                 (sighting.id, sighting.dir) = (Some(held.id), Some(held.dir.as_fd()));
-                core.report_event(&sighting, tell);
+                core.report_event(&sighting, report);
             }
-            DirectoryPlace::Gone(Some((root, below))) => {
+            DirectoryLocation::Gone(Some((root, below))) => {
                 sighting.place = Some((*root, below));
                 sighting.id = key(entry.dir).and_then(|key| self.ids.get(&key).copied());
-                core.report_event(&sighting, tell);
+                core.report_event(&sighting, report);
             }
-            DirectoryPlace::Gone(None) => core.unplaced(entry.name, &violation),
+            DirectoryLocation::Gone(None) => core.report_unplaced(entry.name, &violation),
         }
     }
 
@@ -221,106 +221,111 @@ impl FilesystemMark {
         self.made.insert(target, (dir, entry.name.to_owned()));
     }
 
-    /// A directory has a new name. What it brings along from outside has appeared too.
-    fn take_moved(&mut self, core: &mut WatchCore, from: Option<EventEntry<'_>>, to: EventEntry<'_>) {
-        // Where directories are may have changed.
-        self.places.clear();
-        let DirectoryPlace::Inside(held) = self.place(core, to.dir) else { return };
-        let was_inside = from.is_some_and(|from| match self.place(core, from.dir) {
-            DirectoryPlace::Inside(_) | DirectoryPlace::Gone(Some(_)) => true,
-            DirectoryPlace::Outside | DirectoryPlace::Gone(None) => false,
+    /// Handles the renaming of a directory. If it comes from outside, everything in it has appeared too.
+    fn handle_renamed_directory(
+        &mut self,
+        core: &mut WatchCore,
+        from: Option<EventEntry<'_>>,
+        to: EventEntry<'_>,
+    ) {
+        // Cached locations may be outdated.
+        self.locations.clear();
+        let DirectoryLocation::Inside(held) = self.locate(core, to.dir) else { return };
+        let was_inside = from.is_some_and(|from| match self.locate(core, from.dir) {
+            DirectoryLocation::Inside(_) | DirectoryLocation::Gone(Some(_)) => true,
+            DirectoryLocation::Outside | DirectoryLocation::Gone(None) => false,
         });
         let filter = match was_inside {
             false => RescanFilter::All(Origin::Renamed),
-            // Whoever reads the tree may have passed its new place and not have come to the old one.
+            // A pass in progress may have read the new parent already, and the old parent not yet.
             true => match self.rescan.filter() {
                 Some(filter) => filter,
                 None => return,
             },
         };
         let target = ReadTarget::Path { root: held.root, below: child(&held.below, to.name) };
-        core.works.push_back(ReadTask { target, filter, tries: 0 });
+        core.tasks.push_back(ReadTask { target, filter, tries: 0 });
     }
 
-    /// Where the directory is now.
-    fn place(&mut self, core: &WatchCore, dir: EventObject<'_>) -> DirectoryPlace {
-        let Some(key) = key(dir) else { return DirectoryPlace::Gone(None) };
-        if let Some(known) = self.places.get(&key) {
+    /// Looks up where the directory is now.
+    fn locate(&mut self, core: &WatchCore, dir: EventObject<'_>) -> DirectoryLocation {
+        let Some(key) = key(dir) else { return DirectoryLocation::Gone(None) };
+        if let Some(known) = self.locations.get(&key) {
             return known.clone();
         }
         let roots = self.systems.get(&dir.fsid).map_or(&[][..], Vec::as_slice);
-        let found = find(core, roots, &key.1).unwrap_or_else(|| match self.last_place(core, &key, 0) {
-            Some(None) => DirectoryPlace::Outside,
-            last => DirectoryPlace::Gone(last.flatten()),
+        let found = find(core, roots, &key.1).unwrap_or_else(|| match self.last_location(core, &key, 0) {
+            Some(None) => DirectoryLocation::Outside,
+            last => DirectoryLocation::Gone(last.flatten()),
         });
         let last = match &found {
-            DirectoryPlace::Inside(held) => {
+            DirectoryLocation::Inside(held) => {
                 self.ids.insert(key.clone(), held.id);
                 Some(Some((held.root, held.below.clone())))
             }
-            DirectoryPlace::Outside => Some(None),
-            DirectoryPlace::Gone(_) => None,
+            DirectoryLocation::Outside => Some(None),
+            DirectoryLocation::Gone(_) => None,
         };
         if let Some(last) = last {
-            if self.last.len() >= REMEMBERED {
-                self.last.clear();
+            if self.last_locations.len() >= REMEMBERED {
+                self.last_locations.clear();
                 self.ids.clear();
             }
-            self.last.insert(key.clone(), last);
+            self.last_locations.insert(key.clone(), last);
         }
-        self.places.insert(key, found.clone());
+        self.locations.insert(key, found.clone());
         found
     }
 
-    /// Where a directory that is gone was: `Some(None)` for outside, `None` if that is not known.
-    fn last_place(
+    /// The last location of a directory that is gone: `Some(None)` for outside, `None` if that is not known.
+    fn last_location(
         &self,
         core: &WatchCore,
         key: &HandleKey,
         depth: usize,
     ) -> Option<Option<(usize, PathBuf)>> {
-        /// Deeper trees than that are seldom made and removed at once.
+        /// Deeper trees are rarely created and removed at once.
         const DEEPEST: usize = 64;
-        if let Some(last) = self.last.get(key) {
+        if let Some(last) = self.last_locations.get(key) {
             return Some(last.clone());
         }
         let (above, name) = self.made.get(key).filter(|_| depth < DEEPEST)?;
         let roots = self.systems.get(&above.0).map_or(&[][..], Vec::as_slice);
         let place = match find(core, roots, &above.1) {
-            Some(DirectoryPlace::Inside(held)) => Some((held.root, held.below.clone())),
+            Some(DirectoryLocation::Inside(held)) => Some((held.root, held.below.clone())),
             Some(_) => None,
-            None => self.last_place(core, above, depth + 1)?,
+            None => self.last_location(core, above, depth + 1)?,
         };
         Some(place.map(|(root, below)| (root, child(&below, name))))
     }
 
-    /// Reads a directory that waits.
+    /// Reads a directory from the queue.
     pub(super) fn read(
         &mut self,
         core: &mut WatchCore,
         (root, below): (usize, &Path),
-        work: &ReadTask,
-        tell: ReportFn<'_>,
+        task: &ReadTask,
+        report: ReportFn<'_>,
     ) {
         let dir = match core.roots[root].open_dir(below) {
             Ok(dir) => dir,
-            // It came with old names in it, and one of those above it has been renamed since: it is not at this path any more,
-            // and the events of those above say nothing of what is new below them.
+            // The directory was moved here with names in it, and a directory above it has been renamed since, so it is no longer at
+            // this path. The event of the directory above does not cause a read of what is below.
             Err(Errno::ENOENT | Errno::ENOTDIR)
-                if matches!(work.filter, RescanFilter::All(Origin::Renamed)) =>
+                if matches!(task.filter, RescanFilter::All(Origin::Renamed)) =>
             {
-                let filter = core.since_lost(self.roots());
-                return self.rescan.doubt(filter, Instant::now());
+                let filter = core.lost_filter(self.roots());
+                return self.rescan.request_later(filter, Instant::now());
             }
-            // Another file system is another root, or nobody asked for it. What was moved is told by an event.
+            // Another file system is a root of its own, or not wanted. If the directory was moved, an event says so.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => return,
             Err(errno) => return core.fault(core.path(root, below), "open", errno),
         };
         let mut put = |core: &mut WatchCore, name: &OsStr, filter: RescanFilter| {
             let target = ReadTarget::Path { root, below: child(below, name) };
-            core.works.push_front(ReadTask { target, filter, tries: 0 });
+            core.tasks.push_front(ReadTask { target, filter, tries: 0 });
         };
-        core.read(dir.as_fd(), (root, below), work.filter, false, &mut put, tell);
+        core.read(dir.as_fd(), (root, below), task.filter, false, &mut put, report);
     }
 }
 
@@ -334,14 +339,14 @@ fn key(object: EventObject<'_>) -> Option<HandleKey> {
     KernelHandle::from_parts(object.kind, object.handle).map(|handle| (object.fsid, handle))
 }
 
-/// Looks a directory up; `None` if it is gone.
-fn find(core: &WatchCore, roots: &[usize], handle: &KernelHandle) -> Option<DirectoryPlace> {
-    // A directory that is renamed at the same moment is looked up again.
+/// Looks up a directory by its handle; `None` if it is gone.
+fn find(core: &WatchCore, roots: &[usize], handle: &KernelHandle) -> Option<DirectoryLocation> {
+    // A lookup fails if the directory is renamed at the same moment.
     const TRIES: usize = 8;
-    let first = &core.roots[*roots.first()?];
-    let dir = handle::open(&first.dir, handle, PASS).ok()?;
+    let any_root = &core.roots[*roots.first()?];
+    let dir = handle::open(&any_root.dir, handle, PASS).ok()?;
     let stat = fstat(&dir).ok()?;
-    // What is removed and still open has no link left.
+    // A removed directory that is still open has no links.
     if stat.st_nlink == 0 {
         return None;
     }
@@ -350,16 +355,17 @@ fn find(core: &WatchCore, roots: &[usize], handle: &KernelHandle) -> Option<Dire
         let found = by_path(core, roots, &dir, id).or_else(|| by_climbing(core, roots, &dir, id));
         match found {
             Some(Some((root, below))) => {
-                return Some(DirectoryPlace::Inside(Rc::new(HeldDirectory { root, below, dir, id })));
+                return Some(DirectoryLocation::Inside(Rc::new(HeldDirectory { root, below, dir, id })));
             }
-            Some(None) => return Some(DirectoryPlace::Outside),
+            Some(None) => return Some(DirectoryLocation::Outside),
             None => {}
         }
     }
     None
 }
 
-/// By the path that the kernel tells, once it has proved to lead there; `None` if that does not decide.
+/// Locates a directory by the path that the kernel reports, after checking that the path leads to it; `None` if that is not
+/// conclusive.
 fn by_path(
     core: &WatchCore,
     roots: &[usize],
@@ -376,17 +382,17 @@ fn by_path(
             return Some(Some((root, below.to_path_buf())));
         }
     }
-    // Where a part of the file system is mounted elsewhere too, a directory has more paths than this one.
+    // If a part of the file system is mounted elsewhere too, the directory has other paths as well.
     (is_apart && is_mounted_once(core, roots)).then_some(None)
 }
 
-/// Whether all roots are reached by one mount that shows the file system from its top: each directory has one path there.
+/// Whether all roots are in one mount of the whole file system, where each directory has exactly one path.
 fn is_mounted_once(core: &WatchCore, roots: &[usize]) -> bool {
     let mount = roots.first().and_then(|&root| core.roots[root].mount);
     roots.iter().all(|&root| core.roots[root].is_on_whole && core.roots[root].mount == mount)
 }
 
-/// By going up, directory by directory: slow, and right whatever is mounted where and however deep it is.
+/// Locates a directory by walking up from it: slow, but correct for all mounts and depths.
 fn by_climbing(
     core: &WatchCore,
     roots: &[usize],
@@ -410,7 +416,7 @@ fn by_climbing(
     }
 }
 
-/// The name of the directory with that inode number.
+/// The name in `dir` of the directory with the inode number `ino`.
 fn name_in(dir: &OwnedFd, ino: u64) -> Option<OsString> {
     let dir = again(dir, OFlag::O_RDONLY | OFlag::O_DIRECTORY).ok()?;
     let mut buffer = vec![0; 32 * 1024];

@@ -1,4 +1,4 @@
-//! What the kernel writes to an inotify instance, read as bytes. Pure. Source: inotify(7).
+//! Parses the events of an inotify instance. Pure: bytes in, events out. Source: inotify(7).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,17 +11,17 @@ const HEAD: usize = 16;
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InotifyEvent<'b> {
-    /// Which watch it belongs to; -1 for none.
+    /// The watch that it belongs to; -1 for none.
     pub watch: i32,
     /// What happened: `IN_` bits.
     pub mask: u32,
     /// The same for both halves of a rename.
     pub cookie: u32,
-    /// The entry that it happened to; `None` for the directory itself.
+    /// The entry that the event is about; `None` for the directory itself.
     pub name: Option<&'b OsStr>,
 }
 
-/// The events in `bytes`, what one read filled; it ends with the first that is malformed.
+/// Parses the events in `bytes`, the result of one read. The iterator ends after the first malformed event.
 ///
 /// ```
 /// use namegate::watch::inotify::events;

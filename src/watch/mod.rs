@@ -1,11 +1,11 @@
-//! Names that break the policy, reported when they appear: behind a mount, beside it, or where there is none.
+//! Reports names that break the policy when they appear: behind a mount, beside it, or where there is none.
 //!
-//! A [`Watch`] is a few trees and one to three engines: whole file systems by fanotify (`filesystem_mark`), directory by directory by
-//! fanotify or inotify (`directory_marks`). A name is checked when its event is read, and looked up only if it breaks the policy. When
-//! the kernel has lost events because its queue was full, the trees are read again, and names that may have appeared meanwhile are
-//! reported as if their events had been there.
+//! A [`Watch`] has a few trees and one to three engines. `filesystem_mark` watches whole file systems by fanotify, `directory_marks`
+//! watches each directory by fanotify or inotify. A name is checked when its event is read, and looked up only if it breaks the
+//! policy. If the kernel loses events because its queue is full, the trees are read again, and names that may have appeared
+//! meanwhile are reported.
 //!
-//! It changes nothing, and opens directories only. `docs/WATCH.md` says what it promises.
+//! A watch changes nothing, and opens only directories. `docs/WATCH.md` says what it promises.
 
 pub mod command;
 mod core;
@@ -37,14 +37,14 @@ use crate::telemetry::audit::AuditRecord;
 /// The kernel interface that watches a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WatchEngine {
-    /// The first of the others that the file system and our rights allow.
+    /// The first of the others that the file system and our privileges allow.
     #[default]
     Auto,
-    /// The whole file system, by one mark of fanotify.
+    /// The whole file system, by one fanotify mark.
     Fanotify,
-    /// Each directory, by a mark of fanotify.
+    /// Each directory, by a fanotify mark.
     FanotifyDirs,
-    /// Each directory, by a watch of inotify.
+    /// Each directory, by an inotify watch.
     Inotify,
 }
 
@@ -63,28 +63,28 @@ impl WatchEngine {
 /// The settings of a watch.
 #[derive(Debug)]
 pub struct WatchSettings {
-    /// The policy that names are checked by.
+    /// The policy to check names against.
     pub policy: Policy,
-    /// Whether names that the policy only warns of are reported too.
+    /// Also report names that the policy only warns about.
     pub warnings: bool,
     /// Names to skip.
     pub exclude: Exclude,
-    /// Whether other file systems that are mounted in a tree are left out.
+    /// Skip other file systems mounted in a tree.
     pub one_file_system: bool,
-    /// How.
+    /// The kernel interface to watch with.
     pub engine: WatchEngine,
-    /// Whether names that are there already are reported first.
+    /// Report existing names first.
     pub initial: bool,
-    /// Whether the kernel keeps any number of events, in its own memory, for whoever may ask for that.
+    /// Let the kernel queue any number of events in its memory, if this process may ask for that.
     pub is_unlimited: bool,
 }
 
-/// A name that has appeared.
+/// A bad name that has appeared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is known of it; its `parent` is a path from the top.
+    /// Its record; `parent` is an absolute path.
     pub record: AuditRecord,
-    /// The path from the top, if the directory is known.
+    /// The absolute path, if the directory is known.
     pub path: Option<PathBuf>,
 }
 
@@ -99,14 +99,14 @@ pub struct WatchCounts {
     pub directories: u64,
     /// How often the kernel lost events.
     pub lost: u64,
-    /// Things that could not be watched or read.
+    /// Paths that could not be watched or read.
     pub faults: u64,
-    /// Directories that are not watched because there are too many.
+    /// Directories that are not watched because of the kernel's limit.
     pub unwatched: u64,
-    /// Bad names in directories that were gone before it could be told whether they were in a tree.
+    /// Bad names in directories that vanished before they were located.
     pub unplaced: u64,
-    /// Directories that wait to be read, because they have appeared or because events were lost; 1 if their number is not known.
-    /// What appeared in them has not been reported.
+    /// Directories still to be read, because they are new or because events were lost; 1 if their number is not known.
+    /// New names in them have not been reported.
     pub uncovered: u64,
 }
 
@@ -117,13 +117,13 @@ pub struct Watched {
     pub path: PathBuf,
     /// The type of its file system.
     pub kind: String,
-    /// How.
+    /// The engine that watches it.
     pub engine: WatchEngine,
-    /// Why not by an engine that comes first, if so.
+    /// Why engines that come first cannot watch it.
     pub instead: Option<String>,
 }
 
-/// Trees that are watched.
+/// A watch: some trees and the engines that watch them.
 #[derive(Debug)]
 pub struct Watch {
     core: WatchCore,
@@ -133,11 +133,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch the trees at `paths`. Directories that are watched one by one, and what is there already if that is
-    /// asked for, wait to be read by [`turn`](Self::turn).
+    /// Starts to watch the trees at `paths`. [`run_once`](Self::run_once) reads the directories that are to be marked, and existing
+    /// names if the settings say so.
     ///
     /// # Errors
-    /// A path that is no directory, or cannot be watched in the way that is asked for.
+    /// A path is not a directory, or no requested engine can watch it.
     pub fn new(paths: &[PathBuf], settings: WatchSettings) -> Result<Self, Fault> {
         let mounts = mounts::mounts().unwrap_or_default();
         let mut roots = Vec::<WatchRoot>::new();
@@ -147,10 +147,10 @@ impl Watch {
         if !settings.one_file_system {
             for point in roots.iter().flat_map(|root| mounts::below(&mounts, &root.path)).collect::<Vec<_>>()
             {
-                if is_of_kernel(point) {
+                if is_kernel_file_system(point) {
                     continue;
                 }
-                // It is nobody's fault that a file system below a path is not for us.
+                // A file system below a path that this process cannot open is not an error.
                 if let Err(fault) = add_root(&mut roots, &point.point, &mounts) {
                     log::warn!("{fault}");
                 }
@@ -169,7 +169,7 @@ impl Watch {
             watched: Vec::new(),
         };
         for index in 0..watch.core.roots.len() {
-            match watch.begin(index) {
+            match watch.watch_root(index) {
                 Ok(watched) => watch.watched.push(watched),
                 Err(fault) if index < first_below => return Err(fault),
                 Err(fault) => {
@@ -181,87 +181,87 @@ impl Watch {
         if watch.core.settings.initial
             && let Some(filesystem_mark) = &mut watch.filesystem_mark
         {
-            filesystem_mark.begin(&mut watch.core, RescanFilter::All(Origin::Initial));
+            filesystem_mark.start_reading(&mut watch.core, RescanFilter::All(Origin::Initial));
         }
         Ok(watch)
     }
 
-    /// What is watched, and how.
+    /// The watched trees and their engines.
     pub fn watched(&self) -> &[Watched] {
         &self.watched
     }
 
-    /// What it has come to.
+    /// The counters.
     pub fn counts(&self) -> WatchCounts {
         let is_covered = self.filesystem_mark.as_ref().is_none_or(FilesystemMark::is_covered)
             && self.directory_marks.iter().all(DirectoryMarks::is_covered);
-        let works = self.core.works.iter().chain(&self.core.deferred);
-        let waiting = works.filter(|work| work.filter != RescanFilter::Nothing).count() as u64;
+        let tasks = self.core.tasks.iter().chain(&self.core.deferred);
+        let waiting = tasks.filter(|task| task.filter != RescanFilter::Nothing).count() as u64;
         WatchCounts { uncovered: waiting.max(u64::from(!is_covered)), ..self.core.counts }
     }
 
-    /// Whether directories wait to be read.
+    /// Whether directories are queued to be read.
     pub fn is_reading(&self) -> bool {
-        !(self.core.works.is_empty() && self.core.deferred.is_empty())
+        !(self.core.tasks.is_empty() && self.core.deferred.is_empty())
     }
 
-    /// How many directories are watched one by one.
+    /// Number of directories that are watched one by one.
     pub fn directories(&self) -> usize {
         self.directory_marks.iter().map(DirectoryMarks::len).sum()
     }
 
-    /// Checks by another policy from now on.
+    /// Checks names against another policy from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.core.settings.policy = policy;
     }
 
-    /// The watch ends as soon as nothing more is to be done: what is to be read again is read at once.
-    pub fn hurry(&mut self) {
-        self.filesystem_mark.iter_mut().for_each(FilesystemMark::hurry);
-        self.directory_marks.iter_mut().for_each(DirectoryMarks::hurry);
+    /// Starts postponed passes at once, because the watch is about to end.
+    pub fn skip_pauses(&mut self) {
+        self.filesystem_mark.iter_mut().for_each(FilesystemMark::skip_pauses);
+        self.directory_marks.iter_mut().for_each(DirectoryMarks::skip_pauses);
     }
 
-    /// Reads what has happened, and some directories of those that wait; whether there may be more to do at once.
-    pub fn turn(&mut self, tell: ReportFn<'_>) -> bool {
+    /// Handles pending events, and reads some of the queued directories. Returns whether there may be more to do at once.
+    pub fn run_once(&mut self, report: ReportFn<'_>) -> bool {
         /// Events must not wait for long while directories are read.
         const SLICE: Duration = Duration::from_millis(5);
         let now = DrainTime::now();
         let mut has_read = false;
         if let Some(filesystem_mark) = &mut self.filesystem_mark {
-            has_read |= filesystem_mark.turn(&mut self.core, tell);
+            has_read |= filesystem_mark.read_events(&mut self.core, report);
         }
         for directory_marks in &mut self.directory_marks {
-            has_read |= directory_marks.turn(&mut self.core, tell);
+            has_read |= directory_marks.read_events(&mut self.core, report);
         }
         self.core.forget_requesters();
         if !has_read {
             self.core.drained = now;
-            self.core.reported_cache.is_drained();
-            self.directory_marks.iter_mut().for_each(DirectoryMarks::is_drained);
+            self.core.reported_cache.on_drained();
+            self.directory_marks.iter_mut().for_each(DirectoryMarks::on_drained);
             let deferred = std::mem::take(&mut self.core.deferred);
-            self.core.works.extend(deferred);
+            self.core.tasks.extend(deferred);
             if !self.is_reading() {
                 self.filesystem_mark
                     .iter_mut()
-                    .for_each(|filesystem_mark| filesystem_mark.has_read_all(&mut self.core));
+                    .for_each(|filesystem_mark| filesystem_mark.on_idle(&mut self.core));
                 self.directory_marks
                     .iter_mut()
-                    .for_each(|directory_marks| directory_marks.has_read_all(&mut self.core));
+                    .for_each(|directory_marks| directory_marks.on_idle(&mut self.core));
             }
         }
         let begin = Instant::now();
         while begin.elapsed() < SLICE
-            && let Some(work) = self.core.works.pop_front()
+            && let Some(task) = self.core.tasks.pop_front()
         {
-            match &work.target {
+            match &task.target {
                 ReadTarget::Path { root, below } => {
                     if let Some(filesystem_mark) = &mut self.filesystem_mark {
-                        filesystem_mark.read(&mut self.core, (*root, below), &work, tell);
+                        filesystem_mark.read(&mut self.core, (*root, below), &task, report);
                     }
                 }
                 ReadTarget::Node { engine, node } => {
                     if let Some(directory_marks) = self.directory_marks.get_mut(*engine) {
-                        directory_marks.read(&mut self.core, *node, &work, tell);
+                        directory_marks.read(&mut self.core, *node, &task, report);
                     }
                 }
             }
@@ -274,12 +274,12 @@ impl Watch {
             || self.directory_marks.iter().any(DirectoryMarks::is_rescanning)
     }
 
-    /// Waits until something happens, `also` can be read, or the time is over.
+    /// Waits until there are events, `also` is readable, or the time is over.
     ///
     /// # Errors
     /// As poll(2) says.
     pub fn wait(&self, also: Option<BorrowedFd<'_>>, most: Duration) -> Result<(), Errno> {
-        /// A directory that was moved out of a tree is let go of some time later.
+        /// Directories that left a tree are forgotten after a while.
         const MOVE: Duration = Duration::from_millis(600);
         let is_waiting = self.directory_marks.iter().any(DirectoryMarks::is_waiting)
             || self.filesystem_mark.as_ref().is_some_and(FilesystemMark::is_waiting);
@@ -288,7 +288,7 @@ impl Watch {
             self.filesystem_mark.iter().map(AsFd::as_fd).chain(self.directory_marks.iter().map(AsFd::as_fd));
         let mut fds: Vec<PollFd<'_>> =
             engines.chain(also).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // Rounded up, or the last millisecond would be spent in turns that find nothing.
+        // Round up, or the last millisecond would be spent polling in vain.
         let most = most.saturating_add(Duration::from_micros(999)).min(Duration::from_secs(60));
         match poll(&mut fds, PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX)) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -297,7 +297,7 @@ impl Watch {
     }
 
     /// Watches one root by the first engine that can.
-    fn begin(&mut self, index: usize) -> Result<Watched, Fault> {
+    fn watch_root(&mut self, index: usize) -> Result<Watched, Fault> {
         let asked = self.core.settings.engine;
         let order: &[WatchEngine] = match asked {
             WatchEngine::Auto => &[WatchEngine::Fanotify, WatchEngine::FanotifyDirs, WatchEngine::Inotify],
@@ -315,7 +315,7 @@ impl Watch {
                 }
                 Err(errno) => errno,
             };
-            reasons.push(format!("{} cannot: {}", engine.as_str(), why(engine, errno)));
+            reasons.push(format!("{} cannot: {}", engine.as_str(), reason(engine, errno)));
         }
         let path = self.core.roots[index].path.clone();
         Err(Fault { path, attempt: "watch", error: std::io::Error::other(reasons.join("; ")) })
@@ -366,7 +366,7 @@ fn add_root(roots: &mut Vec<WatchRoot>, path: &Path, mounts: &[MountEntry]) -> R
     Ok(())
 }
 
-/// Drops the roots that another one reaches.
+/// Drops roots that are inside of another root.
 fn drop_nested(roots: &mut Vec<WatchRoot>) {
     let tops: Vec<(PathBuf, u64)> = roots.iter().map(|root| (root.path.clone(), root.id.0)).collect();
     let reaches = |top: &WatchRoot, (path, device): &(PathBuf, u64)| {
@@ -379,13 +379,13 @@ fn drop_nested(roots: &mut Vec<WatchRoot>) {
     roots.retain(|_| kept.next().unwrap_or(true));
 }
 
-/// Whether no other mount lies on the way.
+/// Whether the path from `top` to `path` crosses no other mount.
 fn can_reach(top: &WatchRoot, path: &Path) -> bool {
     path.strip_prefix(&top.path).is_ok_and(|below| top.open_dir(below).is_ok())
 }
 
-/// File systems in which nobody but the kernel gives names.
-fn is_of_kernel(mount: &MountEntry) -> bool {
+/// Whether only the kernel creates names in this file system.
+fn is_kernel_file_system(mount: &MountEntry) -> bool {
     const KINDS: [&str; 20] = [
         "proc",
         "sysfs",
@@ -411,8 +411,8 @@ fn is_of_kernel(mount: &MountEntry) -> bool {
     KINDS.contains(&mount.kind.as_str())
 }
 
-/// Why an engine cannot watch, for people.
-fn why(engine: WatchEngine, errno: Errno) -> String {
+/// Explains why an engine cannot watch.
+fn reason(engine: WatchEngine, errno: Errno) -> String {
     match (engine, errno) {
         (WatchEngine::Fanotify | WatchEngine::Auto, Errno::EPERM) => {
             "it needs CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH".into()

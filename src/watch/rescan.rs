@@ -1,85 +1,85 @@
-//! Readings of a whole tree after events were lost: one after the other, until one has seen nothing that it may have missed
-//! something by.
+//! Decides when to read the trees again after events were lost: in one pass after another, until a pass was not disturbed.
 //!
-//! A reading goes from directory to directory while directories are renamed. What an event tells of that is followed up. Where
-//! an event was lost, or what is found contradicts what the events have told, a directory can have gone from a place that was
-//! not read yet to one that had been: then another reading is due. A queue that overflows again makes one due at once. Other
-//! doubts wait for a while that grows, so that nobody can keep the watch reading by renaming directories all day.
+//! A pass reads one directory after the other, while clients may rename directories. If an event reports a move, the engine
+//! follows the directory. But if events were lost, or a directory is not where the events say, a directory may have moved from
+//! an unread part of the tree to a part that the pass has already read. Then another pass is needed: at once if the queue has
+//! overflowed again, otherwise after a pause that grows, so that clients who rename directories all day do not keep the watch
+//! reading all day.
 //!
-//! Pure but for the clock, which is asked by whoever calls.
+//! Pure: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
 use super::core::RescanFilter;
 
-/// The pause after the first reading in doubt. It doubles each time.
+/// The pause before the first postponed pass. It doubles each time.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest one, unless reading takes longer: then as long as the reading took.
+/// The longest pause, unless a pass takes longer: then the pause is as long as the pass.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What is being read, and what is due.
+/// The current pass and the next one.
 #[derive(Debug, Default)]
 pub(super) struct Rescan {
-    /// Grows with each reading.
+    /// Number of the last pass that was started.
     number: u32,
-    /// The filter of the reading that goes on.
+    /// The filter of the pass in progress, and when it was started.
     current: Option<(RescanFilter, Instant)>,
-    /// The filter of the next one, if one is due.
+    /// The filter of the next pass, if one is needed.
     due: Option<RescanFilter>,
-    /// When that may begin; at once where events were lost.
+    /// When the next pass may start; `None` for at once.
     not_before: Option<Instant>,
-    /// Readings in doubt, one after the other.
-    doubts: u32,
+    /// Number of postponed passes since the last undisturbed one.
+    postponed: u32,
 }
 
-/// What follows when everything that waited has been read.
+/// What to do when everything in the queue has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RescanStep {
     /// Nothing.
     Nothing,
-    /// What the last reading has not met is gone: nothing disturbed it.
+    /// The last pass was not disturbed: directories that it has not found are gone.
     Covered,
-    /// All is to be read with this filter.
+    /// Read everything with this filter.
     Read(RescanFilter),
 }
 
 impl Rescan {
-    /// The number of the last reading.
+    /// The number of the last pass that was started.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    /// The filter of the reading that goes on, for what is met out of its turn.
+    /// The filter of the pass in progress, for directories that are read out of order.
     pub(super) fn filter(&self) -> Option<RescanFilter> {
         self.current.map(|(filter, _)| filter)
     }
 
-    /// Whether a reading goes on: it ends in the first turn in which nothing waits any more.
-    pub(super) fn is_going_on(&self) -> bool {
+    /// Whether a pass is in progress. It ends with the next call of [`on_idle`](Self::on_idle).
+    pub(super) fn is_running(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Whether everything that came while events were lost has been found, as far as it is still there.
+    /// Whether everything that appeared while events were lost, and still exists, has been found.
     pub(super) fn is_covered(&self) -> bool {
         self.current.is_none() && self.due.is_none()
     }
 
-    /// Whether a reading is to begin as soon as its time comes.
+    /// Whether a postponed pass waits for its time.
     pub(super) fn is_waiting(&self) -> bool {
         self.current.is_none() && self.due.is_some()
     }
 
-    /// Events were lost: all is to be read again from the beginning, as soon as what is being read has been.
-    pub(super) fn lost(&mut self, filter: RescanFilter) {
+    /// Requests another pass as soon as the queue has been read, because events were lost.
+    pub(super) fn request_now(&mut self, filter: RescanFilter) {
         self.add(filter);
         self.not_before = None;
     }
 
-    /// Something does not fit what the events have told.
-    pub(super) fn doubt(&mut self, filter: RescanFilter, now: Instant) {
+    /// Requests another pass after a pause, because a directory is not where the events say.
+    pub(super) fn request_later(&mut self, filter: RescanFilter, now: Instant) {
         if self.due.is_none() {
-            let pause = SHORTEST.saturating_mul(1 << self.doubts.min(16)).min(LONGEST);
-            self.doubts += 1;
+            let pause = SHORTEST.saturating_mul(1 << self.postponed.min(16)).min(LONGEST);
+            self.postponed += 1;
             self.not_before = Some(now + pause);
         }
         self.add(filter);
@@ -89,16 +89,16 @@ impl Rescan {
         self.due = Some(filter.and(self.due).and(self.filter()));
     }
 
-    /// What is due is due at once: the watch ends.
-    pub(super) fn hurry(&mut self) {
+    /// Starts a postponed pass at once, because the watch ends.
+    pub(super) fn skip_pauses(&mut self) {
         self.not_before = None;
     }
 
-    /// Nothing waits to be read, and no event.
-    pub(super) fn has_read_all(&mut self, now: Instant) -> RescanStep {
+    /// Called when no directory and no event is left to read.
+    pub(super) fn on_idle(&mut self, now: Instant) -> RescanStep {
         let ended = self.current.take();
         if let (Some((_, begun)), Some(not_before)) = (ended, &mut self.not_before) {
-            // No more than half of the time is spent on doubts.
+            // Spend at most half of the time on postponed passes.
             *not_before = (*not_before).max(now + (now - begun));
         }
         match self.due {
@@ -110,7 +110,7 @@ impl Rescan {
                 RescanStep::Read(filter)
             }
             None if ended.is_some() => {
-                self.doubts = 0;
+                self.postponed = 0;
                 RescanStep::Covered
             }
             None => RescanStep::Nothing,
@@ -130,30 +130,30 @@ mod tests {
     }
 
     #[test]
-    fn readings_follow_each_other_until_one_is_not_disturbed() {
+    fn passes_follow_each_other_until_one_is_not_disturbed() {
         let (mut rescan, now) = (Rescan::default(), Instant::now());
-        assert_eq!(rescan.has_read_all(now), RescanStep::Nothing);
+        assert_eq!(rescan.on_idle(now), RescanStep::Nothing);
         assert!(rescan.is_covered());
-        rescan.lost(since(50));
-        assert_eq!((rescan.has_read_all(now), rescan.number()), (RescanStep::Read(since(50)), 1));
-        // Lost again: the next one goes back as far as this one.
-        rescan.lost(since(70));
+        rescan.request_now(since(50));
+        assert_eq!((rescan.on_idle(now), rescan.number()), (RescanStep::Read(since(50)), 1));
+        // Events are lost again: the next pass covers the same time as this one.
+        rescan.request_now(since(70));
         assert!(!rescan.is_covered() && rescan.filter() == Some(since(50)));
-        assert_eq!((rescan.has_read_all(now), rescan.number()), (RescanStep::Read(since(50)), 2));
-        assert_eq!(rescan.has_read_all(now), RescanStep::Covered);
+        assert_eq!((rescan.on_idle(now), rescan.number()), (RescanStep::Read(since(50)), 2));
+        assert_eq!(rescan.on_idle(now), RescanStep::Covered);
         assert!(rescan.is_covered());
-        assert_eq!(rescan.has_read_all(now), RescanStep::Nothing);
+        assert_eq!(rescan.on_idle(now), RescanStep::Nothing);
     }
 
     #[test]
-    fn doubts_wait_longer_each_time_and_lost_events_never() {
+    fn pauses_grow_and_lost_events_cause_none() {
         let (mut rescan, mut now) = (Rescan::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            rescan.doubt(since(9), now);
-            rescan.doubt(since(8), now);
+            rescan.request_later(since(9), now);
+            rescan.request_later(since(8), now);
             let begun = now;
-            while rescan.has_read_all(now) == RescanStep::Nothing {
+            while rescan.on_idle(now) == RescanStep::Nothing {
                 assert!(rescan.is_waiting());
                 now += Duration::from_millis(10);
             }
@@ -164,12 +164,12 @@ mod tests {
             pauses.is_sorted() && pauses[0] < Duration::from_millis(100) && pauses[11] == LONGEST,
             "{pauses:?}"
         );
-        rescan.doubt(since(7), now);
-        rescan.lost(since(9));
-        assert_eq!(rescan.has_read_all(now), RescanStep::Read(since(7)));
-        // What comes late makes the pauses short again.
-        assert_eq!(rescan.has_read_all(now), RescanStep::Covered);
-        rescan.doubt(since(7), now);
-        assert_eq!(rescan.has_read_all(now + SHORTEST), RescanStep::Read(since(7)));
+        rescan.request_later(since(7), now);
+        rescan.request_now(since(9));
+        assert_eq!(rescan.on_idle(now), RescanStep::Read(since(7)));
+        // After an undisturbed pass the pauses are short again.
+        assert_eq!(rescan.on_idle(now), RescanStep::Covered);
+        rescan.request_later(since(7), now);
+        assert_eq!(rescan.on_idle(now + SHORTEST), RescanStep::Read(since(7)));
     }
 }

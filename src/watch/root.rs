@@ -1,4 +1,4 @@
-//! The trees that are watched: each held by its top directory, and reached from there by descriptor.
+//! The roots of the watched trees. Each is an open directory, from which everything below is opened by descriptor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,29 +14,29 @@ use crate::source::Fault;
 use crate::sys::handle::{self, MountId};
 use crate::sys::mounts::{self, MountEntry};
 
-/// Device and inode number: which directory it is, as long as it is held or watched.
+/// Device and inode number. They identify a directory as long as it is open or watched.
 pub(super) type DirectoryId = (u64, u64);
 
-/// Only directories are ever opened: anything else in the place of one fails with ENOTDIR.
+/// Only directories are opened: anything else fails with ENOTDIR.
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
 /// The top of a tree.
 #[derive(Debug)]
 pub(super) struct WatchRoot {
-    /// Where it was when the watch began, from the top and without links.
+    /// Its absolute path without symbolic links when the watch began.
     pub(super) path: PathBuf,
     pub(super) dir: OwnedFd,
     pub(super) id: DirectoryId,
     /// The type of its file system, as in `ext4`.
     pub(super) kind: String,
-    /// By which mount it is reached, if that can be told.
+    /// The mount that it is in, if that is known.
     pub(super) mount: Option<MountId>,
-    /// Whether that shows the file system from its top.
+    /// Whether that mount shows the whole file system.
     pub(super) is_on_whole: bool,
 }
 
-/// Which directory `fd` is.
+/// The id of the directory that `fd` refers to.
 pub(super) fn id(fd: impl AsFd) -> Result<DirectoryId, Errno> {
     fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
 }
@@ -54,19 +54,19 @@ impl WatchRoot {
         Ok(Self { path: canonical, dir, id, kind, mount, is_on_whole })
     }
 
-    /// Opens the directory at `below`, counted from the top: no link is followed, no other file system is entered, and no
-    /// path is too long.
+    /// Opens the directory at the path `below`, of any length, from the root. Symbolic links are not followed, and no other file
+    /// system is entered.
     ///
     /// # Errors
     /// EXDEV where another file system begins; otherwise as openat2(2) says.
     pub(super) fn open_dir(&self, below: &Path) -> Result<OwnedFd, Errno> {
-        // Some way below PATH_MAX.
+        // Less than PATH_MAX.
         const AT_ONCE: usize = 4000;
         let mut rest = below.as_os_str().as_bytes();
         let mut held: Option<OwnedFd> = None;
         loop {
             let part = match rest.get(..AT_ONCE) {
-                // A name is shorter than this, so that there is a separator.
+                // Names are shorter than this, so there is a separator.
                 Some(most) => &rest[..memchr::memrchr(b'/', most).ok_or(Errno::ENAMETOOLONG)?],
                 None => rest,
             };
@@ -80,7 +80,7 @@ impl WatchRoot {
         }
     }
 
-    /// Whether the change time of what is renamed is known to be that of the renaming here.
+    /// Whether this file system is known to update the change time of a file that is renamed.
     ///
     /// Source: simple_rename_timestamp and its callers in the kernel.
     pub(super) fn stamps_renames(&self) -> bool {
@@ -90,7 +90,7 @@ impl WatchRoot {
         )
     }
 
-    /// Whether its times come from a clock that is not this machine's.
+    /// Whether its times may come from the clock of another machine.
     pub(super) fn is_far(&self) -> bool {
         self.kind.starts_with("nfs")
             || self.kind.starts_with("fuse")
@@ -104,7 +104,7 @@ fn step(from: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
     );
     loop {
         match openat2(from, path, how) {
-            // Something was renamed somewhere while the kernel made sure that nothing leads out.
+            // Something was renamed while the kernel checked that the path stays below the root.
             Err(Errno::EAGAIN) => {}
             result => return result,
         }
@@ -117,7 +117,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn directories_are_reached_however_deep_and_nothing_else_is() {
+    fn directories_of_any_depth_are_opened_and_nothing_else_is() {
         let dir = tempfile::tempdir().unwrap();
         let root = WatchRoot::open(dir.path(), &[]).unwrap();
         let (name, mut held, mut below) =

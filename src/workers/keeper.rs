@@ -62,7 +62,7 @@ fn keep(signs: &KeeperSignals, roster: &Roster, pool: &WorkerPool) {
     while !signs.has_ended.load(Ordering::Acquire) {
         pool.start_threads();
         let now = Instant::now();
-        // The keeper can be woken early; a thread is not stuck just because it has not changed since then.
+        // The keeper can be woken early; a thread is not stuck just because its slot has not changed since then.
         if now - reviewed >= TICK {
             reviewed = now;
             let is_busy = roster.review(now) || !pool.is_idle();

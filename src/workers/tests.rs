@@ -7,7 +7,7 @@ use super::*;
 
 const KIND: RequestKind = 7;
 
-/// Long enough for a machine with other things to do. What is stuck here is stuck for ever.
+/// Long enough for a busy machine. Jobs that are stuck here are stuck for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn lane(user: u32) -> Lane {
@@ -27,7 +27,7 @@ fn wait_until(holds: impl Fn() -> bool) {
     }
 }
 
-/// A job that is stuck until the sender is dropped, and says that it runs.
+/// A job that reports that it runs, and is stuck until the sender is dropped.
 fn stuck(running: &Sender<u32>, user: u32) -> (impl FnOnce() + Send + 'static, Sender<()>) {
     let (release, released) = channel::<()>();
     let running = running.clone();
@@ -38,7 +38,7 @@ fn stuck(running: &Sender<u32>, user: u32) -> (impl FnOnce() + Send + 'static, S
     (job, release)
 }
 
-/// Waits for `count` jobs that run, after which no other one must.
+/// Asserts that exactly `count` more jobs run.
 #[track_caller]
 fn assert_arrive(running: &Receiver<u32>, count: usize) {
     for _ in 0..count {
@@ -48,7 +48,7 @@ fn assert_arrive(running: &Receiver<u32>, count: usize) {
 }
 
 #[test]
-fn a_user_whose_jobs_are_stuck_has_a_share_of_the_threads_and_no_more() {
+fn a_user_with_stuck_jobs_occupies_a_limited_share_of_the_threads() {
     let workers = Workers::start(2, limits()).unwrap();
     let (begins, running) = channel();
     let mut releases = Vec::new();
@@ -59,19 +59,19 @@ fn a_user_whose_jobs_are_stuck_has_a_share_of_the_threads_and_no_more() {
     }
     assert_arrive(&running, 3);
     assert_eq!((workers.usage().threads, workers.usage().queued), (3, 37));
-    // Others are served, however many are stuck before them.
+    // Other users are served, however many jobs are stuck.
     for user in 2..6 {
         let (job, _release) = stuck(&begins, user);
         workers.submit(lane(user), KIND, 0, job);
         assert_eq!(running.recv_timeout(PATIENCE), Ok(user));
     }
-    // What is stuck in another domain, too.
+    // Jobs in another domain are served, too.
     let (job, release) = stuck(&begins, 1);
     releases.push(release);
     workers.submit(Lane { domain: Domain::Other(5), ..lane(1) }, KIND, 0, job);
     assert_eq!(running.recv_timeout(PATIENCE), Ok(1));
     drop(releases);
-    // All of them are served in the end.
+    // All jobs are served in the end.
     assert_arrive(&running, 37);
     assert!(workers.settle(PATIENCE));
 }
@@ -117,7 +117,7 @@ fn users_take_turns() {
 
 #[test]
 fn copies_share_the_processors_until_they_turn_out_to_wait() {
-    // They turn out to wait after a moment, or not while this test runs.
+    // The pool notices after a moment that they wait, or not during this test.
     for fresh in [Duration::from_millis(100), 2 * PATIENCE] {
         let workers = Workers::start(2, PoolLimits { fresh, ..limits() }).unwrap();
         let (begins, running) = channel();
@@ -135,7 +135,7 @@ fn copies_share_the_processors_until_they_turn_out_to_wait() {
             assert!(begun.elapsed() >= fresh, "three at once");
             assert!(running.recv_timeout(PATIENCE).is_ok());
         }
-        // What waits more than it works does not wait for those.
+        // Jobs that mostly wait are not delayed by those.
         let (job, _release) = stuck(&begins, 5);
         workers.submit(lane(5), KIND, 0, job);
         assert_eq!(running.recv_timeout(PATIENCE), Ok(5));
@@ -170,7 +170,7 @@ fn the_memory_of_waiting_jobs_is_known() {
 }
 
 #[test]
-fn jobs_that_are_left_are_dropped_after_the_threads_have_ended() {
+fn remaining_jobs_are_dropped_after_the_threads_have_ended() {
     let workers = Workers::start(2, limits()).unwrap();
     let (begins, running) = channel();
     let (job, release) = stuck(&begins, 1);
@@ -201,7 +201,7 @@ fn readers(workers: &Arc<Workers>, regular: usize) -> Sender<Box<dyn FnOnce(&Wor
 }
 
 #[test]
-fn the_last_reading_thread_hands_on_every_request() {
+fn the_last_reading_thread_sends_every_request_to_the_pool() {
     const REGULAR: usize = 2;
     let workers = Arc::new(Workers::start(REGULAR, limits()).unwrap());
     let asks = readers(&workers, REGULAR);
@@ -211,9 +211,9 @@ fn the_last_reading_thread_hands_on_every_request() {
         asks.send(Box::new(move |workers| answers.send(workers.is_short()).unwrap())).unwrap();
         answered.recv_timeout(PATIENCE)
     };
-    // Those in reserve find out with their first request that they are.
+    // A thread in reserve notices that with its first request.
     wait_until(|| ask() == Ok(false));
-    // The first ones get stuck, all at once.
+    // The regular threads get stuck, all at once.
     let all_stuck = Arc::new(Barrier::new(REGULAR + 1));
     let mut releases = Vec::new();
     let mut stick = |all_stuck: &Arc<Barrier>| {
@@ -228,18 +228,18 @@ fn the_last_reading_thread_hands_on_every_request() {
     };
     (0..REGULAR).for_each(|_| stick(&all_stuck));
     all_stuck.wait();
-    // One more is in reserve. On a busy machine a thread that waits for a processor is taken for stuck for a moment.
+    // One more is in reserve. On a busy machine a thread that waits for a processor may count as stuck for a moment.
     wait_until(|| ask() == Ok(false));
-    // So does the next one.
+    // The next one gets stuck, too.
     let stuck_too = Arc::new(Barrier::new(2));
     stick(&stuck_too);
     stuck_too.wait();
     for _ in 0..20 {
         assert_eq!(ask(), Ok(true), "this is the last one");
     }
-    // The turn of whoever answered ends after the answer, and the keeper looks twice before it takes anybody for stuck.
+    // A request ends after its answer is sent, and the keeper looks twice before it considers a thread stuck.
     wait_until(|| workers.in_work_for(Duration::ZERO).len() == REGULAR + 1);
-    // They come back, and all is as before.
+    // They continue, and the pool is not needed any more.
     drop(releases);
     wait_until(|| ask() == Ok(false));
 }

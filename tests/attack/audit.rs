@@ -25,9 +25,9 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
         return;
     }
     let dir = prepare();
-    let trail = dir.path().join("trail");
+    let audit_log = dir.path().join("audit.log");
     // The log is standard error, in the most verbose format.
-    let args = ["--audit", trail.to_str().unwrap(), "--log-format", "json"];
+    let args = ["--audit", audit_log.to_str().unwrap(), "--log-format", "json"];
     let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let mut deep = mounted.mnt();
     // Some 3,800 bytes, of components that grow when they are escaped: the longest path that one call can name.
@@ -64,26 +64,26 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
     });
     let seconds = begin.elapsed().as_secs_f64();
     mounted.signal(Signal::SIGTERM);
-    let (_, said) = mounted.ended();
-    let written = fs::read_to_string(&trail).unwrap();
+    let (_, messages) = mounted.ended();
+    let written = fs::read_to_string(&audit_log).unwrap();
     let lines = |text: &str| -> Vec<(Value, usize)> {
         let lines = text.lines().filter_map(|line| Some((serde_json::from_str(line).ok()?, line.len() + 1)));
         lines.collect()
     };
-    let (in_trail, in_log) = (lines(&written), lines(&said));
+    let (in_audit_log, in_log) = (lines(&written), lines(&messages));
     let is_of = |value: &Value, uid: u32| value["uid"] == uid;
     let of = |uid: u32, kind: &str| {
-        in_trail.iter().filter(|(v, _)| v["type"] == kind && is_of(v, uid)).count() as u64
+        in_audit_log.iter().filter(|(v, _)| v["type"] == kind && is_of(v, uid)).count() as u64
     };
-    let dropped: u64 = in_trail
+    let dropped: u64 = in_audit_log
         .iter()
         .filter(|(value, _)| value["type"] == "dropped" && is_of(value, FLOODING))
         .map(|(value, _)| value["count"].as_u64().unwrap())
         .sum();
-    let longest = in_trail.iter().chain(&in_log).map(|(_, len)| *len).max().unwrap();
+    let longest = in_audit_log.iter().chain(&in_log).map(|(_, len)| *len).max().unwrap();
     let whose = format!("uid {FLOODING}");
     let bytes =
-        in_trail.iter().filter(|(value, _)| is_of(value, FLOODING)).map(|(_, len)| len).sum::<usize>()
+        in_audit_log.iter().filter(|(value, _)| is_of(value, FLOODING)).map(|(_, len)| len).sum::<usize>()
             + in_log
                 .iter()
                 .filter(|(value, _)| {
@@ -93,7 +93,7 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
                 .sum::<usize>();
     let bytes = bytes as u64;
     println!(
-        "{flooded} refusals in {seconds:.1} s: {} recorded, {dropped} counted; {:.0} bytes a second in log and trail, the \
+        "{flooded} refusals in {seconds:.1} s: {} recorded, {dropped} counted; {:.0} bytes a second in both logs, the \
          longest record {longest} bytes; {} of {calmly} refusals of another user recorded",
         of(FLOODING, "refusal"),
         bytes as f64 / seconds,
@@ -106,9 +106,9 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
         "{bytes} in {seconds} s"
     );
     assert_eq!(of(FLOODING, "refusal") + dropped, flooded, "what is not recorded is counted");
-    assert_eq!(of(QUIET, "refusal"), calmly, "{said}");
+    assert_eq!(of(QUIET, "refusal"), calmly, "{messages}");
     // The directory is represented by its hash; the exact bytes of the name are included.
-    let record = in_trail.iter().map(|(value, _)| value).find(|value| is_of(value, FLOODING)).unwrap();
+    let record = in_audit_log.iter().map(|(value, _)| value).find(|value| is_of(value, FLOODING)).unwrap();
     assert_eq!(record["parent_hash"].as_str().map(str::len), Some(16), "{record}");
     assert_eq!(record["name_hex"].as_str().map(str::len), Some(510), "{record}");
 }

@@ -59,8 +59,8 @@ impl Disk {
             match command.output() {
                 Ok(output) if output.status.success() => {}
                 Ok(output) => {
-                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                    println!("SKIPPED: {command:?}: {}", said.lines().next().unwrap_or_default());
+                    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+                    println!("SKIPPED: {command:?}: {}", messages.lines().next().unwrap_or_default());
                     return None;
                 }
                 Err(error) => {
@@ -256,7 +256,7 @@ const WAYS: [Way; 15] = [
 ];
 
 /// Returns how much space is left on `disk` after the user has filled it in `dir`.
-fn left(disk: &Disk, dir: &Path, (_, mode, fill): Way) -> u64 {
+fn space_left(disk: &Disk, dir: &Path, (_, mode, fill): Way) -> u64 {
     let dir = dir.join("of-user");
     act_as(USER, USER, &[], 0, || {
         fs::create_dir(&dir).unwrap();
@@ -281,12 +281,12 @@ fn a_user_takes_no_blocks_that_are_reserved_for_root() {
     for args in [&[][..], &["--no-sandbox"][..]] {
         let Some(disk) = Disk::new(&[], "loop") else { return };
         let reserved = SIZE * KEPT_PERCENT / 100;
-        let native = WAYS.map(|way| left(&disk, &disk.place, way));
+        let native = WAYS.map(|way| space_left(&disk, &disk.place, way));
         let mounted = serve(&disk, args);
         let (begin, mut fills, mut taken) = (Instant::now(), 0, Vec::new());
         loop {
             for (way, native) in WAYS.into_iter().zip(native) {
-                let left = left(&disk, &mounted.mnt(), way);
+                let left = space_left(&disk, &mounted.mnt(), way);
                 fills += 1;
                 if left + SLACK < native {
                     let kib = (native - left) >> 10;
@@ -347,7 +347,7 @@ fn a_user_takes_no_more_than_their_quota() {
         let before = disk.free();
         let mounted = serve(&disk, args);
         for way in WAYS {
-            let used = before.saturating_sub(left(&disk, &mounted.mnt(), way));
+            let used = before.saturating_sub(space_left(&disk, &mounted.mnt(), way));
             println!("{}: {} KiB of {} KiB", way.0, used >> 10, LIMIT >> 10);
             assert!(used <= LIMIT + SLACK, "{}: {used}", way.0);
         }

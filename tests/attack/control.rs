@@ -191,8 +191,8 @@ fn impostors_are_not_trusted_and_silent_sockets_cost_one_deadline() {
         // A user's server is queried only if root names the user.
         let (output, _) = namegate(&["status", "share"]);
         believed += usize::from(output.status.success());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(&format!("--user {attacker} share")), "{said}");
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(messages.contains(&format!("--user {attacker} share")), "{messages}");
         let (output, took) = namegate(&["list", "--json"]);
         slowest_list = slowest_list.max(took);
         let text = String::from_utf8(output.stdout).unwrap();

@@ -229,9 +229,9 @@ fn a_hundred_thousand_open_files_cost_a_few_hundred_descriptors() {
     };
     let mut openers: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
     for opener in &mut openers {
-        let mut said = BufReader::new(opener.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
-        let said = said.find(|line| line == "open" || line.contains("panicked"));
-        assert_eq!(said.as_deref(), Some("open"), "a process may open {OPEN} files");
+        let mut messages = BufReader::new(opener.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+        let messages = messages.find(|line| line == "open" || line.contains("panicked"));
+        assert_eq!(messages.as_deref(), Some("open"), "a process may open {OPEN} files");
     }
     let most = mounted.descriptors();
     println!(

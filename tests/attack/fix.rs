@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 use crate::acting::act_as;
 use crate::duration;
-use crate::tree::{OPTIONS, Random, Recorder, applied, plan, undone};
+use crate::tree::{OPTIONS, Random, Recorder, apply_plan, plan, undo_journal};
 
 const ATTACKER: u32 = 64321;
 const VICTIM: u32 = 64322;
@@ -44,7 +44,7 @@ const PRECIOUS: [(&str, u32, u32); 4] =
 
 /// The directory in which the attacker may rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum AttackDirectory {
     /// Their own directory.
     Own,
     /// A directory of root that they may write as members of its group, and in which new files belong to the group.
@@ -61,10 +61,10 @@ struct Attributes {
 }
 
 /// An entry with its path, held open so that no other inode gets its number.
-type Held = (PathBuf, Attributes, OwnedFd);
+type HeldEntry = (PathBuf, Attributes, OwnedFd);
 
 /// All entries below `dir`, by inode.
-fn attributes(dir: &Path) -> BTreeMap<u64, Held> {
+fn attributes(dir: &Path) -> BTreeMap<u64, HeldEntry> {
     let mut found = BTreeMap::new();
     let open = fs::File::open(dir).unwrap();
     for entry in fs::read_dir(dir).unwrap() {
@@ -84,22 +84,22 @@ fn attributes(dir: &Path) -> BTreeMap<u64, Held> {
 }
 
 /// One tree, created anew for each round.
-struct Field {
+struct AttackedTree {
     dir: TempDir,
     tree: PathBuf,
 }
 
-impl Field {
-    fn new(place: Place) -> Self {
+impl AttackedTree {
+    fn new(directory: AttackDirectory) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();
-        match place {
-            Place::Own => chown(&tree, Some(ATTACKER), Some(ATTACKER)).unwrap(),
-            Place::Shared => chown(&tree, Some(0), Some(GROUP)).unwrap(),
+        match directory {
+            AttackDirectory::Own => chown(&tree, Some(ATTACKER), Some(ATTACKER)).unwrap(),
+            AttackDirectory::Shared => chown(&tree, Some(0), Some(GROUP)).unwrap(),
         }
-        let mode = if place == Place::Own { 0o755 } else { 0o2775 };
+        let mode = if directory == AttackDirectory::Own { 0o755 } else { 0o2775 };
         fs::set_permissions(&tree, Permissions::from_mode(mode)).unwrap();
         Self { dir, tree }
     }
@@ -143,7 +143,7 @@ fn bad(number: usize) -> OsString {
 
 /// Shared state of root and the attackers.
 #[derive(Default)]
-struct Battle {
+struct AttackState {
     /// Held by root while nobody attacks.
     turn: RwLock<()>,
     /// Whether names of the plan are swapped too, and not only temporary ones.
@@ -154,7 +154,7 @@ struct Battle {
 }
 
 /// Swaps until told to stop.
-fn swap(tree: &Path, seed: u64, battle: &Battle) {
+fn swap(tree: &Path, seed: u64, state: &AttackState) {
     let dir = fs::File::open(tree).unwrap();
     let watch = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
     watch.add_watch(tree, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO).unwrap();
@@ -164,8 +164,8 @@ fn swap(tree: &Path, seed: u64, battle: &Battle) {
         |from: &OsStr, to: &OsStr| renameat2(&dir, from, &dir, to, RenameFlags::RENAME_NOREPLACE).is_ok();
     let exchange =
         |from: &OsStr, to: &OsStr| renameat2(&dir, from, &dir, to, RenameFlags::RENAME_EXCHANGE).is_ok();
-    while !battle.is_ended.load(Relaxed) {
-        let _turn = battle.turn.read().unwrap();
+    while !state.is_ended.load(Relaxed) {
+        let _turn = state.turn.read().unwrap();
         let precious = ["shadow", "letter", "suid", "passwd", "secret", "empty", "rootlink", "mine"];
         let precious = OsStr::new(precious[random.below(precious.len())]);
         let events = watch.read_events().unwrap_or_default();
@@ -175,7 +175,7 @@ fn swap(tree: &Path, seed: u64, battle: &Battle) {
         let name = match temporary.into_iter().next() {
             Some(name) => name,
             // An entry may disappear between looking and renaming.
-            None if battle.hits_plan.load(Relaxed) && random.chance(500) => match random.below(3) {
+            None if state.hits_plan.load(Relaxed) && random.chance(500) => match random.below(3) {
                 0 => bad(number),
                 1 => format!("t{number}").into(),
                 _ => format!("l{number}").into(),
@@ -187,7 +187,7 @@ fn swap(tree: &Path, seed: u64, battle: &Battle) {
             _ => exchange(precious, &name),
         };
         if is_swapped {
-            battle.swaps.fetch_add(1, Relaxed);
+            state.swaps.fetch_add(1, Relaxed);
         }
         for _ in 0..random.below(200) {
             std::hint::spin_loop();
@@ -201,15 +201,15 @@ fn swap(tree: &Path, seed: u64, battle: &Battle) {
 
 /// Damage to entries in a round.
 #[derive(Debug, Default)]
-struct Harm {
+struct Damage {
     lost: Vec<PathBuf>,
     given_away: Vec<String>,
     changed: Vec<String>,
     out_of_reach: Vec<PathBuf>,
 }
 
-impl Harm {
-    fn look(&mut self, before: &BTreeMap<u64, Held>, tree: &Path) {
+impl Damage {
+    fn check(&mut self, before: &BTreeMap<u64, HeldEntry>, tree: &Path) {
         let after = attributes(tree);
         for (ino, (path, was, _)) in before {
             let name = path.file_name().unwrap().as_bytes();
@@ -244,94 +244,94 @@ impl Harm {
     }
 }
 
-fn attack(place: Place, undo: bool) {
+fn attack(directory: AttackDirectory, undo: bool) {
     if !geteuid().is_root() {
         return println!("SKIPPED: acting as other users needs root");
     }
-    let field = Field::new(place);
-    let battle = Battle::default();
-    let (mut rounds, mut changed, mut left, mut harm) = (0, 0, 0, Harm::default());
+    let attacked = AttackedTree::new(directory);
+    let state = AttackState::default();
+    let (mut rounds, mut changed, mut left, mut damage) = (0, 0, 0, Damage::default());
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        let (tree, battle) = (&field.tree, &battle);
-        let mine = battle.turn.write().unwrap();
+        let (tree, state) = (&attacked.tree, &state);
+        let mine = state.turn.write().unwrap();
         for seed in 0..ATTACKERS {
             scope.spawn(move || {
-                act_as(ATTACKER, ATTACKER, &[GROUP], 0o022, || swap(tree, seed, battle));
+                act_as(ATTACKER, ATTACKER, &[GROUP], 0o022, || swap(tree, seed, state));
             });
         }
         let mut mine = Some(mine);
         let rounds_of = || -> Result<(), Box<dyn std::any::Any + Send>> {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 while begun.elapsed() < duration() {
-                    field.fill();
+                    attacked.fill();
                     let names: Vec<(Vec<u8>, String)> = (0..LINKS)
                         .map(|number| (bad(number).into_encoded_bytes(), format!("t{number}")))
                         .collect();
                     let renames: Vec<(&[u8], &str)> =
                         names.iter().map(|(old, new)| (&**old, &**new)).collect();
                     // If names of the plan are swapped, few of its lines are done, and few temporary names appear.
-                    battle.hits_plan.store(rounds % 3 == 0, Relaxed);
+                    state.hits_plan.store(rounds % 3 == 0, Relaxed);
                     let before = attributes(tree);
                     let plan = plan(tree, &renames);
-                    let journal = field.dir.path().join(format!("journal{rounds}"));
+                    let journal = attacked.dir.path().join(format!("journal{rounds}"));
                     let options =
                         ApplyOptions { keep_original: rounds % 2 == 1, batch_size: LINKS, ..OPTIONS };
                     if !undo {
                         mine = None;
                     }
                     let kept = Recorder::default();
-                    let tally = applied(&plan, &journal, options, &kept).unwrap();
+                    let tally = apply_plan(&plan, &journal, options, &kept).unwrap();
                     if !undo {
                         (changed, left) =
                             (changed + tally.renamed + tally.retargeted, left + tally.remaining);
                     } else {
                         mine = None;
-                        let tally = undone(&journal, &kept).unwrap();
+                        let tally = undo_journal(&journal, &kept).unwrap();
                         (changed, left) = (changed + tally.restored, left + tally.remaining);
                     }
-                    mine = Some(battle.turn.write().unwrap());
+                    mine = Some(state.turn.write().unwrap());
                     fs::remove_file(&journal).unwrap();
-                    harm.look(&before, tree);
+                    damage.check(&before, tree);
                     rounds += 1;
                 }
             }))
         };
         let result = { rounds_of }();
-        battle.is_ended.store(true, Relaxed);
+        state.is_ended.store(true, Relaxed);
         drop(mine);
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);
         }
     });
     println!(
-        "{place:?}, undo {undo}: {rounds} rounds, {changed} changes done, {left} left, {} swaps; {} given away, {} changed, {} \
+        "{directory:?}, undo {undo}: {rounds} rounds, {changed} changes done, {left} left, {} swaps; {} given away, {} changed, {} \
          lost, {} out of reach",
-        battle.swaps.into_inner(),
-        harm.given_away.len(),
-        harm.changed.len(),
-        harm.lost.len(),
-        harm.out_of_reach.len()
+        state.swaps.into_inner(),
+        damage.given_away.len(),
+        damage.changed.len(),
+        damage.lost.len(),
+        damage.out_of_reach.len()
     );
-    assert_eq!(harm.total(), 0, "{harm:#?}");
+    assert_eq!(damage.total(), 0, "{damage:#?}");
 }
 
 #[test]
 fn fix_apply_gives_no_file_to_a_user_who_swaps_files_in_their_own_directory() {
-    attack(Place::Own, false);
+    attack(AttackDirectory::Own, false);
 }
 
 #[test]
 fn fix_apply_gives_no_file_to_a_user_who_swaps_files_in_a_shared_directory() {
-    attack(Place::Shared, false);
+    attack(AttackDirectory::Shared, false);
 }
 
 #[test]
 fn fix_undo_gives_no_file_to_a_user_who_swaps_files_in_their_own_directory() {
-    attack(Place::Own, true);
+    attack(AttackDirectory::Own, true);
 }
 
 #[test]
 fn fix_undo_gives_no_file_to_a_user_who_swaps_files_in_a_shared_directory() {
-    attack(Place::Shared, true);
+    attack(AttackDirectory::Shared, true);
 }

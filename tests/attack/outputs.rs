@@ -25,14 +25,14 @@ const GROUP: u32 = 64323;
 const DIRECTORIES: [(&str, u32, u32, u32); 3] =
     [("own", ATTACKER, ATTACKER, 0o755), ("shared", 0, GROUP, 0o2775), ("sticky", 0, 0, 0o1777)];
 
-struct Field {
+struct OutputDirectory {
     dir: TempDir,
     secret: PathBuf,
 }
 
 const SECRET: &str = "what root keeps to itself\n";
 
-impl Field {
+impl OutputDirectory {
     fn new() -> Option<Self> {
         if !geteuid().is_root() {
             println!("SKIPPED: acting as other users needs root");
@@ -97,14 +97,14 @@ fn plant(dir: &Path, secret: &Path, seed: u64, is_ended: &AtomicBool, swaps: &At
 
 #[test]
 fn root_never_writes_into_a_file_that_somebody_else_chose() {
-    let Some(field) = Field::new() else { return };
+    let Some(outputs) = OutputDirectory::new() else { return };
     for (name, ..) in DIRECTORIES {
-        let dir = field.dir.path().join(name);
+        let dir = outputs.dir.path().join(name);
         let (is_ended, swaps) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (mut written, mut refused, mut harmed) = (0, 0, 0);
         let begun = Instant::now();
         std::thread::scope(|scope| {
-            let (secret, is_ended, swaps) = (&field.secret, &is_ended, &swaps);
+            let (secret, is_ended, swaps) = (&outputs.secret, &is_ended, &swaps);
             let attacked = &dir;
             scope.spawn(move || {
                 act_as(ATTACKER, ATTACKER, &[GROUP], 0, || plant(attacked, secret, 1, is_ended, swaps));
@@ -121,9 +121,9 @@ fn root_never_writes_into_a_file_that_somebody_else_chose() {
                 }
                 let link = dir.join("rootlink");
                 if fs::symlink_metadata(&link).is_err() {
-                    let _ = symlink(&field.secret, &link);
+                    let _ = symlink(&outputs.secret, &link);
                 }
-                harmed += usize::from(!field.is_kept());
+                harmed += usize::from(!outputs.is_kept());
             }
             is_ended.store(true, Relaxed);
         });
@@ -137,8 +137,8 @@ fn root_never_writes_into_a_file_that_somebody_else_chose() {
 
 #[test]
 fn no_command_writes_through_a_planted_link_whatever_its_output_is() {
-    let Some(field) = Field::new() else { return };
-    let tree = field.dir.path().join("tree");
+    let Some(outputs) = OutputDirectory::new() else { return };
+    let tree = outputs.dir.path().join("tree");
     let plain = ["scan", "--profile", "windows"];
     let commands: [(&[&str], &[&str]); 6] = [
         (&plain, &["-o"]),
@@ -149,11 +149,11 @@ fn no_command_writes_through_a_planted_link_whatever_its_output_is() {
         (&["watch", "--profile", "windows", "--for", "0.1s"], &["-o"]),
     ];
     for (directory, ..) in DIRECTORIES {
-        let dir = field.dir.path().join(directory);
+        let dir = outputs.dir.path().join(directory);
         for (command, option) in commands {
             let name = if command == ["man"] { "namegate.1" } else { "report.html" };
             for (planted, target) in
-                [(name.to_owned(), &field.secret), (format!("{name}.found"), &field.secret)]
+                [(name.to_owned(), &outputs.secret), (format!("{name}.found"), &outputs.secret)]
             {
                 let path = dir.join(name);
                 act_as(ATTACKER, ATTACKER, &[GROUP], 0, || symlink(target, dir.join(&planted)).unwrap());
@@ -165,11 +165,11 @@ fn no_command_writes_through_a_planted_link_whatever_its_output_is() {
                 };
                 let output = run.stdin(std::process::Stdio::null()).output().unwrap();
                 let what = format!("{directory}: {command:?} {option:?}: {output:?}");
-                assert!(field.is_kept(), "{what}");
+                assert!(outputs.is_kept(), "{what}");
                 if planted == name {
                     assert_eq!(output.status.code(), Some(2), "{what}");
-                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                    let is_explained = said.contains("is not followed");
+                    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+                    let is_explained = messages.contains("is not followed");
                     assert!(is_explained, "{what}");
                 }
                 for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
@@ -184,63 +184,63 @@ fn no_command_writes_through_a_planted_link_whatever_its_output_is() {
 
 #[test]
 fn root_uses_no_pipe_state_journal_or_plan_of_another_user() {
-    let Some(field) = Field::new() else { return };
-    let tree = field.dir.path().join("tree");
+    let Some(outputs) = OutputDirectory::new() else { return };
+    let tree = outputs.dir.path().join("tree");
     let run = |args: &[&OsStr]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
-        command.env_remove("SUDO_UID").env_remove("SUDO_GID").env("XDG_STATE_HOME", field.dir.path());
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID").env("XDG_STATE_HOME", outputs.dir.path());
         let output = command.args(args).stdin(std::process::Stdio::null()).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let os = |text: &'static str| OsStr::new(text);
-    let dir = field.dir.path().join("sticky");
+    let dir = outputs.dir.path().join("sticky");
     act_as(ATTACKER, ATTACKER, &[], 0, || {
         mkfifo(&dir.join("fifo"), Mode::from_bits_truncate(0o666)).unwrap();
         fs::write(dir.join("state"), "{}").unwrap();
     });
     let fifo = dir.join("fifo.csv");
     fs::rename(dir.join("fifo"), &fifo).unwrap();
-    let (code, said) = run(&[os("scan"), os("-o"), fifo.as_os_str(), tree.as_os_str()]);
-    assert!(code == Some(2) && said.contains("belongs to another user"), "{said}");
+    let (code, messages) = run(&[os("scan"), os("-o"), fifo.as_os_str(), tree.as_os_str()]);
+    assert!(code == Some(2) && messages.contains("belongs to another user"), "{messages}");
     let state = dir.join("state");
-    let (code, said) = run(&[os("scan"), os("--resume"), state.as_os_str(), tree.as_os_str()]);
-    assert!(code == Some(2) && said.contains("belongs to another user"), "{said}");
+    let (code, messages) = run(&[os("scan"), os("--resume"), state.as_os_str(), tree.as_os_str()]);
+    assert!(code == Some(2) && messages.contains("belongs to another user"), "{messages}");
     // A plan that others can write, and a journal where others can rename.
-    let plan = field.dir.path().join("plan");
+    let plan = outputs.dir.path().join("plan");
     let windows = [os("fix"), os("plan"), os("--profile"), os("windows"), os("-o"), plan.as_os_str()];
-    let (code, said) = run(&[&windows[..], &[tree.as_os_str()]].concat());
-    assert_eq!(code, Some(0), "{said}");
+    let (code, messages) = run(&[&windows[..], &[tree.as_os_str()]].concat());
+    assert_eq!(code, Some(0), "{messages}");
     let apply = [os("fix"), os("apply"), os("--yes"), plan.as_os_str()];
     for (owner, mode) in [(ATTACKER, 0o600), (0, 0o666)] {
         chown(&plan, Some(owner), Some(0)).unwrap();
         fs::set_permissions(&plan, Permissions::from_mode(mode)).unwrap();
-        let (code, said) = run(&apply);
-        assert!(code == Some(2) && said.contains("can change it"), "{owner} {mode:o}: {said}");
+        let (code, messages) = run(&apply);
+        assert!(code == Some(2) && messages.contains("can change it"), "{owner} {mode:o}: {messages}");
     }
     chown(&plan, Some(0), Some(0)).unwrap();
     fs::set_permissions(&plan, Permissions::from_mode(0o644)).unwrap();
     for name in ["own", "shared"] {
-        let journal = field.dir.path().join(name).join("journal");
-        let (code, said) = run(&[&apply[..], &[os("--journal"), journal.as_os_str()]].concat());
-        assert!(code == Some(2) && said.contains("others can replace it"), "{name}: {said}");
+        let journal = outputs.dir.path().join(name).join("journal");
+        let (code, messages) = run(&[&apply[..], &[os("--journal"), journal.as_os_str()]].concat());
+        assert!(code == Some(2) && messages.contains("others can replace it"), "{name}: {messages}");
         assert!(!journal.exists());
     }
     assert!(tree.join("a:b").exists(), "nothing was renamed");
-    let (code, said) = run(&apply);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, messages) = run(&apply);
+    assert_eq!(code, Some(0), "{messages}");
     // A journal of another user, and one behind a symbolic link.
-    let journals = field.dir.path().join("namegate/journals");
+    let journals = outputs.dir.path().join("namegate/journals");
     let journal = fs::read_dir(&journals).unwrap().next().unwrap().unwrap().path();
     let foreign = dir.join("journal");
     fs::copy(&journal, &foreign).unwrap();
     chown(&foreign, Some(ATTACKER), Some(ATTACKER)).unwrap();
     act_as(ATTACKER, ATTACKER, &[], 0, || symlink(&journal, dir.join("link")).unwrap());
     for path in [foreign, dir.join("link")] {
-        let (code, said) = run(&[os("fix"), os("undo"), path.as_os_str()]);
-        assert_eq!(code, Some(2), "{}: {said}", path.display());
+        let (code, messages) = run(&[os("fix"), os("undo"), path.as_os_str()]);
+        assert_eq!(code, Some(2), "{}: {messages}", path.display());
     }
     assert!(!tree.join("a:b").exists(), "nothing was taken back");
-    let (code, said) = run(&[os("fix"), os("undo"), journal.as_os_str()]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, messages) = run(&[os("fix"), os("undo"), journal.as_os_str()]);
+    assert_eq!(code, Some(0), "{messages}");
     assert!(tree.join("a:b").exists());
 }

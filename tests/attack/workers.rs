@@ -38,7 +38,7 @@ struct Times(Vec<Duration>);
 
 impl Times {
     /// Measures `work` until `until`, with a pause after each so that the processors are free for others.
-    fn of(until: Instant, pause: Duration, mut work: impl FnMut(usize)) -> Self {
+    fn measure(until: Instant, pause: Duration, mut work: impl FnMut(usize)) -> Self {
         let mut times = Vec::new();
         while Instant::now() < until || times.is_empty() {
             let begin = Instant::now();
@@ -50,18 +50,18 @@ impl Times {
         Self(times)
     }
 
-    fn at(&self, percent: usize) -> Duration {
+    fn percentile(&self, percent: usize) -> Duration {
         self.0[(self.0.len() - 1) * percent / 100]
     }
 
     fn most(&self) -> Duration {
-        self.at(100)
+        self.percentile(100)
     }
 }
 
 impl std::fmt::Display for Times {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [median, p99, most] = [self.at(50), self.at(99), self.most()];
+        let [median, p99, most] = [self.percentile(50), self.percentile(99), self.most()];
         write!(f, "median {median:.0?}, p99 {p99:.0?}, most {most:.1?} of {}", self.0.len())
     }
 }
@@ -71,7 +71,7 @@ fn lookups(dir: &Path, until: Instant) -> Times {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     act_as(BYSTANDER, BYSTANDER, &[], 0o022, || {
-        Times::of(until, Duration::from_millis(1), |i| {
+        Times::measure(until, Duration::from_millis(1), |i| {
             black_box(fs::symlink_metadata(dir.join(format!("absent-{run}-{i}"))).unwrap_err());
         })
     })
@@ -79,7 +79,7 @@ fn lookups(dir: &Path, until: Instant) -> Times {
 
 /// The query of the watchdog.
 fn probes(mnt: &Path, until: Instant) -> Times {
-    Times::of(until, Duration::from_millis(20), |_| {
+    Times::measure(until, Duration::from_millis(20), |_| {
         let held = open(mnt, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
         fstatfs(held).unwrap();
     })
@@ -165,12 +165,13 @@ fn delays(mnt: &Path, behind: &Path, size: u64, idle: &Times) -> Result<(), Stri
         done.into_inner()
     );
     let (bar, most) = match is_strict() {
-        true => (idle.at(99) * 20, Duration::from_millis(250)),
+        true => (idle.percentile(99) * 20, Duration::from_millis(250)),
         // On a busy machine the numbers are different, but not a request of the server that takes this long.
         false => (Duration::from_millis(400), Duration::from_millis(1500)),
     };
-    let (bar, most) = (bar.max(native.at(99)), most.max(native.most()));
-    let is_fast = busy.at(99) <= bar && busy.most() <= most && probes.most() <= Duration::from_secs(2);
+    let (bar, most) = (bar.max(native.percentile(99)), most.max(native.most()));
+    let is_fast =
+        busy.percentile(99) <= bar && busy.most() <= most && probes.most() <= Duration::from_secs(2);
     is_fast
         .then_some(())
         .ok_or_else(|| format!("lookups: {busy}, {bar:?} and {most:?} are allowed; probes: {probes}"))
@@ -189,7 +190,7 @@ impl Stuck {
         Self((0..count).map(spawn).collect())
     }
 
-    fn left(&self) -> usize {
+    fn count_left(&self) -> usize {
         self.0.iter().filter(|thread| !thread.is_finished()).count()
     }
 
@@ -199,7 +200,7 @@ impl Stuck {
 }
 
 /// All kinds of requests outside of the hung file system, and the duration of the longest.
-fn use_it(mnt: &Path, user: u32) -> Duration {
+fn use_mount(mnt: &Path, user: u32) -> Duration {
     let dir = mnt.join(user.to_string());
     if !dir.exists() {
         fs::create_dir(&dir).unwrap();
@@ -231,7 +232,7 @@ fn use_it(mnt: &Path, user: u32) -> Duration {
 }
 
 /// Maximum duration of a request outside of the hung file system. A request that waits for that one waits for ever.
-fn bar() -> Duration {
+fn time_limit() -> Duration {
     if is_strict() { Duration::from_millis(250) } else { Duration::from_secs(15) }
 }
 
@@ -257,7 +258,7 @@ fn stuck_below() -> Option<(Mounted, Hung, Stuck)> {
         }
     });
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(stuck.left(), 40);
+    assert_eq!(stuck.count_left(), 40);
     Some((mounted, hung, stuck))
 }
 
@@ -270,7 +271,7 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
     while Instant::now() < end || rounds == 0 {
         // Another user, the stuck one, and root.
         for user in [BYSTANDER, 20001, 0] {
-            most = most.max(use_it(&mnt, user));
+            most = most.max(use_mount(&mnt, user));
         }
         rounds += 1;
     }
@@ -278,12 +279,12 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
     println!(
         "40 requests stuck below; {rounds} rounds of three users outside: most {most:.1?}; probes: {probes}"
     );
-    assert_eq!(stuck.left(), 40);
-    assert!(most <= bar() && probes.most() <= bar(), "{most:?}, {probes}");
+    assert_eq!(stuck.count_left(), 40);
+    assert!(most <= time_limit() && probes.most() <= time_limit(), "{most:?}, {probes}");
     // When the file system is gone, all waiting requests end.
     drop(hung);
     stuck.end();
-    assert!(use_it(&mnt, 20001) <= bar());
+    assert!(use_mount(&mnt, 20001) <= time_limit());
 }
 
 #[test]
@@ -294,11 +295,11 @@ fn a_server_with_stuck_requests_ends_when_it_is_told_to() {
     mounted.signal(Signal::SIGTERM);
     wait_until("the end of the mount", || !is_mounted(&mounted.mnt()));
     let gone = begin.elapsed();
-    let (status, said) = mounted.ended();
+    let (status, messages) = mounted.ended();
     println!("40 requests stuck below: unmounted after {gone:.1?}, ended after {:.1?}", begin.elapsed());
     assert!(begin.elapsed() < Duration::from_secs(45));
-    assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("requests were stuck (") && said.contains(" lookup"), "{said}");
+    assert_eq!(status.code(), Some(2), "{messages}");
+    assert!(messages.contains("requests were stuck (") && messages.contains(" lookup"), "{messages}");
     // Clients of the mount do not wait for the file system that is gone.
     stuck.end();
     assert!(held.sync_all().is_err() || held.metadata().is_err());
@@ -371,7 +372,7 @@ fn a_source_that_accepts_no_changes_can_still_be_read() {
     let until = Instant::now() + duration();
     let read = thread::scope(|scope| {
         let read = scope.spawn(|| {
-            Times::of(until, Duration::from_millis(5), |i| {
+            Times::measure(until, Duration::from_millis(5), |i| {
                 assert!(fs::symlink_metadata(mnt.join((i % 40).to_string())).unwrap().is_file());
                 assert!(fs::read_dir(&mnt).unwrap().count() >= 40);
             })
@@ -383,8 +384,8 @@ fn a_source_that_accepts_no_changes_can_still_be_read() {
         );
         read.most().max(looked_up.most())
     });
-    assert_eq!(stuck.left(), 40);
-    assert!(read <= bar(), "{read:?}");
+    assert_eq!(stuck.count_left(), 40);
+    assert!(read <= time_limit(), "{read:?}");
     source.freeze("-u");
     stuck.end();
     drop(mounted);

@@ -63,7 +63,7 @@ fn an_option_that_is_none_is_named_with_what_it_should_be() {
         (&["--errno", "ENOENT"], "[possible values: by-rule, EILSEQ, EINVAL, EACCES, EPERM]"),
         (&["--on-mismatch", "convert"], "--normalize <FORM>"),
         (&["--config", "/nonexistent"], "/nonexistent: cannot be read"),
-        (&["--audit", "/nonexistent/trail"], "cannot write the audit log /nonexistent/trail"),
+        (&["--audit", "/nonexistent/audit.log"], "cannot write the audit log /nonexistent/audit.log"),
         (&["--audit", "-", "--daemon"], "standard output"),
     ] {
         let said = refused(&[&["/", "/"], args].concat());

@@ -1,4 +1,4 @@
-//! The process is killed at every point that it comes to; from there the plan is done to its end, and taken back.
+//! Kills the process at every possible point; the run must then be resumable, and undoable.
 
 use std::fmt::Display;
 use std::fs;
@@ -15,11 +15,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::tree::{
-    OPTIONS, Random, Recorder, Snapshot, What, applied, begin, belongings, make, names, place, plan, resumed,
-    snapshot, text, undone,
+    EntryContent, OPTIONS, Random, Recorder, Snapshot, apply_plan, begin, inventory, make, make_tree, names,
+    plan, resume_plan, snapshot, text, undo_journal,
 };
 
-/// What the child does, and where it dies: `apply|resume|undo NUMBER KEEP_TIMES DIRECTORY`.
+/// Environment variable with the task of the child: `apply|resume|undo KILL_POINT KEEP_TIMES DIRECTORY`.
 const TASK: &str = "NAMEGATE_TEST_CRASH";
 
 const TREE: &[&[u8]] = &[
@@ -55,15 +55,15 @@ const RENAMES: &[(&[u8], &str)] = &[
     (b"link", "Link"),
 ];
 
-/// Ends the process at the point of that number.
-struct Dies {
+/// Kills the process at the kill point with the number `at`.
+struct KillAt {
     points: AtomicU64,
     at: u64,
-    /// Where it is told how much of the journal is on the disk.
+    /// The file that gets the length of the journal after each sync.
     synced: PathBuf,
 }
 
-impl Observer for Dies {
+impl Observer for KillAt {
     fn reached(&self, point: KillPoint) {
         if let KillPoint::Synced(len) = point {
             fs::write(&self.synced, len.to_string()).unwrap();
@@ -87,22 +87,22 @@ fn options(keep_times: bool) -> ApplyOptions<'static> {
 }
 
 #[test]
-#[ignore = "the other tests start this one, as the process that dies"]
+#[ignore = "other tests start this one, as the process that is killed"]
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
     let [what, at, keep_times, dir]: [&str; 4] = task.splitn(4, ' ').collect::<Vec<_>>().try_into().unwrap();
     let dir = Path::new(dir);
     let plan = Plan::parse(&fs::read(dir.join("plan")).unwrap()).unwrap();
-    let dies = Dies { points: AtomicU64::new(0), at: at.parse().unwrap(), synced: dir.join("synced") };
+    let killer = KillAt { points: AtomicU64::new(0), at: at.parse().unwrap(), synced: dir.join("synced") };
     let (journal, options) = (dir.join("journal"), options(keep_times == "true"));
     match what {
-        "apply" => drop(applied(&plan, &journal, options, &dies).unwrap()),
-        "resume" => drop(resumed(&plan, &journal, options, &dies).unwrap()),
-        _ => drop(undone(&journal, &dies).unwrap()),
+        "apply" => drop(apply_plan(&plan, &journal, options, &killer).unwrap()),
+        "resume" => drop(resume_plan(&plan, &journal, options, &killer).unwrap()),
+        _ => drop(undo_journal(&journal, &killer).unwrap()),
     }
 }
 
-/// Whether the child was killed at its point; otherwise it has come to its end.
+/// Runs a child and returns whether it was killed; otherwise it has finished.
 fn is_killed(what: &str, at: u64, keep_times: bool, dir: &Path) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--ignored", "crash::child"]);
@@ -126,7 +126,7 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let (dir, root) = place(TREE);
+        let (dir, root) = make_tree(TREE);
         let plan = plan(&root, RENAMES);
         fs::write(dir.path().join("plan"), text(&plan)).unwrap();
         Self { before: snapshot(&root), dir, root, plan }
@@ -136,7 +136,7 @@ impl Case {
         self.dir.path().join("journal")
     }
 
-    /// What has to be there when the plan is done: by path, with what was there before.
+    /// Asserts that the whole plan was applied.
     fn assert_done(&self, context: &str) {
         let after = snapshot(&self.root);
         for (now, old) in [
@@ -155,8 +155,8 @@ impl Case {
             let entry = after.get(now).unwrap_or_else(|| panic!("{context}: {}", now.escape_ascii()));
             assert_eq!(entry.ino, self.before[old].ino, "{context}: {}", now.escape_ascii());
         }
-        assert_eq!(after.len(), self.before.len(), "{context}: nothing else is there");
-        assert_eq!(belongings(&after), belongings(&self.before), "{context}");
+        assert_eq!(after.len(), self.before.len(), "{context}: there are no other entries");
+        assert_eq!(inventory(&after), inventory(&self.before), "{context}");
         for (link, target) in [("Link", "dé/e/f"), ("link2", "dé/e"), ("link3", "dé/b")] {
             let found = fs::read_link(self.root.join(link)).unwrap();
             assert_eq!(found.as_os_str().as_bytes(), target.as_bytes(), "{context}: {link}");
@@ -174,20 +174,20 @@ impl Case {
     }
 
     fn finish(&self, keep_times: bool) {
-        let kept = Recorder::default();
-        resumed(&self.plan, &self.journal(), options(keep_times), &kept).unwrap();
-        assert_eq!(kept.remaining(), []);
+        let recorder = Recorder::default();
+        resume_plan(&self.plan, &self.journal(), options(keep_times), &recorder).unwrap();
+        assert_eq!(recorder.remaining(), []);
     }
 
     fn undo(&self) {
-        let kept = Recorder::default();
-        undone(&self.journal(), &kept).unwrap();
-        assert_eq!(kept.remaining(), []);
+        let recorder = Recorder::default();
+        undo_journal(&self.journal(), &recorder).unwrap();
+        assert_eq!(recorder.remaining(), []);
     }
 }
 
 #[test]
-fn a_run_that_is_killed_anywhere_can_be_ended_and_taken_back() {
+fn a_run_killed_at_any_point_can_be_resumed_and_undone() {
     for keep_times in [false, true] {
         let mut at = 0;
         loop {
@@ -197,9 +197,9 @@ fn a_run_that_is_killed_anywhere_can_be_ended_and_taken_back() {
                 ended.assert_done("not killed");
                 break;
             }
-            assert_eq!(belongings(&without_temporary(&ended)), belongings(&ended.before), "{context}");
+            assert_eq!(inventory(&without_temporary(&ended)), inventory(&ended.before), "{context}");
             if at < 2 {
-                // The journal may have nothing in it yet, and nothing was done.
+                // The journal may be empty, and nothing was renamed.
                 ended.assert_as_before(true, &context);
                 at += 1;
                 continue;
@@ -218,23 +218,23 @@ fn a_run_that_is_killed_anywhere_can_be_ended_and_taken_back() {
     }
 }
 
-/// The tree without a link that was made and has not got its place yet, and without the private directory that holds it.
+/// The tree without the private directory for new links, and without a link in it that was not moved to its name yet.
 fn without_temporary(case: &Case) -> Snapshot {
     let mut now = snapshot(&case.root);
     now.retain(|path, entry| {
         let is_temporary = path.starts_with(b".namegate-");
-        !(is_temporary && matches!(entry.what, What::Link(_) | What::Directory))
+        !(is_temporary && matches!(entry.what, EntryContent::Link(_) | EntryContent::Directory))
     });
     now
 }
 
 #[test]
-fn taking_back_that_is_killed_anywhere_can_be_repeated() {
+fn an_undo_killed_at_any_point_can_be_repeated() {
     for keep_times in [false, true] {
         let mut at = 0;
         loop {
             let case = Case::new();
-            applied(&case.plan, &case.journal(), options(keep_times), &Recorder::default()).unwrap();
+            apply_plan(&case.plan, &case.journal(), options(keep_times), &Recorder::default()).unwrap();
             let is_killed = is_killed("undo", at, keep_times, case.dir.path());
             case.undo();
             case.assert_as_before(keep_times, &format!("killed at point {at}"));
@@ -248,7 +248,7 @@ fn taking_back_that_is_killed_anywhere_can_be_repeated() {
 }
 
 #[test]
-fn killed_again_and_again_it_comes_to_its_end_and_back() {
+fn runs_and_undos_that_are_killed_repeatedly_finish() {
     for seed in 0..12 {
         let mut random = Random(seed);
         let case = Case::new();
@@ -263,8 +263,8 @@ fn killed_again_and_again_it_comes_to_its_end_and_back() {
 }
 
 #[test]
-fn a_machine_that_loses_its_power_loses_nothing_that_the_journal_tells_of() {
-    // Whatever was not brought to the disk is gone: the end of the journal, from any byte on.
+fn a_power_failure_loses_nothing_that_the_journal_records() {
+    // Everything after the last sync may be lost: the journal is cut at any later byte.
     for at in 2..30 {
         for part in 0..6 {
             let case = Case::new();
@@ -287,10 +287,10 @@ fn a_machine_that_loses_its_power_loses_nothing_that_the_journal_tells_of() {
 }
 
 #[test]
-fn renames_that_were_lost_with_the_power_are_done_again_by_resuming() {
+fn resuming_repeats_renames_that_a_power_failure_lost() {
     let case = Case::new();
-    applied(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).unwrap();
-    // The journal says that all is done; the file system has forgotten the last renames, and the target of the link.
+    apply_plan(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).unwrap();
+    // The journal says that everything was done, but the file system has lost the last renames and the target of the link.
     fs::rename(case.root.join("t"), case.root.join("aside")).unwrap();
     fs::rename(case.root.join("s"), case.root.join("t")).unwrap();
     fs::rename(case.root.join("aside"), case.root.join("s")).unwrap();
@@ -308,7 +308,7 @@ fn two_runs_cannot_write_one_journal() {
     let journal = begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).unwrap();
     let refused = namegate::fix::journal::Journal::resume(&case.journal()).unwrap_err();
     assert!(refused.to_string().contains("another process"), "{refused}");
-    assert!(begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).is_err(), "nor begin it");
+    assert!(begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).is_err(), "nor create it");
     drop(journal);
     assert!(namegate::fix::journal::Journal::resume(&case.journal()).is_ok());
     make(&case.root, &[b"new"]);

@@ -1,4 +1,4 @@
-//! Laws, on random hostile trees.
+//! Laws, checked on random hostile trees.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -11,9 +11,11 @@ use namegate::fix::apply::ApplyOptions;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::tree::{OPTIONS, Random, Recorder, applied, belongings, names, place, plan, snapshot, undone};
+use crate::tree::{
+    OPTIONS, Random, Recorder, apply_plan, inventory, make_tree, names, plan, snapshot, undo_journal,
+};
 
-/// A name as no user should meet it.
+/// A random name that is difficult to handle.
 fn hostile(random: &mut Random) -> Vec<u8> {
     let parts: [&[u8]; 12] = [
         b"a",
@@ -39,7 +41,7 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     if name == b".." { b"...".to_vec() } else { name }
 }
 
-/// Fills `dir`; returns the paths of what is in it, below the root.
+/// Fills `dir` with random entries and adds their paths from the root to `all`.
 fn fill(random: &mut Random, root: &Path, dir: &[u8], depth: usize, all: &mut Vec<Vec<u8>>) {
     let mut files = Vec::new();
     for _ in 0..random.below(8) {
@@ -60,7 +62,7 @@ fn fill(random: &mut Random, root: &Path, dir: &[u8], depth: usize, all: &mut Ve
             }
             3 => mkfifo(&full, Mode::from_bits_truncate(0o600)).unwrap(),
             4..=5 if !all.is_empty() => {
-                // To something below the directory of the link, if there is anything.
+                // The target is an entry below the directory of the link, if there is one.
                 let below: Vec<&Vec<u8>> = all.iter().filter(|path| path.starts_with(dir)).collect();
                 let target = match below.get(random.below(below.len().max(1))) {
                     Some(target) => {
@@ -82,7 +84,7 @@ fn fill(random: &mut Random, root: &Path, dir: &[u8], depth: usize, all: &mut Ve
     }
 }
 
-/// New names for some of them: fresh ones, chains, swaps and longer cycles.
+/// New names for some of the entries: unused names, chains, swaps and longer cycles.
 fn renames(random: &mut Random, all: &[Vec<u8>]) -> Vec<(Vec<u8>, String)> {
     let mut by_dir = BTreeMap::<&[u8], Vec<&[u8]>>::new();
     for path in all {
@@ -93,7 +95,7 @@ fn renames(random: &mut Random, all: &[Vec<u8>]) -> Vec<(Vec<u8>, String)> {
     let mut found = Vec::new();
     for (dir, names) in by_dir {
         let chosen: Vec<&[u8]> = names.iter().copied().filter(|_| !random.chance(3)).collect();
-        // A new name can be an old one of the chosen, if that is text, and each is taken once.
+        // A new name can be the old name of another chosen entry, if that is UTF-8. No name is used twice.
         let mut texts: Vec<&str> = chosen.iter().filter_map(|name| std::str::from_utf8(name).ok()).collect();
         let mut used = HashSet::new();
         for (number, name) in chosen.into_iter().enumerate() {
@@ -107,7 +109,7 @@ fn renames(random: &mut Random, all: &[Vec<u8>]) -> Vec<(Vec<u8>, String)> {
             }
         }
     }
-    // A name that is given away must not stay where it is: who keeps its name keeps others from getting it.
+    // An entry cannot get the name of an entry that keeps it.
     loop {
         let moved: HashSet<Vec<u8>> = found.iter().map(|(path, _)| path.clone()).collect();
         let before = found.len();
@@ -123,11 +125,11 @@ fn renames(random: &mut Random, all: &[Vec<u8>]) -> Vec<(Vec<u8>, String)> {
 }
 
 #[test]
-fn fix_and_undo_give_a_random_hostile_tree_back_byte_for_byte() {
+fn applying_and_undoing_restores_a_random_hostile_tree_byte_for_byte() {
     let (mut renamed, mut retargeted) = (0, 0);
     for seed in 0..120 {
         let mut random = Random(seed);
-        let (dir, root) = place(&[]);
+        let (dir, root) = make_tree(&[]);
         let mut all = Vec::new();
         fill(&mut random, &root, b"", 0, &mut all);
         let wanted = renames(&mut random, &all);
@@ -142,37 +144,37 @@ fn fix_and_undo_give_a_random_hostile_tree_back_byte_for_byte() {
         };
         let before = snapshot(&root);
         let journal = dir.path().join("journal");
-        let kept = Recorder::default();
-        let tally = applied(&plan, &journal, options, &kept).unwrap();
-        assert_eq!(kept.remaining(), [], "seed {seed}");
+        let recorder = Recorder::default();
+        let tally = apply_plan(&plan, &journal, options, &recorder).unwrap();
+        assert_eq!(recorder.remaining(), [], "seed {seed}");
         assert_eq!(tally.renamed, plan.renames.len() as u64, "seed {seed}");
         assert_eq!(tally.retargeted, plan.retargets.len() as u64, "seed {seed}");
         let after = snapshot(&root);
-        assert_eq!(belongings(&after), belongings(&before), "seed {seed}: nothing is lost");
+        assert_eq!(inventory(&after), inventory(&before), "seed {seed}: nothing is lost");
         for (path, new) in &wanted {
             let entry = &before[path];
             let is_there = |(now, other): (&Vec<u8>, &crate::tree::Entry)| {
                 let name = now.rsplit(|&byte| byte == b'/').next().unwrap();
                 name == new.as_bytes()
-                    && (other.ino == entry.ino || matches!(entry.what, crate::tree::What::Link(_)))
+                    && (other.ino == entry.ino || matches!(entry.what, crate::tree::EntryContent::Link(_)))
             };
             assert!(after.iter().any(is_there), "seed {seed}: {path:?} is not called {new}");
         }
-        // Once more: there is nothing to do.
+        // A second run has nothing to do.
         let again = Recorder::default();
-        let second = applied(&plan, &dir.path().join("second"), options, &again).unwrap();
+        let second = apply_plan(&plan, &dir.path().join("second"), options, &again).unwrap();
         assert_eq!((again.remaining(), second.renamed, second.retargeted), (Vec::new(), 0, 0), "seed {seed}");
         assert_eq!(second.already, tally.renamed + tally.retargeted);
         assert_eq!(snapshot(&root), after, "seed {seed}");
-        // And back.
+        // Undo.
         let back = Recorder::default();
-        let undone_tally = undone(&journal, &back).unwrap();
-        assert_eq!((back.remaining(), undone_tally.remaining), (Vec::new(), 0), "seed {seed}");
-        assert_eq!(undone_tally.restored, tally.renamed + tally.retargeted);
+        let undo_tally = undo_journal(&journal, &back).unwrap();
+        assert_eq!((back.remaining(), undo_tally.remaining), (Vec::new(), 0), "seed {seed}");
+        assert_eq!(undo_tally.restored, tally.renamed + tally.retargeted);
         let restored = snapshot(&root);
         assert_eq!(names(&restored), names(&before), "seed {seed}");
         for (path, entry) in &before {
-            let is_directory = entry.what == crate::tree::What::Directory;
+            let is_directory = entry.what == crate::tree::EntryContent::Directory;
             if keep_times || !is_directory {
                 assert_eq!(restored[path].mtime, entry.mtime, "seed {seed}: {path:?}");
             }
@@ -180,32 +182,32 @@ fn fix_and_undo_give_a_random_hostile_tree_back_byte_for_byte() {
         renamed += tally.renamed;
         retargeted += tally.retargeted;
         // Undoing what was undone changes nothing.
-        undone(&journal, &Recorder::default()).unwrap();
+        undo_journal(&journal, &Recorder::default()).unwrap();
         assert_eq!(names(&snapshot(&root)), names(&before), "seed {seed}");
     }
-    assert!(renamed > 500 && retargeted > 30, "the trees hold something: {renamed} {retargeted}");
+    assert!(renamed > 500 && retargeted > 30, "too few changes to be a test: {renamed} {retargeted}");
 }
 
 #[test]
-fn a_link_that_led_to_something_leads_there_still() {
+fn a_link_keeps_leading_to_its_target() {
     let lines: &[&[u8]] =
         &[b"d\xE9/", b"d\xE9/f\xFF", b"link -> d\xE9/f\xFF", b"absolute -> /nowhere", b"d\xE9/up -> f\xFF"];
-    let (dir, root) = place(lines);
+    let (dir, root) = make_tree(lines);
     let plan =
         plan(&root, &[(b"d\xE9", "dé"), (b"d\xE9/f\xFF", "f"), (b"link", "Link"), (b"d\xE9/up", "Up")]);
     assert_eq!(plan.retargets.len(), 2);
     let before = snapshot(&root);
-    let kept = Recorder::default();
-    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
-    assert_eq!((kept.remaining().len(), tally.renamed, tally.retargeted), (0, 4, 2));
+    let recorder = Recorder::default();
+    let tally = apply_plan(&plan, &dir.path().join("journal"), OPTIONS, &recorder).unwrap();
+    assert_eq!((recorder.remaining().len(), tally.renamed, tally.retargeted), (0, 4, 2));
     assert_eq!(fs::read(root.join("Link")).unwrap(), fs::read(root.join("dé/f")).unwrap());
     assert_eq!(fs::read(root.join("dé/Up")).unwrap(), fs::read(root.join("dé/f")).unwrap());
-    undone(&dir.path().join("journal"), &Recorder::default()).unwrap();
+    undo_journal(&dir.path().join("journal"), &Recorder::default()).unwrap();
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
 
 #[test]
-fn what_changed_after_the_plan_was_made_is_left_with_the_reason() {
+fn entries_that_changed_after_the_plan_was_made_are_skipped_with_the_reason() {
     let lines: &[&[u8]] = &[
         b"gone",
         b"replaced",
@@ -219,7 +221,7 @@ fn what_changed_after_the_plan_was_made_is_left_with_the_reason() {
         b"e/",
         b"e/x",
     ];
-    let (dir, root) = place(lines);
+    let (dir, root) = make_tree(lines);
     let wanted: &[(&[u8], &str)] = &[
         (b"gone", "1"),
         (b"replaced", "2"),
@@ -243,9 +245,9 @@ fn what_changed_after_the_plan_was_made_is_left_with_the_reason() {
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("e/new"), "a directory changes whenever something in it does").unwrap();
     let before = snapshot(&root);
-    let kept = Recorder::default();
-    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
-    let left = kept.remaining();
+    let recorder = Recorder::default();
+    let tally = apply_plan(&plan, &dir.path().join("journal"), OPTIONS, &recorder).unwrap();
+    let left = recorder.remaining();
     let expected = [
         ("changed", "the entry was changed after the plan was made"),
         ("gone", "the name no longer exists"),
@@ -259,29 +261,29 @@ fn what_changed_after_the_plan_was_made_is_left_with_the_reason() {
         expected.iter().map(|(old, reason)| (old.as_bytes().to_vec(), (*reason).to_owned())).collect();
     assert_eq!(left, expected);
     assert_eq!((tally.renamed, tally.remaining), (3, 7));
-    assert_eq!(belongings(&snapshot(&root)), belongings(&before));
+    assert_eq!(inventory(&snapshot(&root)), inventory(&before));
     assert_eq!(fs::read(root.join("E/7")).unwrap(), b"content of e/x");
-    undone(&dir.path().join("journal"), &Recorder::default()).unwrap();
+    undo_journal(&dir.path().join("journal"), &Recorder::default()).unwrap();
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
 
 #[test]
-fn names_that_were_taken_meanwhile_are_reported_and_nothing_is_overwritten() {
-    let (dir, root) = place(&[b"d\xE9/", b"d\xE9/a\xFF", b"b\xFF", b"c\xFF", b"s", b"t"]);
+fn names_that_are_in_use_again_are_reported_and_nothing_is_overwritten() {
+    let (dir, root) = make_tree(&[b"d\xE9/", b"d\xE9/a\xFF", b"b\xFF", b"c\xFF", b"s", b"t"]);
     let wanted: &[(&[u8], &str)] =
         &[(b"d\xE9", "d"), (b"d\xE9/a\xFF", "a"), (b"b\xFF", "b"), (b"c\xFF", "c"), (b"s", "t"), (b"t", "s")];
     let plan = plan(&root, wanted);
     let journal = dir.path().join("journal");
     let original = snapshot(&root);
-    applied(&plan, &journal, OPTIONS, &Recorder::default()).unwrap();
-    // Somebody takes an old name, removes an entry, and takes the place of one that traded its name.
+    apply_plan(&plan, &journal, OPTIONS, &Recorder::default()).unwrap();
+    // Another process uses an old name, removes an entry, and moves one of two entries that swapped names.
     fs::create_dir(root.join(OsStr::from_bytes(b"d\xE9"))).unwrap();
     fs::remove_file(root.join("b")).unwrap();
     fs::rename(root.join("s"), root.join("moved away")).unwrap();
     let before = snapshot(&root);
-    let kept = Recorder::default();
-    let tally = undone(&journal, &kept).unwrap();
-    let left = kept.remaining();
+    let recorder = Recorder::default();
+    let tally = undo_journal(&journal, &recorder).unwrap();
+    let left = recorder.remaining();
     let expected = [
         (&b"b"[..], "the name no longer exists"),
         (b"d", "the new name is taken"),
@@ -292,13 +294,13 @@ fn names_that_were_taken_meanwhile_are_reported_and_nothing_is_overwritten() {
         expected.iter().map(|(old, reason)| (old.to_vec(), (*reason).to_owned())).collect();
     assert_eq!((left, tally.remaining), (expected, 4));
     let after = snapshot(&root);
-    assert_eq!(belongings(&after), belongings(&before), "nothing is lost");
+    assert_eq!(inventory(&after), inventory(&before), "nothing is lost");
     assert!(after.contains_key(&b"d/a\xFF"[..]), "also below a directory that keeps its new name");
     assert!(after.contains_key(&b"c\xFF"[..]));
-    // When the reasons are gone, it can be repeated.
+    // When the obstacles are gone, the undo can be repeated.
     fs::remove_dir(root.join(OsStr::from_bytes(b"d\xE9"))).unwrap();
     fs::rename(root.join("moved away"), root.join("s")).unwrap();
-    let tally = undone(&journal, &Recorder::default()).unwrap();
+    let tally = undo_journal(&journal, &Recorder::default()).unwrap();
     assert_eq!(tally.remaining, 1);
     let mut expected = names(&original);
     expected.remove(&b"b\xFF"[..]);

@@ -1,4 +1,4 @@
-//! Plans applied to real directories, killed, taken back.
+//! Tests of `namegate fix` on real directories: plans are applied, interrupted, resumed and undone.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 

@@ -10,8 +10,8 @@ use std::process::Output;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::program::{namegate, said, status};
-use crate::tree::place;
+use crate::program::{messages, namegate, status};
+use crate::tree::make_tree;
 
 /// The CRC-32 of zlib and PNG, bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
@@ -20,7 +20,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The lines of a journal, each with its check.
+/// The lines of a journal, each with its checksum.
 fn journal(lines: &[String]) -> String {
     let mut before = 0_u32;
     let lines = lines.iter().map(|line| {
@@ -31,7 +31,7 @@ fn journal(lines: &[String]) -> String {
     lines.collect()
 }
 
-/// The journal of a run below `root`: two files that traded their names, a file and a link that it moved, and one that it could not.
+/// The journal of a run below `root`: two files that swapped names, a renamed file, a retargeted link, and a file that was not renamed.
 fn lines(root: &Path) -> Vec<String> {
     let stat = |name: &str| fs::symlink_metadata(root.join(name)).unwrap();
     let (inode, path) = (fs::metadata(root).unwrap().ino(), BASE64.encode(root.as_os_str().as_bytes()));
@@ -63,9 +63,9 @@ fn lines(root: &Path) -> Vec<String> {
     ]
 }
 
-/// What the run has left behind: the tree, and its journal beside it.
+/// The result of the run: the tree, and its journal beside it.
 fn after_a_run(change: impl FnOnce(&mut Vec<String>)) -> tempfile::TempDir {
-    let (dir, root) = place(&[b"a", b"b", "café".as_bytes(), "link -> café".as_bytes()]);
+    let (dir, root) = make_tree(&[b"a", b"b", "café".as_bytes(), "link -> café".as_bytes()]);
     let mut lines = lines(&root);
     change(&mut lines);
     fs::write(dir.path().join("journal"), journal(&lines)).unwrap();
@@ -81,7 +81,7 @@ fn a_journal_of_version_0_1_is_shown_and_undone() {
     let dir = after_a_run(|_| {});
     let root = dir.path().join("tree");
     let output = fix(dir.path(), &["status", "journal", "--json"]);
-    assert_eq!(status(&output), 1, "one entry remains: {}", said(&output));
+    assert_eq!(status(&output), 1, "one entry remains: {}", messages(&output));
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     let keys = ["started", "state", "torn", "renames", "retargets", "done", "undone"];
     let found: Vec<&Value> = keys.iter().map(|key| &shown[*key]).collect();
@@ -90,7 +90,7 @@ fn a_journal_of_version_0_1_is_shown_and_undone() {
 
     let of_b = fs::metadata(root.join("b")).unwrap().ino();
     let output = fix(dir.path(), &["undo", "journal"]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(root.join(OsStr::from_bytes(b"caf\xE9")).exists() && fs::read_dir(&root).unwrap().count() == 4);
     assert_eq!(fs::metadata(root.join("a")).unwrap().ino(), of_b, "the two have their names again");
     assert_eq!(fs::read_link(root.join("link")).unwrap().as_os_str().as_bytes(), b"caf\xE9");
@@ -104,7 +104,7 @@ fn a_journal_of_an_unknown_version_is_refused_by_its_number() {
             let output = fix(dir.path(), &[command, "journal"]);
             assert_eq!(status(&output), 2);
             let expected = "journal: format version 2 is not supported; this program reads version 1";
-            assert!(said(&output).contains(expected), "{}", said(&output));
+            assert!(messages(&output).contains(expected), "{}", messages(&output));
         }
     }
 }
@@ -118,6 +118,6 @@ fn a_file_that_is_not_a_journal_is_refused() {
         fs::write(dir.path().join("journal"), text).unwrap();
         let output = fix(dir.path(), &["undo", "journal"]);
         assert_eq!(status(&output), 2);
-        assert!(said(&output).contains("not a journal of namegate"), "{}", said(&output));
+        assert!(messages(&output).contains("not a journal of namegate"), "{}", messages(&output));
     }
 }

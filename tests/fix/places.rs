@@ -1,4 +1,4 @@
-//! File systems and rights that are not like those of a home directory.
+//! Unusual file systems and missing permissions.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,10 +16,12 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
 
-use crate::program::{namegate, said, status};
-use crate::tree::{OPTIONS, Recorder, applied, make, names, place, plan, resumed, snapshot, text, undone};
+use crate::program::{messages, namegate, status};
+use crate::tree::{
+    OPTIONS, Recorder, apply_plan, make, make_tree, names, plan, resume_plan, snapshot, text, undo_journal,
+};
 
-/// A file system on `point` that goes away with the test.
+/// A file system mounted on a directory; unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -28,7 +30,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A tmpfs on the new directory `point`; `None`, with a line that says so, where there can be none.
+/// Mounts a tmpfs on the new directory `point`; `None`, after a message, if that is not possible.
 fn tmpfs(point: &Path, options: &str) -> Option<Mounted> {
     fs::create_dir_all(point).unwrap();
     if !geteuid().is_root() {
@@ -45,7 +47,7 @@ fn tmpfs(point: &Path, options: &str) -> Option<Mounted> {
 }
 
 #[test]
-fn a_tree_on_tmpfs_is_renamed_and_given_back() {
+fn a_tree_on_tmpfs_is_renamed_and_restored() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mounted) = tmpfs(&dir.path().join("tmpfs"), "size=1m") else { return };
     make(&mounted.0, &[b"d\xE9/", b"d\xE9/f\xFF", b"link -> d\xE9/f\xFF", b"a", b"b"]);
@@ -53,14 +55,14 @@ fn a_tree_on_tmpfs_is_renamed_and_given_back() {
     let before = snapshot(&mounted.0);
     let journal = dir.path().join("journal");
     let options = ApplyOptions { keep_times: true, ..OPTIONS };
-    let tally = applied(&plan, &journal, options, &Recorder::default()).unwrap();
+    let tally = apply_plan(&plan, &journal, options, &Recorder::default()).unwrap();
     assert_eq!((tally.renamed, tally.retargeted, tally.remaining), (4, 1, 0));
-    assert_eq!(undone(&journal, &Recorder::default()).unwrap().remaining, 0);
+    assert_eq!(undo_journal(&journal, &Recorder::default()).unwrap().remaining, 0);
     assert_eq!(names(&snapshot(&mounted.0)), names(&before));
 }
 
 #[test]
-fn a_read_only_file_system_is_refused_before_anything_is_begun() {
+fn a_read_only_file_system_is_refused_before_the_run_starts() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mounted) = tmpfs(&dir.path().join("tmpfs"), "size=1m") else { return };
     make(&mounted.0, &[b"a\xFF"]);
@@ -75,15 +77,15 @@ fn a_read_only_file_system_is_refused_before_anything_is_begun() {
         .output()
         .unwrap();
     assert_eq!(status(&output), 2);
-    assert!(said(&output).contains("the file system is mounted read-only"), "{}", said(&output));
-    assert!(!journal.exists(), "a journal of nothing is in the way");
+    assert!(messages(&output).contains("the file system is mounted read-only"), "{}", messages(&output));
+    assert!(!journal.exists(), "no empty journal is left behind");
 }
 
 #[test]
 fn a_full_disk_under_the_journal_stops_before_the_renames() {
     let dir = tempfile::tempdir().unwrap();
     let Some(small) = tmpfs(&dir.path().join("small"), "size=64k") else { return };
-    let (_tree, root) = place(&[]);
+    let (_tree, root) = make_tree(&[]);
     let olds: Vec<Vec<u8>> =
         (0..600).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
     let news: Vec<String> = (0..600).map(|number| format!("new {number}")).collect();
@@ -93,66 +95,66 @@ fn a_full_disk_under_the_journal_stops_before_the_renames() {
     let before = snapshot(&root);
     let journal = small.0.join("journal");
     let options = ApplyOptions { batch_size: 50, ..OPTIONS };
-    let error = applied(&plan, &journal, options, &Recorder::default()).unwrap_err();
+    let error = apply_plan(&plan, &journal, options, &Recorder::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     let renamed = snapshot(&root).keys().filter(|name| name.starts_with(b"new")).count();
     assert!(renamed > 0 && renamed < 600, "{renamed}");
-    // Every rename that was done is in the journal; when there is room again, either way is open.
+    // Every rename is in the journal, so with free space the run can be resumed or undone.
     mount(None::<&str>, &small.0, None::<&str>, MsFlags::MS_REMOUNT, Some("size=4m")).unwrap();
-    let tally = resumed(&plan, &journal, options, &Recorder::default()).unwrap();
+    let tally = resume_plan(&plan, &journal, options, &Recorder::default()).unwrap();
     assert_eq!(
         (tally.already as usize, tally.renamed as usize, tally.remaining),
         (renamed, 600 - renamed, 0)
     );
-    assert_eq!(undone(&journal, &Recorder::default()).unwrap().remaining, 0);
+    assert_eq!(undo_journal(&journal, &Recorder::default()).unwrap().remaining, 0);
     assert_eq!(names(&snapshot(&root)), names(&before));
-    // A disk without room for the first line: nothing is begun.
+    // A disk without space for the first line: nothing is renamed.
     let filled = vec![0; 8 << 20];
     let _ = fs::write(small.0.join("filler"), filled);
     let other = small.0.join("other");
-    assert!(applied(&plan, &other, options, &Recorder::default()).is_err());
+    assert!(apply_plan(&plan, &other, options, &Recorder::default()).is_err());
     assert!(!other.exists());
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
 
 #[test]
-fn what_is_mounted_in_a_tree_is_left_alone_unless_it_is_asked_for() {
+fn file_systems_mounted_in_a_tree_are_changed_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("tree");
     let Some(mounted) = tmpfs(&root.join("mnt"), "size=1m") else { return };
     make(&mounted.0, &[b"f\xFF"]);
     make(&root, &[b"g\xFF"]);
     let plan = plan(&root, &[(b"mnt/f\xFF", "f"), (b"g\xFF", "g"), (b"mnt", "point")]);
-    let kept = Recorder::default();
-    let tally = applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
-    assert_eq!((tally.renamed, kept.remaining().len()), (1, 2));
-    assert!(kept.remaining()[0].1.contains("is on another file system"), "{kept:?}");
-    assert!(kept.remaining()[1].1.contains("busy"), "a mount point keeps its name: {kept:?}");
-    // Asked for on the command line.
+    let recorder = Recorder::default();
+    let tally = apply_plan(&plan, &dir.path().join("journal"), OPTIONS, &recorder).unwrap();
+    assert_eq!((tally.renamed, recorder.remaining().len()), (1, 2));
+    assert!(recorder.remaining()[0].1.contains("is on another file system"), "{recorder:?}");
+    assert!(recorder.remaining()[1].1.contains("busy"), "a mount point keeps its name: {recorder:?}");
+    // Requested on the command line.
     fs::write(dir.path().join("plan"), text(&plan)).unwrap();
     let output = namegate(dir.path())
         .args(["fix", "apply", "--yes", "--cross-file-systems"])
         .arg(dir.path().join("plan"))
         .output()
         .unwrap();
-    assert_eq!(status(&output), 1, "{}", said(&output));
+    assert_eq!(status(&output), 1, "{}", messages(&output));
     assert!(mounted.0.join("f").exists());
     let output = namegate(dir.path()).args(["fix", "undo", "--last"]).output().unwrap();
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(mounted.0.join(OsStr::from_bytes(b"f\xFF")).exists());
 }
 
 #[test]
-fn no_link_leads_out_of_the_tree() {
-    let (dir, root) = place(&[b"d/", b"d/f\xFF"]);
+fn links_out_of_the_tree_are_not_followed() {
+    let (dir, root) = make_tree(&[b"d/", b"d/f\xFF"]);
     let plan = plan(&root, &[(b"d/f\xFF", "f")]);
-    // The directory gives way to a link to itself, somewhere else.
+    // The directory is moved out of the tree and replaced by a link to it.
     fs::rename(root.join("d"), dir.path().join("outside")).unwrap();
     symlink(dir.path().join("outside"), root.join("d")).unwrap();
-    let kept = Recorder::default();
-    applied(&plan, &dir.path().join("journal"), OPTIONS, &kept).unwrap();
-    assert_eq!(kept.remaining().len(), 1);
-    assert!(kept.remaining()[0].1.contains("cannot open its directory"), "{kept:?}");
+    let recorder = Recorder::default();
+    apply_plan(&plan, &dir.path().join("journal"), OPTIONS, &recorder).unwrap();
+    assert_eq!(recorder.remaining().len(), 1);
+    assert!(recorder.remaining()[0].1.contains("cannot open its directory"), "{recorder:?}");
     assert!(dir.path().join("outside").join(OsStr::from_bytes(b"f\xFF")).exists());
 }
 
@@ -161,8 +163,14 @@ fn a_user_without_privileges_renames_what_is_theirs_and_reads_no_more_than_renam
     if !geteuid().is_root() {
         return println!("SKIPPED: becoming another user needs root");
     }
-    let (dir, root) =
-        place(&[b"own\xFF", b"blind/", b"blind/x\xFF", b"foreign/", b"foreign/y\xFF", b"link -> own\xFF"]);
+    let (dir, root) = make_tree(&[
+        b"own\xFF",
+        b"blind/",
+        b"blind/x\xFF",
+        b"foreign/",
+        b"foreign/y\xFF",
+        b"link -> own\xFF",
+    ]);
     let plan = plan(&root, &[(b"own\xFF", "own"), (b"blind/x\xFF", "x"), (b"foreign/y\xFF", "y")]);
     let file = dir.path().join("plan");
     fs::write(&file, text(&plan)).unwrap();
@@ -170,7 +178,7 @@ fn a_user_without_privileges_renames_what_is_theirs_and_reads_no_more_than_renam
     for path in ["", "blind"] {
         chown(root.join(path), Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    // A directory that can be changed and not be read.
+    // A directory that the user can change but not read.
     fs::set_permissions(root.join("blind"), fs::Permissions::from_mode(0o300)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let run = |args: &[&OsStr]| {
@@ -178,13 +186,13 @@ fn a_user_without_privileges_renames_what_is_theirs_and_reads_no_more_than_renam
         command.arg("fix").args(args).uid(NOBODY).gid(NOBODY);
         command.output().unwrap()
     };
-    // Its owner has changed, and with it the times of change: the plan is made again.
+    // chown has changed the change times, so the plan is made again.
     let plan =
         crate::tree::plan(&root, &[(b"own\xFF", "own"), (b"blind/x\xFF", "x"), (b"foreign/y\xFF", "y")]);
     fs::write(&file, text(&plan)).unwrap();
     let output = run(&[OsStr::new("apply"), OsStr::new("--yes"), file.as_os_str()]);
-    assert_eq!(status(&output), 1, "{}", said(&output));
-    assert!(said(&output).contains("Permission denied"), "{}", said(&output));
+    assert_eq!(status(&output), 1, "{}", messages(&output));
+    assert!(messages(&output).contains("Permission denied"), "{}", messages(&output));
     assert!(root.join("own").exists() && root.join("blind/x").exists());
     assert!(root.join("foreign").join(OsStr::from_bytes(b"y\xFF")).exists());
     assert_eq!(fs::read_link(root.join("link")).unwrap().to_str(), Some("own"));
@@ -192,13 +200,13 @@ fn a_user_without_privileges_renames_what_is_theirs_and_reads_no_more_than_renam
     let journal = journals[0].as_ref().unwrap().metadata().unwrap();
     assert_eq!((journals.len(), journal.mode() & 0o777, journal.uid()), (1, 0o600, NOBODY));
     let output = run(&[OsStr::new("undo"), OsStr::new("--last")]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(root.join(OsStr::from_bytes(b"own\xFF")).exists());
 }
 
 #[test]
-fn the_old_name_is_kept_in_an_attribute_where_there_can_be_one_and_goes_with_undoing() {
-    let (dir, root) = place(&[b"f\xFF", b"d\xFF/", b"l\xFF -> nowhere", b"kept\xFF", b"taken\xFF"]);
+fn the_original_name_is_stored_in_an_attribute_if_possible_and_removed_by_undo() {
+    let (dir, root) = make_tree(&[b"f\xFF", b"d\xFF/", b"l\xFF -> nowhere", b"kept\xFF", b"taken\xFF"]);
     let attribute = |name: &[u8]| {
         let file = fs::File::open(root.join(OsStr::from_bytes(name))).unwrap();
         let mut value = vec![0; 256];
@@ -218,19 +226,23 @@ fn the_old_name_is_kept_in_an_attribute_where_there_can_be_one_and_goes_with_und
     fs::write(root.join("taken"), "in the way").unwrap();
     let journal = dir.path().join("journal");
     let options = ApplyOptions { keep_original: true, ..OPTIONS };
-    let tally = applied(&plan, &journal, options, &Recorder::default()).unwrap();
+    let tally = apply_plan(&plan, &journal, options, &Recorder::default()).unwrap();
     assert_eq!(tally.not_kept.values().sum::<u64>(), 1, "the link cannot have one: {:?}", tally.not_kept);
     assert_eq!((attribute(b"f"), attribute(b"d")), (Ok(b"f\xFF".to_vec()), Ok(b"d\xFF".to_vec())));
     assert_eq!(attribute(b"kept"), Ok(b"from long ago".to_vec()), "the first name is the original one");
-    assert_eq!(attribute(b"taken\xFF"), Err(Errno::ENODATA), "what keeps its name has no other");
-    undone(&journal, &Recorder::default()).unwrap();
+    assert_eq!(
+        attribute(b"taken\xFF"),
+        Err(Errno::ENODATA),
+        "a file that keeps its name has no original name"
+    );
+    undo_journal(&journal, &Recorder::default()).unwrap();
     for name in [&b"f\xFF"[..], b"d\xFF"] {
         assert_eq!(attribute(name), Err(Errno::ENODATA));
     }
     assert_eq!(attribute(b"kept\xFF"), Ok(b"from long ago".to_vec()));
 }
 
-/// A mount of namegate that goes away with the test.
+/// A mount of namegate; unmounted on drop.
 struct Gate {
     server: Child,
     _mounted: Mounted,
@@ -256,20 +268,20 @@ fn gate(source: &Path, point: &Path, args: &[&str]) -> Option<Gate> {
     let gate = Gate { server, _mounted: Mounted(point.to_path_buf()) };
     let begun = Instant::now();
     while fs::metadata(point).map_or(true, |meta| meta.dev() == device) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the mount did not come");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the mount does not appear");
         std::thread::sleep(Duration::from_millis(5));
     }
     Some(gate)
 }
 
 #[test]
-fn names_are_repaired_through_a_mount_of_namegate_and_ill_formed_ones_not_given_back() {
-    let (dir, root) = place(&[b"caf\xE9.txt", b"d\xFF/", b"d\xFF/x\xFE", b"a", b"b", b"link -> d\xFF"]);
+fn names_are_repaired_through_a_mount_and_ill_formed_names_are_not_restored() {
+    let (dir, root) = make_tree(&[b"caf\xE9.txt", b"d\xFF/", b"d\xFF/x\xFE", b"a", b"b", b"link -> d\xFF"]);
     let point = dir.path().join("mnt");
     fs::create_dir(&point).unwrap();
     let Some(_gate) = gate(&root, &point, &[]) else { return };
     let before = snapshot(&root);
-    // Through the mount ill-formed names are escaped ones.
+    // The mount shows ill-formed names escaped.
     let [cafe, d, x] = [&b"caf\xE9.txt"[..], b"d\xFF", b"x\xFE"].map(|name| escape(name).into_owned());
     let in_d = format!("{d}/{x}");
     let wanted: &[(&[u8], &str)] = &[
@@ -281,53 +293,49 @@ fn names_are_repaired_through_a_mount_of_namegate_and_ill_formed_ones_not_given_
     ];
     let plan = plan(&point, wanted);
     let journal = dir.path().join("journal");
-    let kept = Recorder::default();
-    let tally = applied(&plan, &journal, OPTIONS, &kept).unwrap();
-    assert_eq!((kept.remaining(), tally.renamed), (Vec::new(), 5));
+    let recorder = Recorder::default();
+    let tally = apply_plan(&plan, &journal, OPTIONS, &recorder).unwrap();
+    assert_eq!((recorder.remaining(), tally.renamed), (Vec::new(), 5));
     assert!(root.join("café.txt").exists() && root.join("d/x").exists());
-    // To give an ill-formed name back is to create one, which is what the mount is there to refuse.
-    let kept = Recorder::default();
-    let tally = undone(&journal, &kept).unwrap();
+    // Restoring an ill-formed name would create it, which the mount refuses.
+    let recorder = Recorder::default();
+    let tally = undo_journal(&journal, &recorder).unwrap();
     assert_eq!((tally.restored, tally.remaining), (2, 3));
-    // The mount answers EINVAL, which a file system without RENAME_NOREPLACE does, too.
+    // The mount answers EINVAL, like a file system without RENAME_NOREPLACE.
     assert!(
-        kept.remaining().iter().all(|(_, reason)| reason.starts_with("the file system rejects the name")),
-        "{kept:?}"
+        recorder.remaining().iter().all(|(_, reason)| reason.starts_with("the file system rejects the name")),
+        "{recorder:?}"
     );
     let after = snapshot(&root);
     assert_eq!(after.len(), before.len(), "nothing is lost");
     assert!(after.contains_key(&b"d/x"[..]) && after.contains_key(&b"a"[..]));
 }
 
-/// Applies renames, each to a name that the directory takes for the one that is there, and takes them back.
+/// Applies renames, each to a name that the directory considers equal to the old one, and undoes them.
 fn assert_renamed_to_aliases(seen: &Path, backing: &Path, wanted: &[(&[u8], &str)]) {
     let plan = plan(seen, wanted);
     let before = snapshot(backing);
     let dir = tempfile::tempdir().unwrap();
     let journal = dir.path().join("journal");
-    let kept = Recorder::default();
-    let tally = applied(&plan, &journal, OPTIONS, &kept).unwrap();
-    assert_eq!((kept.remaining(), tally.renamed), (Vec::new(), wanted.len() as u64));
+    let recorder = Recorder::default();
+    let tally = apply_plan(&plan, &journal, OPTIONS, &recorder).unwrap();
+    assert_eq!((recorder.remaining(), tally.renamed), (Vec::new(), wanted.len() as u64));
     let after = snapshot(backing);
     assert_eq!(after.len(), before.len());
     for (old, new) in wanted {
         assert_eq!(after[new.as_bytes()].ino, before[*old].ino, "{new}");
     }
-    let tally = applied(&plan, &dir.path().join("second"), OPTIONS, &Recorder::default()).unwrap();
-    assert_eq!(
-        (tally.renamed, tally.already),
-        (0, wanted.len() as u64),
-        "a second time there is nothing to do"
-    );
-    let kept = Recorder::default();
-    undone(&journal, &kept).unwrap();
-    assert_eq!(kept.remaining(), []);
+    let tally = apply_plan(&plan, &dir.path().join("second"), OPTIONS, &Recorder::default()).unwrap();
+    assert_eq!((tally.renamed, tally.already), (0, wanted.len() as u64), "a second run has nothing to do");
+    let recorder = Recorder::default();
+    undo_journal(&journal, &recorder).unwrap();
+    assert_eq!(recorder.remaining(), []);
     assert_eq!(names(&snapshot(backing)), names(&before));
 }
 
 #[test]
-fn a_name_can_become_one_that_the_mount_takes_for_the_same() {
-    let (dir, root) = place(&["re\u{301}sume\u{301}".as_bytes(), "u\u{308}".as_bytes(), b"plain"]);
+fn a_file_can_be_renamed_to_a_name_that_the_mount_considers_equal() {
+    let (dir, root) = make_tree(&["re\u{301}sume\u{301}".as_bytes(), "u\u{308}".as_bytes(), b"plain"]);
     let point = dir.path().join("mnt");
     fs::create_dir(&point).unwrap();
     let Some(_gate) = gate(&root, &point, &["--normalize", "nfc", "--on-mismatch", "match"]) else { return };
@@ -340,7 +348,7 @@ fn a_name_can_become_one_that_the_mount_takes_for_the_same() {
 }
 
 #[test]
-fn a_name_can_become_one_that_differs_in_case_alone_where_case_is_ignored() {
+fn a_file_can_be_renamed_to_a_name_that_differs_only_in_ignored_case() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mounted) = tmpfs(&dir.path().join("tmpfs"), "size=1m,casefold") else { return };
     let folded = mounted.0.join("folded");

@@ -1,4 +1,4 @@
-//! The commands as their users run them.
+//! The commands, as users run them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::tree::{names, place, plan, snapshot, text};
+use crate::tree::{make_tree, names, plan, snapshot, text};
 
 /// The program, with its journals in `state`.
 pub fn namegate(state: &Path) -> Command {
@@ -24,19 +24,19 @@ pub fn namegate(state: &Path) -> Command {
     command
 }
 
-/// What it said, on both streams.
-pub fn said(output: &Output) -> String {
+/// Standard output followed by standard error.
+pub fn messages(output: &Output) -> String {
     [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat()
 }
 
 /// The exit status.
 pub fn status(output: &Output) -> i32 {
-    output.status.code().expect("the program is not killed")
+    output.status.code().expect("the program was not killed")
 }
 
-/// A tree, and a plan for it in the file `plan` beside it.
+/// A tree, with a plan for it in the file `plan` beside it.
 fn case() -> (tempfile::TempDir, std::path::PathBuf) {
-    let (dir, root) = place(&[b"caf\xE9", b"d\xFF/", b"d\xFF/x\x1b[2J\n", b"l -> caf\xE9", b"gone"]);
+    let (dir, root) = make_tree(&[b"caf\xE9", b"d\xFF/", b"d\xFF/x\x1b[2J\n", b"l -> caf\xE9", b"gone"]);
     let wanted: &[(&[u8], &str)] =
         &[(b"caf\xE9", "café"), (b"d\xFF", "d"), (b"d\xFF/x\x1b[2J\n", "x"), (b"gone", "went")];
     fs::write(dir.path().join("plan"), text(&plan(&root, wanted))).unwrap();
@@ -49,36 +49,36 @@ fn fix(dir: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn without_yes_it_is_said_what_would_be_done_and_nothing_is_changed() {
+fn without_yes_the_changes_are_announced_and_nothing_is_changed() {
     let (dir, root) = case();
     let before = snapshot(&root);
     for args in [&["apply", "plan"][..], &["apply", "plan", "--dry-run"]] {
         let output = fix(dir.path(), args);
         assert_eq!(status(&output), 1, "one entry is gone");
-        let said = said(&output);
-        assert!(said.contains("Would change: 3 entries renamed, 1 link retargeted."), "{said}");
-        assert!(said.contains("gone -> went: the name no longer exists"), "{said}");
-        assert_eq!(said.contains("--yes"), !args.contains(&"--dry-run"), "{said}");
+        let messages = messages(&output);
+        assert!(messages.contains("Would change: 3 entries renamed, 1 link retargeted."), "{messages}");
+        assert!(messages.contains("gone -> went: the name no longer exists"), "{messages}");
+        assert_eq!(messages.contains("--yes"), !args.contains(&"--dry-run"), "{messages}");
         assert_eq!(snapshot(&root), before);
-        assert!(!dir.path().join("namegate").exists(), "there is no journal of it");
+        assert!(!dir.path().join("namegate").exists(), "no journal is written");
     }
 }
 
 #[test]
-fn a_plan_is_done_told_of_and_taken_back() {
+fn a_plan_is_applied_shown_by_status_and_undone() {
     let (dir, root) = case();
     let before = snapshot(&root);
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
-    assert_eq!(status(&output), 1, "{}", said(&output));
-    let text = said(&output);
+    assert_eq!(status(&output), 1, "{}", messages(&output));
+    let text = messages(&output);
     assert!(text.contains("3 entries renamed, 1 link retargeted.\n1 line of the plan not done."), "{text}");
-    assert!(!text.contains('\x1b'), "no name acts on a terminal: {text}");
+    assert!(!text.contains('\x1b'), "names cannot control the terminal: {text}");
     assert!(root.join("d/x").exists());
     assert_eq!(fs::read_link(root.join("l")).unwrap().as_os_str(), "café");
 
     let output = fix(dir.path(), &["status"]);
     assert_eq!(status(&output), 1);
-    let text = said(&output);
+    let text = messages(&output);
     assert!(text.contains("  state     done\n  done      4 of 5\n  1 line not done:\n"), "{text}");
     let output = fix(dir.path(), &["status", "--all", "--json"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -89,24 +89,24 @@ fn a_plan_is_done_told_of_and_taken_back() {
     assert_eq!(object["left"][0]["old_hex"], "676f6e65");
 
     let output = fix(dir.path(), &["undo", "--last"]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
-    assert!(said(&output).contains("4 names and link targets restored."), "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
+    assert!(messages(&output).contains("4 names and link targets restored."), "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
     let output = fix(dir.path(), &["status"]);
     assert!(
-        said(&output).contains("  state     undone\n  done      4 of 5\n  undone    4 of 4\n"),
+        messages(&output).contains("  state     undone\n  done      4 of 5\n  undone    4 of 4\n"),
         "{}",
-        said(&output)
+        messages(&output)
     );
-    // Then there is nothing more of which anything could be taken back.
+    // Nothing is left to undo.
     let output = fix(dir.path(), &["undo", "--last"]);
     assert_eq!(status(&output), 2);
-    assert!(said(&output).contains("has changes to undo"), "{}", said(&output));
+    assert!(messages(&output).contains("has changes to undo"), "{}", messages(&output));
 }
 
 #[test]
-fn the_root_of_a_plan_can_get_another_name_itself() {
-    let (dir, root) = place(&[b"r\xFF/", b"r\xFF/x\xFF", b"r\xFF/d/", b"r\xFF/d/y\xFF"]);
+fn the_root_of_a_plan_can_be_renamed_itself() {
+    let (dir, root) = make_tree(&[b"r\xFF/", b"r\xFF/x\xFF", b"r\xFF/d/", b"r\xFF/d/y\xFF"]);
     let mut plan = plan(&root, &[(b"r\xFF", "r"), (b"r\xFF/x\xFF", "x"), (b"r\xFF/d/y\xFF", "y")]);
     let top = root.join(OsStr::from_bytes(b"r\xFF"));
     plan.header.roots[0].path = top.as_os_str().as_bytes().to_vec();
@@ -114,41 +114,45 @@ fn the_root_of_a_plan_can_get_another_name_itself() {
     fs::write(dir.path().join("plan"), text(&plan)).unwrap();
     let before = snapshot(&root);
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(root.join("r/x").exists() && root.join("r/d/y").exists());
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
-    assert_eq!(status(&output), 0, "a second time there is nothing to do: {}", said(&output));
-    assert!(said(&output).contains("3 lines of the plan done before."), "{}", said(&output));
+    assert_eq!(status(&output), 0, "a second run has nothing to do: {}", messages(&output));
+    assert!(messages(&output).contains("3 lines of the plan done before."), "{}", messages(&output));
     let journals = fs::read_dir(dir.path().join("namegate/journals")).unwrap().count();
     assert_eq!(journals, 2);
-    // The newest journal tells of nothing that was done.
+    // The newest journal has no changes, so the one before is undone.
     let output = fix(dir.path(), &["undo", "--last"]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
 
 #[test]
-fn what_the_plan_s_policy_refuses_is_left_and_the_rest_is_done() {
-    let (dir, root) = place(&[b"a\xFF", b"b\xFF", b"c\xFF", b"README"]);
+fn names_that_the_policy_of_the_plan_refuses_are_skipped_and_the_rest_is_renamed() {
+    let (dir, root) = make_tree(&[b"a\xFF", b"b\xFF", b"c\xFF", b"README"]);
     let mut plan = plan(&root, &[(b"a\xFF", "a?"), (b"b\xFF", "b"), (b"c\xFF", "readme")]);
     plan.header.policy = Some("profiles = [\"windows\"]\n".into());
     fs::write(dir.path().join("plan"), text(&plan)).unwrap();
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
     assert_eq!(status(&output), 1);
-    assert!(said(&output).contains("the new name breaks the rule reserved-character"), "{}", said(&output));
-    assert!(said(&output).contains("README"), "names that the target merges: {}", said(&output));
+    assert!(
+        messages(&output).contains("the new name breaks the rule reserved-character"),
+        "{}",
+        messages(&output)
+    );
+    assert!(messages(&output).contains("README"), "a collision on the target: {}", messages(&output));
     assert!(root.join("b").exists() && !root.join("a?").exists() && !root.join("readme").exists());
 }
 
 #[test]
 fn a_signal_ends_the_run_after_a_batch_and_it_can_be_resumed() {
-    // On a machine with other things to do a run may come to its end before it can be told to end early. A longer one does not.
+    // On a busy machine a run may finish before the signal arrives; a longer run does not.
     assert!([4_000, 16_000, 64_000].into_iter().any(is_interrupted_and_resumed));
 }
 
-/// Whether the run was under way when the signal came.
+/// Returns whether the signal interrupted the run.
 fn is_interrupted_and_resumed(count: usize) -> bool {
-    let (dir, root) = place(&[]);
+    let (dir, root) = make_tree(&[]);
     let olds: Vec<Vec<u8>> =
         (0..count).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
     let news: Vec<String> = (0..count).map(|number| format!("new {number}")).collect();
@@ -172,35 +176,35 @@ fn is_interrupted_and_resumed(count: usize) -> bool {
     if status(&output) == 0 {
         return false;
     }
-    assert_eq!(status(&output), 130, "{}", said(&output));
-    assert!(said(&output).contains("--resume --journal"), "{}", said(&output));
+    assert_eq!(status(&output), 130, "{}", messages(&output));
+    assert!(messages(&output).contains("--resume --journal"), "{}", messages(&output));
     let output = fix(dir.path(), &["status"]);
-    assert!(said(&output).contains("interrupted: "), "{}", said(&output));
+    assert!(messages(&output).contains("interrupted: "), "{}", messages(&output));
     let refused = fix(dir.path(), &["apply", "plan", "--yes"]);
     assert_eq!(status(&refused), 2);
-    assert!(said(&refused).contains("a run of this plan was interrupted"), "{}", said(&refused));
+    assert!(messages(&refused).contains("a run of this plan was interrupted"), "{}", messages(&refused));
     let output = fix(dir.path(), &["apply", "plan", "--resume"]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(snapshot(&root).keys().all(|name| name.starts_with(b"new ")));
     let output = fix(dir.path(), &["apply", "plan", "--resume"]);
-    assert_eq!(status(&output), 2, "nothing is left to be resumed");
+    assert_eq!(status(&output), 2, "there is no interrupted run to resume");
     let output = fix(dir.path(), &["undo", "--last"]);
-    assert_eq!(status(&output), 0, "{}", said(&output));
+    assert_eq!(status(&output), 0, "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
     true
 }
 
 #[test]
 fn a_plan_without_renames_needs_no_journal() {
-    let (dir, root) = place(&[b"a"]);
+    let (dir, root) = make_tree(&[b"a"]);
     fs::write(dir.path().join("plan"), text(&plan(&root, &[]))).unwrap();
     let output = fix(dir.path(), &["apply", "plan", "--yes"]);
-    assert_eq!((status(&output), &*said(&output)), (0, "Nothing to do: the plan has no renames.\n"));
+    assert_eq!((status(&output), &*messages(&output)), (0, "Nothing to do: the plan has no renames.\n"));
     assert!(!dir.path().join("namegate").exists());
 }
 
 #[test]
-fn mistakes_are_told_and_nothing_is_changed() {
+fn errors_are_reported_and_nothing_is_changed() {
     let (dir, root) = case();
     let before = snapshot(&root);
     fs::write(dir.path().join("broken"), "{\"type\":\"plan\"}\n{}\n").unwrap();
@@ -222,21 +226,21 @@ fn mistakes_are_told_and_nothing_is_changed() {
         (&["status", "plan"], "plan: not a journal"),
     ] {
         let output = fix(dir.path(), args);
-        assert_eq!(status(&output), 2, "{args:?}: {}", said(&output));
-        assert!(said(&output).contains(expected), "{args:?}: {}", said(&output));
+        assert_eq!(status(&output), 2, "{args:?}: {}", messages(&output));
+        assert!(messages(&output).contains(expected), "{args:?}: {}", messages(&output));
         assert_eq!(snapshot(&root), before);
     }
-    // A journal is of one plan.
+    // A journal belongs to one plan.
     let output = fix(dir.path(), &["apply", "plan", "--yes", "--journal", "journal"]);
     assert_eq!(status(&output), 1);
     fs::write(dir.path().join("edited"), edited).unwrap();
     let output = fix(dir.path(), &["apply", "edited", "--resume", "--journal", "journal"]);
-    assert!(said(&output).contains("the journal of another plan"), "{}", said(&output));
+    assert!(messages(&output).contains("the journal of another plan"), "{}", messages(&output));
     let output = fix(dir.path(), &["apply", "plan", "--resume", "--journal", "journal"]);
     assert_eq!(status(&output), 0);
-    assert!(said(&output).contains("the plan is done"), "{}", said(&output));
+    assert!(messages(&output).contains("the plan is done"), "{}", messages(&output));
     assert_eq!(status(&fix(dir.path(), &["undo", "journal"])), 0);
     let output = fix(dir.path(), &["apply", "plan", "--resume", "--journal", "journal"]);
-    assert!(said(&output).contains("were undone"), "{}", said(&output));
+    assert!(messages(&output).contains("were undone"), "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
 }

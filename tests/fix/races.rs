@@ -1,4 +1,4 @@
-//! Others rename and create in the same directories meanwhile.
+//! Other processes rename and create entries in the same directories at the same time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,20 +12,22 @@ use std::time::Duration;
 use namegate::fix::apply::ApplyOptions;
 use nix::fcntl::{RenameFlags, renameat2};
 
-use crate::tree::{OPTIONS, Random, Recorder, What, applied, place, plan, snapshot, undone};
+use crate::tree::{
+    EntryContent, OPTIONS, Random, Recorder, apply_plan, make_tree, plan, snapshot, undo_journal,
+};
 
-/// What the files hold, and how often.
+/// The contents of all files, each with the number of files that have it.
 fn contents(root: &Path) -> BTreeMap<Vec<u8>, usize> {
     let mut found = BTreeMap::new();
     for entry in snapshot(root).into_values() {
-        if let What::File(content) = entry.what {
+        if let EntryContent::File(content) = entry.what {
             *found.entry(content).or_default() += 1;
         }
     }
     found
 }
 
-/// Renames and creates in `root` until it is told to end, and never overwrites anything itself.
+/// Renames and creates files in `root` until `is_ended`, without overwriting anything. Returns the number of new files.
 fn disturb(root: &Path, seed: u64, is_ended: &AtomicBool) -> usize {
     let dir = File::open(root).unwrap();
     let mut random = Random(seed);
@@ -39,7 +41,7 @@ fn disturb(root: &Path, seed: u64, is_ended: &AtomicBool) -> usize {
         let (from, to) = (name(&mut random), name(&mut random));
         let (from, to) = (OsStr::from_bytes(&from), OsStr::from_bytes(&to));
         let _ = renameat2(&dir, from, &dir, to, RenameFlags::RENAME_NOREPLACE);
-        // Slowly enough that something is left to be renamed.
+        // Pause, so that some files are left to rename.
         std::thread::sleep(Duration::from_micros(300));
         if random.chance(20) && made < 300 {
             let content = format!("disturbing {seed} {made}");
@@ -57,13 +59,13 @@ fn disturb(root: &Path, seed: u64, is_ended: &AtomicBool) -> usize {
 fn nothing_is_lost_while_others_rename_and_create() {
     let mut renamed = 0;
     for seed in 0..6 {
-        let (dir, root) = place(&[]);
+        let (dir, root) = make_tree(&[]);
         let names: Vec<Vec<u8>> =
             (0..200).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();
         for name in &names {
             fs::write(root.join(OsStr::from_bytes(name)), name).unwrap();
         }
-        // Half of them trade names, the others get fresh ones.
+        // Each file gets an unused name.
         let texts: Vec<String> = (0..200).map(|number| format!("new {number}")).collect();
         let wanted: Vec<(&[u8], &str)> =
             names.iter().zip(&texts).map(|(name, text)| (name.as_slice(), text.as_str())).collect();
@@ -79,8 +81,9 @@ fn nothing_is_lost_while_others_rename_and_create() {
                 })
                 .collect();
             let options = ApplyOptions { batch_size: 16, ..OPTIONS };
-            let first = applied(&plan, &dir.path().join("journal"), options, &Recorder::default()).unwrap();
-            let second = undone(&dir.path().join("journal"), &Recorder::default()).unwrap();
+            let first =
+                apply_plan(&plan, &dir.path().join("journal"), options, &Recorder::default()).unwrap();
+            let second = undo_journal(&dir.path().join("journal"), &Recorder::default()).unwrap();
             is_ended.store(true, Relaxed);
             let made: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
             (first, second, made)
@@ -89,11 +92,7 @@ fn nothing_is_lost_while_others_rename_and_create() {
         assert_eq!(first.renamed + first.remaining + first.already, 200, "seed {seed}");
         assert_eq!(second.restored + second.remaining, first.renamed, "seed {seed}");
         let found = contents(&root);
-        assert_eq!(
-            found.values().sum::<usize>(),
-            200 + made,
-            "seed {seed}: nothing is lost and nothing doubled"
-        );
+        assert_eq!(found.values().sum::<usize>(), 200 + made, "seed {seed}: nothing is lost or duplicated");
         for name in &names {
             assert_eq!(found.get(name), Some(&1), "seed {seed}: {}", name.escape_ascii());
         }
@@ -102,12 +101,12 @@ fn nothing_is_lost_while_others_rename_and_create() {
 }
 
 #[test]
-fn two_runs_of_one_plan_at_once_do_no_harm() {
+fn two_simultaneous_runs_of_one_plan_do_no_harm() {
     for seed in 0..10 {
         let lines: Vec<Vec<u8>> = (0..60).map(|number| [&b"x\xFF"[..], &[b'0' + number]].concat()).collect();
         let lines: Vec<&[u8]> =
             lines.iter().map(Vec::as_slice).filter(|line| !line.ends_with(b"/")).collect();
-        let (dir, root) = place(&lines);
+        let (dir, root) = make_tree(&lines);
         let mut wanted: Vec<(&[u8], String)> =
             lines.iter().enumerate().map(|(number, line)| (*line, format!("new {number}"))).collect();
         wanted.truncate(50);
@@ -118,7 +117,7 @@ fn two_runs_of_one_plan_at_once_do_no_harm() {
         std::thread::scope(|scope| {
             let runs = journals.each_ref().map(|journal| {
                 let plan = &plan;
-                scope.spawn(move || applied(plan, journal, OPTIONS, &Recorder::default()).unwrap())
+                scope.spawn(move || apply_plan(plan, journal, OPTIONS, &Recorder::default()).unwrap())
             });
             runs.map(|run| run.join().unwrap())
         });
@@ -127,7 +126,7 @@ fn two_runs_of_one_plan_at_once_do_no_harm() {
             assert!(root.join(new).exists(), "round {seed}: {new}");
         }
         for journal in &journals {
-            undone(journal, &Recorder::default()).unwrap();
+            undo_journal(journal, &Recorder::default()).unwrap();
         }
         assert_eq!(contents(&root), before, "round {seed}");
         for (old, _) in &wanted {

@@ -1,13 +1,13 @@
-//! Journals that are torn, damaged, or of an attacker.
+//! Journals that are torn, damaged or not journals at all.
 
 use std::fs;
 use std::path::Path;
 
 use namegate::fix::journal::{Journal, JournalContents, JournalError};
 
-use crate::tree::{OPTIONS, Recorder, applied, names, place, plan, snapshot, undone};
+use crate::tree::{OPTIONS, Recorder, apply_plan, make_tree, names, plan, snapshot, undo_journal};
 
-/// A finished run of several batches: the bytes of its journal, and where its lines end.
+/// The bytes of the journal in `dir`, and the offsets at which its lines end.
 fn journal(dir: &Path) -> (Vec<u8>, Vec<usize>) {
     let bytes = fs::read(dir.join("journal")).unwrap();
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
@@ -15,11 +15,11 @@ fn journal(dir: &Path) -> (Vec<u8>, Vec<usize>) {
 }
 
 fn finished() -> (tempfile::TempDir, std::path::PathBuf, crate::tree::Snapshot) {
-    let (dir, root) = place(&[b"d/", b"d/a\xFF", b"b\xFF", b"c\xFF", b"e\xFF", b"link -> b\xFF"]);
+    let (dir, root) = make_tree(&[b"d/", b"d/a\xFF", b"b\xFF", b"c\xFF", b"e\xFF", b"link -> b\xFF"]);
     let wanted: &[(&[u8], &str)] = &[(b"d/a\xFF", "a"), (b"b\xFF", "b"), (b"c\xFF", "c"), (b"e\xFF", "e")];
     let plan = plan(&root, wanted);
     let before = snapshot(&root);
-    applied(&plan, &dir.path().join("journal"), OPTIONS, &Recorder::default()).unwrap();
+    apply_plan(&plan, &dir.path().join("journal"), OPTIONS, &Recorder::default()).unwrap();
     (dir, root, before)
 }
 
@@ -35,11 +35,11 @@ fn a_journal_cut_at_any_byte_is_read_up_to_its_last_whole_batch() {
         match JournalContents::read(&path) {
             Ok(reading) => {
                 assert!(cut >= header, "{cut}");
-                assert!(reading.batches.len() >= batches, "{cut}: never fewer than with less of it");
+                assert!(reading.batches.len() >= batches, "{cut}: fewer batches than in a shorter part");
                 batches = reading.batches.len();
                 let is_torn = !ends.contains(&cut);
                 assert!(reading.is_torn || !is_torn, "{cut}");
-                // Whoever goes on writes behind what is whole.
+                // Resuming removes the torn end.
                 let (journal, _) = Journal::resume(&path).unwrap();
                 drop(journal);
                 let left = fs::read(&path).unwrap();
@@ -53,7 +53,7 @@ fn a_journal_cut_at_any_byte_is_read_up_to_its_last_whole_batch() {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_and_nothing_that_was_done_is_forgotten() {
+fn a_flipped_bit_is_detected_and_no_batch_is_forgotten() {
     let (dir, ..) = finished();
     let path = dir.path().join("journal");
     let (whole, _) = journal(dir.path());
@@ -74,14 +74,14 @@ fn a_flipped_bit_is_noticed_and_nothing_that_was_done_is_forgotten() {
 }
 
 #[test]
-fn a_line_that_is_missing_doubled_or_in_another_order_is_noticed() {
+fn missing_duplicated_and_reordered_lines_are_detected() {
     let (dir, ..) = finished();
     let path = dir.path().join("journal");
     let (whole, ends) = journal(dir.path());
     let lines: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == b'\n').collect();
-    // The last lines tell what was done, which the directories tell too.
+    // The last lines say what was done, which the directories show too.
     for at in 0..ends.len() - 3 {
-        // Of the last batch, lines in another order may be pages that were.
+        // Reordered lines of the last batch may be pages that were written in another order.
         for change in 0..if at + 5 < ends.len() { 3 } else { 2 } {
             let mut lines = lines.clone();
             match change {
@@ -100,11 +100,11 @@ fn a_line_that_is_missing_doubled_or_in_another_order_is_noticed() {
 }
 
 #[test]
-fn pages_that_came_to_the_disk_in_another_order_are_a_torn_end() {
+fn pages_written_in_another_order_are_a_torn_end() {
     let (dir, root, before) = finished();
     let path = dir.path().join("journal");
     let (whole, ends) = journal(dir.path());
-    // The last batch was written, and not brought to the disk: of its lines the middle is missing.
+    // The last batch was written but not synced: the middle of it is missing.
     let text = String::from_utf8(whole.clone()).unwrap();
     let last = text.rfind("{\"type\":\"batch\"").unwrap();
     let unit = ends.iter().position(|&end| end == last).unwrap();
@@ -113,10 +113,10 @@ fn pages_that_came_to_the_disk_in_another_order_are_a_torn_end() {
     fs::write(&path, &torn).unwrap();
     let reading = JournalContents::read(&path).unwrap();
     assert!(reading.is_torn);
-    // Nothing of it was begun then; the link has its old target.
+    // The changes of that batch were not made; the link has its old target.
     fs::remove_file(root.join("link")).unwrap();
     std::os::unix::fs::symlink(std::ffi::OsStr::new("b\u{FFFD}"), root.join("link")).unwrap();
-    undone(&path, &Recorder::default()).unwrap();
+    undo_journal(&path, &Recorder::default()).unwrap();
     let now = names(&snapshot(&root));
     for (path, entry) in names(&before).iter().filter(|(path, _)| **path != b"link") {
         assert_eq!(now.get(path), Some(entry));
@@ -124,13 +124,13 @@ fn pages_that_came_to_the_disk_in_another_order_are_a_torn_end() {
 }
 
 #[test]
-fn what_is_no_journal_is_said_to_be_none() {
+fn a_file_without_a_journal_header_is_not_a_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     for content in ["", "\n", "{}", "{\"type\":\"plan\"}\n", "\0\0\0\n"] {
         fs::write(&path, content).unwrap();
         assert!(matches!(JournalContents::read(&path), Err(JournalError::NotAJournal)), "{content:?}");
         assert!(matches!(Journal::resume(&path), Err(JournalError::NotAJournal)), "{content:?}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), content, "it is left as it is");
+        assert_eq!(fs::read_to_string(&path).unwrap(), content, "the file is unchanged");
     }
 }

@@ -1,4 +1,4 @@
-//! Trees, plans for them, and what they look like.
+//! Test trees, plans for them, and snapshots.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -20,17 +20,17 @@ use namegate::fix::undo::{UndoTally, undo};
 use namegate::policy::Confidence;
 use namegate::progress::{Observer, Remaining};
 
-/// One entry as it is: everything that a rename keeps.
+/// One entry, with everything that a rename must not change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub ino: u64,
-    pub what: What,
+    pub what: EntryContent,
     pub mtime: (i64, i64),
 }
 
-/// What an entry is and holds.
+/// The type and content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum EntryContent {
     Directory,
     File(Vec<u8>),
     Link(Vec<u8>),
@@ -53,35 +53,35 @@ fn read(dir: &Path, prefix: &[u8], found: &mut Snapshot) {
         let key = if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() };
         let meta = fs::symlink_metadata(&path).unwrap();
         let what = match meta.file_type() {
-            kind if kind.is_dir() => What::Directory,
+            kind if kind.is_dir() => EntryContent::Directory,
             kind if kind.is_symlink() => {
-                What::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+                EntryContent::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
             }
-            kind if kind.is_fifo() => What::Special,
-            _ => What::File(fs::read(&path).unwrap()),
+            kind if kind.is_fifo() => EntryContent::Special,
+            _ => EntryContent::File(fs::read(&path).unwrap()),
         };
         let mtime = (meta.mtime(), meta.mtime_nsec());
-        if what == What::Directory {
+        if what == EntryContent::Directory {
             read(&path, &key, found);
         }
         assert!(found.insert(key, Entry { ino: meta.ino(), what, mtime }).is_none());
     }
 }
 
-/// The same without what changes when it is not asked to stay: times of directories, and the inode of a link.
-pub fn names(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, (Option<u64>, What)> {
+/// The snapshot without attributes that may change: times of directories, and inode numbers of links.
+pub fn names(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, (Option<u64>, EntryContent)> {
     let name = |(path, entry): (&Vec<u8>, &Entry)| {
-        let ino = (!matches!(entry.what, What::Link(_))).then_some(entry.ino);
+        let ino = (!matches!(entry.what, EntryContent::Link(_))).then_some(entry.ino);
         (path.clone(), (ino, entry.what.clone()))
     };
     snapshot.iter().map(name).collect()
 }
 
-/// What there is, wherever it is: nothing of it may ever be lost.
-pub fn belongings(snapshot: &Snapshot) -> Vec<(Option<u64>, Option<What>)> {
+/// All entries regardless of their paths. None may ever be lost.
+pub fn inventory(snapshot: &Snapshot) -> Vec<(Option<u64>, Option<EntryContent>)> {
     let belonging = |entry: &Entry| match &entry.what {
-        // A link that follows is another inode with another target.
-        What::Link(_) => (None, None),
+        // A retargeted link is a new inode with another target.
+        EntryContent::Link(_) => (None, None),
         what => (Some(entry.ino), Some(what.clone())),
     };
     let mut all: Vec<_> = snapshot.values().map(belonging).collect();
@@ -89,7 +89,7 @@ pub fn belongings(snapshot: &Snapshot) -> Vec<(Option<u64>, Option<What>)> {
     all
 }
 
-/// Makes what `lines` say below `root`: `dir/`, `file`, `link -> target`, `name = other` for a hard link.
+/// Creates the entries of `lines` below `root`: `dir/`, `file`, `link -> target`, `name = other` for a hard link.
 pub fn make(root: &Path, lines: &[&[u8]]) {
     for line in lines {
         let split = |by: &[u8]| {
@@ -109,12 +109,11 @@ pub fn make(root: &Path, lines: &[&[u8]]) {
     }
 }
 
-/// A plan that gives the entries below `root` with these paths those names; links that lead to them, downwards from where
-/// they are, follow.
+/// A plan that gives each path below `root` its new name, and retargets links to entries below the directory of the link.
 pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
     let root = fs::canonicalize(root).unwrap();
     let mut directories = HashMap::<Vec<u8>, Arc<PlanDirectory>>::new();
-    let mut place = |path: &[u8]| {
+    let mut make_tree = |path: &[u8]| {
         let full = root.join(OsStr::from_bytes(path));
         let parent = full.parent().unwrap().to_path_buf();
         let key = parent.as_os_str().as_bytes().to_vec();
@@ -131,7 +130,7 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
     let mut ids = HashMap::new();
     let mut records = Vec::new();
     for (number, (path, new)) in renames.iter().enumerate() {
-        let (directory, old, entry) = place(path);
+        let (directory, old, entry) = make_tree(path);
         let id = number as u64 + 1;
         ids.insert(path.to_vec(), (id, new.as_bytes()));
         records.push(Rename {
@@ -149,7 +148,7 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
     }
     let mut retargets = Vec::new();
     for (path, entry) in snapshot(&root) {
-        let What::Link(target) = entry.what else { continue };
+        let EntryContent::Link(target) = entry.what else { continue };
         let mut at = path[..path.iter().rposition(|&byte| byte == b'/').unwrap_or(0)].to_vec();
         let mut after = Vec::new();
         for (component, name) in components(&target).enumerate() {
@@ -159,7 +158,7 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
             }
         }
         if !after.is_empty() && !target.starts_with(b"/") {
-            let (directory, name, entry) = place(&path);
+            let (directory, name, entry) = make_tree(&path);
             let mut retarget =
                 Retarget { directory, name, entry, old_target: target.clone(), new_target: target, after };
             let names: HashMap<u64, &[u8]> = ids.values().copied().collect();
@@ -173,12 +172,12 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
         ..PlanHeader::default()
     };
     let plan = Plan { header, renames: records, retargets, skipped: Vec::new() };
-    // What is written is what is read.
+    // The plan survives writing and parsing.
     assert_eq!(Plan::parse(text(&plan).as_bytes()).unwrap(), plan);
     plan
 }
 
-/// A plan as a file has it.
+/// The plan as the text of a file.
 pub fn text(plan: &Plan) -> String {
     let retargets = plan.retargets.iter().map(Retarget::to_line);
     let renames = plan.renames.iter().map(Rename::to_line);
@@ -205,7 +204,7 @@ impl Observer for Recorder {
     }
 }
 
-/// How plans are applied here unless something else is said: batches so small that there are many.
+/// Default options of the tests: batches so small that every plan has several.
 pub const OPTIONS: ApplyOptions<'static> =
     ApplyOptions { policy: None, keep_times: false, keep_original: false, batch_size: 2 };
 
@@ -213,7 +212,7 @@ fn roots(plan: &Plan) -> PlanRoots {
     PlanRoots::open(&plan.header.roots, NewNames::new(), planned_names(plan), false).unwrap()
 }
 
-/// Begins a journal for the plan.
+/// Creates a journal for the plan.
 pub fn begin(
     plan: &Plan,
     path: &Path,
@@ -232,8 +231,8 @@ pub fn begin(
     Journal::create(path, header, observer)
 }
 
-/// Applies a plan from its beginning.
-pub fn applied(
+/// Applies a plan with a new journal.
+pub fn apply_plan(
     plan: &Plan,
     path: &Path,
     options: ApplyOptions<'_>,
@@ -243,8 +242,8 @@ pub fn applied(
     apply(plan, roots(plan), &mut journal, None, options, observer)
 }
 
-/// Goes on with a journal.
-pub fn resumed(
+/// Resumes an interrupted run.
+pub fn resume_plan(
     plan: &Plan,
     path: &Path,
     options: ApplyOptions<'_>,
@@ -254,14 +253,14 @@ pub fn resumed(
     apply(plan, roots(plan), &mut journal, Some(&contents), options, observer)
 }
 
-/// Takes back what a journal tells of.
-pub fn undone(path: &Path, observer: &dyn Observer) -> io::Result<UndoTally> {
+/// Undoes the changes in a journal.
+pub fn undo_journal(path: &Path, observer: &dyn Observer) -> io::Result<UndoTally> {
     let (mut journal, contents) = Journal::resume(path).unwrap();
     undo(&mut journal, &contents, "now".into(), observer)
 }
 
-/// A directory with `tree`, which holds `lines`.
-pub fn place(lines: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
+/// Creates a directory with a subdirectory `tree` that has the entries of `lines`.
+pub fn make_tree(lines: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("tree");
     fs::create_dir(&root).unwrap();
@@ -269,11 +268,11 @@ pub fn place(lines: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
     (dir, root)
 }
 
-/// Numbers that look random and are the same for the same seed.
+/// Pseudorandom numbers, the same for the same seed.
 pub struct Random(pub u64);
 
 impl Random {
-    /// Below `end`.
+    /// A number from 0 to `end` - 1.
     pub fn below(&mut self, end: usize) -> usize {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -1,8 +1,8 @@
 # Sourced by scripts/test-kernels and by the guest: the checks, in the order in which they run.
 # shellcheck shell=bash
 
-# File systems below a mount: source-NAME works in each of them; suite-NAME runs the mount's own tests in those that have
-# what the tests use (owners, modes, links).
+# File systems below a mount: source-NAME tests a mount of each; suite-NAME runs the mount's own tests on those that have
+# the features that the tests use (owners, modes, links).
 sources=(ext4 ext4-casefold xfs btrfs f2fs nfs vfat exfat ntfs3 ntfs ntfs-3g cifs)
 suites=(ext4 xfs btrfs f2fs nfs)
 all_checks=(export "${sources[@]/#/source-}" "${suites[@]/#/suite-}")

@@ -15,7 +15,7 @@ check_export() {
         result FAIL - server "the NFS server does not start"
         return
     fi
-    # The same directory exported without the mount is what the results are compared with.
+    # The results are compared with the same directory exported without the mount.
     mkdir -p "$lab/export/native"
     mount --bind "$fs/native" "$lab/export/native"
     nfs_export "$lab/export/native" fsid=5
@@ -36,8 +36,8 @@ check_export() {
     unmount_namegate "$lab/export/mnt"
 }
 
-# A file that a client holds open is read when the server's kernel has dropped what it can from its caches; and the path
-# of a file that nobody holds open leads to it again.
+# A file that a client has open is readable after the server's kernel has dropped its caches, and so is the path
+# of a file that is not open.
 open_file_after_drop() {
     mkdir -p "$1/deep/er"
     echo one >"$1/deep/er/file"

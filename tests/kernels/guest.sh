@@ -1,6 +1,6 @@
 #!/bin/bash
-# The first process of a guest: makes the machine ready, runs each check for a bounded time, and turns the machine off.
-# What it prints goes to the console; results go to the second serial port.
+# The first process of a guest: prepares the machine, runs each check with a time limit, and turns the machine off.
+# Its output goes to the console; results go to the second serial port.
 
 here=$(dirname -- "${BASH_SOURCE[0]}")
 modules='' checks=()
@@ -27,7 +27,7 @@ ip link set lo up
 stty -F $results -opost
 echo "guest: Linux $(uname -r), $(nproc) processors, up $(cut -d ' ' -f 1 /proc/uptime) s" | tee $results
 
-# A check has a time limit of its own, well below that of the machine: what hangs in the kernel is left to the latter.
+# Each check has a time limit well below that of the machine, which ends checks that hang in the kernel.
 limit_of() {
     case $1 in
         suite-*) echo 1800 ;;
@@ -35,12 +35,12 @@ limit_of() {
     esac
 }
 
-# Ends and unmounts what a check left behind.
+# Kills processes and unmounts file systems that a check left behind.
 tidy() {
     local point
     if grep -q /proc/fs/nfsd /proc/self/mountinfo; then exportfs -ua; rpc.nfsd 0; fi
     if [[ -e /sys/module/ksmbd ]]; then ksmbd.control -s; fi
-    # As the first process: this reaches everything but itself.
+    # From the first process, this signals all processes except itself.
     kill -9 -1 2>/dev/null
     wait 2>/dev/null
     cut -d ' ' -f 5 /proc/self/mountinfo | grep "^$lab/" | tac | while read -r point; do
@@ -50,7 +50,7 @@ tidy() {
     rm -rf --one-file-system "${lab:?}"/*
 }
 
-# The kernel's own words for a defect of its own, or for one that a mount caused in it.
+# Kernel messages about a defect in the kernel, or one that a mount caused in it.
 kernel_complaints() { dmesg | grep -aE 'WARNING:|BUG:|Oops|general protection fault|KASAN|refcount_t' | grep -av 'soft lockup'; }
 
 for check in "${checks[@]}"; do

@@ -1,4 +1,4 @@
-# Sourced by check.sh: what all checks use. $check is the name of the one that runs.
+# Sourced by check.sh: functions for all checks. $check is the name of the running check.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 user=65534
@@ -10,13 +10,13 @@ server_log=$lab/server.log
 result() {
     local line
     line="$1 $check $2 $3${4:+: $4}"
-    # One line of printable text, whatever the reason holds.
+    # One line of printable text, whatever the reason contains.
     line=$(tr '\n' ' ' <<<"${line:0:400}" | tr -cd '[:print:]')
     echo "${line% }" >"$results"
     echo "[$SECONDS s] ${line% }"
 }
 
-# as root|user COMMAND...: runs the command as that user.
+# as root|user COMMAND...: runs the command as this user.
 as() {
     local who=$1
     shift
@@ -54,7 +54,7 @@ mount_namegate() {
     return 1
 }
 
-# unmount_namegate TARGET: unmounts, and reports whether the server ended well and had nothing to complain about.
+# unmount_namegate TARGET: unmounts, and reports whether the server ended without errors or warnings.
 unmount_namegate() {
     local target=$1 status complaints
     echo "[$SECONDS s] processor time of the server: $(ps -o cputime= "$server"), of the machine: $(head -n 1 /proc/stat)"
@@ -93,10 +93,10 @@ nfs_server() {
 # nfs_export DIR OPTIONS
 nfs_export() { exportfs -o "rw,no_root_squash,no_subtree_check,insecure,$2" "127.0.0.1:$1"; }
 
-# nfs_mount PATH TARGET: mounts that path of the server's root by NFS 4.2; waits for the end of the grace period.
+# nfs_mount PATH TARGET: mounts this path of the server's root by NFS 4.2; waits for the end of the grace period.
 nfs_mount() {
     mkdir -p "$2"
     timeout 120 mount -t nfs -o vers=4.2 "127.0.0.1:$1" "$2" || return 1
-    # Opening a file is what a server in its grace period holds back.
+    # A server in its grace period delays opens.
     timeout 120 touch "$2/.grace" && rm -f "$2/.grace"
 }

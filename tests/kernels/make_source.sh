@@ -1,7 +1,7 @@
 # Sourced by check.sh: file systems to mount over.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# make_source NAME: makes a file system and mounts it on $fs. Otherwise reports SKIPPED with the reason, and fails.
+# make_source NAME: creates a file system and mounts it on $fs. If that is impossible, reports SKIPPED with the reason, and fails.
 make_source() {
     local name=$1 kind=$1 mkfs=() options=loop
     fs=$lab/fs
@@ -13,7 +13,7 @@ make_source() {
         xfs) mkfs=(mkfs.xfs -q -f) ;;
         btrfs) mkfs=(mkfs.btrfs -q -f) ;;
         f2fs) mkfs=(mkfs.f2fs -q -f) ;;
-        # These have no owners and modes of their own: everything is everybody's.
+        # These store no owners and modes: everyone may do everything.
         vfat) mkfs=(mkfs.vfat -F 32) options+=,umask=0,utf8 ;;
         exfat) mkfs=(mkfs.exfat) options+=,umask=0 ;;
         ntfs3 | ntfs) mkfs=(mkfs.ntfs -q -F -f) options+=,umask=0 ;;
@@ -44,7 +44,7 @@ make_source() {
         return 1
     fi
     if ! touch "$fs/.try"; then
-        result SKIPPED - source "this kernel's $kind only reads"
+        result SKIPPED - source "this kernel's $kind is read-only"
         return 1
     fi
     rm "$fs/.try"

@@ -1,6 +1,6 @@
 """names.py SOURCE MOUNT ERRNO: through a mount with the default policy, names that are not UTF-8 are refused with ERRNO by every
-call that creates one, and leave nothing behind. Valid names come out as they went in, where the source itself takes them. Prints what
-is wrong, then a line with counts."""
+call that creates one, and leave nothing behind. Valid names are stored unchanged, if the source itself accepts them. Prints all
+errors, then a line with counts."""
 
 import errno
 import os

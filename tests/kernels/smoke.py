@@ -1,5 +1,5 @@
-"""smoke.py DIR: one operation after another in DIR, a line with the outcome of each. Two directories in which the same works
-give the same lines."""
+"""smoke.py DIR: performs operations in DIR and prints a line with the result of each. Two directories in which the same works
+print the same lines."""
 
 import errno
 import fcntl

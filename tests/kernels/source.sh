@@ -1,5 +1,5 @@
-# Sourced by check.sh: a mount over one file system, used by root and by another user. What is done through the mount is
-# done in the file system itself first: what fails there is SKIPPED, everything else has to end the same way.
+# Sourced by check.sh: a mount of one file system, used by root and by another user. Each piece of work is first
+# done in the file system itself: if it fails there it is SKIPPED, otherwise it must end the same way through the mount.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 check_source() {
@@ -13,10 +13,10 @@ check_source() {
     unmount_namegate "$mnt"
 }
 
-# make_material: what the work is done on: a tree, an archive of it, and a git repository.
+# make_material: creates a tree, an archive of it, and a git repository to work with.
 make_material() {
     local i dir
-    # Every name in it is valid, and no two differ in case alone.
+    # All names are valid, and no two differ only in case.
     for i in {1..4}; do
         dir=$lab/tree/dir$i/sub/Tiefe-ä-資料
         mkdir -p "$dir"
@@ -47,7 +47,7 @@ make_material() {
     chmod -R a+rX "$lab/tree" "$lab/linked" "$lab/repository" "$lab"/*.tar "$lab/home/.gitconfig"
 }
 
-# use_mount NATIVE SOURCE MNT: all that is tried through a mount, as root and as a user.
+# use_mount NATIVE SOURCE MNT: runs all comparisons for a mount, as root and as a user.
 use_mount() {
     local native=$1 source=$2 through=$3 who work
     for who in root user; do
@@ -63,7 +63,7 @@ use_mount() {
     conformance "$source" "$through"
 }
 
-# compare_smoke WHO NATIVE THROUGH SOURCE: each operation of smoke.py has to give through the mount what it gives without.
+# compare_smoke WHO NATIVE THROUGH SOURCE: each operation of smoke.py must have the same result through the mount as without it.
 compare_smoke() {
     local who=$1 difference
     as "$who" timeout 120 python3 "$here/smoke.py" "$2" >"$lab/smoke.native" 2>&1
@@ -75,7 +75,7 @@ compare_smoke() {
         sed -i '/ xattr: /d' "$lab/smoke.native" "$lab/smoke.mount"
     fi
     if ! grep -q ^done "$lab/smoke.native"; then
-        result SKIPPED "$who" smoke "it does not end on the file system itself: $(tail -n 1 "$lab/smoke.native")"
+        result SKIPPED "$who" smoke "it does not finish on the file system itself: $(tail -n 1 "$lab/smoke.native")"
     elif difference=$(diff "$lab/smoke.native" "$lab/smoke.mount"); then
         result PASS "$who" smoke "$(grep -c ': ' "$lab/smoke.mount") operations as without the mount"
     else
@@ -83,7 +83,7 @@ compare_smoke() {
     fi
 }
 
-# check_names WHO SOURCE THROUGH: bad names are refused by every call, and good ones come out as they went in.
+# check_names WHO SOURCE THROUGH: every call refuses bad names, and stores good names unchanged.
 check_names() {
     local output errno=EILSEQ
     # What export.sh mounts with.
@@ -111,7 +111,7 @@ compare_work() {
     fi
 }
 
-# compare_removal WHO NATIVE THROUGH SOURCE: rm -rf of everything, and nothing is left.
+# compare_removal WHO NATIVE THROUGH SOURCE: rm -rf removes everything.
 compare_removal() {
     local who=$1 left
     if ! as "$who" timeout 200 bash "$here/work.sh" rm "$2" >"$lab/work.native" 2>&1; then
@@ -130,7 +130,7 @@ compare_removal() {
     fi
 }
 
-# conformance SOURCE THROUGH: names of other projects' test data, where that data lies beside the repository. Once below each
+# conformance SOURCE THROUGH: names from test data of other projects, if that data is beside the repository. Once for each
 # kind of access: the names are checked before they reach the source.
 conformance() {
     local data=$root/../shared/conformance output
@@ -139,7 +139,7 @@ conformance() {
         *) return ;;
     esac
     if [[ ! -e $data/names.py ]]; then
-        result SKIPPED root conformance "there is no name data beside the repository"
+        result SKIPPED root conformance "no conformance data beside the repository"
         return
     fi
     output=$(timeout 600 python3 "$data/names.py" "$2" "$1" "$data/names.tsv" --policy strict --every 400 2>&1)

@@ -1,5 +1,5 @@
-# Sourced by check.sh: the mount's own tests, with all their directories in one file system. Each test that ran and failed is
-# a FAIL; what a test skipped is SKIPPED.
+# Sourced by check.sh: the mount's own tests, with all their directories in one file system. Each failed test is
+# a FAIL; everything that a test skips is SKIPPED.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 check_suite() {

@@ -1,5 +1,5 @@
-"""summary.py KERNEL.results...: the results of all kernels as tables of Markdown: what passed, failed and was skipped, and why.
-Ends with 1 when anything failed, or when there is no result at all."""
+"""summary.py KERNEL.results...: prints the results of all kernels as Markdown tables: what passed, failed and was skipped, and why.
+Exits with 1 if anything failed, or if there is no result at all."""
 
 import re
 import sys

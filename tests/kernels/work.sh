@@ -1,11 +1,11 @@
 #!/bin/bash
-# work.sh WORK DIR: does one piece of everyday work in DIR, and lists what came of it. Ends with 1 when something failed.
+# work.sh WORK DIR: does one piece of everyday work in DIR, and lists the result. Exits with 1 if something failed.
 set -eu
 lab=${lab:?}
 cd -- "$2"
 export GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
 
-# Everything but times and the sizes of directories, which no two directories have in common.
+# Everything except times and sizes of directories, which always differ.
 list() {
     find "$1" -type d -printf '%p %y %m %U %G\n' -o -printf '%p %y %m %U %G %s %n %l\n' | sort
 }
@@ -43,7 +43,7 @@ case $1 in
         ;;
     rm)
         rm -rf tree linked copied copied-links again git
-        # A directory whose file is removed while it is open: what the file system makes of it is the same below a mount.
+        # A file that is removed while it is open: its directory must behave as on the file system itself.
         mkdir open
         exec 9>open/file
         rm open/file

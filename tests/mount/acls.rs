@@ -1,4 +1,4 @@
-//! POSIX ACLs, by the attributes in which the kernel keeps them (acl(5)): what they are afterwards, and what they allow.
+//! POSIX ACLs, through the extended attributes that store them (acl(5)): their values and their effect.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -27,7 +27,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// An ACL as linux/posix_acl_xattr.h has it: the version, then tag, permissions and id of every entry.
+/// An ACL in the format of linux/posix_acl_xattr.h: the version, then tag, permissions and id of every entry.
 pub fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -70,7 +70,7 @@ fn with_acls() -> Option<Mounted> {
 }
 
 #[test]
-fn what_is_made_inherits_the_default_acl_as_in_a_plain_directory() {
+fn new_entries_inherit_the_default_acl_as_in_a_plain_directory() {
     let Some(mounted) = with_acls() else { return };
     let defaults = [
         acl(&[
@@ -111,7 +111,7 @@ fn what_is_made_inherits_the_default_acl_as_in_a_plain_directory() {
 }
 
 #[test]
-fn an_acl_gives_and_denies_what_it_does_in_a_plain_directory() {
+fn an_acl_allows_and_denies_the_same_as_in_a_plain_directory() {
     let Some(mounted) = with_acls() else { return };
     let results = mounted.same(|dir| {
         let parent = dir.join("shared");
@@ -142,7 +142,7 @@ fn an_acl_gives_and_denies_what_it_does_in_a_plain_directory() {
                 ]
             })
         };
-        // A named user; one who is shut out though a group would let in; groups as supplementary ones; nobody.
+        // A named user; a user who is excluded although a group has access; supplementary groups; a user without rights.
         [tries(1001, &[]), tries(1002, &[77]), tries(1003, &[77]), tries(1004, &[78]), tries(1005, &[79])]
     });
     assert_eq!((results[0][0], results[2][0]), (Ok(()), Ok(())));
@@ -150,7 +150,7 @@ fn an_acl_gives_and_denies_what_it_does_in_a_plain_directory() {
 }
 
 #[test]
-fn acls_are_changed_as_in_a_plain_directory() {
+fn acls_change_as_in_a_plain_directory() {
     let Some(mounted) = with_acls() else { return };
     let _ = mounted.same(|dir| {
         let path = dir.join("file");
@@ -161,13 +161,13 @@ fn acls_are_changed_as_in_a_plain_directory() {
             acl(&[(USER_OBJ, 7, 0), (USER, 6, 1234), (GROUP_OBJ, 5, 0), (MASK, 7, 0), (OTHER, 4, 0)]);
         let state = || (fs::metadata(&path).unwrap().mode(), get(&path, ACCESS));
         let by_stranger = act_as(1001, 777, &[], 0, || set(&path, ACCESS, &access));
-        // The owner is not in the group: the set-group-id bit goes.
+        // The owner is not in the group: the set-group-id bit is cleared.
         let by_owner = act_as(1000, 1000, &[], 0, || set(&path, ACCESS, &access));
         let first = state();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o2775)).unwrap();
         let in_group = act_as(1000, 1000, &[777], 0, || set(&path, ACCESS, &access));
         let second = state();
-        // chmod(1) sets the mask of an ACL, not the group's right.
+        // chmod(1) sets the mask of an ACL, not the permissions of the group.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let third = state();
         let plain = acl(&[(USER_OBJ, 6, 0), (GROUP_OBJ, 4, 0), (OTHER, 0, 0)]);
@@ -183,7 +183,7 @@ fn acls_are_changed_as_in_a_plain_directory() {
 }
 
 #[test]
-fn a_source_without_acls_lets_users_in_by_its_modes() {
+fn a_source_without_acls_decides_by_its_modes() {
     if !can_mount() {
         return;
     }

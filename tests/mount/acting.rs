@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
-/// Runs `work` in a thread that is this user to the file system.
+/// Runs `work` in a thread with the file system ids of this user.
 pub fn act_as<T: Send>(uid: u32, gid: u32, groups: &[u32], mask: u32, work: impl FnOnce() -> T + Send) -> T {
     let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
     thread::scope(|scope| {

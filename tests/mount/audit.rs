@@ -1,4 +1,4 @@
-//! What is recorded of names that are refused or let through.
+//! The audit log of refused and admitted names.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,18 +18,18 @@ use serde_json::Value;
 use crate::background::Unmounted;
 use crate::mounted::{Mounted, PATIENCE, can_mount, prepare, wait_until};
 
-fn with_trail(args: &[&str]) -> Option<Mounted> {
+fn with_audit_log(args: &[&str]) -> Option<Mounted> {
     if !can_mount() {
         return None;
     }
     let dir = prepare();
-    let trail = dir.path().join("trail").to_str().unwrap().to_owned();
-    let args: Vec<&str> = [args, &["--audit", &trail]].concat();
+    let audit_log = dir.path().join("audit.log").to_str().unwrap().to_owned();
+    let args: Vec<&str> = [args, &["--audit", &audit_log]].concat();
     Some(Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args))
 }
 
 fn records(mounted: &Mounted) -> Vec<Value> {
-    let text = fs::read_to_string(mounted.mnt().with_file_name("trail")).unwrap();
+    let text = fs::read_to_string(mounted.mnt().with_file_name("audit.log")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -37,7 +37,7 @@ fn bad() -> &'static OsStr {
     OsStr::from_bytes(b"caf\xE9")
 }
 
-/// One of each operation; all of them name [`bad`] in `dir`.
+/// Performs each operation once with the name [`bad`] in `dir`. Returns the operations with their errno.
 fn attempts(dir: &Path) -> Vec<(&'static str, Option<i32>)> {
     let (old, new) = (dir.join("old"), dir.join(bad()));
     fs::write(&old, "").unwrap();
@@ -54,14 +54,14 @@ fn attempts(dir: &Path) -> Vec<(&'static str, Option<i32>)> {
 }
 
 #[test]
-fn every_operation_that_is_refused_leaves_one_record() {
-    let Some(mounted) = with_trail(&[]) else { return };
+fn every_refused_operation_leaves_one_record() {
+    let Some(mounted) = with_audit_log(&[]) else { return };
     let sub = mounted.mnt().join("März").join("sub");
     fs::create_dir_all(&sub).unwrap();
     let done = attempts(&sub);
     assert!(done.iter().all(|(_, errno)| *errno == Some(Errno::EILSEQ as i32)), "{done:?}");
     wait_until("the last record", || records(&mounted).len() >= done.len());
-    // mkfifo came first: it is done while the list is put together.
+    // mkfifo is first: it runs while the list is built.
     let mut operations: Vec<String> =
         records(&mounted).iter().map(|record| record["operation"].as_str().unwrap().into()).collect();
     operations.sort();
@@ -84,8 +84,8 @@ fn every_operation_that_is_refused_leaves_one_record() {
 }
 
 #[test]
-fn what_is_let_through_is_recorded_as_that() {
-    let Some(mounted) = with_trail(&["--mode", "permissive"]) else { return };
+fn names_that_a_permissive_mount_admits_are_recorded_as_admitted() {
+    let Some(mounted) = with_audit_log(&["--mode", "permissive"]) else { return };
     for dir in ["a", "b"] {
         fs::create_dir(mounted.mnt().join(dir)).unwrap();
     }
@@ -99,8 +99,8 @@ fn what_is_let_through_is_recorded_as_that() {
 }
 
 #[test]
-fn hostile_names_stay_on_their_line_in_log_and_trail() {
-    let Some(mut mounted) = with_trail(&["--profile", "strict"]) else { return };
+fn hostile_names_stay_on_one_line_of_log_and_audit_log() {
+    let Some(mut mounted) = with_audit_log(&["--profile", "strict"]) else { return };
     let hostile = OsStr::from_bytes(b"x\"; uid 0\nrefused: \x1b[2J\xFF");
     fs::create_dir(mounted.backing().join(hostile)).unwrap();
     let seen = fs::read_dir(mounted.mnt()).unwrap().next().unwrap().unwrap().path();
@@ -122,9 +122,9 @@ fn hostile_names_stay_on_their_line_in_log_and_trail() {
 }
 
 #[test]
-fn of_many_refusals_some_are_recorded_and_the_others_counted() {
+fn refusals_beyond_the_limit_are_only_counted() {
     const MANY: u64 = 300;
-    let Some(mut mounted) = with_trail(&["--audit-rate", "10"]) else { return };
+    let Some(mut mounted) = with_audit_log(&["--audit-rate", "10"]) else { return };
     for _ in 0..MANY {
         assert!(File::create(mounted.mnt().join(bad())).is_err());
     }
@@ -139,8 +139,8 @@ fn of_many_refusals_some_are_recorded_and_the_others_counted() {
 }
 
 #[test]
-fn targets_of_links_are_judged_where_that_is_asked_for() {
-    let Some(mounted) = with_trail(&["--check-targets"]) else { return };
+fn targets_of_links_are_checked_on_request() {
+    let Some(mounted) = with_audit_log(&["--check-targets"]) else { return };
     let link = |target: &[u8]| {
         let result = symlink(OsStr::from_bytes(target), mounted.mnt().join("link"));
         result.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap()))
@@ -164,7 +164,7 @@ fn targets_of_links_are_judged_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
+fn a_full_disk_under_the_audit_log_delays_no_client_and_missing_records_are_reported() {
     if !can_mount() {
         return;
     }
@@ -172,8 +172,9 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
     let small = dir.path().join("small");
     fs::create_dir(&small).unwrap();
     mount(Some("tmpfs"), &small, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
-    let trail = small.join("trail");
-    let args = ["--audit", trail.to_str().unwrap(), "--audit-rate", "100000", "--audit-bytes", "100000000"];
+    let audit_log = small.join("audit.log");
+    let args =
+        ["--audit", audit_log.to_str().unwrap(), "--audit-rate", "100000", "--audit-bytes", "100000000"];
     let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let _unmounted = Unmounted(&small);
     let mut refused = 0u64;
@@ -184,25 +185,25 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
     let begun = Instant::now();
     (0..1000).for_each(|_| refuse());
     assert!(begun.elapsed() < PATIENCE);
-    let is_full = || fs::metadata(&trail).is_ok_and(|file| file.len() == 64 << 10);
+    let is_full = || fs::metadata(&audit_log).is_ok_and(|file| file.len() == 64 << 10);
     wait_until("the full disk", is_full);
     (0..100).for_each(|_| refuse());
     fs::write(mounted.mnt().join("good"), "content").unwrap();
-    // What is in it by now has been read by somebody.
-    let first = fs::read(&trail).unwrap();
-    fs::OpenOptions::new().write(true).truncate(true).open(&trail).unwrap();
+    // Truncate the log, so that there is space again.
+    let first = fs::read(&audit_log).unwrap();
+    fs::OpenOptions::new().write(true).truncate(true).open(&audit_log).unwrap();
     refuse();
     mounted.signal(Signal::SIGTERM);
     let (status, said) = mounted.ended();
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(said.contains("cannot write the audit log: "), "{said}");
-    assert!(said.contains("records are missing in it"), "{said}");
-    // If the disk has become full once more meanwhile.
+    assert!(said.contains("records missing in it: "), "{said}");
+    // The disk may have become full once more.
     let at_the_end = said.lines().find_map(|line| {
-        let (_, count) = line.split_once("could not be written to its end; ")?;
-        count.split(' ').next()?.parse::<u64>().ok()
+        let (_, count) = line.split_once("could not be written to its end; records missing there: ")?;
+        count.parse::<u64>().ok()
     });
-    let second = fs::read(&trail).unwrap();
+    let second = fs::read(&audit_log).unwrap();
     let lines = [&first[..], &second].into_iter().flat_map(|bytes| bytes.split(|&byte| byte == b'\n'));
     let read: Vec<Value> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let written = read.iter().filter(|line| line["type"] == "refusal").count() as u64;
@@ -212,12 +213,12 @@ fn a_full_disk_under_the_trail_holds_nobody_up_and_what_is_missing_is_told() {
 }
 
 #[test]
-fn a_flood_of_one_user_costs_no_record_of_another() {
+fn a_flood_by_one_user_loses_no_record_of_another() {
     const MANY: usize = 2000;
-    let Some(mut mounted) = with_trail(&["--audit-rate", "20", "--audit-log=off"]) else { return };
+    let Some(mut mounted) = with_audit_log(&["--audit-rate", "20", "--audit-log=off"]) else { return };
     let place = mounted.mnt().join(bad());
     let flood = |uid: u32, many: usize| {
-        // Of this thread alone.
+        // Only of this thread.
         setfsuid(Uid::from_raw(uid));
         (0..many).for_each(|_| assert!(File::create(&place).is_err()));
     };
@@ -240,16 +241,16 @@ fn a_flood_of_one_user_costs_no_record_of_another() {
 }
 
 #[test]
-fn a_trail_belongs_to_the_group_that_may_read_it() {
-    let Some(mounted) = with_trail(&["--audit-group", "daemon"]) else { return };
-    let trail = fs::metadata(mounted.mnt().with_file_name("trail")).unwrap();
+fn the_audit_log_belongs_to_the_group_that_may_read_it() {
+    let Some(mounted) = with_audit_log(&["--audit-group", "daemon"]) else { return };
+    let audit_log = fs::metadata(mounted.mnt().with_file_name("audit.log")).unwrap();
     let group = Group::from_name("daemon").unwrap().unwrap();
-    assert_eq!((trail.gid(), trail.mode() & 0o777), (group.gid.as_raw(), 0o640));
+    assert_eq!((audit_log.gid(), audit_log.mode() & 0o777), (group.gid.as_raw(), 0o640));
 }
 
 #[test]
-fn what_a_service_is_refused_names_its_unit() {
-    let Some(mounted) = with_trail(&[]) else { return };
+fn a_refusal_of_a_service_names_its_unit() {
+    let Some(mounted) = with_audit_log(&[]) else { return };
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let tree =
         mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields[2] == "cgroup2");

@@ -1,4 +1,4 @@
-//! `--daemon`: back when the mount is live.
+//! `--daemon`: the command returns when the mount is live.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use crate::mounted::{PATIENCE, can_mount, is_mounted, prepare, wait_until};
 fn daemon(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").args(args).arg("--daemon").env_remove("RUST_LOG").stdin(Stdio::null());
-    // Its end is also the end of what it says: `output` waits until nobody has the pipes open.
+    // `output` waits until no process has the pipes open.
     command.output().unwrap()
 }
 
@@ -25,7 +25,7 @@ fn said(output: &Output) -> (Option<i32>, &str, &str) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Detaches what is mounted on it at the end.
+/// Detaches what is mounted on the path when dropped.
 pub struct Unmounted<'p>(pub &'p Path);
 
 impl Drop for Unmounted<'_> {
@@ -47,7 +47,7 @@ pub fn server_of(source: &Path) -> Option<Pid> {
 }
 
 #[test]
-fn a_mount_in_the_background_is_live_when_the_command_ends_and_holds_nothing_of_its_caller() {
+fn a_background_mount_is_live_when_the_command_exits_and_keeps_nothing_of_the_caller_open() {
     if !can_mount() {
         return;
     }
@@ -68,7 +68,7 @@ fn a_mount_in_the_background_is_live_when_the_command_ends_and_holds_nothing_of_
     }
     let stat = fs::read_to_string(proc.join("stat")).unwrap();
     let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap();
-    assert_eq!(session, server.to_string(), "it has a session of its own");
+    assert_eq!(session, server.to_string(), "it has its own session");
     kill(server, Signal::SIGTERM).unwrap();
     wait_until("the unmounting", || !is_mounted(&mnt));
     wait_until("the end of the server", || server_of(&source).is_none());
@@ -76,7 +76,7 @@ fn a_mount_in_the_background_is_live_when_the_command_ends_and_holds_nothing_of_
 }
 
 #[test]
-fn a_mount_that_fails_in_the_background_is_told_to_the_caller() {
+fn a_background_mount_reports_its_failure_to_the_caller() {
     if !can_mount() {
         return;
     }
@@ -93,7 +93,7 @@ fn a_mount_that_fails_in_the_background_is_told_to_the_caller() {
 }
 
 #[test]
-fn a_mount_in_the_background_logs_to_the_system() {
+fn a_background_mount_logs_to_syslog() {
     if !can_mount() {
         return;
     }
@@ -102,7 +102,7 @@ fn a_mount_in_the_background_logs_to_the_system() {
     fs::create_dir(&dev).unwrap();
     let system = UnixDatagram::bind(dev.join("log")).unwrap();
     system.set_read_timeout(Some(PATIENCE)).unwrap();
-    // A /dev of its own, in which the test listens.
+    // A separate /dev, in which the test listens.
     let script = r#"
         for device in fuse null; do : >"$1/$device" && mount --bind "/dev/$device" "$1/$device" || exit; done
         mount --rbind "$1" /dev && "$0" mount "$2" "$3" --daemon && mkdir "$3/$(printf '\200')"

@@ -1,4 +1,4 @@
-//! What is in files: on a mount where the kernel reads and writes the backing files by itself, and on one where all of it
+//! File contents: on a mount where the kernel reads and writes the backing files by itself, and on one where everything
 //! goes through the server.
 
 use std::fs::{self, File, OpenOptions};
@@ -54,7 +54,7 @@ fn appending_writers_never_overwrite_each_other() {
 }
 
 #[test]
-fn direct_reads_and_writes_are_carried() {
+fn direct_io_works_and_sees_cached_writes() {
     #[repr(align(4096))]
     struct Page([u8; 4096]);
     for mounted in Mounted::both_ways() {
@@ -72,7 +72,7 @@ fn direct_reads_and_writes_are_carried() {
         for at in [0, 3, 1] {
             file.write_all_at(&page.0, at * 4096).unwrap();
         }
-        // Cached reads and direct writes of one file see each other.
+        // Cached reads see direct writes, and vice versa.
         assert_eq!(
             fs::read(&path).unwrap()[4096..],
             fs::read(mounted.backing().join("direct")).unwrap()[4096..]
@@ -85,7 +85,7 @@ fn direct_reads_and_writes_are_carried() {
 }
 
 #[test]
-fn what_is_written_on_one_side_is_read_on_the_other() {
+fn data_written_on_one_side_is_read_on_the_other() {
     for mounted in Mounted::both_ways() {
         let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
         let file = open(&here);
@@ -98,14 +98,14 @@ fn what_is_written_on_one_side_is_read_on_the_other() {
         assert_eq!(fs::read(&there).unwrap().len(), 100);
         file.set_len(9000).unwrap();
         assert_eq!(fs::read(&here).unwrap(), fs::read(&there).unwrap());
-        // Behind the mount, and longer than what was cached.
+        // In the source, and longer than the cached content.
         fs::write(&there, vec![b'y'; 20_000]).unwrap();
         assert_eq!(fs::read(&here).unwrap(), vec![b'y'; 20_000]);
     }
 }
 
 #[test]
-fn holes_are_where_the_backing_file_has_them() {
+fn holes_are_those_of_the_backing_file() {
     for mounted in Mounted::both_ways() {
         let file = open(mounted.mnt().join("sparse"));
         for at in [0, 1 << 20, 5 * GIB, (5 * GIB) + (1 << 16), 3 << 40] {
@@ -144,7 +144,7 @@ fn space_is_allocated_punched_and_zeroed_as_in_a_plain_directory() {
                 (result, file.metadata().unwrap().size(), data(&file), fs::read(&path).unwrap())
             })
         });
-        // The kernel's FUSE client carries no other mode.
+        // The FUSE client of the kernel supports no other mode.
         let file = open(mounted.mnt().join("allocated"));
         for mode in [FallocateFlags::FALLOC_FL_COLLAPSE_RANGE, FallocateFlags::FALLOC_FL_INSERT_RANGE] {
             assert_eq!(fallocate(&file, mode, 0, 4096), Err(Errno::EOPNOTSUPP));
@@ -153,7 +153,7 @@ fn space_is_allocated_punched_and_zeroed_as_in_a_plain_directory() {
 }
 
 #[test]
-fn files_beyond_four_gibibytes_are_copied_and_cut_as_in_a_plain_directory() {
+fn files_beyond_four_gibibytes_are_copied_and_truncated_as_in_a_plain_directory() {
     for mounted in Mounted::both_ways() {
         let sizes = mounted.same(|dir| {
             let (from, to) = (open(dir.join("from")), open(dir.join("to")));
@@ -179,7 +179,7 @@ fn files_beyond_four_gibibytes_are_copied_and_cut_as_in_a_plain_directory() {
 }
 
 #[test]
-fn programs_run_from_a_mount_and_are_busy_while_they_do() {
+fn running_programs_of_a_mount_are_busy() {
     for mounted in Mounted::both_ways() {
         let program = mounted.mnt().join("program");
         copy_program("/bin/sleep".as_ref(), &program);
@@ -189,7 +189,7 @@ fn programs_run_from_a_mount_and_are_busy_while_they_do() {
         running.kill().unwrap();
         running.wait().unwrap();
         assert_eq!((busy.raw_os_error(), cut), (Some(Errno::ETXTBSY as i32), Err(Errno::ETXTBSY)));
-        // Whoever reads the memory of the program that has ended, as ps(1) does, delays the end of that.
+        // A process that reads the memory of the program, as ps(1) does, can delay its end.
         let open_to_write = || OpenOptions::new().write(true).open(&program).ok();
         let mut writer = None;
         wait_until("the end of the program", || {
@@ -199,7 +199,7 @@ fn programs_run_from_a_mount_and_are_busy_while_they_do() {
         let busy = Command::new(&program).arg("0").status().unwrap_err();
         assert_eq!(busy.raw_os_error(), Some(Errno::ETXTBSY as i32));
         drop(writer);
-        // Programs that other tests are about to start have inherited the writer until then.
+        // Programs that other tests are starting may have inherited the writing descriptor.
         wait_until("the end of the last writer", || match Command::new(&program).arg("0").status() {
             Err(error) => {
                 assert_eq!(error.raw_os_error(), Some(Errno::ETXTBSY as i32));
@@ -211,7 +211,7 @@ fn programs_run_from_a_mount_and_are_busy_while_they_do() {
 }
 
 #[test]
-fn a_program_that_runs_behind_the_mount_is_busy_through_it() {
+fn a_program_running_in_the_source_is_busy_through_the_mount() {
     for mounted in Mounted::both_ways() {
         let there = mounted.backing().join("program");
         copy_program("/bin/sleep".as_ref(), &there);

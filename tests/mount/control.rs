@@ -1,4 +1,4 @@
-//! Instances that are asked and told while they serve.
+//! The control socket of live mounts.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::mounted::{
     Mounted, can_mount, copy_program, is_mounted, open_to_all, prepare, unmount, wait_until,
 };
 
-/// Runs the program where the sockets of `mounted` are.
+/// Runs the program with the runtime directory of `mounted`.
 pub fn ask<S: AsRef<OsStr>>(mounted: &Mounted, args: impl IntoIterator<Item = S>) -> Output {
     ask_at(&mounted.run_directory(), args)
 }
@@ -38,7 +38,7 @@ pub fn status(mounted: &Mounted) -> Value {
     serde_json::from_str(out).unwrap_or_else(|_| panic!("{err}"))
 }
 
-/// A mount that an instance file says all about; `tables` stand behind source and mount point.
+/// A mount by a configuration file, with `tables` after source and mount point.
 pub fn by_file(dir: TempDir, tables: &str) -> Mounted {
     let file = write_file(dir.path(), tables);
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
@@ -47,7 +47,7 @@ pub fn by_file(dir: TempDir, tables: &str) -> Mounted {
     Mounted::by(dir, &target, command)
 }
 
-/// Writes the instance file `share.toml` in `dir`.
+/// Writes the mount configuration `share.toml` in `dir`.
 pub fn write_file(dir: &Path, tables: &str) -> PathBuf {
     let (source, mountpoint) = (dir.join("backing"), dir.join("mnt"));
     let file = dir.join("share.toml");
@@ -60,7 +60,7 @@ fn ill_formed(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_mode_is_switched_while_the_mount_is_served() {
+fn the_mode_is_switched_on_a_live_mount() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let name = ill_formed(&mounted.mnt());
     assert!(fs::create_dir(&name).is_err());
@@ -71,7 +71,7 @@ fn the_mode_is_switched_while_the_mount_is_served() {
     fs::create_dir(&name).unwrap();
     let now = status(&mounted);
     assert_eq!((&now["mode"], &now["mode_is_set"]), (&"permissive".into(), &true.into()));
-    // What the file asks for does not undo what was done by hand.
+    // A reload does not undo `namegate mode`.
     let output = ask(&mounted, ["reload"]);
     let (code, out, _) = said(&output);
     assert_eq!(
@@ -93,7 +93,7 @@ fn the_mode_is_switched_while_the_mount_is_served() {
 }
 
 #[test]
-fn status_metrics_and_top_tell_what_was_done_and_who_was_refused() {
+fn status_metrics_and_top_show_requests_and_refused_users() {
     let Some(mounted) = Mounted::new(&["--profile", "strict", "--normalize", "nfc"]) else { return };
     fs::create_dir(mounted.mnt().join("dir")).unwrap();
     let hostile = OsStr::from_bytes(b"\x1b[2J\xE9");
@@ -115,7 +115,7 @@ fn status_metrics_and_top_tell_what_was_done_and_who_was_refused() {
     let output = ask(&mounted, ["metrics"]);
     let (code, out, _) = said(&output);
     assert!(code == Some(0) && out.contains("op=\"mkdir\""), "{out}");
-    // The record of the refusal is written by a thread of its own.
+    // A separate thread writes the record of the refusal.
     wait_until("the refusal in the view", || {
         let output = ask(&mounted, ["top", "--interval", "0.1"]);
         let (code, out, err) = said(&output);
@@ -129,12 +129,12 @@ fn status_metrics_and_top_tell_what_was_done_and_who_was_refused() {
 }
 
 #[test]
-fn two_instances_stand_side_by_side_and_are_told_apart() {
+fn two_mounts_run_side_by_side_and_are_distinguished() {
     if !can_mount() {
         return;
     }
     let first = by_file(prepare(), "[mount]\nmode = \"permissive\"\n");
-    // The second one has its sockets in the same place.
+    // The second mount has its socket in the same directory.
     let run = first.run_directory();
     let dir = prepare();
     let (source, target) = (dir.path().join("backing"), dir.path().join("mnt"));
@@ -161,7 +161,7 @@ fn two_instances_stand_side_by_side_and_are_told_apart() {
     assert!(ask_at(&run, ["mode".as_ref(), "permissive".as_ref(), place.as_os_str()]).status.success());
     assert!(ask_at(&run, ["mode", "enforcing", "share"]).status.success());
     assert_eq!(modes(), ["enforcing", "permissive"]);
-    // Of one instance file there is one instance, wherever it is mounted.
+    // A configuration can be mounted only once, whatever the mount point.
     let file = first.mnt().parent().unwrap().join("share.toml");
     let (other_source, other_place) = (second.backing(), second.plain());
     let again = ask_at(
@@ -180,7 +180,7 @@ fn two_instances_stand_side_by_side_and_are_told_apart() {
 }
 
 #[test]
-fn what_a_killed_instance_leaves_is_shown_as_dead_and_replaced_by_the_next() {
+fn a_killed_server_is_shown_as_dead_and_replaced_by_the_next() {
     if !can_mount() {
         return;
     }
@@ -202,11 +202,11 @@ fn what_a_killed_instance_leaves_is_shown_as_dead_and_replaced_by_the_next() {
     assert_eq!(status(&again)["name"], "share");
     unmount(&again.mnt());
     assert_eq!(again.ended().0.code(), Some(0));
-    assert!(!socket.exists(), "an instance that ends takes its socket along");
+    assert!(!socket.exists(), "a server that ends removes its socket");
 }
 
 #[test]
-fn a_signal_gives_the_name_up_while_what_is_open_is_still_served() {
+fn a_signal_frees_the_name_while_open_files_are_still_served() {
     if !can_mount() {
         return;
     }
@@ -236,7 +236,7 @@ fn other_users_are_refused_by_the_mode_of_the_socket_and_by_the_server() {
     let output = nobody(&["mode", "permissive"]);
     let (code, _, err) = said(&output);
     assert!(code == Some(2) && err.contains("it belongs to another user"), "{err}");
-    // Even where somebody has opened the socket to all.
+    // Even if the socket is open to everyone.
     let socket = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
     let socket = socket.filter(|path| path.extension() == Some("sock".as_ref())).last().unwrap();
     open_to_all(&socket);

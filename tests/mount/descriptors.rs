@@ -1,4 +1,4 @@
-//! What clients use costs the server descriptors, of which there are so many.
+//! Clients use up descriptors of the server, whose number is limited.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -23,7 +23,7 @@ fn fill(dir: &Path, files: usize) {
     }
 }
 
-/// How many files a walk finds that looks at all of them.
+/// Walks the tree, reads the attributes of all files, and returns their number.
 fn walk(dir: &Path) -> usize {
     let mut seen = 0;
     for sub in fs::read_dir(dir).unwrap() {
@@ -36,7 +36,7 @@ fn walk(dir: &Path) -> usize {
 }
 
 #[test]
-fn what_clients_have_open_comes_before_what_the_server_keeps_for_later() {
+fn open_files_of_clients_take_precedence_over_cached_descriptors() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     mounted.limit_descriptors(128);
     let mut opened = Vec::new();
@@ -48,9 +48,9 @@ fn what_clients_have_open_comes_before_what_the_server_keeps_for_later() {
             Err(error) => break error,
         }
     };
-    // Half of those that are not in the reserve.
+    // Half of the descriptors that are not reserved.
     assert_eq!((refused.raw_os_error(), opened.len()), (Some(Errno::ENFILE as i32), 56));
-    // Files are had on top of that, one after the other.
+    // More files are opened on top of that, one after the other.
     for (i, dir) in opened.iter().enumerate() {
         assert!(dir.metadata().unwrap().is_dir());
         fs::write(mounted.mnt().join(format!("{i}/file")), "content").unwrap();
@@ -58,7 +58,7 @@ fn what_clients_have_open_comes_before_what_the_server_keeps_for_later() {
 }
 
 #[test]
-fn many_files_need_no_more_descriptors_than_there_are() {
+fn walking_many_files_stays_within_the_limit_of_descriptors() {
     const FILES: usize = 5000;
     if !can_mount() {
         return;
@@ -71,7 +71,7 @@ fn many_files_need_no_more_descriptors_than_there_are() {
 }
 
 #[test]
-fn without_handles_the_kernel_gives_back_what_it_does_not_use() {
+fn without_file_handles_the_kernel_forgets_unused_inodes() {
     const FILES: usize = 20_000;
     let Some(mounted) = Mounted::of_overlay() else { return };
     mounted.limit_descriptors(1024);
@@ -82,7 +82,7 @@ fn without_handles_the_kernel_gives_back_what_it_does_not_use() {
         file.read_exact_at(&mut content, 0).unwrap();
         content
     };
-    // What stays in use: an open file, a removed one, a working directory with a file in it, and a file held by O_PATH.
+    // These stay in use: an open file, a removed file, a working directory with a file in it, and a file held by O_PATH.
     fs::create_dir(mnt.join("in use")).unwrap();
     let make = |name: &str| {
         let path = mnt.join("in use").join(name);
@@ -105,7 +105,7 @@ fn without_handles_the_kernel_gives_back_what_it_does_not_use() {
 
     let mut most = 0;
     for round in 0..3 {
-        // `ls -lR` in between, which asks in another order.
+        // `ls -lR` in between, which walks in another order.
         match round % 2 {
             0 => assert_eq!(walk(&mnt), FILES + 2, "round {round}"),
             _ => assert!(Command::new("ls").arg("-lR").arg(&mnt).output().unwrap().status.success()),
@@ -128,7 +128,7 @@ fn without_handles_the_kernel_gives_back_what_it_does_not_use() {
 }
 
 #[test]
-fn a_removed_big_file_gives_its_blocks_back_when_nobody_has_it_open() {
+fn a_removed_big_file_frees_its_blocks_when_it_is_closed() {
     const BIG: usize = 8 << 20;
     for mounted in Mounted::both_ways() {
         let path = mounted.mnt().join("file");
@@ -136,7 +136,7 @@ fn a_removed_big_file_gives_its_blocks_back_when_nobody_has_it_open() {
             let stat = nix::sys::statvfs::statvfs(&mounted.mnt()).unwrap();
             stat.blocks_free() * stat.fragment_size()
         };
-        // Others fill the same file system meanwhile, and empty it: they cannot do so each time.
+        // Other tests fill and empty the same file system at the same time, so try several times.
         let is_given_back = || {
             fs::write(&path, vec![b'x'; BIG]).unwrap();
             File::open(&path).unwrap().sync_all().unwrap();

@@ -1,9 +1,9 @@
 //! The same random operations on a plain directory and through a mount: results, errno, attributes and contents must agree.
 //!
-//! Names come from a tiny alphabet, so that operations meet. `NAMEGATE_SEED` repeats a run.
+//! There are only a few names, so that operations hit the same entries. `NAMEGATE_SEED` repeats a run.
 //!
-//! Where one name has several spellings, the plain directory is a model: it has all of them under their NFC, and names are
-//! compared by that.
+//! If a name has several spellings, the plain directory is a model: it stores all of them as NFC, and names are
+//! compared in that form.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -25,7 +25,7 @@ use crate::metrics::scraped;
 use crate::mounted::{Mounted, prepare};
 
 const OPERATIONS: usize = 6000;
-/// Operations between two comparisons of everything.
+/// Number of operations between two comparisons of the whole trees.
 const STRIDE: usize = 250;
 const NAMES: &[&str] = &["a", "b", "\u{E9}", "日本"];
 /// Three names: composed and decomposed, two orders of marks, two code points of one ideograph.
@@ -33,7 +33,7 @@ const SPELLINGS: &[&str] =
     &["a", "\u{E9}", "e\u{301}", "x\u{301}\u{323}", "x\u{323}\u{301}", "\u{8C48}", "\u{F900}"];
 const SLOTS: usize = 3;
 
-/// xorshift64*: a sequence that a seed repeats. Names are taken from `names`.
+/// xorshift64*: the same sequence for the same seed. Names are taken from `names`.
 struct Random {
     state: u64,
     names: &'static [&'static str],
@@ -103,7 +103,7 @@ impl Operation {
                 let other =
                     random.of(&[0, libc::O_TRUNC, libc::O_APPEND, libc::O_NOFOLLOW, libc::O_DIRECTORY]);
                 let create = random.of(&[libc::O_CREAT, libc::O_CREAT, libc::O_CREAT | libc::O_EXCL, 0]);
-                // Whatever is a FIFO by now must not block the test.
+                // The entry may be a FIFO, which must not block the test.
                 Self::Open {
                     path: random.path(),
                     flags: access | other | create | libc::O_NONBLOCK,
@@ -166,7 +166,7 @@ impl Operation {
     }
 }
 
-/// What an operation says, in words that can be compared.
+/// The result of an operation, as text that can be compared.
 type Said = Result<String, Errno>;
 
 fn plain<T>(result: io::Result<T>) -> Result<T, Errno> {
@@ -177,17 +177,17 @@ fn done<T>(result: io::Result<T>) -> Said {
     plain(result).map(|_| String::new())
 }
 
-/// A path in the spelling in which the model has it.
+/// The path in the spelling of the model.
 fn canonical(path: &Path) -> PathBuf {
     to_form(path.to_str().unwrap(), Form::Nfc).into_owned().into()
 }
 
-/// A directory and what is open below it.
+/// A directory and the open files below it.
 struct Side<'c> {
     root: PathBuf,
     is_model: bool,
     open: [Option<File>; SLOTS],
-    /// Waits until so many files are open and no more: a server hears of a close(2) when that is over.
+    /// Waits until the server has exactly this many open files: it is notified only after close(2) has returned.
     close: &'c dyn Fn(usize),
 }
 
@@ -226,7 +226,7 @@ impl<'c> Side<'c> {
                 // Without O_CLOEXEC, programs that other tests start would keep the file open.
                 let flags = OFlag::from_bits_truncate(*flags) | OFlag::O_CLOEXEC;
                 let fd = nix::fcntl::open(&path, flags, mode);
-                // No driver stands behind these numbers (60: for local use, admin-guide/devices.txt), and a mount with nodev does not ask for one.
+                // No driver has these numbers (60: for local use, admin-guide/devices.txt), and a mount with nodev needs none.
                 let is_device = || fs::metadata(&path).is_ok_and(|found| is_device(&found));
                 let fd =
                     fd.map_err(
@@ -260,8 +260,8 @@ impl<'c> Side<'c> {
                     libc::SEEK_HOLE => Whence::SeekHole,
                     _ => Whence::SeekEnd,
                 };
-                // Where data and holes are depends on what has been written back by now, and directories have their own
-                // opinion: that it is answered at all is compared, and the end of files.
+                // The offsets of data and holes depend on what was written back so far, and directories have their own
+                // answers: compare only the success, and the end of files.
                 let file = self.slot(*slot)?;
                 let found = lseek(file, *offset, whence);
                 let is_stable = matches!(whence, Whence::SeekEnd) && !plain(file.metadata())?.is_dir();
@@ -280,7 +280,7 @@ impl<'c> Side<'c> {
                 renameat2(AT_FDCWD, &self.at(from), AT_FDCWD, &self.at(to), flags).map(none)
             }
             O::Link(from, to) => done(fs::hard_link(self.at(from), self.at(to))),
-            // Content, which the model has to have in its own spelling.
+            // The target is content, which the model needs in its own spelling.
             O::Symlink(target, path) => done(symlink(canonical(target), self.at(path))),
             O::Readlink(path) => plain(fs::read_link(self.at(path))).map(|target| format!("{target:?}")),
             O::Mknod(path, kind, device) => {
@@ -288,7 +288,7 @@ impl<'c> Side<'c> {
             }
             O::Mkfifo(path, mode) => mkfifo(&self.at(path), Mode::from_bits_truncate(*mode)).map(none),
             O::Chmod(path, mode) => {
-                // Set-id bits that come to a file while it is open go by root's writes too: see docs/SEMANTICS.md.
+                // Set-id bits that an open file gets are cleared by writes of root, too: see docs/SEMANTICS.md.
                 let is_open = |found: &fs::Metadata| {
                     let same = |file: &File| file.metadata().is_ok_and(|open| open.ino() == found.ino());
                     found.is_file() && self.open.iter().flatten().any(same)
@@ -306,7 +306,7 @@ impl<'c> Side<'c> {
                 let (path, time) = (self.at(path), TimeSpec::new(*seconds, *nanoseconds));
                 utimensat(AT_FDCWD, &path, &time, &time, UtimensatFlags::NoFollowSymlink)?;
                 let found = plain(fs::symlink_metadata(path))?;
-                // A hard link to a symbolic link may have been followed since, which is an access.
+                // A hard link to a symbolic link may have been followed since, which updates its access time.
                 Ok(format!("{}.{}", found.mtime(), found.mtime_nsec()))
             }
             O::List(path) => {
@@ -331,7 +331,7 @@ impl<'c> Side<'c> {
         }
     }
 
-    /// Everything below the root.
+    /// Describes everything below the root.
     fn everything(&self) -> String {
         let mut said = String::new();
         let mut rest = vec![self.root.clone()];
@@ -364,7 +364,7 @@ fn is_device(metadata: &fs::Metadata) -> bool {
     metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
 }
 
-/// What two files that were made in the same way have in common.
+/// The attributes that two files created in the same way have in common.
 fn attributes(metadata: &fs::Metadata) -> String {
     let kind = metadata.file_type();
     let size = if kind.is_dir() { 0 } else { metadata.len() };
@@ -386,7 +386,7 @@ fn random_operations_do_the_same_as_on_a_plain_directory() {
 }
 
 #[test]
-fn random_operations_do_the_same_whatever_spelling_they_take() {
+fn random_operations_do_the_same_in_any_spelling() {
     for on_mismatch in ["match", "convert"] {
         let Some((mounted, port)) = scraped(&["--normalize", "nfc", "--on-mismatch", on_mismatch]) else {
             return;
@@ -397,8 +397,8 @@ fn random_operations_do_the_same_whatever_spelling_they_take() {
 }
 
 #[test]
-fn random_operations_do_the_same_where_contents_go_through_the_server() {
-    // The kernel takes no contents over from a file system that is stacked itself, as a mount of ours is.
+fn random_operations_do_the_same_if_contents_go_through_the_server() {
+    // The kernel does not read and write files of a stacked file system, such as a mount of namegate, by itself.
     let Some(below) = Mounted::new(&[]) else { return };
     let mut above = Mounted::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
     compare(&above.plain(), (&above.mnt(), &|_| ()), &below.backing(), NAMES);
@@ -407,8 +407,8 @@ fn random_operations_do_the_same_where_contents_go_through_the_server() {
     assert_eq!(said.matches("file contents go through this process").count(), 1, "{said}");
 }
 
-/// Does the same on `plain`, in the spelling of the model, and on `mnt`, behind which `backing` lies. `close` waits until the
-/// server of `mnt` has so many files open and no more.
+/// Performs the same operations on `plain`, in the spelling of the model, and on `mnt`, whose source is `backing`. `close` waits until the
+/// server of `mnt` has exactly this many open files.
 fn compare(
     plain: &Path,
     (mnt, close): (&Path, &dyn Fn(usize)),
@@ -442,7 +442,7 @@ fn compare(
         }
     }
     assert!(worked > OPERATIONS / 10, "only {worked} of {OPERATIONS} operations did anything");
-    // Held by O_PATH and opened again: what a file manager's portal does.
+    // Open by O_PATH, then open again: as the portal of a file manager does.
     let file = mnt.join("last");
     fs::write(&file, "x").unwrap();
     let held = there.held(Path::new("last")).unwrap();

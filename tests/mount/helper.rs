@@ -1,4 +1,4 @@
-//! `mount -t namegate`, fstab, and the helper by itself. A link in /sbin is made in a mount namespace of its own.
+//! `mount -t namegate`, fstab, and the mount helper alone. The link in /sbin is created in a separate mount namespace.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use std::process::{Command, Output};
 use crate::background::Unmounted;
 use crate::mounted::{can_mount, is_mounted, prepare};
 
-/// Runs `script` where /sbin/mount.namegate is the program; `$1` is a directory with `backing` and `mnt` in it. `None` where
-/// this cannot be.
+/// Runs `script` with the program as /sbin/mount.namegate; `$1` is a directory with `backing` and `mnt` in it. `None` if
+/// that is not possible.
 fn with_helper(dir: &Path, script: &str) -> Option<Output> {
-    // A writable copy of /sbin stands over it: links that lead on, so that nothing of the system is touched.
+    // A tmpfs with links to the programs covers /sbin, so that the system is not changed.
     let prelude = r#"
         set -eu
         sbin=$(readlink -f /sbin)
@@ -41,7 +41,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn mount_knows_the_type_and_shows_the_source() {
+fn mount_accepts_the_type_and_shows_the_source() {
     if !can_mount() {
         return;
     }
@@ -65,7 +65,7 @@ fn mount_knows_the_type_and_shows_the_source() {
 }
 
 #[test]
-fn a_line_of_fstab_is_enough() {
+fn a_line_in_fstab_is_sufficient() {
     if !can_mount() {
         return;
     }
@@ -87,7 +87,7 @@ fn a_line_of_fstab_is_enough() {
 }
 
 #[test]
-fn a_mount_is_remounted_with_other_flags_and_says_how_the_rest_is_changed() {
+fn a_remount_changes_flags_and_explains_how_to_change_other_settings() {
     if !can_mount() {
         return;
     }
@@ -134,7 +134,7 @@ fn a_mount_is_remounted_with_other_flags_and_says_how_the_rest_is_changed() {
 }
 
 #[test]
-fn what_mount_is_told_of_a_failure_says_why() {
+fn mount_prints_the_reason_of_a_failure() {
     if !can_mount() {
         return;
     }
@@ -155,7 +155,7 @@ fn what_mount_is_told_of_a_failure_says_why() {
 }
 
 #[test]
-fn the_helper_keeps_to_the_protocol() {
+fn the_helper_follows_the_protocol_of_mount() {
     if !can_mount() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Flags of inodes: what chattr(1) sets through the mount, and what they forbid there.
+//! Inode flags: chattr(1) through the mount, and the effect of the flags.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
@@ -54,7 +54,7 @@ fn the_flags_of_files_and_directories_are_read_and_set_by_their_owner_alone() {
         assert_eq!(extended, iflags::get_extended(File::open(&there).unwrap()));
         iflags::set_extended(File::open(path).unwrap(), &[0; 28]).unwrap();
         assert_eq!(get(&there), Ok(before), "{name}");
-        // These need capabilities, ownership is not enough.
+        // These need capabilities; ownership is not sufficient.
         for flag in [IMMUTABLE, APPEND, JOURNAL_DATA] {
             let refused = act_as(1234, 1234, &[], 0, || set(path, before | flag));
             assert!(
@@ -67,7 +67,7 @@ fn the_flags_of_files_and_directories_are_read_and_set_by_their_owner_alone() {
 }
 
 #[test]
-fn immutable_and_append_only_files_are_so_through_the_mount_too() {
+fn immutable_and_append_only_files_are_protected_through_the_mount() {
     let Some(mounted) = with_flags() else { return };
     let path = mounted.mnt().join("log");
     fs::write(&path, "content").unwrap();
@@ -82,7 +82,7 @@ fn immutable_and_append_only_files_are_so_through_the_mount_too() {
     let removed = fs::remove_file(&path);
     set(&path, plain | IMMUTABLE).unwrap();
     let (written, renamed) = (write(libc::O_APPEND), fs::rename(&path, mounted.mnt().join("other")));
-    // Before anything is judged: whatever comes of it, the directory can be removed.
+    // Before any assertion, so that the directory can be removed in any case.
     set(&path, plain).unwrap();
     appending.unwrap();
     for (what, result) in

@@ -1,4 +1,4 @@
-//! How mounts begin and end.
+//! The start and the end of mounts.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use nix::sys::statfs::statfs;
 
 #[test]
-fn a_signal_unmounts_and_ends_the_server_well() {
+fn a_signal_unmounts_and_ends_the_server_without_an_error() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let Some(mut mounted) = Mounted::new(&[]) else { return };
         fs::write(mounted.mnt().join("file"), "content").unwrap();
@@ -25,17 +25,17 @@ fn a_signal_unmounts_and_ends_the_server_well() {
 }
 
 #[test]
-fn umount_ends_the_server_well() {
+fn umount_ends_the_server_without_an_error() {
     let Some(mut mounted) = Mounted::new(&[]) else { return };
     unmount(&mounted.mnt());
     assert_eq!(mounted.ended().0.code(), Some(0));
 }
 
 #[test]
-fn what_is_mounted_at_the_same_place_afterwards_stays_when_the_server_ends() {
+fn a_later_mount_at_the_same_directory_stays_when_the_server_ends() {
     let Some(mut mounted) = Mounted::new(&[]) else { return };
     let mnt = mounted.mnt();
-    // It learns of the end of its mount when the next one is there.
+    // The server notices the end of its mount after the next file system is mounted.
     mounted.signal(Signal::SIGSTOP);
     unmount(&mnt);
     nix::mount::mount(None::<&str>, &mnt, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
@@ -48,7 +48,7 @@ fn what_is_mounted_at_the_same_place_afterwards_stays_when_the_server_ends() {
 }
 
 #[test]
-fn a_signal_while_files_are_open_detaches_and_serves_them_to_the_end() {
+fn a_signal_while_files_are_open_detaches_and_serves_them_until_they_are_closed() {
     let Some(mut mounted) = Mounted::new(&[]) else { return };
     let path = mounted.mnt().join("file");
     fs::write(&path, "content").unwrap();
@@ -67,7 +67,7 @@ fn a_signal_while_files_are_open_detaches_and_serves_them_to_the_end() {
 }
 
 #[test]
-fn a_mount_whose_server_was_killed_is_replaced_by_the_next() {
+fn a_dead_mount_is_replaced_by_the_next_mount() {
     let Some(mut mounted) = Mounted::new(&[]) else { return };
     let mnt = mounted.mnt();
     fs::write(mnt.join("file"), "content").unwrap();
@@ -112,13 +112,13 @@ fn a_mount_over_a_mount_of_namegate_is_refused() {
 }
 
 #[test]
-fn a_system_without_the_device_is_told_what_to_do() {
+fn without_the_device_the_error_says_what_to_do() {
     if !can_mount() {
         return;
     }
     let dir = prepare();
     fs::create_dir(dir.path().join("dev")).unwrap();
-    // A /dev of its own with nothing in it but what every program needs.
+    // A separate /dev with only the devices that every program needs.
     let script = r#"
         : >"$1/dev/null" && mount --bind /dev/null "$1/dev/null" && mount --rbind "$1/dev" /dev || exit
         exec "$0" mount "$1/backing" "$1/mnt""#;
@@ -131,7 +131,7 @@ fn a_system_without_the_device_is_told_what_to_do() {
 }
 
 #[test]
-fn nothing_is_taken_for_granted_where_the_timeouts_are_zero() {
+fn with_timeouts_of_zero_every_change_is_seen_at_once() {
     let Some(mounted) = Mounted::new(&["-o", "entry_timeout=0,attr_timeout=0"]) else { return };
     let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
     for round in 0..5 {

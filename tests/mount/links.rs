@@ -1,4 +1,4 @@
-//! Names: of hard links, exchanged, put over each other, in directories where not everybody may remove them.
+//! Names: hard links, exchanges, replacements, and sticky directories.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -15,7 +15,7 @@ use crate::metrics::scraped;
 use crate::mounted::{Mounted, can_mount, open_to_all, prepare};
 
 #[test]
-fn the_content_of_a_link_is_asked_for_once_and_another_link_is_another() {
+fn the_target_of_a_link_is_requested_once_and_a_new_link_is_not_mistaken_for_it() {
     let Some((mounted, port)) = scraped(&["--entry-timeout", "0.2", "--attr-timeout", "0.2"]) else { return };
     let (path, there) = (mounted.mnt().join("link"), mounted.backing().join("link"));
     symlink("first", &path).unwrap();
@@ -30,7 +30,7 @@ fn the_content_of_a_link_is_asked_for_once_and_another_link_is_another() {
         .map(|(_, count)| *count)
         .sum();
     assert!(asked <= 1.0, "{asked} requests for the content of one link");
-    // By way of the mount it shows at once, behind it when the timeout has passed; numbers of inodes are used again at once.
+    // A change through the mount shows at once, one in the source after the timeout. Inode numbers are reused at once.
     for i in 0..50 {
         let next = format!("number {i}");
         fs::remove_file(&path).unwrap();
@@ -47,7 +47,7 @@ fn the_content_of_a_link_is_asked_for_once_and_another_link_is_another() {
 }
 
 #[test]
-fn every_name_of_a_file_tells_the_same_of_it() {
+fn all_names_of_a_file_show_the_same_attributes() {
     for mounted in Mounted::both_ways() {
         let (one, two) = (mounted.mnt().join("one"), mounted.mnt().join("two"));
         fs::write(&one, "content").unwrap();
@@ -60,7 +60,7 @@ fn every_name_of_a_file_tells_the_same_of_it() {
             (metadata.ino(), metadata.nlink(), mode, metadata.size(), ctime)
         };
         assert_eq!((all(&one).0, all(&one).1), (first.ino(), 2));
-        // What changes under one name is seen under the other at once, though the kernel keeps attributes for a while.
+        // A change by one name shows by the other name at once, although the kernel caches attributes.
         fs::set_permissions(&two, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(all(&one), all(&two));
         fs::write(&two, "longer content").unwrap();
@@ -71,7 +71,7 @@ fn every_name_of_a_file_tells_the_same_of_it() {
 }
 
 #[test]
-fn the_flags_of_renameat2_do_what_they_do_in_a_plain_directory() {
+fn the_flags_of_renameat2_work_as_in_a_plain_directory() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         let rename = |from: &str, to: &str, flags| {
@@ -109,7 +109,7 @@ fn the_flags_of_renameat2_do_what_they_do_in_a_plain_directory() {
 }
 
 #[test]
-fn in_a_sticky_directory_nobody_removes_what_is_not_theirs() {
+fn in_a_sticky_directory_users_remove_only_their_own_entries() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let results = mounted.same(|dir| {
         let sticky = dir.join("sticky");
@@ -138,9 +138,9 @@ fn in_a_sticky_directory_nobody_removes_what_is_not_theirs() {
 }
 
 #[test]
-fn a_file_can_be_opened_by_another_name_after_its_first_one_is_removed_where_the_source_opens_by_name() {
+fn a_file_opens_by_its_second_name_after_the_first_is_removed_on_a_source_without_handles() {
     let Some(mounted) = over_ntfs_3g() else { return };
-    // As git writes an object: under a temporary name, which it gives up for the final one.
+    // As git writes an object: under a temporary name, which it removes after linking the final one.
     for round in 0..3 {
         let (temporary, path) =
             (mounted.mnt().join("temporary"), mounted.mnt().join(format!("object {round}")));
@@ -153,7 +153,7 @@ fn a_file_can_be_opened_by_another_name_after_its_first_one_is_removed_where_the
     }
 }
 
-/// A mount over NTFS by ntfs-3g, which runs in user space, has no file handles, and opens a file by the name that the kernel
+/// A mount of NTFS by ntfs-3g, which runs in user space, has no file handles, and opens a file by the name that the kernel
 /// looked up.
 fn over_ntfs_3g() -> Option<Mounted> {
     if !can_mount() {

@@ -1,5 +1,5 @@
-//! Directories that are listed through the mount while they change behind it. What the kernel keeps of a listing must never
-//! show what is no longer so.
+//! Directories that are listed through the mount while they change in the source. A listing that the kernel caches must
+//! never be outdated.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ fn listed(dir: &Path) -> BTreeSet<String> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Lists like one who wants the attributes too.
+/// Lists a directory with the attributes of its entries.
 fn listed_with_attributes(dir: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     entries
@@ -25,7 +25,7 @@ fn listed_with_attributes(dir: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_changes_behind_the_mount_shows_in_the_next_listing_however_often_it_was_listed_before() {
+fn changes_in_the_source_show_in_the_next_listing_even_if_a_listing_is_cached() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let (there, here) = (mounted.backing().join("dir"), mounted.mnt().join("dir"));
     fs::create_dir(&there).unwrap();
@@ -34,18 +34,18 @@ fn what_changes_behind_the_mount_shows_in_the_next_listing_however_often_it_was_
     }
     let mut expected = listed(&there);
     for list in [listed, listed_with_attributes, listed] {
-        // Long enough for a listing to be kept.
+        // Long enough for the kernel to cache a listing.
         sleep(Duration::from_millis(3200));
         for _ in 0..3 {
             assert_eq!(list(&here), expected);
         }
-        // As programs do that copy trees: the time is set back to what it was.
+        // As programs that copy trees do: the time is set to the previous one.
         let before = fs::metadata(&there).unwrap().modified().unwrap();
         let name = format!("new {}", expected.len());
         fs::write(there.join(&name), "").unwrap();
         File::open(&there).unwrap().set_modified(before).unwrap();
         expected.insert(name);
-        assert_eq!(list(&here), expected, "one more, and the old time");
+        assert_eq!(list(&here), expected, "one more entry, and the old time");
         let gone = expected.pop_first().unwrap();
         fs::remove_file(there.join(&gone)).unwrap();
         File::open(&there).unwrap().set_modified(before).unwrap();
@@ -54,7 +54,7 @@ fn what_changes_behind_the_mount_shows_in_the_next_listing_however_often_it_was_
 }
 
 #[test]
-fn what_changes_again_and_again_is_listed_as_it_is() {
+fn a_directory_that_keeps_changing_is_listed_correctly() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let (there, here) = (mounted.backing(), mounted.mnt());
     for i in 0..300 {
@@ -67,7 +67,7 @@ fn what_changes_again_and_again_is_listed_as_it_is() {
 }
 
 #[test]
-fn a_directory_that_is_being_read_while_it_changes_shows_what_stays_and_is_right_the_next_time() {
+fn a_listing_during_changes_has_all_lasting_entries_and_the_next_one_is_exact() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let (there, here) = (mounted.backing(), mounted.mnt());
     for i in 0..3000 {

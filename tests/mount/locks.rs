@@ -1,4 +1,4 @@
-//! Locks among processes: all kinds hold through the mount, and one that waits for ever costs nobody else anything.
+//! Locks between processes: all kinds work through the mount, and waiting for one delays no other client.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use crate::mounted::{Mounted, PATIENCE};
 
 const KINDS: [&str; 3] = ["flock", "posix", "ofd"];
 
-/// Keeps a lock until it is dropped.
+/// A lock, released on drop.
 #[derive(Debug)]
 enum Lock {
     Whole(#[expect(dead_code, reason = "dropped")] Flock<File>),
@@ -44,7 +44,7 @@ fn lock(path: &Path, kind: &str, wait: bool) -> nix::Result<Lock> {
     fcntl(&file, how).map(|_| Lock::Range(file))
 }
 
-/// Another process that waits for a lock, says so before and after, and then keeps it until its input ends.
+/// Another process that waits for a lock, prints a line before and after, and keeps the lock until its input ends.
 struct Other {
     process: Child,
     says: BufReader<ChildStdout>,
@@ -87,7 +87,7 @@ impl Drop for Other {
     }
 }
 
-/// Not a test by itself: what [`Other`] runs.
+/// Not a test, but the process of [`Other`].
 #[test]
 fn a_process_that_waits_for_a_lock() {
     let (Some(kind), Some(path)) = (std::env::var_os("NAMEGATE_LOCK"), std::env::var_os("NAMEGATE_LOCKED"))
@@ -102,7 +102,7 @@ fn a_process_that_waits_for_a_lock() {
 }
 
 #[test]
-fn a_lock_keeps_other_processes_out_until_it_goes() {
+fn a_lock_excludes_other_processes_until_it_is_released() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     for kind in KINDS {
         let path = mounted.mnt().join(kind);
@@ -120,13 +120,13 @@ fn a_lock_keeps_other_processes_out_until_it_goes() {
 }
 
 #[test]
-fn waiting_for_a_lock_keeps_no_worker_from_its_work() {
+fn waiting_for_a_lock_blocks_no_worker() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     for kind in KINDS {
         let path = mounted.mnt().join(kind);
         fs::write(&path, "").unwrap();
         let mine = lock(&path, kind, false).unwrap();
-        // More than there are workers.
+        // More than the number of workers.
         let many = 2 * thread::available_parallelism().unwrap().get() + 3;
         let others: Vec<Other> = (0..many).map(|_| Other::new(&path, kind)).collect();
         sleep(Duration::from_millis(50));
@@ -135,7 +135,7 @@ fn waiting_for_a_lock_keeps_no_worker_from_its_work() {
             fs::write(mounted.mnt().join(format!("{kind}-{i}")), "served").unwrap();
         }
         assert!(begin.elapsed() < PATIENCE);
-        // Killed while they wait: each says so if it cannot be.
+        // Kill them while they wait; dropping them fails if that is not possible.
         drop(others);
         drop(mine);
         lock(&path, kind, false).unwrap();

@@ -1,4 +1,4 @@
-//! Where a mount's log goes, and that it is whole and nobody else's there.
+//! The log of a mount: where it goes, and that names cannot forge records.
 
 use std::ffi::OsStr;
 use std::io::{Read, pipe};
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 
 use crate::mounted::{PATIENCE, can_mount, prepare};
 
-/// Mounts with `options` where nothing of this machine's systemd is, refuses a directory, unmounts. In `run` the test can
-/// listen as the journal does. Returns what was said on standard error, which is what `JOURNAL_STREAM` names if `is_stream`.
+/// Mounts with `options` in a namespace without systemd, causes one refusal, and unmounts. The test can listen in `run`
+/// as the journal does. Returns standard error, which `JOURNAL_STREAM` names if `is_stream`.
 fn refuse_one(dir: &TempDir, options: &str, is_stream: bool) -> Option<String> {
-    // A foreground mount is waited for, a background one is there.
+    // Wait for a foreground mount; a background mount is live already.
     let script = r#"
         mount -t tmpfs none /run && mkdir /run/systemd && mount --rbind "$1/run" /run/systemd || exit 9
         trap 'kill $server 2>/dev/null' EXIT
@@ -44,7 +44,7 @@ fn refuse_one(dir: &TempDir, options: &str, is_stream: bool) -> Option<String> {
         }
         child => child.unwrap().wait().unwrap(),
     };
-    // It holds the other end of the pipe.
+    // The child has the other end of the pipe.
     drop(command);
     let mut text = String::new();
     said.read_to_string(&mut text).unwrap();
@@ -52,7 +52,7 @@ fn refuse_one(dir: &TempDir, options: &str, is_stream: bool) -> Option<String> {
     Some(text)
 }
 
-/// The directories of a mount, and a journal.
+/// The directories of a mount, and a socket in place of the journal.
 fn with_journal() -> Option<(TempDir, UnixDatagram)> {
     if !can_mount() {
         return None;
@@ -64,7 +64,7 @@ fn with_journal() -> Option<(TempDir, UnixDatagram)> {
     Some((dir, journal))
 }
 
-/// The entry of the refusal.
+/// The journal entry of the refusal.
 fn entry(journal: &UnixDatagram) -> Vec<u8> {
     let mut datagram = vec![0; 1 << 16];
     loop {
@@ -76,7 +76,7 @@ fn entry(journal: &UnixDatagram) -> Vec<u8> {
 }
 
 #[test]
-fn the_journal_gets_each_refusal_with_its_fields_when_it_reads_standard_error() {
+fn a_journal_behind_standard_error_gets_each_refusal_with_its_fields() {
     let Some((dir, journal)) = with_journal() else { return };
     let Some(said) = refuse_one(&dir, "", true) else { return };
     assert!(!said.contains("refused"), "{said}");
@@ -103,7 +103,7 @@ fn the_journal_gets_each_refusal_with_its_fields_when_it_reads_standard_error() 
 }
 
 #[test]
-fn a_mount_in_the_background_logs_to_the_journal_if_told_to() {
+fn a_background_mount_logs_to_the_journal_on_request() {
     let Some((dir, journal)) = with_journal() else { return };
     for options in ["--daemon --log-format journal", "--daemon -o log_format=journal"] {
         let Some(_) = refuse_one(&dir, options, false) else { return };
@@ -113,7 +113,7 @@ fn a_mount_in_the_background_logs_to_the_journal_if_told_to() {
 }
 
 #[test]
-fn without_a_journal_its_lines_say_how_grave_they_are() {
+fn without_a_journal_the_lines_begin_with_their_severity() {
     let Some((dir, journal)) = with_journal() else { return };
     drop(journal);
     let Some(said) = refuse_one(&dir, "", true) else { return };
@@ -123,16 +123,17 @@ fn without_a_journal_its_lines_say_how_grave_they_are() {
 }
 
 #[test]
-fn a_log_of_json_is_an_object_a_line() {
+fn a_json_log_has_one_object_per_line() {
     let Some((dir, _journal)) = with_journal() else { return };
     let Some(said) = refuse_one(&dir, "--log-format json", true) else { return };
     let lines: Vec<Value> = said
         .lines()
-        // mkdir says something too.
+        // mkdir writes a line too.
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let refusal = lines.iter().find(|line| line["fields"]["type"] == "refusal").expect("it is told");
+    let refusal =
+        lines.iter().find(|line| line["fields"]["type"] == "refusal").expect("the refusal is logged");
     assert_eq!((&refusal["level"], &refusal["fields"]["rule"]), (&"warn".into(), &"invalid-octet".into()));
     let name = OsStr::from_bytes(b"x\nPRIORITY=0\n<0>\xFF");
     let hex = data_encoding::HEXLOWER.encode(name.as_bytes());
@@ -140,7 +141,7 @@ fn a_log_of_json_is_an_object_a_line() {
 }
 
 #[test]
-fn systemds_own_journal_takes_the_fields_and_gives_them_back() {
+fn the_journal_of_systemd_stores_the_fields() {
     const JOURNALD: &str = "/lib/systemd/systemd-journald";
     if !can_mount() {
         return;
@@ -149,7 +150,7 @@ fn systemds_own_journal_takes_the_fields_and_gives_them_back() {
         return println!("SKIPPED: no {JOURNALD}");
     }
     let dir = prepare();
-    // A journal of its own, of which nothing outlives the test.
+    // A separate journal that is removed with the test.
     let script = r#"
         mount -t tmpfs none /run && mkdir -p /run/systemd/journal /run/systemd/journald.conf.d || exit 9
         printf '[Journal]\nStorage=volatile\nAudit=no\nReadKMsg=no\nForwardToWall=no\n' >/run/systemd/journald.conf.d/test.conf

@@ -1,5 +1,5 @@
-//! Mounts, from outside: the built program serves a temporary directory, and system calls go through the mount. All of it
-//! needs root and /dev/fuse; a test that cannot run says SKIPPED.
+//! Tests of mounts from outside: the built program serves a temporary directory, and system calls go through the mount. All
+//! need root and /dev/fuse; a test that cannot run prints SKIPPED.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 

@@ -39,7 +39,7 @@ fn an_entry_has_the_attributes_of_its_backing_entry() {
 }
 
 #[test]
-fn times_are_kept_at_both_ends_of_the_scale_as_in_a_plain_directory() {
+fn extreme_times_are_stored_as_in_a_plain_directory() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         let path = dir.join("file");
@@ -86,7 +86,7 @@ fn reading_and_running_set_the_time_of_access() {
         });
         assert!(
             read_at_all.iter().any(|(_, is_newer)| *is_newer),
-            "a directory that is mounted noatime shows nothing"
+            "the temporary directory is mounted noatime, which hides a difference"
         );
     }
 }
@@ -98,7 +98,7 @@ fn a_change_through_a_memory_map_reaches_the_backing_file_and_its_time() {
         fs::write(&path, vec![0; 65536]).unwrap();
         let old = TimeSpec::new(1000, 0);
         utimensat(AT_FDCWD, &path, &old, &old, UtimensatFlags::FollowSymlink).unwrap();
-        // The standard library has no memory maps; Python, as in the other oracles, has.
+        // The standard library cannot map files; Python can.
         let script = "import mmap, sys
 with open(sys.argv[1], 'r+b') as file:
     with mmap.mmap(file.fileno(), 0) as mapped:
@@ -117,7 +117,7 @@ with open(sys.argv[1], 'r+b') as file:
 }
 
 #[test]
-fn attributes_of_the_extended_kind_are_kept_as_in_a_plain_directory() {
+fn extended_attributes_work_as_in_a_plain_directory() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         fs::write(dir.join("file"), "").unwrap();
@@ -168,7 +168,7 @@ fn attributes_of_the_extended_kind_are_kept_as_in_a_plain_directory() {
 }
 
 #[test]
-fn what_is_written_is_on_its_way_to_the_disk_when_that_is_asked_for() {
+fn fsync_through_the_mount_writes_the_backing_file() {
     for mounted in Mounted::both_ways() {
         let file = File::create(mounted.mnt().join("file")).unwrap();
         file.sync_all().unwrap();

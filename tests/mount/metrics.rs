@@ -1,4 +1,4 @@
-//! Metrics of a live mount, scraped over HTTP and read from the file, by a client library of Prometheus where it is there.
+//! Metrics of a live mount, scraped over HTTP and read from the file, also by the Prometheus client library if it is installed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,19 +15,19 @@ use nix::sys::signal::Signal;
 
 use crate::mounted::{Mounted, PATIENCE, can_mount, prepare, wait_until};
 
-/// A port that is free, and that the kernel gives to nobody who asks for any port: a connection at it has just been closed
-/// (TIME_WAIT). Whoever asks for this very port gets it.
+/// A free port that the kernel assigns to no program that asks for any port: a connection at it has just been closed
+/// (TIME_WAIT). A program that asks for this port gets it.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let mut client = TcpStream::connect(address).unwrap();
-    // The side that closes first is the one that waits: that of the listener.
+    // The side that closes first gets TIME_WAIT: the listener.
     drop(listener.accept().unwrap());
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     address.port()
 }
 
-/// A mount that serves its metrics at the port.
+/// A mount, and the port at which it serves metrics.
 pub fn scraped(args: &[&str]) -> Option<(Mounted, u16)> {
     let port = free_port();
     let listen = port.to_string();
@@ -44,7 +44,7 @@ fn get(port: u16) -> String {
     text.into()
 }
 
-/// The samples by name and labels without the mount point, in their order.
+/// The samples by name and labels, without the label of the mount point.
 fn samples(text: &str, mountpoint: &str) -> BTreeMap<String, f64> {
     let own = format!("mountpoint=\"{mountpoint}\"");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -63,8 +63,8 @@ impl Mounted {
         samples(&get(port), self.mnt().to_str().unwrap())
     }
 
-    /// Waits until the samples have these values. A request is counted when its reply has been sent, perhaps by a thread that
-    /// has to wait for a processor in between.
+    /// Waits until the samples have these values. A request is counted after its reply was sent, by a thread that may have
+    /// to wait for a processor in between.
     fn wait_for_metrics(&self, port: u16, expected: &[(&str, f64)]) {
         let mut found = BTreeMap::new();
         let begun = Instant::now();
@@ -86,7 +86,7 @@ fn bad() -> &'static OsStr {
 }
 
 #[test]
-fn what_is_asked_of_a_mount_is_counted_with_its_outcome() {
+fn requests_are_counted_with_their_outcome() {
     let Some((mounted, port)) = scraped(&[]) else { return };
     let mnt = mounted.mnt();
     for i in 0..7 {
@@ -115,16 +115,16 @@ fn what_is_asked_of_a_mount_is_counted_with_its_outcome() {
             (&counted("rmdir", "ENOTEMPTY"), 1.0),
             (&format!("{}}}", of_mkdir("count{")), 11.0),
             (&format!("{},le=\"+Inf\"}}", of_mkdir("bucket{")), 11.0),
-            // Written by a thread of its own.
+            // A separate thread writes it.
             ("namegate_audit_records_total", 3.0),
         ],
     );
-    assert_eq!(value(&counted("unlink", "ok")), Some(0.0), "the kernel knew by a lookup");
+    assert_eq!(value(&counted("unlink", "ok")), Some(0.0), "the lookup answered it");
     assert!(value(&counted("lookup", "ENOENT")) >= Some(1.0));
     assert_eq!(value("namegate_refusals_total{op=\"mkdir\",rule=\"truncated\"}"), Some(3.0));
     assert_eq!(value("namegate_permissive"), Some(0.0));
     assert_eq!(value("namegate_open_files"), Some(5.0));
-    // The root, six directories, one in one of them, five files; and what the kernel has not forgotten yet.
+    // The root, six directories, one in one of them, five files; and inodes that the kernel has not forgotten yet.
     assert!(value("namegate_inodes") >= Some(13.0));
     match value("namegate_passthrough_available") {
         Some(1.0) => assert_eq!(
@@ -144,12 +144,12 @@ fn what_is_asked_of_a_mount_is_counted_with_its_outcome() {
 }
 
 #[test]
-fn files_whose_content_goes_through_the_server_are_counted() {
+fn files_served_by_the_server_are_counted() {
     if !can_mount() {
         return;
     }
     let port = free_port();
-    // The kernel takes no files of a stacked file system over.
+    // The kernel does not read and write files of a stacked file system by itself.
     let Some(mounted) = Mounted::of_overlay_with(&["--metrics-listen", &port.to_string()]) else { return };
     for i in 0..3 {
         fs::write(mounted.mnt().join(format!("file{i}")), "content").unwrap();
@@ -160,7 +160,7 @@ fn files_whose_content_goes_through_the_server_are_counted() {
 }
 
 #[test]
-fn what_is_let_through_is_counted_apart() {
+fn admitted_violations_are_counted_separately() {
     let Some((mounted, port)) = scraped(&["--mode", "permissive"]) else { return };
     File::create(mounted.mnt().join(bad())).unwrap();
     let metrics = mounted.metrics(port);
@@ -214,7 +214,7 @@ for family in text_string_to_metric_families(text):
 }
 
 #[test]
-fn the_file_for_node_exporter_is_kept_up_and_goes_with_the_mount() {
+fn the_file_for_node_exporter_is_updated_and_removed_with_the_mount() {
     if !can_mount() {
         return;
     }
@@ -237,13 +237,13 @@ fn the_file_for_node_exporter_is_kept_up_and_goes_with_the_mount() {
 }
 
 #[test]
-fn whoever_scrapes_slowly_disturbs_neither_the_mount_nor_others() {
+fn slow_scrapers_disturb_neither_the_mount_nor_other_scrapers() {
     let Some((mounted, port)) = scraped(&[]) else { return };
     let begun = Instant::now();
     let slow: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-            // Those that came first may have had to go.
+            // The first connections may have been closed.
             let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX:");
             stream
         })

@@ -1,4 +1,4 @@
-//! A mount that goes away with the test, however the test ends.
+//! A mount that is unmounted on drop, however the test ends.
 
 use std::fmt::Debug;
 use std::fs;
@@ -14,18 +14,18 @@ use nix::sys::statfs::statfs;
 use nix::unistd::{Pid, geteuid};
 use tempfile::TempDir;
 
-/// Long enough for a machine with other things to do, and for an emulated one.
+/// Long enough for a busy machine, and for an emulated one.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A temporary directory with `backing`, `mnt` and `plain` in it, and a server between the first two.
+/// A temporary directory with `backing`, `mnt` and `plain` in it, and a server that mounts `backing` on `mnt`.
 pub struct Mounted {
     dir: TempDir,
     server: Child,
-    /// Reads what the server says, so that it never waits for a reader.
+    /// Reads the messages of the server, so that it never blocks on a full pipe.
     said: Option<JoinHandle<String>>,
 }
 
-/// Whether mounts can be tested here; if not, a line says so.
+/// Whether mounts can be tested here; prints SKIPPED if not.
 pub fn can_mount() -> bool {
     if !geteuid().is_root() {
         println!("SKIPPED: mounting needs root");
@@ -37,18 +37,18 @@ pub fn can_mount() -> bool {
     false
 }
 
-/// The transport over which requests come: the default, or the one that a run of all tests is for.
+/// The transport to test: the default, or that of the environment.
 pub fn transport() -> String {
     std::env::var("NAMEGATE_TEST_TRANSPORT").unwrap_or_else(|_| "dev".into())
 }
 
-/// The directories of a mount, without one.
+/// Creates the directories for a mount.
 pub fn prepare() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in ["backing", "mnt", "plain"] {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
-    // Other users than root come through here.
+    // Other users must be able to pass.
     open_to_all(dir.path());
     ["backing", "plain"].iter().for_each(|name| open_to_all(&dir.path().join(name)));
     dir
@@ -59,7 +59,7 @@ pub fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Waits until `holds`, and panics with `what` if it never does.
+/// Waits until `holds` returns true; panics with `what` after a while.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -68,24 +68,24 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Unmounts `path`. It is busy while anybody looks at it, as `namegate list` of another test does with every mount.
+/// Unmounts `path`. It may be busy: `namegate list` in another test opens every mount.
 pub fn unmount(path: &Path) {
     wait_until("the unmounting", || umount2(path, MntFlags::empty()).is_ok());
 }
 
-/// A copy of `program`, which can be run at once. It is made by a process of its own: programs that other tests start meanwhile
+/// Copies `program` so that the copy can be run at once. A separate process copies it: programs that other tests start meanwhile
 /// must not inherit a descriptor that has the copy open for writing (ETXTBSY).
 pub fn copy_program(program: &Path, copy: &Path) {
     assert!(Command::new("cp").arg(program).arg(copy).status().unwrap().success());
 }
 
 impl Mounted {
-    /// A mount with these arguments; `None` where there can be none.
+    /// A mount with these arguments; `None`, after a message, if nothing can be mounted.
     pub fn new(args: &[&str]) -> Option<Self> {
         can_mount().then(|| Self::of(prepare(), |dir| (dir.join("backing"), dir.join("mnt")), args))
     }
 
-    /// A mount of what `places` says: source and mount point.
+    /// A mount with the source and mount point that `places` returns.
     pub fn of(dir: TempDir, places: impl Fn(&Path) -> (PathBuf, PathBuf), args: &[&str]) -> Self {
         let (source, target) = places(dir.path());
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
@@ -94,13 +94,13 @@ impl Mounted {
         Self::by(dir, &target, command)
     }
 
-    /// The mount on `target` that `command` makes.
+    /// The mount that `command` creates on `target`.
     pub fn by(dir: TempDir, target: &Path, command: Command) -> Self {
         let run = dir.path().join("run");
         Self::by_at(dir, target, command, &run)
     }
 
-    /// The same, with its control socket in `run`.
+    /// The mount that `command` creates on `target`, with its control socket in `run`.
     pub fn by_at(dir: TempDir, target: &Path, mut command: Command, run: &Path) -> Self {
         command.env("NAMEGATE_RUNTIME_DIR", run);
         let mut server = command.env_remove("RUST_LOG").stderr(Stdio::piped()).spawn().unwrap();
@@ -111,18 +111,18 @@ impl Mounted {
             said
         });
         let mounted = Self { dir, server, said: Some(said) };
-        // A dead mount that is there already is in the list too, and does not answer.
+        // An earlier, dead mount is in the mount table too, but does not answer.
         wait_until("the mount", || is_mounted(target) && statfs(target).is_ok());
         mounted
     }
 
-    /// A mount of an overlay. The kernel does not take files of such a file system over, and it has no file handles: file
-    /// contents go through the server, and nodes are held by descriptors.
+    /// A mount of an overlay. The kernel does not read and write its files by itself, and it has no file handles: file
+    /// contents go through the server, and inodes are held by descriptors.
     pub fn of_overlay() -> Option<Self> {
         Self::of_overlay_with(&[])
     }
 
-    /// The same with these arguments.
+    /// A mount of an overlay with these arguments.
     pub fn of_overlay_with(args: &[&str]) -> Option<Self> {
         if !can_mount() {
             return None;
@@ -145,13 +145,13 @@ impl Mounted {
         }
     }
 
-    /// The mounts on which file contents are tried: one where the kernel reads and writes the backing files by itself, if
+    /// The mounts to test file contents on: one where the kernel reads and writes the backing files by itself, if
     /// it can, and one where it cannot.
     pub fn both_ways() -> impl Iterator<Item = Self> {
         Self::new(&[]).into_iter().chain(std::iter::once_with(Self::of_overlay).flatten())
     }
 
-    /// What `work` gives through the mount, which has to be what it gives in a plain directory.
+    /// The result of `work` through the mount. Panics if it differs from the result in a plain directory.
     #[track_caller]
     pub fn same<T: PartialEq + Debug>(&self, work: impl Fn(&Path) -> T) -> T {
         let (expected, found) = (work(&self.plain()), work(&self.mnt()));
@@ -171,7 +171,7 @@ impl Mounted {
         self.dir.path().join("mnt")
     }
 
-    /// Where its control socket is.
+    /// The directory of its control socket.
     pub fn run_directory(&self) -> PathBuf {
         self.dir.path().join("run")
     }
@@ -184,7 +184,7 @@ impl Mounted {
         kill(Pid::from_raw(i32::try_from(self.server.id()).unwrap()), signal).unwrap();
     }
 
-    /// Lets the server have so many descriptors open from now on. It has given up the right to raise that.
+    /// Limits the number of descriptors that the server may have open. The server cannot raise the limit.
     pub fn limit_descriptors(&self, most: usize) {
         let limit = format!("--nofile={most}:{most}");
         let set =
@@ -192,12 +192,12 @@ impl Mounted {
         assert!(set.success());
     }
 
-    /// How many descriptors the server has open.
+    /// Number of descriptors that the server has open.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.server())).unwrap().count()
     }
 
-    /// Waits for the server to end, and returns how it did and what it had to say.
+    /// Waits for the end of the server. Returns its status and messages.
     pub fn ended(&mut self) -> (ExitStatus, String) {
         let begin = Instant::now();
         let status = loop {
@@ -210,7 +210,7 @@ impl Mounted {
         (status, self.said.take().unwrap().join().unwrap())
     }
 
-    /// Takes the directories out of a mount whose server has ended.
+    /// Returns the directories of a mount whose server has ended.
     pub fn into_dir(mut self) -> TempDir {
         assert!(self.server.try_wait().unwrap().is_some(), "the server still runs");
         std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
@@ -219,7 +219,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // One of them is mounted, if any. Detached, because a failed test may have left something open.
+        // At most one is mounted. Detach it, because a failed test may have left files open.
         for place in ["mnt", "backing"] {
             let _ = umount2(&self.dir.path().join(place), MntFlags::MNT_DETACH);
         }
@@ -228,9 +228,9 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether something is mounted on `path`, by the kernel's own list (proc_pid_mountinfo(5)).
+/// Whether something is mounted on `path`, according to the mount table (proc_pid_mountinfo(5)).
 pub fn is_mounted(path: &Path) -> bool {
-    // Other tests mount on names that are not UTF-8.
+    // The table may have names that are not UTF-8, from other tests.
     let list = fs::read("/proc/self/mountinfo").unwrap();
     let mut points =
         list.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b' ').nth(4));

@@ -1,4 +1,4 @@
-//! What is used after its name has gone, and what no path leads to.
+//! Files without names, and entries that no path can reach.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,7 @@ use nix::unistd::linkat;
 
 use crate::mounted::{Mounted, PATIENCE, transport};
 
-/// The path by which a process reaches a file that it has open.
+/// The path to a file that this process has open.
 fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -46,7 +46,7 @@ fn a_file_without_a_name_is_used_as_in_a_plain_directory() {
 }
 
 #[test]
-fn a_file_that_was_replaced_stays_what_it_was_for_whoever_has_it_open() {
+fn an_open_file_keeps_its_content_after_it_is_replaced() {
     for mounted in Mounted::both_ways() {
         let _ = mounted.same(|dir| {
             let path = dir.join("file");
@@ -64,7 +64,7 @@ fn a_file_that_was_replaced_stays_what_it_was_for_whoever_has_it_open() {
 }
 
 #[test]
-fn a_removed_directory_is_empty_and_takes_nothing_in() {
+fn a_removed_directory_is_empty_and_accepts_no_entries() {
     for mounted in Mounted::both_ways() {
         let results = mounted.same(|dir| {
             let path = dir.join("removed");
@@ -105,7 +105,7 @@ fn entries_deeper_than_path_max_are_reached_by_descriptor() {
     nix::unistd::write(&leaf, b"deep").unwrap();
     nix::fcntl::renameat(&at, "leaf", &at, "other").unwrap();
     assert_eq!(fstatat(&at, "other", AtFlags::empty()).unwrap().st_size, 4);
-    // No path of this file system is long enough for what is down there, and rm does not need one.
+    // The path would be longer than PATH_MAX; rm needs no path.
     let removed = Command::new("rm").arg("-r").arg(mounted.mnt().join(&name)).status().unwrap();
     assert!(removed.success());
     assert_eq!(fstat(&leaf).unwrap().st_nlink, 0);
@@ -138,7 +138,7 @@ fn a_temporary_file_without_a_name_is_used_and_gets_a_name_if_the_policy_allows_
             let found = (metadata.nlink(), metadata.mode(), fs::read(dir.join("named")).unwrap());
             (before, named, found, refused)
         });
-        // The name is checked when there is one.
+        // The name is checked when the file gets one.
         let file = nameless(&mounted.mnt(), OFlag::O_WRONLY, 0o600).unwrap();
         assert_eq!(name(&file, &mounted.mnt(), OsStr::from_bytes(b"caf\xE9")), Err(Errno::EILSEQ));
         drop(file);
@@ -147,9 +147,9 @@ fn a_temporary_file_without_a_name_is_used_and_gets_a_name_if_the_policy_allows_
 }
 
 #[test]
-fn who_makes_a_temporary_file_where_there_is_no_o_tmpfile_makes_another_one() {
+fn programs_fall_back_to_named_temporary_files_without_o_tmpfile() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    // open(2): programs that get EOPNOTSUPP make a file and remove its name, as tempfile(3) does.
+    // Programs that get EOPNOTSUPP create a file and remove its name, as tmpfile(3) does.
     tempfile::tempfile_in(mounted.mnt()).unwrap();
     assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 0);
     let made =
@@ -159,7 +159,7 @@ fn who_makes_a_temporary_file_where_there_is_no_o_tmpfile_makes_another_one() {
 }
 
 #[test]
-fn what_is_removed_gives_its_space_back() {
+fn removed_files_free_their_space() {
     for mounted in Mounted::both_ways() {
         let at = |name: &str| mounted.mnt().join(name);
         fs::write(at("file"), vec![b'x'; 1 << 20]).unwrap();
@@ -170,8 +170,8 @@ fn what_is_removed_gives_its_space_back() {
         fs::rename(at("other"), at("replaced")).unwrap();
         fs::remove_dir(at("dir")).unwrap();
         ["file", "replaced", "link"].iter().for_each(|name| fs::remove_file(at(name)).unwrap());
-        // The file system frees a file when nobody has it open, by O_PATH either. What the server has inherited, as its standard
-        // output, may have been removed too.
+        // The file system frees a file when it is closed, including O_PATH descriptors. Files that the server has inherited, such as
+        // standard output, may have been removed too.
         let held = || -> Vec<PathBuf> {
             let fds = fs::read_dir(format!("/proc/{}/fd", mounted.server())).unwrap();
             let targets = fds.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());

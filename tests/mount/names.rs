@@ -1,4 +1,4 @@
-//! What a name that breaks the policy can and cannot do.
+//! Names that break the policy.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ pub fn errno<T>(result: io::Result<T>) -> Errno {
     Errno::from_raw(result.err().and_then(|error| error.raw_os_error()).unwrap_or(0))
 }
 
-/// Every way in which a name comes into being, as what each makes of `new`.
+/// Tries to create `new` in every possible way. Returns the errno of each.
 fn creations(dir: &Path, new: &Path) -> Vec<(&'static str, Errno)> {
     let (file, subdir) = (dir.join("file"), dir.join("subdir"));
     let nix = |result: nix::Result<()>| result.err().unwrap_or(Errno::from_raw(0));
@@ -121,7 +121,7 @@ fn a_name_that_is_not_utf_8_gets_eilseq_and_a_well_formed_name_that_breaks_a_rul
 }
 
 #[test]
-fn a_stricter_profile_refuses_more_and_what_is_there_stays_reachable() {
+fn a_stricter_profile_refuses_more_and_existing_entries_stay_reachable() {
     let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", "eacces"]) else { return };
     let dir = mounted.mnt();
     with_two_entries(&dir);
@@ -139,7 +139,7 @@ fn a_stricter_profile_refuses_more_and_what_is_there_stays_reachable() {
 }
 
 #[test]
-fn names_that_are_too_long_are_refused_as_everywhere() {
+fn names_that_are_too_long_are_refused_with_the_usual_error() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let dir = mounted.mnt();
     fs::write(dir.join("x".repeat(255)), "").unwrap();
@@ -148,7 +148,7 @@ fn names_that_are_too_long_are_refused_as_everywhere() {
 }
 
 #[test]
-fn a_permissive_mount_lets_through_and_tells() {
+fn a_permissive_mount_admits_and_logs() {
     let Some(mut mounted) = Mounted::new(&["--mode", "permissive"]) else { return };
     let name = OsStr::from_bytes(b"caf\xE9\n");
     fs::write(mounted.mnt().join(name), "x").unwrap();
@@ -174,7 +174,7 @@ fn a_refusal_is_logged_with_rule_bytes_and_caller() {
 }
 
 #[test]
-fn ill_formed_names_that_are_there_can_be_hidden_and_are_not_lost() {
+fn existing_ill_formed_names_can_be_hidden_and_are_not_lost() {
     let Some(mounted) = Mounted::new(&["--existing", "hide"]) else { return };
     let (sub, backing) = (mounted.mnt().join("sub"), mounted.backing().join("sub"));
     fs::create_dir(&sub).unwrap();
@@ -190,7 +190,7 @@ fn ill_formed_names_that_are_there_can_be_hidden_and_are_not_lost() {
 }
 
 #[test]
-fn ill_formed_names_that_are_there_can_be_shown_as_they_are() {
+fn existing_ill_formed_names_can_be_shown_unchanged() {
     let Some(mounted) = Mounted::new(&["--existing", "show"]) else { return };
     let bad = OsStr::from_bytes(b"caf\xE9");
     fs::write(mounted.backing().join(bad), "content").unwrap();
@@ -201,7 +201,7 @@ fn ill_formed_names_that_are_there_can_be_shown_as_they_are() {
 }
 
 #[test]
-fn ill_formed_names_that_are_there_are_seen_escaped_and_can_be_used_renamed_and_removed() {
+fn existing_ill_formed_names_are_shown_escaped_and_can_be_used_renamed_and_removed() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let (dir, backing) = (mounted.mnt(), mounted.backing());
     let long = [b'\xFF'; 200];
@@ -225,8 +225,8 @@ fn ill_formed_names_that_are_there_are_seen_escaped_and_can_be_used_renamed_and_
                 fs::hard_link(&path, dir.join("linked")).unwrap();
                 fs::rename(&path, dir.join("good")).unwrap();
                 fs::remove_file(dir.join("linked")).unwrap();
-                // The name is well-formed, and reads like an escape.
-                assert_eq!(errno(File::create(&path)), Errno::EINVAL, "nothing is there now: {shown}");
+                // The name is well-formed, but looks escaped.
+                assert_eq!(errno(File::create(&path)), Errno::EINVAL, "the original entry is gone: {shown}");
                 assert_eq!(errno(fs::rename(dir.join("good"), &path)), Errno::EINVAL);
                 fs::remove_file(dir.join("good")).unwrap();
             }
@@ -244,7 +244,7 @@ fn the_target_of_a_symbolic_link_is_content() {
     assert_eq!(fs::read_link(mounted.backing().join("link")).unwrap(), target);
 }
 
-/// What the conformance script says of a mount; `None`, after a line that says why, if it cannot be asked.
+/// The output of the conformance script for a mount; `None`, after a message, if it cannot run.
 pub fn conformance(mounted: &Mounted, args: &[&str]) -> Option<String> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance");
     if !data.join("names.py").exists() {
@@ -269,7 +269,7 @@ fn the_conformance_names_pass_the_mount() {
     for existing in ["escape", "hide", "show"] {
         let Some(mounted) = Mounted::new(&["--existing", existing]) else { return };
         let Some(said) = conformance(&mounted, &["--policy", "strict"]) else { return };
-        // The script wants UTF-8 alone to leave the mount, which is what `show` gives up; nothing else of it.
+        // The script requires that only UTF-8 leaves the mount, which is not so with `show`. Everything else must pass.
         let expected = if existing == "show" { " failed 1 skipped 0" } else { " failed 0 skipped 0" };
         assert!(said.contains(expected), "{existing}: {said}");
         assert_eq!(
@@ -281,9 +281,9 @@ fn the_conformance_names_pass_the_mount() {
 }
 
 #[test]
-fn names_with_escapes_that_no_name_needs_are_names_like_others() {
+fn names_with_unneeded_escapes_are_ordinary_names() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    // As rclone writes DEL, and what would be a slash, a NUL, a dot and a letter.
+    // DEL as rclone writes it, and escapes of a slash, a NUL, a dot and a letter.
     for name in ["a\u{201b}7Fb", "\u{201b}2F", "\u{201b}00", "\u{201b}2E", "\u{201b}41"] {
         fs::write(mounted.mnt().join(name), name).unwrap();
         assert_eq!(fs::read_to_string(mounted.backing().join(name)).unwrap(), name);
@@ -295,5 +295,5 @@ fn names_with_escapes_that_no_name_needs_are_names_like_others() {
         fs::remove_file(mounted.mnt().join(&other)).unwrap();
     }
     let escaped = mounted.mnt().join("a\u{201b}E9");
-    assert!(fs::write(&escaped, "").is_err(), "it would be seen under another name");
+    assert!(fs::write(&escaped, "").is_err(), "it would be shown under another name");
 }

@@ -35,7 +35,7 @@ fn ino(path: &Path) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
 }
 
-/// What renameat2 says of two paths.
+/// The errno of renameat2 for two paths.
 fn renamed(from: &Path, to: &Path, flags: RenameFlags) -> Errno {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags).err().unwrap_or(NONE)
 }
@@ -71,7 +71,7 @@ fn every_row(text: &str, form: Form, on_mismatch: &str) {
         let stored = if on_mismatch == "convert" { to_form(&nfc, form).into_owned() } else { nfc.clone() };
         for (turn, name) in spellings.into_iter().enumerate() {
             let path = mnt.join(name);
-            // That it is new also shows that the removal by the spelling before took it away.
+            // Success also shows that the removal by the previous spelling worked.
             File::create_new(&given).expect(line);
             let made = fs::symlink_metadata(backing.join(&stored)).expect(line).ino();
             let opened = File::open(&path).expect(line);
@@ -108,12 +108,12 @@ fn the_conformance_names_pass_a_normalizing_mount() {
 }
 
 #[test]
-fn a_second_spelling_meets_the_entry_that_is_there() {
+fn a_second_spelling_reaches_the_existing_entry() {
     for on_mismatch in ["convert", "match"] {
         let Some(mounted) = mounted("nfc", on_mismatch) else { return };
         let (mnt, backing) = (mounted.mnt(), mounted.backing());
         fs::write(mnt.join("file"), "moved").unwrap();
-        // One that came in through the mount, and one that was there in the other form.
+        // One entry was created through the mount, the other existed in the other form.
         for (first, second) in [(NFC, NFD), (NFD, NFC)] {
             fs::write(backing.join(first), "content").unwrap();
             let new = mnt.join(second);
@@ -139,7 +139,7 @@ fn a_second_spelling_meets_the_entry_that_is_there() {
             assert_eq!(listed(&backing), both);
             assert_eq!(listed(&mnt), listed(&backing), "stored names are listed");
 
-            // Replaced under the name that is there: under the new one it would not be one step.
+            // The entry keeps its stored name: replacing it under the new one would not be atomic.
             fs::rename(mnt.join("file"), &new).unwrap();
             assert_eq!(listed(&backing), [first.as_bytes()]);
             assert_eq!(fs::read_to_string(mnt.join(first)).unwrap(), "moved");
@@ -155,7 +155,7 @@ fn a_second_spelling_meets_the_entry_that_is_there() {
 }
 
 #[test]
-fn converting_stores_the_form_of_names_and_of_nothing_else() {
+fn converting_changes_names_and_nothing_else() {
     let Some(mounted) = mounted("nfc", "convert") else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     let name = |text: &str| format!("{NFD}{text}");
@@ -189,12 +189,12 @@ fn two_spellings_of_one_entry_never_disagree_about_its_existence() {
     }
 }
 
-/// What the kernel would take for granted of each spelling is of the last moment only.
+/// The kernel must not cache an outdated answer for any spelling.
 fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: &str) {
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     let both = names.map(|name| mnt.join(name));
     let agree = |expected: bool, when: &str| {
-        // Listing tells the kernel of entries, too.
+        // Listing fills the kernel's cache, too.
         for entry in fs::read_dir(&mnt).unwrap() {
             assert!(entry.unwrap().metadata().is_ok());
         }
@@ -213,12 +213,12 @@ fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: 
             agree(true, "made");
             remove(two).unwrap();
             agree(false, "removed");
-            // What went by one spelling comes back by the other (openzfs/zfs#13980).
+            // An entry removed by one spelling is created by the other (openzfs/zfs#13980).
             make(two).unwrap();
             agree(true, "made again");
             fs::rename(one, &other).unwrap();
             agree(false, "renamed away");
-            // `other` was looked up a moment ago, and the kernel may take that for granted, but not under its new name.
+            // The kernel may have cached the lookup of `other`, but not under its new name.
             assert!(other.exists());
             fs::rename(&other, two).unwrap();
             assert_eq!(both.iter().filter(|path| path.exists()).count(), 2, "renamed back");
@@ -233,7 +233,7 @@ fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: 
                 remove(two).unwrap();
                 agree(false, "renamed and removed");
             }
-            // Exchanged with something that has one spelling only.
+            // Exchanged with an entry that has only one spelling.
             let fresh = mnt.join(format!("exchanged {is_dir} {}", one.as_os_str().len()));
             make(one).unwrap();
             make(&fresh).unwrap();
@@ -249,7 +249,7 @@ fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: 
         }
         // Changed directly.
         for stored in names {
-            // More than a tick of the clock that times are taken from (see the next test).
+            // More than the resolution of time stamps (see the next test).
             sleep(Duration::from_millis(20));
             make(&backing.join(stored)).unwrap();
             agree(true, "made directly");
@@ -271,8 +271,8 @@ fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: 
 fn a_change_made_directly_is_seen_under_every_spelling() {
     let Some(mounted) = mounted("nfc", "match") else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
-    // Each round finds an index that was read a moment ago, and that its own changes have carried forward. On a file system
-    // with fine time stamps (multigrain, Linux 6.13) all is seen at once; with coarse ones it may take a moment.
+    // In each round the index of spellings was read a moment ago and updated by the server's own changes. On a file system
+    // with fine time stamps (multigrain, Linux 6.13) every change is seen at once; with coarse ones it may take a moment.
     for round in 0..200 {
         let (nfd, nfc) = (format!("{NFD}{round}"), format!("{NFC}{round}"));
         assert!(!mnt.join(&nfc).exists());
@@ -287,7 +287,7 @@ fn a_change_made_directly_is_seen_under_every_spelling() {
     }
 }
 
-/// A shell that sits in `dir` until it is told to go on with `script`.
+/// Starts a shell in `dir`; the returned function makes it run `script`.
 fn sitting_in(dir: &Path, script: &str) -> impl FnOnce() -> String + use<> {
     let script = format!("read _; {script}");
     let mut shell = Command::new("sh")
@@ -306,13 +306,13 @@ fn sitting_in(dir: &Path, script: &str) -> impl FnOnce() -> String + use<> {
 }
 
 #[test]
-fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
+fn a_client_in_a_directory_is_not_disturbed_by_other_spellings_of_it() {
     for on_mismatch in ["convert", "match"] {
         let Some(mounted) = mounted("nfc", on_mismatch) else { return };
         let (nfc, nfd) = (mounted.mnt().join(NFC), mounted.mnt().join(NFD));
         let work = "echo 1 > made && cat made && ls && rm made && /bin/pwd";
 
-        // Looked up under another spelling: the kernel has one dentry for a directory, which gets the other name.
+        // Look it up under another spelling: the kernel has one dentry for a directory, which gets the other name.
         fs::create_dir_all(nfd.join("sub")).unwrap();
         let (go_on, deeper) =
             (sitting_in(&nfd, work), sitting_in(&nfd.join("sub"), "ls -d ../sub; /bin/pwd"));
@@ -322,7 +322,7 @@ fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
         assert_eq!(go_on(), format!("1\nmade\nsub\n{}\n", nfd.display()));
         assert_eq!(deeper(), format!("../sub\n{}\n", nfd.join("sub").display()));
 
-        // Renamed under another spelling.
+        // Rename it under another spelling.
         let (go_on, moved) = (sitting_in(&nfd, work), mounted.mnt().join("moved"));
         fs::rename(&nfc, &moved).unwrap();
         assert!(!nfd.exists() && !nfc.exists());
@@ -330,7 +330,7 @@ fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
         let inside = openat(&open, "sub", OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
         assert_eq!(fstat(&inside).unwrap().st_ino, ino(&moved.join("sub")));
 
-        // Removed under another spelling.
+        // Remove it under another spelling.
         fs::rename(&moved, &nfd).unwrap();
         unlinkat(&open, "sub", UnlinkatFlags::RemoveDir).unwrap();
         let go_on = sitting_in(&nfd, "ls; echo 1 > made; cd ..; ls");
@@ -340,7 +340,7 @@ fn a_client_inside_a_directory_is_not_disturbed_by_its_other_spellings() {
         assert!(!said.contains("made\n"), "{said}");
         let refused = openat(&open, "new", OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRUSR);
         assert_eq!(refused.err(), Some(Errno::ENOENT));
-        // Another one in its place is another one.
+        // A new directory with the same name is another directory.
         fs::create_dir(&nfc).unwrap();
         fs::write(nfd.join("in the new one"), "").unwrap();
         assert_eq!(listed(&nfc), [b"in the new one"]);
@@ -359,7 +359,7 @@ fn a_removed_file_stays_open_when_its_other_spelling_is_created() {
     let mut said = String::new();
     old.read_to_string(&mut said).unwrap();
     assert_eq!((said.as_str(), old.metadata().unwrap().nlink()), ("old", 0));
-    // A second name that is not a spelling is a second name.
+    // A hard link with another name, not another spelling.
     fs::hard_link(&nfc, mounted.mnt().join("x")).unwrap();
     assert_eq!(fs::metadata(&nfc).unwrap().nlink(), 2);
     fs::remove_file(&nfc).unwrap();
@@ -367,7 +367,7 @@ fn a_removed_file_stays_open_when_its_other_spelling_is_created() {
     assert!(!nfd.exists());
 }
 
-/// The kernel finds that both names lead to one inode, and does nothing.
+/// The kernel notices that both names lead to one inode, and does nothing.
 #[test]
 fn renaming_an_entry_to_its_own_other_spelling_changes_nothing() {
     for on_mismatch in ["convert", "match"] {
@@ -387,7 +387,7 @@ fn renaming_an_entry_to_its_own_other_spelling_changes_nothing() {
                 assert_eq!(listed(&mounted.backing()), [NFD.as_bytes()]);
                 assert!(nfc.exists() && nfd.exists());
             }
-            // By way of another name it gets the new spelling.
+            // Renaming it twice, via another name, gives it the new spelling.
             let by = mounted.mnt().join("by");
             fs::rename(&nfd, &by).unwrap();
             fs::rename(&by, &nfc).unwrap();
@@ -398,8 +398,8 @@ fn renaming_an_entry_to_its_own_other_spelling_changes_nothing() {
 }
 
 #[test]
-fn long_names_are_judged_as_they_are_stored_and_found_under_longer_ones() {
-    // 200 bytes that are 300 in the form (openzfs/zfs#9965).
+fn the_length_of_a_name_is_checked_as_stored_and_longer_spellings_reach_it() {
+    // 200 bytes that are 300 bytes in the form (openzfs/zfs#9965).
     let (short, long) = (NFC.repeat(100), NFD.repeat(100));
     for (form, on_mismatch) in [("nfd", "match"), ("nfc", "match"), ("nfc", "convert")] {
         let Some(mounted) = mounted(form, on_mismatch) else { return };
@@ -411,7 +411,7 @@ fn long_names_are_judged_as_they_are_stored_and_found_under_longer_ones() {
         fs::rename(mnt.join(&long), mnt.join("short")).unwrap();
         assert_eq!(errno(File::open(mnt.join(&short))), Errno::ENOENT);
         let back = errno(fs::rename(mnt.join("short"), mnt.join(&long)));
-        // Stored as given it is too long.
+        // As given it is too long to be stored.
         let expected = if on_mismatch == "match" { Errno::ENAMETOOLONG } else { Errno::from_raw(0) };
         assert_eq!(back, expected, "{form} {on_mismatch}");
     }
@@ -420,7 +420,7 @@ fn long_names_are_judged_as_they_are_stored_and_found_under_longer_ones() {
     let fits = format!("{}{}", NFC.repeat(85), "");
     fs::write(mounted.mnt().join(&fits), "").unwrap();
     assert_eq!(listed(&mounted.backing()), [NFD.repeat(85).as_bytes()]);
-    // It was there before the mount, and stays reachable.
+    // An entry from before the mount stays reachable.
     fs::write(mounted.backing().join(&short), "old").unwrap();
     assert_eq!(fs::read_to_string(mounted.mnt().join(&short)).unwrap(), "old");
     assert_eq!(fs::read_to_string(mounted.mnt().join(&long)).unwrap(), "old");
@@ -429,7 +429,7 @@ fn long_names_are_judged_as_they_are_stored_and_found_under_longer_ones() {
 }
 
 #[test]
-fn two_clients_that_create_two_spellings_at_once_make_one_entry() {
+fn two_clients_that_create_two_spellings_at_once_create_one_entry() {
     let Some(mounted) = mounted("nfc", "match") else { return };
     let barrier = Barrier::new(2);
     let made: Vec<Vec<PathBuf>> = thread::scope(|scope| {
@@ -460,7 +460,7 @@ fn two_clients_that_create_two_spellings_at_once_make_one_entry() {
 }
 
 #[test]
-fn names_that_are_not_utf8_have_one_spelling_and_are_seen_as_ever() {
+fn names_that_are_not_utf8_have_one_spelling_and_are_shown_as_configured() {
     for existing in ["escape", "show", "hide"] {
         let args = ["--normalize", "nfc", "--on-mismatch", "match", "--existing", existing];
         let Some(mounted) = Mounted::new(&args) else { return };
@@ -481,7 +481,7 @@ fn names_that_are_not_utf8_have_one_spelling_and_are_seen_as_ever() {
         if let Some(name) = seen {
             assert_eq!(fs::read_to_string(mnt.join(name)).unwrap(), "bad");
             assert_eq!(errno(File::open(mnt.join("\u{E9}\u{201b}E9"))), Errno::ENOENT);
-            // A good name that is there in another spelling is replaced, as any other.
+            // A valid name that exists in another spelling is replaced like any other.
             fs::rename(mnt.join(name), mnt.join(NFC)).unwrap();
             assert_eq!(listed(&backing), [NFD.as_bytes()]);
             assert_eq!(fs::read_to_string(mnt.join(NFC)).unwrap(), "bad");

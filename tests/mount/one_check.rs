@@ -1,4 +1,4 @@
-//! A scan, a list, a plan and the audit log of a mount agree on what is wrong with the names of a directory.
+//! A scan, a list, a plan and the audit log of a mount report the same violations for a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -46,10 +46,10 @@ const NAMES: [&[u8]; 26] = [
 /// The violations of a name: the rule, and whether it is an error.
 type Violations = BTreeSet<(String, bool)>;
 
-/// What a report says of one name: its violations, and the suggested name.
+/// The findings of a report by name: violations and suggested name.
 type Findings = BTreeMap<Vec<u8>, (Violations, Option<String>)>;
 
-/// The lines of JSON that the program writes for `args` and this standard input.
+/// Runs the program with `args` and this standard input. Returns its lines of JSON.
 fn lines(args: &[&OsStr], input: &[u8]) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -81,12 +81,12 @@ fn is_collision(rule: &str) -> bool {
     rule.starts_with("collision-")
 }
 
-/// A plan gives no new name for looks alone, and for nothing that only collides without an error.
+/// The rules for which a plan renames: not for look-alikes, and not for collisions that are no errors.
 fn rules(violations: &Violations) -> BTreeSet<&str> {
     violations.iter().map(|(rule, _)| &**rule).filter(|rule| *rule != "collision-confusable").collect()
 }
 
-/// Holds the plan for `dir` to the findings of a scan.
+/// Compares a plan with the findings of a scan.
 fn compare_plan(plan: &[Value], found: &Findings, what: &str) {
     let mut planned = BTreeSet::new();
     for line in plan.iter().filter(|line| matches!(line["type"].as_str(), Some("rename" | "skipped"))) {
@@ -100,7 +100,7 @@ fn compare_plan(plan: &[Value], found: &Findings, what: &str) {
         let reasons: BTreeSet<&str> =
             line["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect();
         assert_eq!(reasons, rules(violations), "{what}: {shown}");
-        // What bytes stand for that are not UTF-8 the plan decides for the whole tree.
+        // A plan chooses the encoding of names that are not UTF-8 for the whole tree.
         if std::str::from_utf8(&name).is_ok() && line["type"] == "rename" {
             assert_eq!(line["new"].as_str(), repair.as_deref(), "{what}: {shown}");
         }
@@ -115,7 +115,7 @@ fn compare_plan(plan: &[Value], found: &Findings, what: &str) {
     assert!(forgotten.is_empty(), "{what}: suggested and not planned: {forgotten:?}");
 }
 
-/// Holds the refusals of a mount to the findings of a scan.
+/// Compares the refusals of a mount with the findings of a scan.
 fn compare_refusals(config: &Path, profile: &str, found: &Findings) {
     let dir = prepare();
     let log = dir.path().join("audit");
@@ -145,13 +145,13 @@ fn compare_refusals(config: &Path, profile: &str, found: &Findings) {
     }
 }
 
-/// The arguments `words`, and the policy of the file `config`.
+/// The arguments `words`, followed by the policy of the file `config`.
 fn by<'w>(config: &'w OsStr, words: &[&'w str]) -> Vec<&'w OsStr> {
     let words = words.iter().map(|word| OsStr::new(*word));
     words.chain([OsStr::new("--config"), config]).collect()
 }
 
-/// Whether one of the globs, which end in `*` or have none, is for `name`.
+/// Whether `name` matches one of the globs, which have at most a final `*`.
 fn is_excluded(exclude: &[&str], name: &[u8]) -> bool {
     exclude.iter().any(|glob| match glob.strip_suffix('*') {
         Some(start) => name.starts_with(start.as_bytes()),
@@ -169,7 +169,7 @@ fn scan_list_plan_and_mount_give_one_answer() {
     let can_mount = can_mount();
     let mut compared = 0;
     for profile in ["strict", "security", "windows", "macos", "sharepoint", "portable"] {
-        // A plan asks for `mojibake` by itself.
+        // A plan enables `mojibake` by itself.
         let text = format!("profiles = [{profile:?}]\n[rules]\nmojibake = \"warn\"\n");
         fs::write(config.path(), text).unwrap();
         for exclude in [&[][..], &["README.md"], &["e\u{301}", "a_b"], &["caf*", "con"]] {
@@ -184,7 +184,7 @@ fn scan_list_plan_and_mount_give_one_answer() {
             let mut from_list =
                 findings(&by(policy, &["scan", "--format", "json", "--list", "-", "-0"]), &listed);
             let mut expected = scanned.clone();
-            // A list does not know what was excluded, so that it may suggest a name that is in use.
+            // A list does not know excluded names, so it may suggest a name that is in use.
             if !exclude.is_empty() {
                 from_list.values_mut().chain(expected.values_mut()).for_each(|(_, repair)| *repair = None);
             }

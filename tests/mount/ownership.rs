@@ -20,7 +20,7 @@ fn whose(path: &Path) -> (u32, u32, u32) {
 }
 
 #[test]
-fn what_is_created_belongs_to_whoever_creates_it_and_obeys_the_umask() {
+fn new_entries_belong_to_their_creator_and_obey_the_umask() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     for (uid, gid, mask) in [(1234, 2345, 0o027), (0, 0, 0o022), (0, 2345, 0), (1234, 0, 0o077)] {
         let sub = format!("{uid}-{gid}");
@@ -45,7 +45,7 @@ fn what_is_created_belongs_to_whoever_creates_it_and_obeys_the_umask() {
 }
 
 #[test]
-fn a_set_group_id_directory_hands_its_group_on() {
+fn a_set_group_id_directory_passes_on_its_group() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let dir = mounted.mnt().join("shared");
     fs::create_dir(&dir).unwrap();
@@ -60,7 +60,7 @@ fn a_set_group_id_directory_hands_its_group_on() {
 }
 
 #[test]
-fn a_supplementary_group_gives_its_right() {
+fn a_supplementary_group_grants_its_permissions() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let dir = mounted.mnt().join("of-group");
     fs::create_dir(&dir).unwrap();
@@ -73,7 +73,7 @@ fn a_supplementary_group_gives_its_right() {
 }
 
 #[test]
-fn capabilities_of_a_file_go_when_it_is_written() {
+fn writing_removes_the_capabilities_of_a_file() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     // VFS_CAP_REVISION_2 of linux/capability.h, effective, with CAP_NET_RAW.
     let capability = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

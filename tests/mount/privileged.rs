@@ -1,4 +1,4 @@
-//! What takes a privilege elsewhere: whiteouts, attributes that only administrators see.
+//! Privileged operations: whiteouts, and attributes that only administrators see.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ fn leave_whiteout(from: &Path, to: &Path) -> Result<(), Errno> {
 }
 
 #[test]
-fn a_whiteout_belongs_to_whoever_leaves_it() {
+fn a_whiteout_belongs_to_its_creator() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     for (uid, gid) in [(1234, 2345), (0, 0), (0, 77)] {
         let name = format!("{uid}-{gid}");
@@ -46,7 +46,7 @@ fn a_whiteout_is_a_new_entry_under_the_old_name_and_passes_the_gate() {
     let shown = mounted.mnt().join("‛FFold");
     assert_eq!(leave_whiteout(&shown, &mounted.mnt().join("new")), Err(Errno::EINVAL));
     assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 1);
-    // Without one the entry gets a good name, as ever.
+    // Without a whiteout, the entry gets a valid name as usual.
     fs::rename(&shown, mounted.mnt().join("new")).unwrap();
     assert_eq!(fs::read(mounted.backing().join("new")).unwrap(), b"content");
 }
@@ -66,7 +66,7 @@ fn a_whiteout_is_not_left_under_a_name_in_another_form() {
 
 const NAMES: [&str; 5] = ["user.a", "trusted.a", "security.a", "system.a", "trusted.overlay.opaque"];
 
-/// What a caller can do with attributes of each kind.
+/// The results of a caller's operations on attributes of each kind.
 fn attributes(path: &Path) -> Vec<(String, String)> {
     let held = OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(path).unwrap();
     let mut buffer = [0; 1 << 12];
@@ -89,7 +89,7 @@ fn attributes(path: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// As a user without capabilities: `act_as` leaves CAP_SYS_ADMIN to its thread.
+/// Runs `work` as a user without capabilities: `act_as` keeps CAP_SYS_ADMIN.
 fn without_capabilities<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     act_as(uid, uid, &[], 0o022, || {
         use namegate::sys::capability::{CapabilitySet, CapabilitySets};
@@ -100,7 +100,7 @@ fn without_capabilities<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T
 }
 
 #[test]
-fn attributes_for_administrators_are_seen_and_changed_by_those_alone() {
+fn trusted_attributes_are_visible_to_administrators_only() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     for (name, uid, has_capabilities) in
         [("user", 1234, false), ("root", 0, true), ("root without capabilities", 0, false)]
@@ -122,7 +122,7 @@ fn attributes_for_administrators_are_seen_and_changed_by_those_alone() {
 }
 
 #[test]
-fn an_attribute_is_set_by_the_right_of_a_group_or_of_a_capability() {
+fn attributes_are_set_with_the_rights_of_groups_and_capabilities() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         let path = dir.join("file");

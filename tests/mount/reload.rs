@@ -1,4 +1,4 @@
-//! Configurations that are read again while the mount is served.
+//! Reloads of the configuration of a live mount.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use crate::control::{ask, by_file, said, status, write_file};
 use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
 
-/// How many times the configuration was read well, and badly.
+/// Number of successful and failed reloads.
 fn reloads(mounted: &Mounted) -> (u64, u64) {
     let now = status(mounted);
     let count = |what: &str| now["counters"]["reloads"][what].as_u64().unwrap();
@@ -38,7 +38,7 @@ fn of(profile: &str) -> String {
 }
 
 #[test]
-fn under_load_no_request_fails_and_the_next_name_is_judged_by_the_new_policy() {
+fn a_reload_under_load_fails_no_request_and_applies_to_the_next_name() {
     if !can_mount() {
         return;
     }
@@ -78,7 +78,7 @@ fn under_load_no_request_fails_and_the_next_name_is_judged_by_the_new_policy() {
         };
         for round in 1..=20 {
             let is_strict = round % 2 == 1;
-            // Both profiles, and a normalization that comes and goes, so that everything that a gate decides changes.
+            // Two profiles, with and without a normalization, so that every decision of the gate changes.
             let profile = if is_strict {
                 of("windows") + "normalization = { form = \"nfc\", on-mismatch = \"match\" }\n"
             } else {
@@ -96,7 +96,7 @@ fn under_load_no_request_fails_and_the_next_name_is_judged_by_the_new_policy() {
 }
 
 #[test]
-fn a_file_with_mistakes_keeps_the_old_policy_and_every_one_who_asks_is_told() {
+fn an_invalid_file_changes_nothing_and_the_error_is_reported_to_everyone() {
     if !can_mount() {
         return;
     }
@@ -132,7 +132,7 @@ fn a_file_with_mistakes_keeps_the_old_policy_and_every_one_who_asks_is_told() {
 }
 
 #[test]
-fn what_needs_a_new_mount_is_told_and_the_rest_holds() {
+fn settings_that_need_a_new_mount_are_reported_and_the_others_take_effect() {
     if !can_mount() {
         return;
     }
@@ -170,7 +170,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn names_are_seen_in_the_new_way_at_once_and_without_the_timeouts_having_passed() {
+fn a_reload_changes_the_shown_names_without_waiting_for_timeouts() {
     if !can_mount() {
         return;
     }
@@ -184,7 +184,7 @@ fn names_are_seen_in_the_new_way_at_once_and_without_the_timeouts_having_passed(
     fs::create_dir(&sub).unwrap();
     fs::write(sub.join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
     fs::write(sub.join("e\u{301}"), "").unwrap();
-    // Long enough for a listing to be kept.
+    // Long enough for the kernel to cache a listing.
     thread::sleep(Duration::from_millis(3200));
     let mounted = by_file(dir, &tables("escape", ""));
     let (home, sub) = (mounted.mnt().parent().unwrap().to_owned(), mounted.mnt().join("sub"));
@@ -203,33 +203,33 @@ fn names_are_seen_in_the_new_way_at_once_and_without_the_timeouts_having_passed(
     reload(&tables("escape", "normalization = { form = \"nfc\", on-mismatch = \"match\" }\n"));
     assert_eq!(names(&sub), ["caf\u{201B}E9", "e\u{301}"]);
     assert!(escaped.exists() && sub.join("é").exists());
-    // The kernel had kept the other spelling.
+    // The kernel had cached the other spelling.
     fs::remove_file(sub.join("é")).unwrap();
     assert!(!sub.join("e\u{301}").exists());
 }
 
 #[test]
-fn a_trail_that_was_moved_away_is_begun_anew() {
+fn a_rotated_audit_log_is_created_again() {
     if !can_mount() {
         return;
     }
     let dir = prepare();
-    let trail = dir.path().join("trail");
-    let mounted = by_file(dir, &format!("[audit]\nfile = {trail:?}\n"));
+    let audit_log = dir.path().join("audit.log");
+    let mounted = by_file(dir, &format!("[audit]\nfile = {audit_log:?}\n"));
     let bad = mounted.mnt().join(OsStr::from_bytes(b"\xFF"));
     assert!(fs::create_dir(&bad).is_err());
     let has = |file: &Path| fs::read_to_string(file).is_ok_and(|text| text.contains("mkdir"));
-    wait_until("the record", || has(&trail));
-    let moved = trail.with_extension("1");
-    fs::rename(&trail, &moved).unwrap();
+    wait_until("the record", || has(&audit_log));
+    let moved = audit_log.with_extension("1");
+    fs::rename(&audit_log, &moved).unwrap();
     hang_up(&mounted, 1);
     assert!(fs::create_dir(&bad).is_err());
-    wait_until("the record", || has(&trail));
+    wait_until("the record", || has(&audit_log));
     assert_eq!(fs::read_to_string(&moved).unwrap().lines().count(), 1);
 }
 
 #[test]
-fn where_the_terminal_has_gone_a_mount_that_was_started_on_it_ends() {
+fn a_mount_ends_when_its_terminal_is_closed() {
     if !can_mount() {
         return;
     }
@@ -256,12 +256,12 @@ fn a_reload_that_hangs_does_not_delay_the_end() {
     }
     let mut mounted = by_file(prepare(), "");
     let file = mounted.mnt().with_file_name("share.toml");
-    // Whoever opens it waits for somebody who writes.
+    // Opening it blocks until another process writes.
     fs::remove_file(&file).unwrap();
     nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
     mounted.signal(Signal::SIGHUP);
     thread::sleep(Duration::from_millis(300));
-    // It is still asked how it is, also while it reads.
+    // Status queries are still answered during the reload.
     assert_eq!(status(&mounted)["mode"], "enforcing");
     mounted.signal(Signal::SIGTERM);
     let (ended, said) = mounted.ended();

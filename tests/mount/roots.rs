@@ -1,4 +1,4 @@
-//! The root of a mount, which is an inode like any other: who does not own it pays for no request that others do not pay for.
+//! The root of a mount, an inode like any other: users who do not own it cause no additional requests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::acting::act_as;
 use crate::metrics::scraped;
 use crate::mounted::{Mounted, wait_until};
 
-/// Everybody but root, to whom the root does not belong.
+/// A user who does not own the root.
 const USER: u32 = 65534;
 
 fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -33,16 +33,16 @@ fn a_path_walk_of_a_user_who_does_not_own_the_root_costs_no_request() {
         counted.map(|(_, value)| *value as u64).sum::<u64>()
     };
     as_user(|| fs::write(&path, "content").unwrap());
-    // close(2) does not wait for the release, before which attributes are not kept: the file is open for writing.
+    // close(2) does not wait for RELEASE, before which attributes are not cached: the file is open for writing.
     mounted.wait_for_open_files(port, 0);
     as_user(|| fs::metadata(&path).unwrap());
-    // What was asked before may be counted only now, and anybody may look at any mount at any time.
+    // Earlier requests may be counted late, and other processes may access any mount.
     const OTHERS: u64 = 20;
     let before = requests();
     as_user(|| (0..1000).for_each(|_| assert_eq!(fs::metadata(&path).unwrap().len(), 7)));
     let stats = requests() - before;
     assert!(stats < OTHERS, "{stats} requests of 1,000 warm stats");
-    // OPEN and RELEASE, of which nobody waits for the last.
+    // OPEN and RELEASE; the last RELEASE may be late.
     let before = requests();
     as_user(|| (0..100).for_each(|_| drop(fs::File::open(&path).unwrap())));
     wait_until("the release", || requests() - before >= 200);
@@ -51,7 +51,7 @@ fn a_path_walk_of_a_user_who_does_not_own_the_root_costs_no_request() {
 }
 
 #[test]
-fn an_acl_of_the_root_holds_at_once_and_one_that_is_changed_behind_the_mount_after_the_attribute_timeout() {
+fn an_acl_of_the_root_applies_at_once_and_a_change_in_the_source_after_the_attribute_timeout() {
     let Some(mounted) = Mounted::new(&["--attr-timeout", "0.2"]) else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     if get(&backing, ACCESS) == Err(Errno::EOPNOTSUPP) {

@@ -1,5 +1,5 @@
 //! File servers that serve a mount: Samba, with its client, and NFS in user space (Ganesha, with the client of libnfs). Both run
-//! on the loopback interface with directories of their own, and go with the test. `scripts/test-servers` installs them.
+//! on the loopback interface with their own directories, and end with the test. `scripts/test-servers` installs them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use crate::metrics::free_port;
 use crate::mounted::{Mounted, wait_until};
 
-/// A server that goes with the test.
+/// A server that is stopped on drop.
 struct Server {
     child: Child,
     port: u16,
@@ -25,7 +25,7 @@ struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
-        // A server that does not end would hold the mount.
+        // A server that does not end would keep the mount busy.
         for _ in 0..300 {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return;
@@ -50,7 +50,7 @@ fn are_installed(programs: &[&str]) -> bool {
 }
 
 impl Server {
-    /// Starts `command`, whose configuration `write` has written into a directory of its own.
+    /// Starts `program`, after `write` has written its configuration into a new directory.
     fn new(mounted: &Mounted, program: &str, write: impl Fn(&Path, u16) -> (String, Vec<String>)) -> Self {
         let (dir, port) = (mounted.plain().with_file_name("server"), free_port());
         fs::create_dir(&dir).unwrap();
@@ -95,7 +95,7 @@ impl Server {
         })
     }
 
-    /// What the client of Samba says to `command`.
+    /// The output of the Samba client for `command`.
     fn smb(&self, command: &str) -> String {
         let output = Command::new("smbclient")
             .args(["-N", "-p", &self.port.to_string(), "//127.0.0.1/share", "-c", command])
@@ -131,7 +131,7 @@ impl Server {
         })
     }
 
-    /// What the clients of libnfs say to a file of the export.
+    /// The output of a libnfs client for a file of the export.
     fn nfs(&self, program: &str, before: &[&Path], name: &OsStr) -> String {
         let mut url = OsString::from("nfs://127.0.0.1/share/");
         url.push(name);
@@ -144,7 +144,7 @@ fn said(output: &Output) -> String {
     [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
 }
 
-/// Names that the policy refuses and that SMB itself takes, and one that the client sends escaped.
+/// Names that the policy refuses but SMB allows, and one that the client sends escaped.
 const REFUSED: [&str; 5] = ["aux.txt", "CON", "trailing.", "trailing ", "caf\u{201B}E9"];
 
 #[test]
@@ -154,7 +154,7 @@ fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
     }
     for (errno, create, mkdir) in [
         ("EILSEQ", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
-        // The client takes an invalid parameter for an older protocol, when it opens.
+        // When opening, the client takes an invalid parameter as a sign of an older protocol.
         ("EINVAL", "NT_STATUS_", "NT_STATUS_INVALID_PARAMETER"),
         ("by-rule", "NT_STATUS_", "NT_STATUS_INVALID_PARAMETER"),
         ("EACCES", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
@@ -178,12 +178,12 @@ fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
         let mut left: Vec<_> =
             fs::read_dir(mounted.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["März", "better.txt"], "{errno}: nothing else has come");
+        assert_eq!(left, ["März", "better.txt"], "{errno}: no other entries were created");
     }
 }
 
 #[test]
-fn samba_shows_and_removes_names_that_were_there() {
+fn samba_shows_and_removes_existing_names() {
     if !are_installed(&["smbd", "smbclient"]) {
         return;
     }
@@ -233,6 +233,6 @@ fn nfs_refuses_bad_names_with_a_status_that_the_errno_decides() {
         let list = server.nfs("nfs-ls", &[], OsStr::new(""));
         assert!(list.contains("old\u{201B}E9") && list.contains("good.txt"), "{list}");
         assert_eq!(server.nfs("nfs-cat", &[], OsStr::new("old\u{201B}E9")), "old");
-        assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 3, "nothing else has come");
+        assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 3, "no other entries were created");
     }
 }

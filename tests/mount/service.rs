@@ -1,4 +1,4 @@
-//! What a service manager hears of a mount, on a socket of its protocol, and what becomes of a mount whose server dies.
+//! Notifications of a mount to its service manager (sd_notify(3)), and mounts whose server is killed.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use crate::background::Unmounted;
 use crate::mounted::{Mounted, PATIENCE, can_mount, is_mounted, prepare, wait_until};
 
-/// How often the manager of these tests wants to hear from its service: long enough that a busy machine is no dead service.
+/// Watchdog interval of these tests: long enough for a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(6);
 
-/// A service manager: it listens.
+/// A socket in place of a service manager.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -32,7 +32,7 @@ impl Manager {
         Self { socket, path }
     }
 
-    /// What comes next within `patience`.
+    /// The next message within `patience`.
     fn heard(&self, patience: Duration) -> Option<String> {
         self.socket.set_read_timeout(Some(patience)).unwrap();
         let mut message = [0; 512];
@@ -40,7 +40,7 @@ impl Manager {
         Some(String::from_utf8(message[..len].to_vec()).unwrap())
     }
 
-    /// Waits for a message that holds `what`, and returns it.
+    /// Waits for a message that contains `what`, and returns it.
     #[track_caller]
     fn hears(&self, what: &str) -> String {
         let begin = Instant::now();
@@ -51,10 +51,10 @@ impl Manager {
             }
             all.push(message);
         }
-        panic!("{what} was not heard, but {all:?}");
+        panic!("no message contains {what}: {all:?}");
     }
 
-    /// Whether `what` is heard within that time.
+    /// Whether a message that contains `what` arrives within this time.
     fn hears_within(&self, what: &str, time: Duration) -> bool {
         let begin = Instant::now();
         loop {
@@ -66,14 +66,14 @@ impl Manager {
         }
     }
 
-    /// Lets `command` be a service of this manager. Its shell becomes the server, so that the number of the process is known.
+    /// Starts `command` as a service of this manager. A shell is replaced by the server, so that its process id is known.
     fn start(&self, command: &mut Command) -> Child {
         command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
         command.env_remove("RUST_LOG").stdin(Stdio::null()).spawn().unwrap()
     }
 }
 
-/// Stops it, and waits until all its threads have stopped.
+/// Stops the process, and waits until all its threads have stopped.
 fn stop(child: &Child) {
     kill(pid(child), Signal::SIGSTOP).unwrap();
     wait_until("the stop", || of_all_threads(child.id(), "State").iter().all(|state| state.starts_with('T')));
@@ -89,7 +89,7 @@ fn serve(source: &Path, target: &Path) -> Command {
     command
 }
 
-/// Ends with its process, however the test ends.
+/// Kills the process on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -101,7 +101,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn a_manager_hears_that_the_mount_is_ready_when_it_answers_that_it_lives_and_that_it_ends() {
+fn a_service_manager_is_notified_of_readiness_liveness_and_end() {
     if !can_mount() {
         return;
     }
@@ -115,7 +115,7 @@ fn a_manager_hears_that_the_mount_is_ready_when_it_answers_that_it_lives_and_tha
     assert!(is_mounted(&mnt));
     fs::write(mnt.join("file"), "content").unwrap();
     manager.hears("WATCHDOG=1");
-    // Twice as often, but on a machine with other things to do.
+    // The interval is half of this, but the machine may be busy.
     let is_heard_in_time = || {
         let begin = Instant::now();
         manager.hears("WATCHDOG=1");
@@ -133,7 +133,7 @@ fn a_manager_hears_that_the_mount_is_ready_when_it_answers_that_it_lives_and_tha
 }
 
 #[test]
-fn a_server_that_goes_into_the_background_tells_the_manager_which_process_it_is() {
+fn a_background_server_reports_its_process_to_the_service_manager() {
     if !can_mount() {
         return;
     }
@@ -145,14 +145,14 @@ fn a_server_that_goes_into_the_background_tells_the_manager_which_process_it_is(
     let ready = manager.hears("READY=1");
     assert_ne!(ready, format!("READY=1\nMAINPID={}", starter.id()));
     let server = crate::background::server_of(&source).expect("it serves");
-    // The process that asks has the same command line.
+    // The probing process has the same command line.
     let main: i32 = ready.strip_prefix("READY=1\nMAINPID=").unwrap().parse().unwrap();
     assert!(Path::new("/proc").join(main.to_string()).exists() && server.as_raw() > 0);
     assert!(starter.wait().unwrap().success());
 }
 
 #[test]
-fn a_server_that_is_stopped_is_heard_no_more_until_it_goes_on() {
+fn a_stopped_server_sends_nothing_until_it_continues() {
     if !can_mount() {
         return;
     }
@@ -163,14 +163,14 @@ fn a_server_that_is_stopped_is_heard_no_more_until_it_goes_on() {
     let server = Ended(manager.start(&mut serve(&source, &mnt)));
     manager.hears("WATCHDOG=1");
     stop(&server.0);
-    // What was sent before it stopped.
+    // Skip messages from before the stop.
     while manager.heard(Duration::from_millis(100)).is_some() {}
     assert!(!manager.hears_within("WATCHDOG=1", WATCHDOG));
     kill(pid(&server.0), Signal::SIGCONT).unwrap();
     manager.hears("WATCHDOG=1");
 }
 
-/// A mount of a mount: the second server waits for the first, which can be stopped.
+/// A mount of a mount: the second server depends on the first, which can be stopped.
 struct Stacked {
     dir: TempDir,
     first: Ended,
@@ -194,7 +194,7 @@ impl Stacked {
 
 impl Drop for Stacked {
     fn drop(&mut self) {
-        // Whatever waits for the first server goes on when it does.
+        // Requests that wait for the first server end when it continues.
         let _ = kill(pid(&self.first.0), Signal::SIGCONT);
         for place in ["mnt", "plain"] {
             let _ = umount2(&self.dir.path().join(place), MntFlags::MNT_DETACH);
@@ -203,7 +203,7 @@ impl Drop for Stacked {
 }
 
 #[test]
-fn a_server_whose_source_hangs_says_that_it_does_not_answer_and_nothing_else() {
+fn a_server_with_a_hung_source_reports_only_that_it_does_not_answer() {
     if !can_mount() {
         return;
     }
@@ -223,14 +223,14 @@ fn a_server_whose_source_hangs_says_that_it_does_not_answer_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_is_asked_ends_and_leaves_no_process_behind() {
+fn a_server_killed_during_a_probe_leaves_no_process_behind() {
     if !can_mount() {
         return;
     }
     let mut stacked = Stacked::new();
     let children = format!("/proc/{0}/task/{0}/children", stacked.second.0.id());
     let prober = fs::read_to_string(children).unwrap().trim().to_owned();
-    assert!(!prober.is_empty(), "there is a process that asks");
+    assert!(!prober.is_empty(), "there is a probing process");
     stop(&stacked.first.0);
     stacked.manager.hears("STATUS=the mount has not answered for");
     kill(pid(&stacked.second.0), Signal::SIGKILL).unwrap();
@@ -239,14 +239,14 @@ fn a_server_that_is_killed_while_it_is_asked_ends_and_leaves_no_process_behind()
     let proc = Path::new("/proc").join(&prober);
     let is_gone = || {
         let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
-        // A zombie has ended; whoever has taken it over may take its time.
+        // A zombie has ended; its new parent may be slow to reap it.
         stat.is_empty() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
     };
-    wait_until("the end of the process that asks", is_gone);
+    wait_until("the end of the probing process", is_gone);
 }
 
 #[test]
-fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
+fn a_supervisor_restarts_a_killed_server_and_the_mount_works() {
     if !can_mount() {
         return;
     }
@@ -257,7 +257,7 @@ fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
     for round in 0..ROUNDS {
         let manager_dir = tempfile::tempdir().unwrap();
         let manager = Manager::new(manager_dir.path());
-        // What is left of the round before is dead, and nothing but the next start takes it away.
+        // The mount of the previous round is dead; only the next start removes it.
         assert_eq!(is_mounted(&mnt), round > 0);
         let mut server = manager.start(&mut serve(&source, &mnt));
         manager.hears("READY=1");
@@ -266,7 +266,7 @@ fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
         for earlier in 0..round {
             assert_eq!(fs::read_to_string(mnt.join(earlier.to_string())).unwrap(), "content");
         }
-        // In the middle of work.
+        // Kill the server in the middle of work.
         let busy = Command::new("sh")
             .args(["-c", "while :; do echo x >\"$1/busy\" || exit; done", "sh"])
             .arg(&mnt)
@@ -277,7 +277,7 @@ fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
         sleep(Duration::from_millis(50));
         kill(pid(&server), Signal::SIGKILL).unwrap();
         server.wait().unwrap();
-        assert!(fs::write(mnt.join("lost"), "").is_err(), "nobody writes below a dead mount");
+        assert!(fs::write(mnt.join("lost"), "").is_err(), "nothing is written below a dead mount");
     }
     assert!(!source.join("lost").exists());
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -285,12 +285,12 @@ fn a_supervisor_that_starts_a_killed_server_again_finds_the_mount_in_service() {
     assert_eq!(left, 1, "one dead mount, not one for each round");
 }
 
-/// One line of proc_pid_status(5) of each thread of `process`.
+/// This line of proc_pid_status(5) for each thread of `process`.
 fn of_all_threads(process: u32, line: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     threads
         .filter_map(|thread| {
-            // Threads of the pool end meanwhile.
+            // Threads of the pool may end meanwhile.
             let status = fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
             let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
             Some(value.unwrap_or_default().trim().to_owned())
@@ -299,7 +299,7 @@ fn of_all_threads(process: u32, line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_thread_of_a_server_is_confined_unless_that_is_not_wanted() {
+fn every_thread_of_a_server_is_confined_unless_disabled() {
     use namegate::service::confinement::FOR_SERVING;
     for (args, is_confined) in [(&[][..], true), (&["--no-sandbox"], false), (&["-o", "no_sandbox"], false)] {
         let Some(mounted) = Mounted::new(args) else { return };
@@ -311,7 +311,7 @@ fn every_thread_of_a_server_is_confined_unless_that_is_not_wanted() {
             assert!(!all.is_empty());
             for capabilities in all {
                 let found = u64::from_str_radix(&capabilities, 16).unwrap();
-                // What a thread has laid down for a moment it still has.
+                // The effective set may be smaller: a thread may have dropped capabilities for a moment.
                 let expected = if is_confined { FOR_SERVING.0 & possible } else { possible };
                 assert_eq!(found & !expected, 0, "{args:?} {set}");
                 assert!(set == "CapEff" || found == expected, "{args:?} {set}: {found:x}, not {expected:x}");

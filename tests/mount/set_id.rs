@@ -1,5 +1,5 @@
-//! Set-id bits: every way to change a file, by everybody who may or may not, natively and through mounts. The kernel is the
-//! oracle: what happens in a directory of the source happens through the mount.
+//! Set-id bits: every way to change a file, by all kinds of callers, natively and through mounts. The kernel is the
+//! oracle: the result through the mount must be that of the source.
 
 #![allow(unsafe_code, reason = "what is written by way of memory is written by mmap(2)")]
 
@@ -18,11 +18,11 @@ use crate::acting::act_as;
 use crate::metrics::scraped;
 use crate::mounted::{Mounted, open_to_all};
 
-/// The file's.
+/// Owner and group of the file.
 const OWNER: u32 = 1234;
 const GROUP: u32 = 2345;
 
-/// Who changes it: user, group, supplementary groups.
+/// The callers: user, group, supplementary groups.
 const CALLERS: [(&str, u32, u32, &[u32]); 7] = [
     ("the owner, in the group", OWNER, GROUP, &[]),
     ("the owner, in the group by a supplementary one", OWNER, 999, &[77, GROUP]),
@@ -33,7 +33,7 @@ const CALLERS: [(&str, u32, u32, &[u32]); 7] = [
     ("root", 0, 0, &[]),
 ];
 
-/// With and without execution for the group, for writers who are the owner, in the group, and neither.
+/// Modes with and without group execute, for writers who are the owner, in the group, or neither.
 const MODES: [u32; 14] = [
     0o2755, 0o2711, 0o2745, 0o2644, 0o4755, 0o6755, 0o6711, 0o6745, 0o2777, 0o2767, 0o4777, 0o6777, 0o6767,
     0o2666,
@@ -42,7 +42,7 @@ const MODES: [u32; 14] = [
 #[repr(align(4096))]
 struct Block([u8; 4096]);
 
-/// What a change has to work with: its path, and the file if it was opened before.
+/// The file to change: its path, and the open file if it was opened early.
 struct Subject<'a> {
     path: &'a Path,
     early: Option<&'a File>,
@@ -50,7 +50,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Works with the file: the one that was open before, or one opened now.
+    /// Runs `work` with the file: the one opened early, or one opened now.
     fn open<T>(&self, flags: i32, work: impl FnOnce(&File) -> Result<T, Errno>) -> Result<(), Errno> {
         match self.early {
             Some(file) => work(file).map(drop),
@@ -74,15 +74,15 @@ fn done(result: std::io::Result<()>) -> Result<(), Errno> {
 /// A way to change a file.
 type Change = fn(&Subject<'_>) -> Result<(), Errno>;
 
-/// Changes of what is in the file, by a descriptor: those that the kernel makes by itself in a file that it has taken over, and
-/// those that it asks for.
+/// Changes of the content by a descriptor, which the kernel makes by itself in a file that it reads and writes by itself, and
+/// those for which it sends requests.
 const WRITES: [(&str, Change); 5] = [
     ("write", |subject| subject.open(0, |mut file| done(file.write_all(b"x")))),
     ("pwrite", |subject| subject.open(0, |file| done(file.write_all_at(b"x", 5000)))),
     ("append", |subject| subject.open(libc::O_APPEND, |mut file| done(file.write_all(b"x")))),
     ("direct write", |subject| {
         subject.open(libc::O_DIRECT, |file| match file.write_at(&Block([1; 4096]).0, 0) {
-            // A file that was opened without O_DIRECT; or one that has no such thing.
+            // The file was opened without O_DIRECT, or does not support it.
             Ok(_) => Ok(()),
             Err(error) => Err(errno(&error)),
         })
@@ -140,30 +140,30 @@ fn write_mapped(path: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// When a file is opened, and what was done with it before it got its bits.
+/// When the file is opened, and what was done with it before its bits were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Time {
-    /// Nobody had it open before.
+    /// It was never open before.
     Late,
-    /// It had been open, and is closed again: the kernel may have taken it over.
+    /// It was open before, and is closed again: the kernel may read and write it by itself.
     LateAgain,
-    /// It was opened before the bits came.
+    /// It was opened before the bits were set.
     Early,
 }
 
-/// chown(2) without ids by others than the owner. The kernel refuses it where it would take bits; through a mount it does not
-/// say that it asks because of that and not because of a write, so that nothing is done and nothing is refused.
+/// chown(2) without ids by others than the owner. The kernel refuses it if it would clear bits. Through a mount it does not
+/// distinguish this from a write, so nothing is changed and nothing is refused.
 fn is_chown_of_nothing(name: &str, caller: usize) -> bool {
     name == "chown to nobody else" && ![OWNER, 0].contains(&CALLERS[caller].1)
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     result: Result<(), Errno>,
-    /// As seen where it was made.
+    /// The mode where the change was made.
     mode: u32,
-    /// In the backing tree.
+    /// The mode in the backing tree.
     mode_behind: u32,
 }
 
@@ -177,8 +177,8 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Makes a file in `dir`, which is `behind` in the backing tree, with the bits of `mode` at the end, and has `caller` change it.
-/// `close` is called when nobody has the file open any more, before it gets its bits, unless it was opened early.
+/// Creates a file in `dir`, which is `behind` in the backing tree, sets the bits of `mode` last, and lets `caller` change it.
+/// Unless the file is opened early, `close` is called when it is closed, before its bits are set.
 fn change(
     (dir, behind, from): (&Path, &Path, &File),
     close: impl Fn(),
@@ -209,7 +209,7 @@ fn change(
     outcome
 }
 
-/// Tries everything in a directory of the source and through the mount. Where the kernel reads and writes files there by itself,
+/// Tries all combinations in a directory of the source and through the mount. If the kernel reads and writes files by itself,
 /// the mount serves its metrics at `port`.
 fn compare(mounted: &Mounted, port: Option<u16>) {
     let native = mounted.backing().join("native");
@@ -231,8 +231,8 @@ fn compare(mounted: &Mounted, port: Option<u16>) {
             for (&mode, caller) in MODES.iter().flat_map(|mode| (0..CALLERS.len()).map(move |c| (mode, c))) {
                 let expected = change((&native, &native, &sources[0]), || (), time, mode, caller, how);
                 let mut found = change((&through, &behind, &sources[1]), || (), time, mode, caller, how);
-                // The server hears of the last close when nobody waits for it any more. Until then the file counts as open, as
-                // after an early one. So what differs is tried again, and the server is waited for.
+                // The server is notified of the last close late, and until then the file counts as open, as
+                // if it was opened early. So combinations that differ are tried again, after waiting for the server.
                 if let Some(port) = port
                     && found != expected
                     && time != Time::Early
@@ -245,7 +245,7 @@ fn compare(mounted: &Mounted, port: Option<u16>) {
                     found.result = expected.result;
                 }
                 tried += 1;
-                // The kernel writes to a file that it had taken over before the bits came, and to it all writers are alike.
+                // The kernel writes by itself to a file that was open before the bits were set, and does not distinguish writers.
                 if is_write && port.is_some() && time == Time::Early && found != expected {
                     assert_eq!(found.result, expected.result);
                     assert_eq!(found.mode, mode & 0o777, "{name} of {mode:o} by {}", CALLERS[caller].0);
@@ -263,21 +263,21 @@ fn compare(mounted: &Mounted, port: Option<u16>) {
 }
 
 #[test]
-fn set_id_bits_go_and_stay_as_on_the_file_system_itself() {
+fn set_id_bits_are_cleared_and_kept_as_on_the_file_system_itself() {
     if let Some((mounted, port)) = scraped(&[]) {
         compare(&mounted, Some(port));
     }
 }
 
 #[test]
-fn set_id_bits_go_and_stay_where_contents_go_through_the_server() {
+fn set_id_bits_are_cleared_and_kept_if_contents_go_through_the_server() {
     if let Some(mounted) = Mounted::of_overlay() {
         compare(&mounted, None);
     }
 }
 
 #[test]
-fn set_id_bits_go_and_stay_without_a_sandbox_too() {
+fn set_id_bits_are_cleared_and_kept_without_a_sandbox() {
     if let Some((mounted, port)) = scraped(&["--no-sandbox"]) {
         compare(&mounted, Some(port));
     }

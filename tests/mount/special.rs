@@ -1,4 +1,4 @@
-//! FIFOs, sockets and devices: made and used through the mount, and never opened by the server.
+//! FIFOs, sockets and devices: created and used through the mount, and never opened by the server.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use nix::unistd::mkfifo;
 
 use crate::mounted::Mounted;
 
-/// What the server has open, by proc_pid_fd(5); what it only holds by `O_PATH` is not open.
+/// The files that the server has open, except by `O_PATH`, according to proc_pid_fd(5).
 fn opened_by(server: u32) -> Vec<String> {
     let flags_of = |name: &str| {
         let info = fs::read_to_string(format!("/proc/{server}/fdinfo/{name}")).unwrap_or_default();
@@ -32,7 +32,7 @@ fn opened_by(server: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_fifo_joins_two_programs_and_not_the_server() {
+fn a_fifo_connects_two_programs_and_not_the_server() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let path = mounted.mnt().join("fifo");
     mkfifo(&path, Mode::S_IRWXU).unwrap();
@@ -52,7 +52,7 @@ fn a_fifo_joins_two_programs_and_not_the_server() {
         assert_eq!(reader.join().unwrap(), "through");
     });
     assert!(fs::symlink_metadata(mounted.backing().join("fifo")).unwrap().file_type().is_fifo());
-    // The mount stays the way between the two whatever happens to the name.
+    // The FIFO keeps working whatever happens to its name.
     fs::rename(&path, mounted.mnt().join("other")).unwrap();
     fs::remove_file(mounted.mnt().join("other")).unwrap();
 }
@@ -74,7 +74,7 @@ fn a_socket_is_bound_and_found() {
 }
 
 #[test]
-fn a_device_is_made_with_its_number_and_cannot_be_opened() {
+fn a_device_is_created_with_its_number_and_cannot_be_opened() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     for (name, kind, device) in
         [("near", SFlag::S_IFCHR, makedev(1, 3)), ("far", SFlag::S_IFBLK, makedev(0xABC, 0x12345))]

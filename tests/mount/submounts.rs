@@ -1,4 +1,4 @@
-//! Other mounts inside the source.
+//! Other file systems mounted in the source.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,11 +11,11 @@ use nix::sys::statvfs::statvfs;
 
 use crate::mounted::{Mounted, wait_until};
 
-/// A mount that goes when the test ends.
+/// A mount that is unmounted on drop.
 struct Inside(PathBuf);
 
 impl Inside {
-    /// A tmpfs, or a bind mount of a directory.
+    /// Mounts a tmpfs, or a bind mount of a directory.
     fn new(what: Option<&Path>, on: PathBuf) -> Self {
         fs::create_dir(&on).unwrap();
         let (kind, flags) = match what {
@@ -34,7 +34,7 @@ impl Drop for Inside {
 }
 
 #[test]
-fn a_mount_inside_the_source_is_seen_and_keeps_apart() {
+fn a_mount_in_the_source_is_visible_and_separate() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let inside = Inside::new(None, mounted.backing().join("inside"));
     let (here, mnt) = (mounted.mnt().join("inside"), mounted.mnt());
@@ -69,19 +69,19 @@ fn a_mount_inside_the_source_is_seen_and_keeps_apart() {
 }
 
 #[test]
-fn a_mount_inside_the_source_that_goes_shows_what_it_covered() {
+fn unmounting_in_the_source_uncovers_what_is_below() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let inside = Inside::new(None, mounted.backing().join("inside"));
     fs::write(mounted.mnt().join("inside/file"), "").unwrap();
     drop(inside);
-    // The kernel asks again when the time of what it was told is over.
+    // The kernel asks again when the timeout is over.
     wait_until("the change", || fs::read_dir(mounted.mnt().join("inside")).unwrap().count() == 0);
     fs::write(mounted.mnt().join("inside/own"), "").unwrap();
     assert!(mounted.backing().join("inside/own").exists());
 }
 
 #[test]
-fn the_source_inside_itself_is_no_endless_way() {
+fn a_source_mounted_in_itself_causes_no_infinite_recursion() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     fs::create_dir(mounted.backing().join("sub")).unwrap();
     fs::write(mounted.backing().join("sub/file"), "content").unwrap();
@@ -89,7 +89,7 @@ fn the_source_inside_itself_is_no_endless_way() {
     let _part = Inside::new(Some(&mounted.backing().join("sub")), mounted.backing().join("part"));
     let whole = fs::metadata(mounted.mnt().join("whole")).unwrap_err();
     assert_eq!(whole.raw_os_error(), Some(Errno::ELOOP as i32));
-    // One directory in two places: both lead to it.
+    // One directory at two paths: both lead to it.
     assert_eq!(fs::read_to_string(mounted.mnt().join("part/file")).unwrap(), "content");
     let mut found = 0;
     let mut left = vec![mounted.mnt()];
@@ -97,7 +97,7 @@ fn the_source_inside_itself_is_no_endless_way() {
         for entry in fs::read_dir(dir).unwrap() {
             let entry = entry.unwrap();
             found += 1;
-            assert!(found < 100, "there is no end");
+            assert!(found < 100, "infinite recursion");
             if entry.file_type().unwrap().is_dir() {
                 left.push(entry.path());
             }

@@ -1,5 +1,5 @@
-//! Times that the kernel does not keep by itself: of files that are changed in memory, of flags that are set, and times of access
-//! where the mount is to leave none.
+//! Times that the kernel does not maintain by itself: of mapped files, of changed flags, and access times
+//! on a noatime mount.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -21,16 +21,16 @@ fn make_old(path: &Path) {
     utimensat(AT_FDCWD, path, &OLD, &OLD, UtimensatFlags::NoFollowSymlink).unwrap();
 }
 
-/// A mount on which the kernel keeps attributes for as long as a test takes.
+/// A mount on which the kernel caches attributes for as long as a test takes.
 fn that_keeps_attributes() -> Option<Mounted> {
     Mounted::new(&["--attr-timeout", "600", "--entry-timeout", "600"])
 }
 
 #[test]
-fn a_file_that_is_changed_in_memory_shows_its_times_at_once_whatever_the_kernel_keeps() {
+fn a_file_changed_by_mmap_shows_its_times_at_once_despite_cached_attributes() {
     let Some(mounted) = that_keeps_attributes() else { return };
     let path = mounted.mnt().join("mapped");
-    // The standard library has no memory maps.
+    // The standard library cannot map files.
     let script = r#"
 import mmap, os, sys
 path = sys.argv[1]
@@ -74,7 +74,7 @@ changed("after close", before)
 }
 
 #[test]
-fn setting_flags_shows_in_the_time_of_change_at_once() {
+fn setting_flags_updates_the_change_time_at_once() {
     let Some(mounted) = that_keeps_attributes() else { return };
     for (name, is_dir) in [("file", false), ("dir", true)] {
         let (path, there) = (mounted.mnt().join(name), mounted.backing().join(name));
@@ -94,7 +94,7 @@ fn setting_flags_shows_in_the_time_of_change_at_once() {
 }
 
 #[test]
-fn a_mount_without_times_of_access_leaves_none_whoever_reads_what() {
+fn a_noatime_mount_updates_no_access_time() {
     if !can_mount() {
         return;
     }
@@ -125,7 +125,7 @@ fn a_mount_without_times_of_access_leaves_none_whoever_reads_what() {
     assert_eq!(read(&mounted.mnt()), names.map(|name| (name, false)));
     assert!(
         read(&backing).iter().any(|(_, is_newer)| *is_newer),
-        "a directory that is mounted noatime shows nothing"
+        "the temporary directory is mounted noatime, which hides a difference"
     );
     assert!(fs::write(mounted.mnt().join("new"), "").is_ok());
 }

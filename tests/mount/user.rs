@@ -1,4 +1,4 @@
-//! Mounts of users other than root, who mount by fusermount3(1).
+//! Mounts by users other than root, with fusermount3(1).
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::background::{Unmounted, server_of};
 use crate::mounted::{can_mount, copy_program, is_mounted, prepare, wait_until};
 
-/// Users with a name, which fusermount3 asks for; every system has these two.
+/// Users with a name, as fusermount3 requires; every system has these two.
 const USER: &str = "nobody";
 const ANOTHER: &str = "daemon";
 
@@ -22,13 +22,13 @@ fn own(path: &Path, user: &str) {
     chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
 }
 
-/// The directories of a mount that belong to a user, and the program where the user can run it.
+/// The directories of a user's mount, and a copy of the program that the user can run.
 struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    /// `None` where this cannot be tested.
+    /// `None`, after a message, if this cannot be tested.
     fn new() -> Option<Self> {
         if !can_mount() {
             return None;
@@ -71,7 +71,7 @@ impl Place {
         command.current_dir("/").stdin(Stdio::null()).output().unwrap()
     }
 
-    /// It is busy while anybody looks at it.
+    /// Unmounts; tries again while the mount is busy.
     fn unmount(&self) {
         wait_until("the unmounting", || self.sh(USER, r#"fusermount3 -u "$1/mnt""#).status.success());
     }
@@ -91,7 +91,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_user_mounts_uses_and_unmounts_a_tree_and_nobody_else_comes_in() {
+fn a_user_mounts_uses_and_unmounts_a_tree_that_others_cannot_enter() {
     let Some(place) = Place::new() else { return };
     let mnt = place.of("mnt");
     let _unmounted = Unmounted(&mnt);
@@ -134,7 +134,7 @@ fn a_signal_unmounts_the_tree_of_a_user_and_a_dead_mount_is_replaced() {
     kill(mount(), Signal::SIGKILL).unwrap();
     wait_until("the end of the server", || server_of(&source).is_none());
     assert!(is_mounted(&mnt));
-    // A request that comes while the server is going is aborted.
+    // A request during the end of the server is aborted.
     let said = || text(&place.sh(USER, r#"ls "$1/mnt""#));
     wait_until("the end of the connection", || said().contains("not connected"));
     let server = mount();
@@ -146,7 +146,7 @@ fn a_signal_unmounts_the_tree_of_a_user_and_a_dead_mount_is_replaced() {
 }
 
 #[test]
-fn what_a_user_may_not_is_said_in_one_sentence() {
+fn options_forbidden_to_users_give_a_one_line_error() {
     let Some(place) = Place::new() else { return };
     let mnt = place.of("mnt");
     let _unmounted = Unmounted(&mnt);
@@ -174,7 +174,7 @@ fn what_a_user_may_not_is_said_in_one_sentence() {
 }
 
 #[test]
-fn a_user_who_cannot_read_the_source_is_told() {
+fn a_user_who_cannot_read_the_source_gets_an_error() {
     let Some(place) = Place::new() else { return };
     fs::set_permissions(place.of("backing"), fs::Permissions::from_mode(0o700)).unwrap();
     own(&place.of("backing"), "root");
@@ -185,7 +185,7 @@ fn a_user_who_cannot_read_the_source_is_told() {
 }
 
 #[test]
-fn a_user_asks_and_reloads_an_instance_of_his_own_and_nobody_elses() {
+fn users_query_and_reload_only_their_own_mounts() {
     let Some(place) = Place::new() else { return };
     let mnt = place.of("mnt");
     let _unmounted = Unmounted(&mnt);

@@ -6,34 +6,34 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::watching::{Place, Watching, bad, wait_until};
+use crate::watching::{TestFileSystem, Watching, bad, wait_until};
 
 const ENGINE: [&str; 2] = ["--engine", "inotify"];
 
-fn watch(place: &Place, args: &[&str]) -> Watching {
+fn watch(place: &TestFileSystem, args: &[&str]) -> Watching {
     Watching::new(&[&place.top()], &[&ENGINE, args].concat())
 }
 
 #[test]
 fn a_program_gets_the_exact_bytes_of_the_name_without_a_shell() {
-    let place = Place::plain();
-    let told = place.beside("told");
-    // Its arguments are in files, separated by NUL.
+    let place = TestFileSystem::plain();
+    let record = place.beside("record");
+    // The script writes its arguments and environment to files, separated by NUL.
     let script = "printf '%s\\0' \"$@\" >\"$0/args\"; env -0 | grep -za ^NAMEGATE_ | sort -z >\"$0/env\"";
-    let told_name = told.to_str().unwrap();
-    let args = ["--exec", "sh", "-c", script, told_name, "-x", "{}", "a{}", ";", "--warnings"];
+    let record_path = record.to_str().unwrap();
+    let args = ["--exec", "sh", "-c", script, record_path, "-x", "{}", "a{}", ";", "--warnings"];
     let watching = watch(&place, &args);
     let mut name = b"$(touch pwned)`id`;\n\"'&|*\\ -".to_vec();
     name.push(0xE9);
     let path = place.top().join(std::ffi::OsStr::from_bytes(&name));
     fs::write(&path, "").unwrap();
-    wait_until("the program", || fs::read(told.join("env")).is_ok_and(|env| !env.is_empty()));
+    wait_until("the program", || fs::read(record.join("env")).is_ok_and(|env| !env.is_empty()));
     let ended = watching.end();
-    assert_eq!(ended.status, Some(1), "{}", ended.said);
-    let args = fs::read(told.join("args")).unwrap();
+    assert_eq!(ended.status, Some(1), "{}", ended.log);
+    let args = fs::read(record.join("args")).unwrap();
     let args: Vec<&[u8]> = args.split(|&b| b == 0).collect();
     assert_eq!(args, [b"-x", path.as_os_str().as_bytes(), b"a{}", b""]);
-    let env = fs::read(told.join("env")).unwrap();
+    let env = fs::read(record.join("env")).unwrap();
     let env: Vec<&[u8]> = env.split(|&b| b == 0).collect();
     let of = |name: &str| {
         let prefix = format!("NAMEGATE_{name}=");
@@ -50,7 +50,7 @@ fn a_program_gets_the_exact_bytes_of_the_name_without_a_shell() {
 
 #[test]
 fn programs_run_a_few_at_a_time_and_none_is_left_unreaped() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let at_work = place.beside("at-work");
     // Prints how many programs run, including itself.
     let script = "mkdir \"$0/$$\"; ls \"$0\" | wc -l >>\"$0.counts\"; sleep 0.05; rmdir \"$0/$$\"";
@@ -71,29 +71,29 @@ fn programs_run_a_few_at_a_time_and_none_is_left_unreaped() {
     let most =
         fs::read_to_string(&counts).unwrap().lines().map(|line| line.trim().parse::<u32>().unwrap()).max();
     assert!(most <= Some(3), "{most:?} at a time");
-    assert_eq!(ended.status, Some(1), "{}", ended.said);
+    assert_eq!(ended.status, Some(1), "{}", ended.log);
 }
 
 #[test]
 fn a_program_that_fails_or_is_missing_is_reported_as_an_error() {
-    for (program, told) in [(&["false"][..], "exit status: 1"), (&["/nowhere/x"], "cannot be started")] {
-        let place = Place::plain();
+    for (program, expected) in [(&["false"][..], "exit status: 1"), (&["/nowhere/x"], "cannot be started")] {
+        let place = TestFileSystem::plain();
         let watching = watch(&place, &[&["--exec"], program].concat());
         fs::write(place.top().join(bad("")), "").unwrap();
-        wait_until("the failure", || watching.said().contains(told));
+        wait_until("the failure", || watching.log().contains(expected));
         let ended = watching.end();
-        assert!(ended.said.contains("caf\\xE9"), "{}", ended.said);
-        assert_eq!(ended.status, Some(2), "{}", ended.said);
+        assert!(ended.log.contains("caf\\xE9"), "{}", ended.log);
+        assert_eq!(ended.status, Some(2), "{}", ended.log);
     }
 }
 
 #[test]
 fn requested_programs_are_completed_within_a_time_limit() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let watching = watch(&place, &["--exec-jobs", "1", "--once", "--exec", "sleep", "0.3"]);
     fs::write(place.top().join(bad("")), "").unwrap();
-    let ended = watching.ended();
-    assert_eq!(ended.status, Some(1), "{}", ended.said);
+    let ended = watching.wait_for_end();
+    assert_eq!(ended.status, Some(1), "{}", ended.log);
     let watching = watch(&place, &["--exec-jobs", "1", "--exec", "sh", "-c", "exec >&- 2>&-; sleep 30"]);
     (0..3).for_each(|number| fs::write(place.top().join(bad(&number.to_string())), "").unwrap());
     watching.wait_for(3);
@@ -101,6 +101,6 @@ fn requested_programs_are_completed_within_a_time_limit() {
     let begin = Instant::now();
     let ended = watching.end();
     assert!(begin.elapsed() < Duration::from_secs(25), "it waited for {:?}", begin.elapsed());
-    assert!(ended.said.contains("for 3 findings"), "{}", ended.said);
+    assert!(ended.log.contains("for 3 findings"), "{}", ended.log);
     assert_eq!(ended.status, Some(2));
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root};
+use crate::watching::{ENGINES, Found, TestFileSystem, Watching, bad, is_root};
 
 fn found(operation: &str, path: PathBuf) -> Found {
     Found { operation: operation.into(), path: Some(path) }
@@ -55,7 +55,7 @@ fn every_way_to_create_a_bad_name_is_reported_once_on_every_file_system() {
     if !is_root() {
         return;
     }
-    for (name, place) in Place::all() {
+    for (name, place) in TestFileSystem::all() {
         for engine in ENGINES {
             if (name, engine) == ("overlay", "fanotify") {
                 continue;
@@ -70,9 +70,9 @@ fn every_way_to_create_a_bad_name_is_reported_once_on_every_file_system() {
             watching.wait_for(expected.len());
             let ended = watching.end();
             expected.sort();
-            assert_eq!(ended.found(), expected, "{engine} on {name}\n{}", ended.said);
-            assert_eq!(ended.status, Some(1), "{}", ended.said);
-            assert!(ended.said.contains(&format!("({name}) by {engine}, ")), "{}", ended.said);
+            assert_eq!(ended.found(), expected, "{engine} on {name}\n{}", ended.log);
+            assert_eq!(ended.status, Some(1), "{}", ended.log);
+            assert!(ended.log.contains(&format!("({name}) by {engine}, ")), "{}", ended.log);
         }
     }
 }
@@ -82,7 +82,7 @@ fn the_engine_is_the_first_that_works_and_is_reported_with_the_reason() {
     if !is_root() {
         return;
     }
-    for (name, place) in Place::all() {
+    for (name, place) in TestFileSystem::all() {
         let top = place.top();
         let watching = Watching::new(&[&top], &[]);
         fs::write(top.join(bad("")), "").unwrap();
@@ -92,8 +92,8 @@ fn the_engine_is_the_first_that_works_and_is_reported_with_the_reason() {
             "overlay" => ("fanotify-dirs", "; fanotify cannot: the file system cannot be watched as a whole"),
             _ => ("fanotify", ""),
         };
-        assert!(ended.said.contains(&format!("({name}) by {engine}, ")), "{}", ended.said);
-        assert!(ended.said.contains(reason), "{}", ended.said);
+        assert!(ended.log.contains(&format!("({name}) by {engine}, ")), "{}", ended.log);
+        assert!(ended.log.contains(reason), "{}", ended.log);
         assert_eq!(ended.found(), [found("create", top.join(bad("")))]);
     }
 }
@@ -103,7 +103,7 @@ fn two_trees_on_two_file_systems_are_watched_at_once() {
     if !is_root() {
         return;
     }
-    let (Some(first), Some(second)) = (Place::ext4(), Place::tmpfs()) else { return };
+    let (Some(first), Some(second)) = (TestFileSystem::ext4(), TestFileSystem::tmpfs()) else { return };
     let tops = [first.top(), second.top()];
     let watching = Watching::new(&[&tops[0], &tops[1]], &[]);
     tops.iter().for_each(|top| drop(File::create(top.join(bad(""))).unwrap()));
@@ -118,7 +118,7 @@ fn a_file_system_mounted_below_is_watched_unless_excluded() {
     if !is_root() {
         return;
     }
-    let Some(place) = Place::tmpfs() else { return };
+    let Some(place) = TestFileSystem::tmpfs() else { return };
     let above = place.top().parent().unwrap().to_path_buf();
     for (args, count) in [(&[][..], 2), (&["-x"][..], 1)] {
         let watching = Watching::new(&[&above], args);
@@ -126,7 +126,7 @@ fn a_file_system_mounted_below_is_watched_unless_excluded() {
         fs::write(above.join(bad(&count.to_string())), "").unwrap();
         watching.wait_for(count);
         let ended = watching.end();
-        assert_eq!(ended.lines.len(), count, "{:?}\n{}", ended.lines, ended.said);
+        assert_eq!(ended.lines.len(), count, "{:?}\n{}", ended.lines, ended.log);
     }
 }
 
@@ -137,7 +137,7 @@ fn of_tens_of_thousands_per_second_no_bad_name_is_missed_or_reported_twice() {
     if !is_root() {
         return;
     }
-    let Some(place) = Place::tmpfs() else { return };
+    let Some(place) = TestFileSystem::tmpfs() else { return };
     for args in [
         &["--engine", "fanotify"][..],
         &["--engine", "fanotify", "--unlimited-queue"],
@@ -163,13 +163,13 @@ fn of_tens_of_thousands_per_second_no_bad_name_is_missed_or_reported_twice() {
         watching.wait_for(THREADS * EACH / 10);
         let ended = watching.end();
         let rate = (THREADS * EACH) as f64 / took.as_secs_f64();
-        println!("{args:?}: {rate:.0} creates a second; {}", ended.said.lines().last().unwrap());
+        println!("{args:?}: {rate:.0} creates a second; {}", ended.log.lines().last().unwrap());
         let mut expected: Vec<PathBuf> = (0..THREADS)
             .flat_map(|thread| (0..EACH).step_by(10).map(move |number| (thread, number)))
             .map(|(thread, number)| top.join(thread.to_string()).join(bad(&format!("{number}-"))))
             .collect();
         expected.sort();
-        assert_eq!(ended.paths(), expected, "{}", ended.said);
+        assert_eq!(ended.paths(), expected, "{}", ended.log);
     }
 }
 
@@ -179,7 +179,7 @@ fn a_directory_renamed_before_its_event_is_read_is_reported_under_one_of_its_nam
         if engine == "fanotify" && !is_root() {
             continue;
         }
-        let place = Place::plain();
+        let place = TestFileSystem::plain();
         let (old, new) = (place.dir("old/sub"), place.top().join("new"));
         let watching = Watching::new(&[&place.top()], &["--engine", engine]);
         watching.while_it_sleeps(|| {
@@ -202,7 +202,7 @@ fn a_directory_removed_before_its_event_is_read_is_reported_with_its_last_path()
         if engine == "fanotify" && !is_root() {
             continue;
         }
-        let place = Place::plain();
+        let place = TestFileSystem::plain();
         let known = place.dir("known");
         let watching = Watching::new(&[&place.top()], &["--engine", engine]);
         watching.while_it_sleeps(|| {
@@ -218,8 +218,8 @@ fn a_directory_removed_before_its_event_is_read_is_reported_with_its_last_path()
             "fanotify" => 0..=2,
             _ => 1..=1,
         };
-        assert!(expected.contains(&ended.lines.len()), "{engine}: {:?}\n{}", ended.lines, ended.said);
-        let is_counted = ended.said.contains("vanished before");
-        assert!(ended.lines.len() == 2 || is_counted || engine != "fanotify", "{engine}: {}", ended.said);
+        assert!(expected.contains(&ended.lines.len()), "{engine}: {:?}\n{}", ended.lines, ended.log);
+        let is_counted = ended.log.contains("vanished before");
+        assert!(ended.lines.len() == 2 || is_counted || engine != "fanotify", "{engine}: {}", ended.log);
     }
 }

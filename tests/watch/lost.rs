@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::rest::wait_for_rest;
-use crate::watching::{ENGINES, Found, Place, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, Found, TestFileSystem, Watching, bad, is_root, wait_until};
 
 /// Larger than any queue: fs.inotify.max_queued_events and fs.fanotify.max_queued_events.
 fn more_than_a_queue() -> Option<usize> {
@@ -39,7 +39,7 @@ fn names_that_appeared_while_events_were_lost_are_found_and_reported_once() {
 }
 
 fn lose_events(engine: &str, count: usize) {
-    let Some(place) = Place::tmpfs() else { return };
+    let Some(place) = TestFileSystem::tmpfs() else { return };
     {
         let (top, outside) = (place.dir(engine).join("in"), place.dir(engine).join("out"));
         for dir in [top.join("old"), top.join("quiet/below"), outside.join("brought/along")] {
@@ -52,10 +52,10 @@ fn lose_events(engine: &str, count: usize) {
         let watching = Watching::new(&[&top], &["--engine", engine]);
         // Longer than the margin for coarse time stamps.
         sleep(Duration::from_millis(3500));
-        let mut expected: Vec<PathBuf> = vec![top.join("old").join(bad("told"))];
+        let mut expected: Vec<PathBuf> = vec![top.join("old").join(bad("first"))];
         File::create(&expected[0]).unwrap();
         watching.wait_for(1);
-        // It reads the trees once more and finds nothing: up to here it has seen everything.
+        // Wait until the watch has handled all events so far.
         wait_for_rest(watching.pid());
         watching.while_it_sleeps(|| {
             for number in 0..count {
@@ -69,7 +69,7 @@ fn lose_events(engine: &str, count: usize) {
                     expected.push(path);
                 }
             }
-            // From now on nothing more is reported.
+            // The queue is full: there are no events for what follows.
             fs::create_dir_all(top.join("new/new")).unwrap();
             for path in [top.join("new/new").join(bad("late")), top.join("quiet/below").join(bad("late"))] {
                 File::create(&path).unwrap();
@@ -92,17 +92,13 @@ fn lose_events(engine: &str, count: usize) {
         let found = ended.paths();
         let missing: Vec<_> = expected.iter().filter(|path| !found.contains(path)).collect();
         let surplus: Vec<_> = found.iter().filter(|path| !expected.contains(path)).collect();
-        assert!(
-            missing.is_empty() && surplus.is_empty(),
-            "{engine}: {missing:?} {surplus:?}\n{}",
-            ended.said
-        );
+        assert!(missing.is_empty() && surplus.is_empty(), "{engine}: {missing:?} {surplus:?}\n{}", ended.log);
         assert_eq!(found, expected, "{engine}: each once");
-        assert!(ended.said.contains("events were lost"), "{engine}: {}", ended.said);
+        assert!(ended.log.contains("events were lost"), "{engine}: {}", ended.log);
         let again: Vec<Found> =
             ended.found().into_iter().filter(|found| found.operation == "rescan").collect();
         assert!(!again.is_empty(), "{engine}: {:?}", ended.lines);
-        assert_eq!(ended.status, Some(1), "{engine}: nothing is missing, so that it is no trouble");
+        assert_eq!(ended.status, Some(1), "{engine}: nothing is missing, so this is not an error");
     }
 }
 
@@ -111,7 +107,7 @@ fn a_queue_without_a_limit_loses_nothing() {
     if !is_root() {
         return;
     }
-    let (Some(count), Some(place)) = (more_than_a_queue(), Place::tmpfs()) else { return };
+    let (Some(count), Some(place)) = (more_than_a_queue(), TestFileSystem::tmpfs()) else { return };
     let watching = Watching::new(&[&place.top()], &["--engine", "fanotify", "--unlimited-queue"]);
     watching.while_it_sleeps(|| {
         for number in 0..count {
@@ -124,7 +120,7 @@ fn a_queue_without_a_limit_loses_nothing() {
     watching.wait_for(1);
     let ended = watching.end();
     assert_eq!(ended.paths(), [place.top().join(bad("brief"))]);
-    assert!(!ended.said.contains("lost"), "{}", ended.said);
+    assert!(!ended.log.contains("lost"), "{}", ended.log);
 }
 
 /// A tree in which directories are moved with their content.
@@ -198,7 +194,7 @@ fn names_in_directories_renamed_during_and_after_a_loss_are_not_missed() {
 }
 
 fn rename_while_events_are_lost(engine: &str, count: usize) {
-    let Some(place) = Place::tmpfs() else { return };
+    let Some(place) = TestFileSystem::tmpfs() else { return };
     let top = place.dir(engine);
     let mut tree = Restless::new(&top, 400);
     let watching = Watching::new(&[&top], &["--engine", engine]);
@@ -221,12 +217,12 @@ fn rename_while_events_are_lost(engine: &str, count: usize) {
     }
     watching.wait_for(tree.bad.len());
     let ended = watching.end();
-    assert!(ended.said.contains("events were lost"), "{engine}: {}", ended.said);
+    assert!(ended.log.contains("events were lost"), "{engine}: {}", ended.log);
     let mut found: Vec<Vec<u8>> = ended.names();
     found.sort();
     tree.bad.sort();
-    assert!(found == tree.bad, "{engine}: {} of {}\n{}", found.len(), tree.bad.len(), ended.said);
-    assert_eq!(ended.status, Some(1), "{engine}: nothing is missing\n{}", ended.said);
+    assert!(found == tree.bad, "{engine}: {} of {}\n{}", found.len(), tree.bad.len(), ended.log);
+    assert_eq!(ended.status, Some(1), "{engine}: nothing is missing\n{}", ended.log);
 }
 
 #[test]
@@ -234,29 +230,29 @@ fn directories_that_were_not_read_are_reported_as_an_error() {
     if !is_root() {
         return;
     }
-    let (Some(count), Some(place)) = (more_than_a_queue(), Place::tmpfs()) else { return };
+    let (Some(count), Some(place)) = (more_than_a_queue(), TestFileSystem::tmpfs()) else { return };
     let top = place.dir("top");
     for number in 0..20_000 {
         fs::create_dir(top.join(format!("d{number}"))).unwrap();
     }
     let trail = place.beside("trail").join("trail");
     let watching = Watching::new(&[&top], &["--engine", "inotify", "--audit", trail.to_str().unwrap()]);
-    wait_until("it watches", || watching.said().contains("directories are watched one by one"));
+    wait_until("it watches", || watching.log().contains("directories are watched one by one"));
     watching.while_it_sleeps(|| {
         for number in 0..count {
             File::create(top.join("d1").join(number.to_string())).unwrap();
         }
-        // When it continues, both are pending: that events were lost, and two signals to end, so that it does not read on.
+        // When the watch continues, lost events and two signals to end are pending, so it does not read the trees again.
         watching.signal(Signal::SIGTERM);
     });
-    let ended = watching.ended();
+    let ended = watching.wait_for_end();
     let last = ended.lines.last().cloned().unwrap_or_default();
-    if ended.said.contains("were not read to the end") {
-        assert_eq!(ended.status, Some(2), "{}", ended.said);
+    if ended.log.contains("were not read to the end") {
+        assert_eq!(ended.status, Some(2), "{}", ended.log);
         assert!(last.contains("\"type\":\"uncovered\""), "{last}");
         assert_eq!(fs::read_to_string(&trail).unwrap().lines().last(), Some(last.as_str()));
     } else {
         // Two seconds were enough to read everything.
-        assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.said);
+        assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.log);
     }
 }

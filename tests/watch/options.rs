@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::watching::{ENGINES, PATIENCE, Place, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, PATIENCE, TestFileSystem, Watching, bad, is_root, wait_until};
 
 const ENGINE: [&str; 2] = ["--engine", "inotify"];
 
-fn watch(place: &Place, args: &[&str]) -> Watching {
+fn watch(place: &TestFileSystem, args: &[&str]) -> Watching {
     Watching::new(&[&place.top()], &[&ENGINE, args].concat())
 }
 
@@ -22,7 +22,7 @@ fn existing_names_are_reported_once_on_request() {
         if engine == "fanotify" && !is_root() {
             continue;
         }
-        let place = Place::plain();
+        let place = TestFileSystem::plain();
         let mut expected: Vec<PathBuf> =
             (0..50).map(|number| place.dir(&format!("a/b{number}")).join(bad(""))).collect();
         expected.iter().for_each(|path| fs::write(path, "").unwrap());
@@ -34,7 +34,7 @@ fn existing_names_are_reported_once_on_request() {
         expected.push(new);
         expected.sort();
         let ended = watching.end();
-        assert_eq!(ended.paths(), expected, "{engine}: {}", ended.said);
+        assert_eq!(ended.paths(), expected, "{engine}: {}", ended.log);
         let initial = ended.found().iter().filter(|found| found.operation == "initial").count();
         assert_eq!(initial, 50, "{engine}");
     }
@@ -42,15 +42,15 @@ fn existing_names_are_reported_once_on_request() {
 
 #[test]
 fn it_ends_after_the_first_finding_a_time_or_a_signal_with_a_status_and_a_summary() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let watching = watch(&place, &["--for", "0.2s"]);
-    let ended = watching.ended();
-    assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.said);
-    assert!(ended.said.contains("0 findings in 0 events"), "{}", ended.said);
+    let ended = watching.wait_for_end();
+    assert_eq!((ended.status, ended.lines.len()), (Some(0), 0), "{}", ended.log);
+    assert!(ended.log.contains("0 findings in 0 events"), "{}", ended.log);
     let watching = watch(&place, &["--once"]);
     (0..10).for_each(|number| fs::write(place.top().join(bad(&number.to_string())), "").unwrap());
-    let ended = watching.ended();
-    assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.said);
+    let ended = watching.wait_for_end();
+    assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.log);
     // A signal that was ignored before the tests stays ignored.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
@@ -59,17 +59,17 @@ fn it_ends_after_the_first_finding_a_time_or_a_signal_with_a_status_and_a_summar
     for signal in [Signal::SIGINT, Signal::SIGTERM].into_iter().filter(is_heard) {
         let watching = watch(&place, &[]);
         watching.signal(signal);
-        assert_eq!(watching.ended().status, Some(0));
+        assert_eq!(watching.wait_for_end().status, Some(0));
     }
     let watching = watch(&place, &[]);
     watching.signal(Signal::SIGUSR1);
-    wait_until("a line", || watching.said().contains("0 findings in 0 events"));
+    wait_until("a line", || watching.log().contains("0 findings in 0 events"));
     assert_eq!(watching.end().status, Some(0));
 }
 
 #[test]
 fn a_service_manager_is_notified_of_the_start_a_reload_and_the_end() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let address = place.beside("manager").join("socket");
     let socket = UnixDatagram::bind(&address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -82,13 +82,13 @@ fn a_service_manager_is_notified_of_the_start_a_reload_and_the_end() {
             if message.lines().any(|line| line.starts_with(what)) {
                 return;
             }
-            assert!(begin.elapsed() < PATIENCE, "{what} is not heard");
+            assert!(begin.elapsed() < PATIENCE, "no notification of {what}");
         }
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("watch").arg(place.top()).args(ENGINE).env("NOTIFY_SOCKET", &address);
     command.env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
-    let watching = Watching::by(command);
+    let watching = Watching::spawn(command);
     heard("READY=1");
     heard("WATCHDOG=1");
     heard("STATUS=0 findings");
@@ -97,35 +97,35 @@ fn a_service_manager_is_notified_of_the_start_a_reload_and_the_end() {
     heard("READY=1");
     watching.signal(Signal::SIGTERM);
     heard("STOPPING=1");
-    assert_eq!(watching.ended().status, Some(0));
+    assert_eq!(watching.wait_for_end().status, Some(0));
 }
 
 #[test]
 fn names_that_appeared_before_a_signal_are_reported_before_the_end() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let watching = watch(&place, &[]);
     watching.while_it_sleeps(|| {
         fs::write(place.top().join(bad("")), "").unwrap();
         watching.signal(Signal::SIGTERM);
     });
-    let ended = watching.ended();
-    assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.said);
+    let ended = watching.wait_for_end();
+    assert_eq!((ended.status, ended.lines.len()), (Some(1), 1), "{}", ended.log);
 }
 
 #[test]
 fn a_path_that_cannot_be_watched_is_an_error() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     for path in [place.top().join("none"), "/proc/self/status".into()] {
         let output = Command::new(env!("CARGO_BIN_EXE_namegate")).arg("watch").arg(&path).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("cannot watch"), "{said}");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{log}");
+        assert!(log.contains("cannot watch"), "{log}");
     }
 }
 
 #[test]
 fn a_hangup_reloads_the_policy_and_reopens_files_unless_the_policy_is_invalid() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let beside = place.beside("etc");
     let (policy, output, audit) = (beside.join("policy.toml"), beside.join("out"), beside.join("audit"));
     fs::write(&policy, "profiles = [\"utf8\"]\n").unwrap();
@@ -138,7 +138,7 @@ fn a_hangup_reloads_the_policy_and_reopens_files_unless_the_policy_is_invalid() 
     wait_until("a finding", || lines(&output) == 1 && lines(&audit) == 1);
     fs::write(&policy, "profiles = [\"nonsense\"]\n").unwrap();
     watching.signal(Signal::SIGHUP);
-    wait_until("the mistake", || watching.said().contains("nothing has changed: "));
+    wait_until("the error", || watching.log().contains("nothing has changed: "));
     touch("AUX");
     fs::write(&policy, "profiles = [\"windows\"]\n").unwrap();
     fs::rename(&audit, beside.join("audit.1")).unwrap();
@@ -152,7 +152,7 @@ fn a_hangup_reloads_the_policy_and_reopens_files_unless_the_policy_is_invalid() 
 
 #[test]
 fn globs_and_warnings_select_what_is_reported() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     place.dir("cache/deep");
     let args =
         ["--exclude", "cache/", "--exclude", "*.tmp\u{E9}", "--exclude", "*.part", "--profile", "security"];
@@ -164,15 +164,15 @@ fn globs_and_warnings_select_what_is_reported() {
     fs::write(place.top().join("a\u{202E}b"), "").unwrap();
     watching.wait_for(1);
     let ended = watching.end();
-    assert_eq!(ended.paths(), [place.top().join("a\u{202E}b")], "{}", ended.said);
+    assert_eq!(ended.paths(), [place.top().join("a\u{202E}b")], "{}", ended.log);
 }
 
 #[test]
 fn text_is_one_line_for_each_finding_whatever_the_name() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("watch").arg(place.top()).args(ENGINE);
-    let watching = Watching::by(command);
+    let watching = Watching::spawn(command);
     let hostile = "x\" in \".\": nothing\n2026-01-01T00:00:00Z seen: \u{1b}[2J\u{202E}";
     fs::create_dir(place.top().join(hostile)).unwrap();
     watching.wait_for(1);
@@ -190,7 +190,7 @@ fn text_is_one_line_for_each_finding_whatever_the_name() {
 
 #[test]
 fn a_closed_pipe_ends_it_without_an_error() {
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     let mut child = Command::new(env!("CARGO_BIN_EXE_namegate"))
         .arg("watch")
         .arg(place.top())

@@ -11,10 +11,10 @@ use nix::fcntl::{OFlag, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, mkdirat};
 
-use crate::watching::{ENGINES, Place, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, TestFileSystem, Watching, bad, is_root, wait_until};
 
 /// The program, in a place where every user can run it.
-fn program_for_all(place: &Place) -> PathBuf {
+fn program_for_all(place: &TestFileSystem) -> PathBuf {
     let program = place.beside("bin").join("namegate");
     // Copied by a separate process: a program that another test starts meanwhile must not hold the copy open for writing
     // (ETXTBSY).
@@ -32,14 +32,14 @@ fn a_user_without_privileges_watches_each_directory_and_learns_why() {
         return println!("SKIPPED: no setpriv to become another user");
     }
     for engine in ["auto", "inotify"] {
-        let place = Place::plain();
+        let place = TestFileSystem::plain();
         let program = program_for_all(&place);
         let closed = place.dir("closed");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
         command.arg(program).arg("watch").arg(place.top()).args(["--format", "json", "--engine", engine]);
-        let watching = Watching::by(command);
+        let watching = Watching::spawn(command);
         fs::create_dir(place.top().join("sub")).unwrap();
         fs::write(place.top().join("sub").join(bad("")), "").unwrap();
         watching.wait_for(1);
@@ -49,10 +49,10 @@ fn a_user_without_privileges_watches_each_directory_and_learns_why() {
         } else {
             "inotify, "
         };
-        assert!(ended.said.contains(expected), "{}", ended.said);
+        assert!(ended.log.contains(expected), "{}", ended.log);
         assert_eq!(ended.paths(), [place.top().join("sub").join(bad(""))]);
-        assert!(ended.said.contains("closed"), "what cannot be read is told: {}", ended.said);
-        assert_eq!(ended.status, Some(2), "{}", ended.said);
+        assert!(ended.log.contains("closed"), "what cannot be read is reported: {}", ended.log);
+        assert_eq!(ended.status, Some(2), "{}", ended.log);
     }
 }
 
@@ -60,7 +60,7 @@ fn a_user_without_privileges_watches_each_directory_and_learns_why() {
 fn too_few_watches_are_reported_clearly_as_an_error() {
     // A user namespace has its own limit.
     let script = "echo 20 >/proc/sys/user/max_inotify_watches && exec \"$@\"";
-    let place = Place::plain();
+    let place = TestFileSystem::plain();
     (0..40).for_each(|number| drop(place.dir(&number.to_string())));
     let mut command = Command::new("unshare");
     command.args(["-U", "-r", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_namegate"), "watch"]);
@@ -72,13 +72,13 @@ fn too_few_watches_are_reported_clearly_as_an_error() {
     if !probe.is_ok_and(|status| status.success()) {
         return println!("SKIPPED: no user namespace with its own limit of watches");
     }
-    let watching = Watching::by(command);
+    let watching = Watching::spawn(command);
     fs::write(place.top().join(bad("")), "").unwrap();
     watching.wait_for(1);
     let ended = watching.end();
-    assert_eq!(ended.status, Some(2), "{}", ended.said);
-    assert!(ended.said.contains("fs.inotify.max_user_watches=NUMBER"), "{}", ended.said);
-    assert!(ended.said.contains("21 directories are not watched"), "{}", ended.said);
+    assert_eq!(ended.status, Some(2), "{}", ended.log);
+    assert!(ended.log.contains("fs.inotify.max_user_watches=NUMBER"), "{}", ended.log);
+    assert!(ended.log.contains("21 directories are not watched"), "{}", ended.log);
 }
 
 /// Nested directories, created by descriptor; returns the last one.
@@ -110,7 +110,7 @@ fn deep_directories_are_watched() {
         if engine == "fanotify" && !is_root() {
             continue;
         }
-        let place = Place::plain();
+        let place = TestFileSystem::plain();
         let (path, dir) = dig(&place.top(), 60);
         let watching = Watching::new(&[&place.top()], &["--engine", engine]);
         create_at(&dir, &bad("old"));
@@ -124,7 +124,7 @@ fn deep_directories_are_watched() {
         let mut expected = [path.join(bad("old")), path.join("new").join(bad("new"))];
         expected.sort();
         let ended = watching.end();
-        assert_eq!(ended.paths(), expected, "{engine}: {}", ended.said);
+        assert_eq!(ended.paths(), expected, "{engine}: {}", ended.log);
     }
 }
 
@@ -133,7 +133,7 @@ fn only_the_mounted_part_of_a_file_system_is_watched() {
     if !is_root() {
         return;
     }
-    let Some(place) = Place::tmpfs() else { return };
+    let Some(place) = TestFileSystem::tmpfs() else { return };
     let (part, other) = (place.dir("part/sub"), place.dir("other"));
     let bound = place.beside("bound");
     let done =
@@ -148,7 +148,7 @@ fn only_the_mounted_part_of_a_file_system_is_watched() {
     let _ = umount2(&bound, MntFlags::MNT_DETACH);
     let mut expected = [bound.join("sub").join(bad("by its other path")), bound.join(bad("top"))];
     expected.sort();
-    assert_eq!(ended.paths(), expected, "{}", ended.said);
+    assert_eq!(ended.paths(), expected, "{}", ended.log);
 }
 
 struct Server(Child, PathBuf);
@@ -166,7 +166,7 @@ fn names_created_in_the_source_are_reported_and_names_that_the_mount_refuses_are
     if !is_root() || !Path::new("/dev/fuse").exists() {
         return println!("SKIPPED: mounting needs root and /dev/fuse");
     }
-    let Some(place) = Place::tmpfs() else { return };
+    let Some(place) = TestFileSystem::tmpfs() else { return };
     let mnt = place.beside("mnt");
     let server = Command::new(env!("CARGO_BIN_EXE_namegate"))
         .arg("mount")

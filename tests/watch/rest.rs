@@ -1,4 +1,4 @@
-//! Tells whether a started process is idle.
+//! Detects whether a started process is idle.
 
 use std::fs;
 use std::thread::sleep;

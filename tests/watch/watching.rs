@@ -1,4 +1,4 @@
-//! A watch that ends with the test, and the file systems that it is tried on.
+//! A running `namegate watch` that is killed on drop, and file systems to watch.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -18,13 +18,13 @@ use tempfile::TempDir;
 
 use crate::rest::are_all_threads;
 
-/// Long enough for a machine with other things to do.
+/// Long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The engines, by their names on the command line.
 pub const ENGINES: [&str; 3] = ["fanotify", "fanotify-dirs", "inotify"];
 
-/// A name that is not UTF-8, and another for each `tag`.
+/// A name that is not UTF-8, different for each `tag`.
 pub fn bad(tag: &str) -> OsString {
     let mut name = tag.as_bytes().to_vec();
     name.extend(b"caf\xE9");
@@ -39,47 +39,47 @@ pub fn is_root() -> bool {
     is_root
 }
 
-pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
-    while !holds() {
+    while !condition() {
         assert!(begin.elapsed() < PATIENCE, "{what} did not happen");
         sleep(Duration::from_millis(5));
     }
 }
 
-/// One finding, as far as tests ask for it.
+/// The fields of a finding that tests compare.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
     pub operation: String,
-    /// `None`: the directory is not known.
+    /// `None` if the directory is not known.
     pub path: Option<PathBuf>,
 }
 
-/// A process that watches, and writes JSON.
+/// A watching process that writes JSON.
 pub struct Watching {
     child: Child,
     out: Arc<Mutex<Vec<String>>>,
-    said: Arc<Mutex<Vec<String>>>,
+    log: Arc<Mutex<Vec<String>>>,
     readers: Vec<JoinHandle<()>>,
 }
 
-/// What a watch has left behind.
+/// The results of a watch that has ended.
 pub struct Ended {
     pub status: Option<i32>,
     pub lines: Vec<String>,
-    pub said: String,
+    pub log: String,
 }
 
 impl Watching {
-    /// Watches `paths`, and is ready.
+    /// Starts to watch `paths`, and waits until the watch is ready.
     pub fn new(paths: &[&Path], args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         command.arg("watch").args(paths).args(["--format", "json"]).args(args);
-        Self::by(command)
+        Self::spawn(command)
     }
 
-    /// What `command` starts.
-    pub fn by(mut command: Command) -> Self {
+    /// Starts `command`, and waits until the watch is ready.
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
@@ -88,9 +88,9 @@ impl Watching {
             .spawn()
             .unwrap();
         let (out, first) = lines_of(child.stdout.take().unwrap());
-        let (said, second) = lines_of(child.stderr.take().unwrap());
-        let watching = Self { child, out, said, readers: vec![first, second] };
-        wait_until("the watch", || watching.said().contains("namegate: watching") || watching.has_ended());
+        let (log, second) = lines_of(child.stderr.take().unwrap());
+        let watching = Self { child, out, log, readers: vec![first, second] };
+        wait_until("the watch", || watching.log().contains("namegate: watching") || watching.has_ended());
         watching
     }
 
@@ -106,7 +106,7 @@ impl Watching {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// Stops it for the time of `work`.
+    /// Stops the process while `work` runs.
     pub fn while_it_sleeps(&self, work: impl FnOnce()) {
         self.signal(Signal::SIGSTOP);
         wait_until("the stop", || are_all_threads(self.child.id(), "T"));
@@ -114,8 +114,8 @@ impl Watching {
         self.signal(Signal::SIGCONT);
     }
 
-    pub fn said(&self) -> String {
-        self.said.lock().unwrap().join("\n")
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
     }
 
     pub fn lines(&self) -> Vec<String> {
@@ -126,29 +126,29 @@ impl Watching {
         let begin = Instant::now();
         while self.out.lock().unwrap().len() < count {
             let found = self.out.lock().unwrap().len();
-            assert!(begin.elapsed() < PATIENCE, "{found} findings of {count}\n{}", self.said());
+            assert!(begin.elapsed() < PATIENCE, "{found} findings of {count}\n{}", self.log());
             sleep(Duration::from_millis(5));
         }
     }
 
-    /// Ends it. Not by SIGINT: whoever runs the tests in the background of a shell has that ignored.
+    /// Ends the process. Not by SIGINT, which is ignored if the tests run in the background of a shell.
     pub fn end(self) -> Ended {
         self.signal(Signal::SIGTERM);
-        self.ended()
+        self.wait_for_end()
     }
 
-    /// Waits for its end.
-    pub fn ended(mut self) -> Ended {
+    /// Waits until the process has ended.
+    pub fn wait_for_end(mut self) -> Ended {
         let begin = Instant::now();
         let status = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,
-                None => assert!(begin.elapsed() < PATIENCE, "it does not end\n{}", self.said()),
+                None => assert!(begin.elapsed() < PATIENCE, "it does not end\n{}", self.log()),
             }
             sleep(Duration::from_millis(5));
         };
         self.readers.drain(..).for_each(|reader| reader.join().unwrap());
-        Ended { status: status.code(), lines: self.lines(), said: self.said() }
+        Ended { status: status.code(), lines: self.lines(), log: self.log() }
     }
 }
 
@@ -206,14 +206,14 @@ fn lines_of(pipe: impl std::io::Read + Send + 'static) -> (Arc<Mutex<Vec<String>
     (lines, reader)
 }
 
-/// A file system of its own, in a temporary directory.
-pub struct Place {
+/// A separate file system in a temporary directory.
+pub struct TestFileSystem {
     dir: TempDir,
     is_mounted: bool,
 }
 
-impl Place {
-    /// Whatever the temporary directory is on.
+impl TestFileSystem {
+    /// The file system of the temporary directory.
     pub fn plain() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("top")).unwrap();
@@ -270,26 +270,26 @@ impl Place {
         })
     }
 
-    /// All of them that can be had.
+    /// All file systems that can be mounted here.
     pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
         let places: [(&str, fn() -> Option<Self>); 3] =
             [("ext4", Self::ext4), ("tmpfs", Self::tmpfs), ("overlay", Self::overlay)];
         places.into_iter().filter_map(|(name, make)| Some((name, make()?)))
     }
 
-    /// The top of it.
+    /// The root of the file system.
     pub fn top(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join("top")
     }
 
-    /// A directory that is made in it.
+    /// A new directory in the file system.
     pub fn dir(&self, name: &str) -> PathBuf {
         let dir = self.top().join(name);
         fs::create_dir_all(&dir).unwrap();
         dir
     }
 
-    /// A directory beside it.
+    /// A new directory outside of the file system.
     pub fn beside(&self, name: &str) -> PathBuf {
         let dir = self.dir.path().canonicalize().unwrap().join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -297,7 +297,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFileSystem {
     fn drop(&mut self) {
         if self.is_mounted {
             let _ = umount2(&self.top(), MntFlags::MNT_DETACH);

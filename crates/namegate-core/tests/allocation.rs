@@ -1,4 +1,4 @@
-//! Judging a name that is accepted allocates nothing, whatever the policy: a counting allocator says so.
+//! Checking an accepted name allocates nothing, whatever the policy: verified by a counting allocator.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "an allocator cannot be written without it")]
@@ -14,19 +14,19 @@ use namegate_core::name::normalize::Form;
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_core::policy::{Normalization, OnMismatch, Policy, Verdict, profile};
 
-/// Counts the allocations of each thread, so that tests that run beside each other do not disturb the count.
+/// Counts allocations per thread, so that parallel tests do not disturb the count.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is passed on to the system's allocator with its arguments unchanged; the counter is a constant
+// SAFETY: every call is forwarded to the system's allocator with its arguments unchanged; the counter is a constant
 // thread-local without a destructor, so touching it neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -45,7 +45,7 @@ fn allocations_of<T>(work: impl FnOnce() -> T) -> usize {
     ALLOCATIONS.with(Cell::get) - before
 }
 
-/// Names that are long, from many scripts, near to rules, and such as draw warnings.
+/// Long names, names in many scripts, names that nearly break a rule, and names with warnings.
 fn names() -> Vec<String> {
     let long = ["a", "é", "日", "\u{1F600}", "e\u{301}", "ab."].map(|text| text.repeat(120 / text.len()));
     let short = [
@@ -99,11 +99,11 @@ fn policies() -> Vec<(String, Policy)> {
 }
 
 #[test]
-fn an_accepted_name_costs_no_allocation_under_any_policy() {
+fn accepting_a_name_allocates_nothing_under_any_policy() {
     for (which, policy) in policies() {
         let mut accepted = 0;
         for name in names() {
-            // Once before it counts: tables of the data crates may be made at their first use.
+            // Run it once without counting: tables of the data crates may be built at their first use.
             if !matches!(policy.verdict(name.as_bytes()), Verdict::Accept(_)) {
                 continue;
             }
@@ -116,7 +116,7 @@ fn an_accepted_name_costs_no_allocation_under_any_policy() {
 }
 
 #[test]
-fn an_admitted_name_that_is_its_own_key_costs_no_allocation() {
+fn admitting_a_name_equal_to_its_key_allocates_nothing() {
     for on_mismatch in OnMismatch::ALL {
         let normalization = Normalization { form: Form::Nfc, on_mismatch };
         let strict = profile::by_name("strict").unwrap();

@@ -1,5 +1,5 @@
-//! What the documents that the project was ordered with say, one test a fact: RFC 3629, ISO/IEC 10646-1:1993 Amd. 2
-//! (Annex R), M. Kuhn's UTF-8 and Unicode FAQ, utf-8(7). Examples of encoded values stand with `name::legacy` and
+//! Statements of the documents that namegate is based on, one test per statement: RFC 3629, ISO/IEC 10646-1:1993 Amd. 2
+//! (Annex R), M. Kuhn's UTF-8 and Unicode FAQ, utf-8(7). Examples of encoded values are in the tests of `name::ucs4` and
 //! `name::utf8`.
 
 use namegate_core::name::ucs4::{self, Octet};
@@ -10,7 +10,7 @@ fn policy(name: &str) -> Policy {
     Policy::from_profiles(&[profile::by_name(name).expect("a profile")])
 }
 
-/// Rule, start and end of each violation.
+/// The rule, start and end of each violation.
 fn found(policy: &Policy, name: &[u8]) -> Vec<(&'static str, usize, usize)> {
     policy.check(name).violations.iter().map(|v| (v.rule.name(), v.span.start, v.span.end)).collect()
 }
@@ -178,7 +178,7 @@ fn rfc_3629_section_10_two_spellings_of_one_text_are_two_names_that_collide() {
 
 #[test]
 fn kuhn_overlong_forms_are_exactly_what_begins_with_one_of_five_prefixes() {
-    // Each prefix, with all values of the bits that follow in it; what lies just behind is not overlong.
+    // Each prefix, with all values of its variable bits; the next larger prefix is not overlong.
     let is_overlong = |name: &[u8]| {
         let kind = validate(name).err().map(|i| (i.kind, i.span.len()));
         let overlong = [Malformation::Overlong, Malformation::NulSmuggling, Malformation::SeparatorSmuggling];

@@ -1,4 +1,4 @@
-//! Laws that hold for every name, tried on random ones. A failing run prints the name it found.
+//! Laws that hold for every name, tested with random names. A failing test prints the name.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -58,7 +58,7 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(scalar, 0..12).prop_map(String::from_iter)
 }
 
-/// Reads back what `display` shows, as an independent witness that nothing is lost.
+/// Decodes the output of `display`, independently, to prove that nothing is lost.
 fn read_display(shown: &str) -> Vec<u8> {
     let mut name = Vec::new();
     let mut rest = shown;
@@ -194,7 +194,7 @@ proptest! {
                 prop_assert_eq!(&key(&spelled, Some(form), Some(case)), &expected);
             }
             prop_assert_eq!(&key(&expected, Some(form), Some(case)), &expected);
-            // Folded after ordering: U+0345 folds to a letter, which marks do not move across any more.
+            // Fold after ordering: U+0345 folds to a letter, which marks cannot move across.
             let ordered = to_form(&name, if form.is_compatibility() { Form::Nfkd } else { Form::Nfd });
             let folded = fold(&ordered, case);
             prop_assert_eq!(&key(&folded, Some(form), Some(case)), &expected);

@@ -1,4 +1,4 @@
-//! Every profile against the table that it stands for.
+//! Compares every profile with the rules that its target publishes.
 //!
 //! The cases are written from the rules that targets state, not from the profiles: names that must be found, with rule and
 //! severity, and names near to them that must pass. A case of its table must break each rule of a profile.
@@ -25,7 +25,7 @@ mod reading;
 #[path = "profiles/windows.rs"]
 mod windows;
 
-/// One profile and the cases that were put to it.
+/// One profile and the cases that it was tested with.
 struct ProfileTester {
     policy: Policy,
     names: RefCell<Vec<Vec<u8>>>,
@@ -52,7 +52,7 @@ impl ProfileTester {
         }
     }
 
-    /// Judging `name` finds exactly `expected`, a [`summary`].
+    /// Asserts that checking `name` finds exactly `expected`, a [`summary`].
     fn finds(&self, name: impl AsRef<[u8]>, expected: &str) {
         let name = name.as_ref();
         let found = summary(self.policy.check(name).violations);
@@ -74,7 +74,7 @@ impl ProfileTester {
         self.finds_each(names, "");
     }
 
-    /// A name with each of `chars` in it gives `expected`, wherever the character stands.
+    /// Asserts `expected` for a name with each of `chars`, at any position.
     fn finds_inside(&self, chars: impl IntoIterator<Item = char>, expected: &str) {
         for c in chars {
             self.finds_each([format!("{c}b.c"), format!("a{c}b.c"), format!("a.b{c}")], expected);
@@ -85,7 +85,7 @@ impl ProfileTester {
         self.finds_inside(chars, "");
     }
 
-    /// Judging a whole path finds exactly `expected`.
+    /// Asserts that checking a whole path finds exactly `expected`.
     fn finds_path(&self, path: impl AsRef<[u8]>, expected: &str) {
         let path = path.as_ref();
         let found = summary(self.policy.check_path(path));
@@ -93,7 +93,7 @@ impl ProfileTester {
         self.paths.borrow_mut().push(path.to_vec());
     }
 
-    /// `names` in one directory are one name, and that is `expected`; for no collision, the empty text.
+    /// Asserts that `names` in one directory collide with the violation `expected`, or do not collide if it is empty.
     fn finds_together(&self, names: &[&str], expected: &str) {
         let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let collisions = self.policy.collisions(&bytes);
@@ -174,7 +174,7 @@ fn every_profile_has_a_table_and_every_rule_of_it_a_case() {
 }
 
 #[test]
-fn the_profiles_stand_in_their_order() {
+fn profiles_are_listed_in_order() {
     let names: Vec<&str> = profile::ALL.iter().map(|p| p.name).collect();
     let order = "utf8 strict security posix windows exfat smb macos sharepoint s3 gcs azure gdrive dropbox box nextcloud \
                  iso9660 joliet udf ext4-casefold zfs-utf8only git portable";
@@ -191,7 +191,7 @@ fn unverified_rules_are_warnings() {
     for (profile, rule) in &unverified {
         assert_eq!(rule.severity, Severity::Warn, "{profile}: {rule:?}");
     }
-    // What the tables mark and no primary source has settled since.
+    // The rules that no primary source confirms.
     let marked: BTreeSet<&str> = unverified.iter().map(|(profile, _)| *profile).collect();
     assert_eq!(marked, BTreeSet::from(["dropbox", "iso9660", "joliet", "s3", "sharepoint", "udf"]));
     let name_length = |(profile, rule): &(&str, &ProfileRule)| {

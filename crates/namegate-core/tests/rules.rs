@@ -1,4 +1,4 @@
-//! Each rule by itself: names that break it, at exactly which bytes, and the nearest names that do not.
+//! Each rule alone: names that break it, with the exact bytes, and similar names that do not.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use namegate_core::policy::Policy;
 use namegate_core::policy::profile::{Chars, Limit, NamePart, ProfileRule, ReservedNames, Test, Unit};
 use namegate_core::policy::rule::{RULES, RuleId, Severity};
 
-/// A policy with nothing but `rule`, with a parameter where it needs one.
+/// A policy with only `rule`, with a parameter if it needs one.
 fn alone(rule: RuleId) -> Policy {
     let test = match rule {
         RuleId::ReservedCharacter => Test::Reserved(Chars::one_of("?\u{FF1F}")),
@@ -28,7 +28,7 @@ fn alone(rule: RuleId) -> Policy {
 type Breaking = &'static [(&'static [u8], usize, usize)];
 type Passing = &'static [&'static [u8]];
 
-/// Names that break the rule with the span of the violation, names that do not.
+/// Names that break the rule, with the span of the violation, and names that do not.
 const CASES: &[(&str, Breaking, Passing)] = &[
     (
         "unexpected-continuation",
@@ -211,7 +211,7 @@ const CASES: &[(&str, Breaking, Passing)] = &[
 ];
 
 #[test]
-fn each_rule_finds_its_bytes_and_lets_the_nearest_names_pass() {
+fn each_rule_finds_its_bytes_and_allows_similar_names() {
     for &(rule, breaking, passing) in CASES {
         let rule: RuleId = rule.parse().expect("a rule");
         let policy = alone(rule);
@@ -221,7 +221,7 @@ fn each_rule_finds_its_bytes_and_lets_the_nearest_names_pass() {
         };
         for &(name, start, end) in breaking {
             assert_eq!(spans(name).first(), Some(&(start, end)), "{rule}: {name:02X?}");
-            // Behind what breaks nothing, the same bytes are found: but for what is judged at the ends or as a whole.
+            // After a valid prefix the same bytes are found, except by rules about the ends or the whole of a name.
             if rule.rule().kind.as_str() == "scalar" {
                 let shifted = [b"xy ", name].concat();
                 assert_eq!(spans(&shifted).first(), Some(&(start + 3, end + 3)), "{rule}: {shifted:02X?}");
@@ -235,7 +235,7 @@ fn each_rule_finds_its_bytes_and_lets_the_nearest_names_pass() {
 }
 
 #[test]
-fn the_rules_of_directories_and_paths_find_theirs() {
+fn the_rules_of_directories_and_paths_find_their_violations() {
     let together = |rule: RuleId, names: &[&str]| {
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let groups = alone(rule).collisions(&names);

@@ -155,7 +155,7 @@ impl AuditLog {
 
     fn report_missing(&mut self) {
         let count = std::mem::take(&mut self.missing);
-        log::warn!("the audit log is written again; {count} records are missing in it");
+        log::warn!("the audit log is written again; records missing in it: {count}");
         if self.write(&DroppedLine::new(count, "disk", None)).is_err() {
             self.missing = count;
         }
@@ -165,7 +165,7 @@ impl AuditLog {
     pub(super) fn finish(&self) {
         if self.missing > 0 {
             log::warn!(
-                "the audit log could not be written to its end; {} records are missing there",
+                "the audit log could not be written to its end; records missing there: {}",
                 self.missing
             );
         }

@@ -196,7 +196,7 @@ fn records_lost_on_a_full_disk_are_counted_and_reported_later() {
 fn an_audit_log_is_readable_by_owner_and_group_and_appended_to() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("trail");
+    let path = dir.path().join("audit.log");
     for _ in 0..2 {
         AuditLog::append(&path).unwrap().keep(&record(b"\xFF"));
     }
@@ -235,7 +235,7 @@ fn an_audit_log_that_blocks_does_not_delay_requests() {
 #[test]
 fn an_audit_log_that_was_moved_away_is_created_again_on_request() {
     let dir = tempfile::tempdir().unwrap();
-    let (path, old) = (dir.path().join("trail"), dir.path().join("trail.1"));
+    let (path, old) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
     let audit_log = Some(AuditLog::append(&path).unwrap());
     let audit = Audit::new(AuditSettings { audit_log, ..AuditSettings::default() }).unwrap();
     let names = |path: &PathBuf| -> Vec<String> {

@@ -21,7 +21,7 @@ fn finding(name: &[u8]) -> Finding {
 }
 
 #[test]
-fn only_a_word_that_is_the_place_of_the_path_becomes_the_path() {
+fn only_the_argument_of_two_braces_becomes_the_path() {
     let words: Vec<OsString> = ["prog", "{}", "x{}", "{ }"].map(OsString::from).to_vec();
     let command = command(&words, &finding(b"a b\xFF")).unwrap();
     let args: Vec<&[u8]> = command.get_args().map(OsStrExt::as_bytes).collect();
@@ -31,17 +31,17 @@ fn only_a_word_that_is_the_place_of_the_path_becomes_the_path() {
 }
 
 #[test]
-fn too_many_that_wait_are_counted() {
+fn findings_that_do_not_fit_the_queue_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // It reads until somebody has written, which comes before the time is over.
+    // Blocks until the pipe is opened for writing below, before the timeout.
     let words: Vec<OsString> = vec!["timeout".into(), "60".into(), "cat".into(), fifo.clone().into()];
     let mut commands = Commands::new(words, NonZeroUsize::MIN).unwrap();
-    // Nothing is run for these: the one thread is busy with the first.
+    // The only thread is busy with the first finding, so the program does not run for these.
     (0..MOST_WAITING + 10).for_each(|_| commands.run(finding(b"x")));
     let ran = commands.finish(Duration::from_millis(10));
     assert_eq!(ran, CommandResults { failed: 0, left: MOST_WAITING as u64 + 10 });
-    // Whoever opens it for reading and writing waits for nobody, and lets the reader go on.
+    // Opening it for reading and writing does not block, and unblocks the reader.
     drop(std::fs::File::options().read(true).write(true).open(&fifo).unwrap());
 }

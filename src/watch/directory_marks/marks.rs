@@ -1,4 +1,4 @@
-//! The marks of directories, and what they tell, whichever of the two makes them.
+//! Marks of directories and their events, in one form for fanotify and inotify.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use crate::sys::open::path_of;
 use crate::watch::core::Origin;
 use crate::watch::{fanotify, inotify};
 
-/// What the kernel tells of a directory with.
+/// How events identify a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MarkKey {
     Watch(i32),
@@ -24,29 +24,19 @@ pub(super) enum MarkKey {
 #[derive(Debug)]
 pub(super) enum MarkSet {
     Fanotify(Fanotify),
-    /// With what nix wants to have for taking a watch back.
+    /// With the descriptors that nix needs to remove a watch.
     Inotify(Inotify, HashMap<i32, WatchDescriptor>),
 }
 
-/// An event, whichever way it came.
+/// An event of either interface.
 pub(super) enum DirectoryEvent<'e> {
+    /// The kernel dropped events.
     Lost,
-    /// Something is called `name` now.
-    Appeared {
-        dir: MarkKey,
-        name: &'e OsStr,
-        how: Origin,
-        is_dir: bool,
-        pid: i32,
-        cookie: u32,
-    },
+    /// `name` was created, or something was renamed to it.
+    Appeared { dir: MarkKey, name: &'e OsStr, origin: Origin, is_dir: bool, pid: i32, cookie: u32 },
     /// The directory `name` was moved away.
-    Left {
-        dir: MarkKey,
-        name: &'e OsStr,
-        cookie: u32,
-    },
-    /// The directory is gone.
+    Left { dir: MarkKey, name: &'e OsStr, cookie: u32 },
+    /// The directory was removed.
     Removed(MarkKey),
 }
 
@@ -59,7 +49,7 @@ impl AsFd for MarkSet {
     }
 }
 
-/// Marks a directory: marking it again gives the same.
+/// Marks a directory. Marking it again returns the same key.
 pub(super) fn mark(marks: &mut MarkSet, dir: &OwnedFd) -> Result<MarkKey, Errno> {
     match marks {
         MarkSet::Fanotify(group) => {
@@ -79,7 +69,7 @@ pub(super) fn mark(marks: &mut MarkSet, dir: &OwnedFd) -> Result<MarkKey, Errno>
     }
 }
 
-pub(super) fn of_fanotify<'e>(
+pub(super) fn events_from_fanotify<'e>(
     event: &fanotify::FanotifyEvent<'e>,
     cookie: u32,
 ) -> [Option<DirectoryEvent<'e>>; 2] {
@@ -91,9 +81,9 @@ pub(super) fn of_fanotify<'e>(
         Some(MarkKey::Handle(entry.dir.fsid, handle))
     };
     let (is_dir, has) = (event.mask & libc::FAN_ONDIR != 0, |bits| event.mask & bits != 0);
-    let appeared = |entry: fanotify::EventEntry<'e>, how| {
+    let appeared = |entry: fanotify::EventEntry<'e>, origin| {
         let (name, pid) = (entry.name, event.pid);
-        Some(DirectoryEvent::Appeared { dir: key(entry)?, name, how, is_dir, pid, cookie })
+        Some(DirectoryEvent::Appeared { dir: key(entry)?, name, origin, is_dir, pid, cookie })
     };
     let left = |entry: fanotify::EventEntry<'e>| {
         Some(DirectoryEvent::Left { dir: key(entry)?, name: entry.name, cookie }).filter(|_| is_dir)
@@ -108,7 +98,7 @@ pub(super) fn of_fanotify<'e>(
     }
 }
 
-pub(super) fn of_inotify<'e>(event: &inotify::InotifyEvent<'e>) -> Option<DirectoryEvent<'e>> {
+pub(super) fn event_from_inotify<'e>(event: &inotify::InotifyEvent<'e>) -> Option<DirectoryEvent<'e>> {
     if event.mask & libc::IN_Q_OVERFLOW != 0 {
         return Some(DirectoryEvent::Lost);
     }
@@ -118,7 +108,7 @@ pub(super) fn of_inotify<'e>(event: &inotify::InotifyEvent<'e>) -> Option<Direct
     }
     let (name, cookie) = (event.name?, event.cookie);
     let is_dir = event.mask & libc::IN_ISDIR != 0;
-    let how = match event.mask {
+    let origin = match event.mask {
         mask if mask & libc::IN_MOVED_TO != 0 => Origin::Renamed,
         mask if mask & libc::IN_CREATE != 0 => Origin::Made { is_dir },
         mask if mask & libc::IN_MOVED_FROM != 0 && is_dir => {
@@ -126,5 +116,5 @@ pub(super) fn of_inotify<'e>(event: &inotify::InotifyEvent<'e>) -> Option<Direct
         }
         _ => return None,
     };
-    Some(DirectoryEvent::Appeared { dir, name, how, is_dir, pid: 0, cookie })
+    Some(DirectoryEvent::Appeared { dir, name, origin, is_dir, pid: 0, cookie })
 }

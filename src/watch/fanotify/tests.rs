@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A part: its type, and what stands behind its head.
+/// A part of this type, with this content after its head.
 fn part(kind: u8, content: &[u8]) -> Vec<u8> {
     // The kernel pads to four bytes.
     let len = (PART_HEAD + content.len()).next_multiple_of(4);
@@ -42,7 +42,7 @@ fn all(bytes: &[u8]) -> Vec<Result<FanotifyEvent<'_>, MalformedEvent>> {
 }
 
 #[test]
-fn parts_of_all_types_are_told_apart_and_unknown_ones_passed_over() {
+fn parts_of_all_types_are_distinguished_and_unknown_ones_are_ignored() {
     let renamed = record(
         libc::FAN_RENAME,
         42,
@@ -71,7 +71,7 @@ fn parts_of_all_types_are_told_apart_and_unknown_ones_passed_over() {
 }
 
 #[test]
-fn whatever_is_cut_short_or_contradicts_itself_is_an_error_and_the_end() {
+fn truncated_and_inconsistent_records_are_errors_and_end_the_iteration() {
     let entry = part(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, &entry_bytes(b"handle..", b"name"));
     let whole = record(libc::FAN_CREATE, 1, std::slice::from_ref(&entry));
     for cut in 1..whole.len() {

@@ -30,7 +30,7 @@ fn a_sibling_collides_or_is_left_out_and_no_suggested_name_is_its_own() {
     assert_eq!(
         suggested(&policy, &compared),
         [Some("Readme_2.md".into()), None],
-        "the name that keeps its place is the one that nobody asked to check"
+        "the sibling keeps its name, because it is not checked"
     );
 
     let names = arena(&[b"Read:me.md"]);

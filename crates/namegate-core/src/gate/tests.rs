@@ -67,7 +67,7 @@ fn normalizing(form: Form, on_mismatch: OnMismatch) -> Gate {
     Gate::new(Arc::new(policy), Mode::Enforcing)
 }
 
-/// What is looked for, in order: the name and the key.
+/// The names to look up, in order: the name and the key.
 fn spellings(gate: &Gate, intent: Intent, name: &str) -> (String, String) {
     let admitted = gate.admit(intent, OsStr::new(name)).unwrap();
     (admitted.as_os_str().to_str().unwrap().into(), admitted.key().to_str().unwrap().into())
@@ -77,21 +77,21 @@ fn spellings(gate: &Gate, intent: Intent, name: &str) -> (String, String) {
 fn a_converting_gate_stores_the_form_and_checks_its_length() {
     let gate = normalizing(Form::Nfd, OnMismatch::Convert);
     assert_eq!(spellings(&gate, Intent::Create, "é"), ("e\u{301}".into(), "e\u{301}".into()));
-    // 127 × 2 bytes are 254; in NFD each takes three.
+    // 127 × 2 bytes are 254; in NFD each character has three bytes.
     let long = "é".repeat(127);
     let refusal = gate.admit(Intent::Create, OsStr::new(&long)).unwrap_err();
     assert_eq!(refusal, Refusal::TooLong { bytes: 381, span: Span::new(0, 254) });
     assert_eq!(refusal.rule(), Some(RuleId::NameTooLong));
-    assert_eq!(refusal.span(), Span::new(0, long.len()), "the span lies in the offered name");
+    assert_eq!(refusal.span(), Span::new(0, long.len()), "the span is within the given name");
 }
 
 #[test]
-fn every_spelling_of_a_name_has_one_key_and_is_itself_looked_for_first() {
+fn all_spellings_of_a_name_have_one_key_and_the_given_one_is_looked_up_first() {
     for on_mismatch in [OnMismatch::Convert, OnMismatch::Match] {
         let gate = normalizing(Form::Nfc, on_mismatch);
         for name in ["\u{C5}", "\u{212B}", "A\u{30A}"] {
             let found = spellings(&gate, Intent::Address, name);
-            assert_eq!(found, (name.into(), "\u{C5}".into()), "what is there as {name:?} stays reachable");
+            assert_eq!(found, (name.into(), "\u{C5}".into()), "an entry stored as {name:?} stays reachable");
             assert_eq!(gate.key(OsStr::new(name)), OsStr::new("\u{C5}"));
         }
     }
@@ -99,7 +99,7 @@ fn every_spelling_of_a_name_has_one_key_and_is_itself_looked_for_first() {
     assert_eq!(
         spellings(&matching, Intent::Create, "e\u{301}"),
         ("e\u{301}".into(), "é".into()),
-        "it is stored as given, and meets an equivalent entry by its key"
+        "it is stored as given, and finds an equivalent entry by its key"
     );
     for gate in [normalizing(Form::Nfc, OnMismatch::Refuse), gate("strict", Mode::Enforcing)] {
         assert_eq!(spellings(&gate, Intent::Address, "e\u{301}"), ("e\u{301}".into(), "e\u{301}".into()));
@@ -118,7 +118,7 @@ fn a_key_is_never_a_path_and_bytes_that_are_not_utf8_are_their_own() {
 }
 
 #[test]
-fn a_name_that_was_stored_shorter_than_given_is_found_as_given() {
+fn a_name_whose_stored_form_is_shorter_is_found_as_given() {
     // 85 times é: in NFC 170 bytes, as given 255; and one more.
     let given = "e\u{301}".repeat(86);
     let gate = normalizing(Form::Nfc, OnMismatch::Convert);
@@ -141,7 +141,7 @@ fn a_name_that_was_stored_shorter_than_given_is_found_as_given() {
 }
 
 #[test]
-fn every_entry_is_seen_under_one_name_that_leads_back_to_it_and_cannot_be_given_to_another() {
+fn every_entry_is_shown_under_one_name_that_addresses_it_and_cannot_be_created() {
     let stored: &[&[u8]] = &[
         b"plain",
         b"caf\xE9",
@@ -180,7 +180,7 @@ fn every_entry_is_seen_under_one_name_that_leads_back_to_it_and_cannot_be_given_
         ["\u{201b}7F", "\u{201b}2F", "\u{201b}00", "\u{201b}2E", "\u{201b}41.txt", "a\u{201b}2E\u{201b}2E"]
     {
         let name = OsStr::new(name);
-        assert_eq!(gate.show(name).unwrap().name, name, "no name needs this escape");
+        assert_eq!(gate.show(name).unwrap().name, name, "no name is escaped like this");
         for intent in [Intent::Create, Intent::Address] {
             assert_eq!(gate.admit(intent, name).unwrap().as_os_str(), name);
         }

@@ -70,8 +70,8 @@ pub fn undo(name: &str) -> Option<String> {
     if name.is_ascii() {
         return None;
     }
-    let octets: Option<Vec<u8>> = name.chars().map(octet).collect();
-    String::from_utf8(octets?).ok()
+    let bytes: Option<Vec<u8>> = name.chars().map(windows_byte).collect();
+    String::from_utf8(bytes?).ok()
 }
 
 /// The characters of 80..9F in windows-1252, by the Encoding Standard.
@@ -84,9 +84,9 @@ const WINDOWS_1252: [char; 32] = [
 ];
 
 /// The byte that `c` stands for in windows-1252, or in ISO-8859-1 for a C1 control.
-fn octet(c: char) -> Option<u8> {
-    if let Ok(octet) = u8::try_from(c) {
-        return Some(octet);
+fn windows_byte(c: char) -> Option<u8> {
+    if let Ok(byte) = u8::try_from(c) {
+        return Some(byte);
     }
     let at = WINDOWS_1252.iter().position(|&decoded| decoded == c)?;
     u8::try_from(0x80 + at).ok()
@@ -134,18 +134,18 @@ impl Run {
 /// of bytes of `text` that spell it.
 fn read_sequence(text: &str) -> Option<(char, usize)> {
     let mut chars = text.chars();
-    let mut octets = [0; 4];
-    octets[0] = octet(chars.next()?)?;
-    let len = match octets[0] {
+    let mut bytes = [0; 4];
+    bytes[0] = windows_byte(chars.next()?)?;
+    let len = match bytes[0] {
         0xC2..=0xDF => 2,
         0xE0..=0xEF => 3,
         0xF0..=0xF4 => 4,
         _ => return None,
     };
-    for slot in &mut octets[1..len] {
-        *slot = octet(chars.next()?)?;
+    for slot in &mut bytes[1..len] {
+        *slot = windows_byte(chars.next()?)?;
     }
-    let decoded = std::str::from_utf8(&octets[..len]).ok()?.chars().next()?;
+    let decoded = std::str::from_utf8(&bytes[..len]).ok()?.chars().next()?;
     let is_plausible = !matches!(
         scalar::class(decoded),
         Some(

@@ -1,4 +1,4 @@
-//! Cases of git: every name that NTFS or HFS+ takes for one of git's own.
+//! Cases of git: every name that NTFS or HFS+ treats as one of git's own.
 
 use super::ProfileTester;
 
@@ -18,7 +18,7 @@ pub fn git(tester: &ProfileTester) {
         [".GIT", ".Git", ".giT", "git~1", "GIT~1", "a\\.git", "a\\..\\.GIT ", "x\\git~1"],
         lookalike,
     );
-    // HFS+: the code points that it does not see.
+    // HFS+: the code points that it ignores.
     let unseen = ('\u{200C}'..='\u{200F}').chain('\u{202A}'..='\u{202E}').chain('\u{206A}'..='\u{206F}');
     for c in unseen.chain(['\u{FEFF}']) {
         tester.finds_each(
@@ -30,7 +30,7 @@ pub fn git(tester: &ProfileTester) {
             lookalike,
         );
     }
-    // The files that git obeys, and their short names.
+    // The files that configure git, and their short names.
     for own in [".gitmodules", ".gitignore", ".gitattributes"] {
         tester.finds_each(
             [own.to_uppercase(), format!("{own} "), format!("{own}."), format!("{own}:x")],
@@ -61,7 +61,7 @@ pub fn git(tester: &ProfileTester) {
         "~10000000",
         "~0000000",
     ]);
-    // The names themselves, and what only resembles them.
+    // The names themselves, and similar names.
     tester.passes([
         ".git",
         ".gitmodules",

@@ -36,7 +36,7 @@ pub fn ext4_casefold(tester: &ProfileTester) {
     tester.finds_together(&["STRASSE", "straße"], "error collision-case");
     tester.finds_together(&["É", "e\u{301}"], "error collision-case");
     tester.tells_apart(&["①", "1"]);
-    // Unicode 12.1 brought U+32FF; U+1F972 came with 13.0, U+378 with none.
+    // U+32FF was added in Unicode 12.1, U+1F972 in 13.0; U+378 is unassigned.
     tester.finds_inside(['\u{1F972}', '\u{378}'], "warn unassigned");
     tester.passes_inside(['\u{32FF}', '\u{1F992}', ':', '?', '\n']);
 }
@@ -50,7 +50,7 @@ pub fn zfs_utf8only(tester: &ProfileTester) {
     tester.finds("é".repeat(86), "warn name-too-long");
     tester.finds("é".repeat(127), "warn name-too-long");
     tester.finds("é".repeat(128), "error name-too-long, warn name-too-long");
-    // U+FDFA has three bytes, its compatibility decomposition 33, its canonical one is itself.
+    // U+FDFA has three bytes; its compatibility decomposition has 33, and it has no canonical one.
     tester.finds("\u{FDFA}".repeat(8), "warn name-too-long");
     tester.passes(["\u{FDFA}".repeat(7)]);
     tester.finds_together(&["é", "e\u{301}"], "warn collision-normalization");

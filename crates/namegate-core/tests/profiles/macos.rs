@@ -48,9 +48,9 @@ pub fn portable(tester: &ProfileTester) {
     tester.passes(["a".repeat(255), "é".repeat(127) + "a", "日".repeat(85)]);
     tester.finds_each(["a".repeat(256), "é".repeat(128)], "error name-too-long");
     tester.finds("日".repeat(86), "error name-too-long, warn name-too-long");
-    // In NFC as short as macOS wants it, and too long for Linux.
+    // In NFC short enough for macOS, but too long for Linux.
     tester.finds("e\u{301}".repeat(100), "error name-too-long");
-    // Longer than POSIX's least lengths.
+    // Longer than the minimum lengths of POSIX.
     tester.passes(["a-name-longer-than-fourteen.txt", "café", " a", "a b"]);
     tester.finds_path("d/".repeat(123) + "a", "");
     tester.finds_path("d/".repeat(123) + "ab", "warn path-too-long");

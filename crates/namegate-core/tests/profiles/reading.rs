@@ -1,4 +1,4 @@
-//! Cases of the profiles that stand for no target.
+//! Cases of the profiles without a target.
 
 use super::ProfileTester;
 

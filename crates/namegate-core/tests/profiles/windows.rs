@@ -1,4 +1,4 @@
-//! Cases of Windows and what follows its rules.
+//! Cases of Windows, and of targets with the rules of Windows.
 
 use super::ProfileTester;
 
@@ -13,7 +13,7 @@ pub fn windows(tester: &ProfileTester) {
     section_1(tester, "error");
     tester.finds_each(["COM0", "com0.txt", "LPT0", "lpt0 .x", "CLOCK$", "clock$.txt"], "warn reserved-name");
     tester.passes(["COM", "LPT", "LPT10", "COM00", "CLOCK", "COM⁴", "COM₁"]);
-    // What NTFS takes although it looks odd.
+    // Odd names that NTFS allows.
     tester.passes([
         " leading",
         "a\u{7F}b",
@@ -38,7 +38,7 @@ pub fn windows(tester: &ProfileTester) {
     cases(tester, "error");
 }
 
-/// What the sections on other targets call the rules of Windows: characters, endings, devices.
+/// The rules of Windows that other targets share: characters, endings, devices.
 pub fn section_1(tester: &ProfileTester, severity: &str) {
     tester.finds_inside('\u{1}'..='\u{1F}', &format!("{severity} c0-control"));
     tester.finds_inside(CHARACTERS, &format!("{severity} reserved-character"));
@@ -76,7 +76,7 @@ pub fn section_1(tester: &ProfileTester, severity: &str) {
     ]);
 }
 
-/// 255 UTF-16 units, of which U+1F600 takes two.
+/// 255 UTF-16 units; U+1F600 has two.
 pub fn lengths(tester: &ProfileTester, severity: &str) {
     let too_long = format!("{severity} name-too-long");
     tester.passes(["a".repeat(255), "é".repeat(255), "日".repeat(255), "\u{1F600}".repeat(127) + "a"]);
@@ -84,7 +84,7 @@ pub fn lengths(tester: &ProfileTester, severity: &str) {
         .finds_each(["a".repeat(256), "é".repeat(256), "日".repeat(256), "\u{1F600}".repeat(128)], &too_long);
 }
 
-/// Names that differ in case are one, letter by letter, and normal forms play no part.
+/// Names that differ only in case collide, letter by letter, without regard to normalization forms.
 fn cases(tester: &ProfileTester, severity: &str) {
     let collision = format!("{severity} collision-case");
     tester.finds_together(&["Makefile", "makefile"], &collision);

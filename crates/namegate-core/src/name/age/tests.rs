@@ -6,7 +6,7 @@ type Line = (u32, u32, (u8, u8));
 fn derived_age() -> Option<Vec<Line>> {
     let path = "/usr/share/unicode/DerivedAge.txt";
     let Ok(text) = std::fs::read_to_string(path) else {
-        println!("SKIPPED: {path} is not there (Debian package unicode-data)");
+        println!("SKIPPED: {path} does not exist (Debian package unicode-data)");
         return None;
     };
     let lines =
@@ -33,7 +33,7 @@ fn the_known_versions_are_exactly_those_of_the_tables() {
             assert_eq!(
                 in_tables,
                 KNOWN.contains(&(major, minor)),
-                "{major}.{minor}: regex-syntax has other versions now: set KNOWN anew"
+                "{major}.{minor}: regex-syntax has other versions now: update KNOWN"
             );
             assert_eq!(assigned_by((major, minor)).is_some(), in_tables);
         }

@@ -41,8 +41,8 @@ fn assigned_with_uppercase(text: &str) -> BTreeMap<char, char> {
     assigned
 }
 
-/// The scalar values that can have case, a decomposition or a combining class: later planes hold ideographs, tags and
-/// private use, and going over them only takes time.
+/// The scalar values that can have case, a decomposition or a combining class: later planes have ideographs, tags and
+/// private use, and checking them only takes time.
 fn planes_with_letters() -> impl Iterator<Item = char> {
     ('\0'..'\u{20000}').chain('\u{2f800}'..='\u{2fa1f}')
 }
@@ -88,7 +88,7 @@ fn upcase_is_the_simple_upper_case_of_the_basic_plane() {
     for (&c, &upper) in &assigned {
         let expected = if c <= '\u{FFFF}' { upper } else { c };
         let actual = fold(&c.to_string(), Fold::Upcase).chars().next().unwrap();
-        // A later version may add an upper case letter for a lower case one that had none.
+        // A later version may add an upper case letter for an existing lower case letter.
         let is_later = upper == c && !assigned.contains_key(&actual);
         assert!(actual == expected || is_later, "U+{:04X}: {actual:?}", c as u32);
     }
@@ -129,7 +129,7 @@ fn keys_of_all_scalar_values_are_idempotent_and_blind_to_spelling_and_case() {
         };
         let canonical = spellings(&[Form::Nfc, Form::Nfd]);
         let all = spellings(&Form::ALL);
-        // Folded after ordering: U+0345 folds to a letter, which marks do not move across any more.
+        // Fold after ordering: U+0345 folds to a letter, which marks cannot move across.
         let ordered = to_form(&text, Form::Nfd);
         for case in Fold::ALL {
             let folded = fold(&ordered, case);
@@ -191,7 +191,7 @@ fn names_that_collide_have_equal_keys_and_others_do_not() {
 }
 
 #[test]
-fn a_name_that_is_its_own_key_is_borrowed() {
+fn a_name_equal_to_its_key_is_borrowed() {
     for (name, case) in [
         ("plain.txt", Fold::Ascii),
         ("plain.txt", Fold::Full),

@@ -173,7 +173,7 @@ fn a_context_beyond_reach_is_not_recognized_and_costs_no_more() {
 fn sequences(file: &str) -> Vec<String> {
     let path = std::path::Path::new("/usr/share/unicode").join(file);
     let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("SKIPPED: {} is not there (Debian package unicode-data)", path.display());
+        println!("SKIPPED: {} does not exist (Debian package unicode-data)", path.display());
         return Vec::new();
     };
     let code_point = |digits: &str| char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap();

@@ -1,27 +1,26 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The accident: UTF-8 octets read as windows-1252.
+/// UTF-8 bytes read as windows-1252.
 fn encoded_twice(text: &str) -> String {
     encoding_rs::WINDOWS_1252.decode_without_bom_handling(text.as_bytes()).0.into_owned()
 }
 
-/// The same accident with ISO-8859-1.
+/// UTF-8 bytes read as ISO-8859-1.
 fn encoded_twice_as_latin_1(text: &str) -> String {
     text.bytes().map(char::from).collect()
 }
 
 #[test]
 fn the_table_is_that_of_the_encoding_standard() {
-    for (octet, c) in (0x80..=0x9F).zip(WINDOWS_1252) {
-        let (decoded, _) =
-            encoding_rs::WINDOWS_1252.decode_without_bom_handling(std::slice::from_ref(&octet));
-        assert_eq!(decoded.chars().collect::<Vec<_>>(), [c], "{octet:02X}");
+    for (byte, c) in (0x80..=0x9F).zip(WINDOWS_1252) {
+        let (decoded, _) = encoding_rs::WINDOWS_1252.decode_without_bom_handling(std::slice::from_ref(&byte));
+        assert_eq!(decoded.chars().collect::<Vec<_>>(), [c], "{byte:02X}");
     }
 }
 
 #[test]
-fn names_of_many_languages_are_found_after_the_accident_and_given_back() {
+fn names_of_many_languages_are_found_and_restored_when_encoded_twice() {
     for name in [
         "café.txt",
         "Übersicht.pdf",
@@ -54,7 +53,7 @@ fn names_of_many_languages_are_found_after_the_accident_and_given_back() {
     ] {
         for garbled in [encoded_twice(name), encoded_twice_as_latin_1(name)] {
             let span = find(&garbled).unwrap_or_else(|| panic!("{name:?} as {garbled:?} is not found"));
-            assert_eq!(span.start, name.bytes().position(|octet| octet >= 0x80).unwrap(), "{name:?}");
+            assert_eq!(span.start, name.bytes().position(|byte| byte >= 0x80).unwrap(), "{name:?}");
             assert!(garbled[span.start..span.end].chars().all(|c| !c.is_ascii()), "{name:?}");
             assert_eq!(undo(&garbled).as_deref(), Some(name));
             assert_eq!(find(name), None, "{name:?} itself");
@@ -69,7 +68,7 @@ fn the_span_covers_the_first_run_only() {
 }
 
 #[test]
-fn honest_names_pass() {
+fn correct_names_are_not_reported() {
     for (name, why) in [
         ("", "empty"),
         ("report.txt", "ASCII"),
@@ -89,7 +88,7 @@ fn honest_names_pass() {
         ("groß…", "ß… would read as N'Ko"),
         ("Straß– Maß–", "twice"),
         ("3×½", "×½ would read as a Hebrew point"),
-        ("4×²", "×² does the same"),
+        ("4×²", "×² would read as a Hebrew point, too"),
         ("café…”", "é…” would read as Han"),
         ("olé!”", "é alone"),
         ("à la “carte”", "à alone"),
@@ -99,7 +98,7 @@ fn honest_names_pass() {
         ("İÇERİK", "Turkish"),
         ("TÜRKÇE", "Turkish capitals that windows-1252 has"),
         ("ĐÃ", "Vietnamese; Đ is not in windows-1252"),
-        ("Ðã“", "Icelandic capital; ã“ lacks an octet"),
+        ("Ðã“", "Icelandic capital; ã“ lacks a byte"),
         ("Người Việt", "Vietnamese"),
         ("ÞAÐ", "Icelandic"),
         ("Año ¿Qué?", "Spanish"),
@@ -114,7 +113,7 @@ fn honest_names_pass() {
         ("â€", "truncated"),
         ("À\u{80}", "overlong"),
         ("í\u{A0}\u{80}", "a surrogate code point"),
-        ("õ\u{80}\u{80}\u{80}", "no lead octet"),
+        ("õ\u{80}\u{80}\u{80}", "no lead byte"),
     ] {
         assert_eq!(find(name), None, "{name:?}: {why}");
     }
@@ -145,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn undoing_the_accident_gives_the_text_again(text in "\\PC*[^\\x00-\\x7F]\\PC*") {
+    fn undo_reverses_a_double_encoding(text in "\\PC*[^\\x00-\\x7F]\\PC*") {
         prop_assert_eq!(undo(&encoded_twice(&text)), Some(text.clone()));
         prop_assert_eq!(undo(&encoded_twice_as_latin_1(&text)), Some(text));
     }

@@ -10,7 +10,7 @@ fn every_scalar_value() -> impl Iterator<Item = char> {
 fn unicode_file(name: &str) -> Option<Vec<(u32, u32, Vec<String>)>> {
     let path = std::path::Path::new("/usr/share/unicode").join(name);
     let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("SKIPPED: {} is not there (Debian package unicode-data)", path.display());
+        println!("SKIPPED: {} does not exist (Debian package unicode-data)", path.display());
         return None;
     };
     let hex = |digits: &str| u32::from_str_radix(digits, 16).unwrap();
