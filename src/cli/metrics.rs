@@ -9,7 +9,7 @@ use crate::service::control::{ControlRequest, harmless};
 const EXAMPLES: &str = "\
 Examples:
   namegate metrics share
-  namegate metrics share | grep refused
+  namegate metrics share | grep refusals
 
 Exit status: 0 the metrics are printed; 2 there is no such instance, or it does not answer.";
 

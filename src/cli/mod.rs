@@ -112,7 +112,7 @@ impl From<io::Error> for CliError {
 /// Check, repair and enforce file names
 ///
 /// namegate checks names in trees, git repositories, archives and lists (`check`, `scan`), explains and repairs invalid ones
-/// (`explain`, `fix`), rejects them with a FUSE mount (`mount`), and reports them as they appear (`watch`).
+/// (`explain`, `fix`), refuses them with a FUSE mount (`mount`), and reports them as they appear (`watch`).
 ///
 /// Every name must be strict UTF-8 (RFC 3629). Profiles add rules: those of a migration target, such as `windows`, or general
 /// ones, such as `strict` and `security`.

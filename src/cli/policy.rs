@@ -18,7 +18,7 @@ use crate::policy::config::Config;
 use crate::policy::profile::{self, ProfileRule};
 use crate::policy::rule::{RULES, Severity};
 use crate::policy::{ActiveRule, OnMismatch, Policy};
-use crate::report::layout::{BOLD, severity_style, write_wrapped};
+use crate::report::layout::{BOLD, counted, severity_style, write_wrapped};
 use crate::settings::read;
 
 const EXAMPLES: &str = "\
@@ -79,7 +79,7 @@ enum PolicyFormat {
 pub(super) fn run(args: &PolicyCommandArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     match &args.action {
         PolicyAction::Check { files } => check_files(files.iter().cloned(), out, |file| {
-            Ok(format!(", {} rules in effect", rules_in_effect(file)?))
+            Ok(format!(", {} in effect", counted(rules_in_effect(file)? as u64, "rule", "rules")))
         }),
         PolicyAction::Show { policy, format } => {
             let default: Vec<_> = Config::default().profiles();

@@ -13,7 +13,7 @@ use crate::policy::config::Config;
 use crate::policy::profile::Profile;
 use crate::settings::{MountSettings, Setting};
 
-/// Which policy to check names by.
+/// The options that select the policy.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyArgs(Box<MountSettings>);
 

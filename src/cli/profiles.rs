@@ -141,7 +141,7 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
         out,
         "has the rules of all its profiles, and of equal rules the stricter severity. A rule marked **not verified**"
     )?;
-    writeln!(out, "is based on a source that could not be checked: it warns and never rejects a name.\n")?;
+    writeln!(out, "is based on a source that could not be checked: it warns and never refuses a name.\n")?;
     writeln!(out, "| profile | what it stands for | errors | warnings |\n|---|---|---|---|")?;
     for profile in ALL {
         let lines = profile.all_rules();

@@ -158,7 +158,7 @@ fn frame(
     ));
     if let Some(gauges) = snapshot.gauges {
         lines.push(format!(
-            "holds: {} inodes, {} open files, {} open directories, {} files read by the kernel itself",
+            "server: inodes {}, open files {}, open directories {}, files read by the kernel itself {}",
             gauges.inodes, gauges.open_files, gauges.open_directories, gauges.backing_ids
         ));
     }

@@ -109,13 +109,14 @@ fn services(machine: &Machine) -> Diagnosis {
     if found.is_empty() {
         return match (looked_at, hidden) {
             (0, 0) => Diagnosis::ok(ID, "no service is running"),
-            (0, hidden) => {
-                Diagnosis::unknown(ID, format!("only root can read the environment of {hidden} services"))
-            }
-            (_, 0) => Diagnosis::ok(ID, format!("all {looked_at} processes of services have a UTF-8 locale")),
+            (0, hidden) => Diagnosis::unknown(
+                ID,
+                format!("only root can read the environment of services ({hidden} hidden)"),
+            ),
+            (_, 0) => Diagnosis::ok(ID, format!("all services have a UTF-8 locale ({looked_at} examined)")),
             (_, _) => Diagnosis::ok(
                 ID,
-                format!("{looked_at} processes of services have a UTF-8 locale; {hidden} are hidden"),
+                format!("all visible services have a UTF-8 locale ({looked_at} examined, {hidden} hidden)"),
             ),
         };
     }

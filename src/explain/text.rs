@@ -76,7 +76,7 @@ fn octets(out: &mut dyn Write, it: &Explanation) -> io::Result<()> {
     section(out, "Octets")?;
     table::write(out, &heads, &rows.collect::<Vec<_>>())?;
     if let Some(end) = it.explained_bytes {
-        writeln!(out, "  {DIM}... the other {} bytes are not shown{DIM:#}", it.bytes - end)?;
+        writeln!(out, "  {DIM}... bytes not shown: {}{DIM:#}", it.bytes - end)?;
     }
     let classes: BTreeSet<u8> = it.sequences.iter().filter_map(|s| s.annex_r7_class).collect();
     for class in classes {

@@ -17,6 +17,7 @@ use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
 use crate::fuse;
 use crate::name::display::shown;
+use crate::report::layout::counted;
 use crate::settings::MountSettings;
 use crate::telemetry::audit::{self, RecentRefusals};
 use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
@@ -40,7 +41,7 @@ impl ServeError {
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Metrics with the mount point as a label.
-fn metrics_of(mountpoint: &Path) -> Metrics {
+fn mount_metrics(mountpoint: &Path) -> Metrics {
     let place = path::absolute(mountpoint).unwrap_or(mountpoint.into());
     Metrics::default().with_label("mountpoint", shown(&place))
 }
@@ -50,20 +51,20 @@ fn metrics_of(mountpoint: &Path) -> Metrics {
 /// # Errors
 /// Nothing is mounted, or the mount ended with an error.
 pub fn serve(
-    mut given: MountSettings,
+    mut settings: MountSettings,
     manager: ServiceManager,
     ready: Option<ReadySender>,
 ) -> Result<(), ServeError> {
-    given
+    settings
         .make_absolute()
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
-    let config = MountConfig::load(&given).map_err(ServeError::new)?;
+    let config = MountConfig::load(&settings).map_err(ServeError::new)?;
     let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit the signal mask.
     let signals =
         ServerSignals::block().map_err(|error| ServeError::new(format!("cannot block signals: {error}")))?;
     let reserved = reserve(&config)?;
-    let metrics = Arc::new(metrics_of(&config.mountpoint));
+    let metrics = Arc::new(mount_metrics(&config.mountpoint));
     let outlets = config.open_outlets(metrics.clone()).map_err(ServeError::new)?;
     let status = status(&config, metrics.clone());
     let recent = Arc::new(RecentRefusals::default());
@@ -78,24 +79,24 @@ pub fn serve(
     if let Some(ready) = ready {
         ready.detach().map_err(|error| ServeError::new(format!("cannot go into the background: {error}")))?;
     }
-    let name = reserved.as_ref().map_or_else(|| name_of(&config), |reserved| reserved.name().clone());
+    let name = reserved.as_ref().map_or_else(|| instance_name(&config), |reserved| reserved.name().clone());
     let served =
-        Arc::new(MountService::new((name, source), given, config, mounted.handle(), (metrics, recent)));
+        Arc::new(MountService::new((name, source), settings, config, mounted.handle(), (metrics, recent)));
     let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
     let control =
         control.map_err(|error| ServeError::new(format!("cannot serve the control socket: {error}")))?;
     let _pulse = service.mounted(status)?;
     let control = Arc::new(Mutex::new(control));
-    let (socket, told) = (control.clone(), manager.clone());
-    let act = move |request| match request {
+    let (socket, notifier) = (control.clone(), manager.clone());
+    let handle_signal = move |request| match request {
         SignalRequest::Reload => {
-            told.reloading();
+            notifier.reloading();
             // The result has been logged.
             drop(served.reload());
-            told.reloaded();
+            notifier.reloaded();
         }
         SignalRequest::End => {
-            told.stopping();
+            notifier.stopping();
             // Another instance may take the name while files that are open here are still served.
             drop(socket.lock().take());
             if let Err(error) = served.handle().end(GRACE) {
@@ -104,7 +105,9 @@ pub fn serve(
         }
     };
     let signals = if is_detached { signals.without_terminal() } else { signals };
-    signals.watch(act).map_err(|error| ServeError::new(format!("cannot wait for signals: {error}")))?;
+    signals
+        .watch(handle_signal)
+        .map_err(|error| ServeError::new(format!("cannot wait for signals: {error}")))?;
     let ended = mounted.serve();
     manager.stopping();
     drop(control.lock().take());
@@ -121,22 +124,24 @@ pub fn serve(
 fn status(config: &MountConfig, metrics: Arc<Metrics>) -> impl Fn() -> String + Send + 'static {
     let what = format!("{} on {}", shown(&config.source), shown(&config.mountpoint));
     move || {
-        let counted = metrics.snapshot();
-        let requests: u64 = counted.requests.iter().map(OperationCounts::total).sum();
+        let snapshot = metrics.snapshot();
+        let requests: u64 = snapshot.requests.iter().map(OperationCounts::total).sum();
         let (refused, let_through) =
-            (RuleCount::total(&counted.refused), RuleCount::total(&counted.let_through));
-        format!("{what}: {requests} requests, {refused} names refused, {let_through} let through")
+            (RuleCount::total(&snapshot.refused), RuleCount::total(&snapshot.let_through));
+        let (requests, refused) =
+            (counted(requests, "request", "requests"), counted(refused, "name", "names"));
+        format!("{what}: {requests}, {refused} refused, {let_through} let through")
     }
 }
 
 /// The name of the instance, unless another instance has it.
-fn name_of(config: &MountConfig) -> InstanceName {
-    let of_place = || {
+fn instance_name(config: &MountConfig) -> InstanceName {
+    let from_mountpoint = || {
         InstanceName::from_mountpoint(
             &path::absolute(&config.mountpoint).unwrap_or(config.mountpoint.clone()),
         )
     };
-    config.name.clone().unwrap_or_else(of_place)
+    config.name.clone().unwrap_or_else(from_mountpoint)
 }
 
 /// Reserves the control socket. A mount without one is better than none, but one mount configuration has one mount.
@@ -145,7 +150,7 @@ fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
         log::info!("no control socket: XDG_RUNTIME_DIR is not set");
         return Ok(None);
     };
-    match control::reserve(&directory, &name_of(config), config.name.is_none()) {
+    match control::reserve(&directory, &instance_name(config), config.name.is_none()) {
         Ok(reserved) => Ok(Some(reserved)),
         Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NameTaken>()) => {
             Err(ServeError::new(error))
@@ -161,15 +166,15 @@ fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
 ///
 /// # Errors
 /// Nothing is mounted.
-pub fn serve_in_background(given: MountSettings, manager: ServiceManager) -> Result<(), ServeError> {
-    if given.audit.as_deref() == Some(Path::new("-")) {
+pub fn serve_in_background(settings: MountSettings, manager: ServiceManager) -> Result<(), ServeError> {
+    if settings.audit.as_deref() == Some(Path::new("-")) {
         return Err(ServeError::new(
             "--audit - writes to standard output, which a mount in the background does not have",
         ));
     }
     let impossible = |error| ServeError::new(format!("cannot go into the background: {error}"));
     match divide().map_err(impossible)? {
-        DaemonRole::Server(ready) => serve(given, manager, Some(ready)),
+        DaemonRole::Server(ready) => serve(settings, manager, Some(ready)),
         DaemonRole::Starter(waiting) => match waiting.wait().map_err(impossible)? {
             true => Ok(()),
             // The server has reported the error.

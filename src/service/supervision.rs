@@ -29,7 +29,7 @@ impl Supervision {
         if is_confined {
             give_up().map_err(|error| {
                 ServeError::new(format!(
-                    "cannot give up privileges: {error}; --no-sandbox mounts with all of them"
+                    "cannot give up privileges: {error}; --sandbox=false mounts with all of them"
                 ))
             })?;
         }
@@ -55,7 +55,7 @@ impl Supervision {
                 }
                 Err(error) => {
                     return Err(ServeError::new(format!(
-                        "cannot confine the server: {error}; --no-sandbox mounts without that"
+                        "cannot confine the server: {error}; --sandbox=false mounts without that"
                     )));
                 }
             }

@@ -1,4 +1,4 @@
-//! MountSettings that have a few values, each with its word: for files, command lines, the control socket and documents alike.
+//! Settings with a few values, each with its word: the same in files, on command lines, at the control socket and in documents.
 
 use nix::errno::Errno;
 
@@ -53,7 +53,7 @@ pub trait Choices: Copy + PartialEq + Send + Sync + 'static {
 impl Choices for Mode {
     const WHAT: &'static str = "mode";
     const ALL: &'static [NamedValue<Self>] = &[
-        choice("enforcing", Self::Enforcing, "Reject the name"),
+        choice("enforcing", Self::Enforcing, "Refuse the name"),
         choice("permissive", Self::Permissive, "Create the name and record it"),
     ];
 }
@@ -81,8 +81,8 @@ impl Choices for Option<Errno> {
 impl Choices for Transport {
     const WHAT: &'static str = "transport";
     const ALL: &'static [NamedValue<Self>] = &[
-        choice("dev", Self::Dev, "namegate's own, over /dev/fuse"),
-        choice("fuser", Self::Fuser, "That of the crate fuser, to compare with"),
+        choice("dev", Self::Dev, "namegate's own, directly over /dev/fuse"),
+        choice("fuser", Self::Fuser, "The crate fuser, for comparison"),
     ];
 }
 
@@ -99,7 +99,7 @@ impl Choices for Form {
 impl Choices for OnMismatch {
     const WHAT: &'static str = "reaction";
     const ALL: &'static [NamedValue<Self>] = &[
-        choice(Self::Refuse.as_str(), Self::Refuse, "Reject the name"),
+        choice(Self::Refuse.as_str(), Self::Refuse, "Refuse the name"),
         choice(Self::Convert.as_str(), Self::Convert, "Store the name in the form"),
         choice(
             Self::Match.as_str(),

@@ -19,14 +19,14 @@ pub fn markdown() -> String {
         }
         text.push('\n');
     }
-    text.push_str("### MountSettings that no file holds\n\n| value | default | meaning | option | `-o` | changes with |\n|---|---|---|---|---|---|\n");
+    text.push_str("### Only on the command line and in `-o`\n\n| value | default | meaning | option | `-o` | changes with |\n|---|---|---|---|---|---|\n");
     for setting in TABLE.iter().filter(|setting| !setting.may_stand(SettingPlace::File)) {
         let _ = writeln!(text, "{}", row(setting, false).trim_start());
     }
     text
 }
 
-/// The columns behind the key.
+/// The columns after the key.
 fn row(setting: &Setting, is_in_file: bool) -> String {
     let default = match setting.default() {
         Some(text) if is_in_file => format!("`{}`", to_toml(setting.kind, &text)),
@@ -52,7 +52,7 @@ fn row(setting: &Setting, is_in_file: bool) -> String {
     )
 }
 
-/// What can be given, in Markdown.
+/// The possible values, in Markdown.
 fn values(setting: &Setting) -> String {
     match setting.kind {
         SettingKind::Flag => "boolean".into(),

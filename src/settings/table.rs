@@ -94,7 +94,7 @@ settings! {
     existing: Existing = Existing::Escape, {
         name: "existing", key: ("mount", "existing"), value_name: "HOW", places: ALL, is_live: true,
     }
-    "Error code for rejected names"
+    "Error code for refused names"
     errno: Option<Errno> = None, {
         name: "errno", key: ("mount", "errno"), value_name: "ERRNO", places: ALL, is_live: true,
     }
@@ -110,7 +110,7 @@ settings! {
     attr_timeout: Duration = Duration::from_secs(1), {
         name: "attr-timeout", key: ("mount", "attr-timeout"), value_name: "SECONDS", unit: "s", places: ALL, is_live: true,
     }
-    "Reject all changes through the mount"
+    "Refuse all changes through the mount"
     read_only: bool = false, {
         name: "read-only", key: ("mount", "read-only"), places: KERNEL,
         words: &[("ro", true), ("rw", false)], kernel_flag: Some((MsFlags::MS_RDONLY, true)),
@@ -152,7 +152,7 @@ settings! {
         name: "fsname", key: ("mount", "fsname"), value_name: "NAME", default_text: "path of the source", places: ALL,
     }
 
-    "Append a JSON line to FILE for each name that is rejected or that only mode permissive allows; on the command line `-` is standard output"
+    "Append a JSON line to FILE for each name that is refused, or allowed only by mode permissive; on the command line `-` is standard output"
     audit: PathBuf, {
         name: "audit", key: ("audit", "file"), value_name: "FILE", places: ALL,
     }
@@ -182,12 +182,12 @@ settings! {
     metrics_interval: Duration = WRITE_INTERVAL, {
         name: "metrics-interval", key: ("metrics", "interval"), value_name: "SECONDS", unit: "s", minimum: 0.1, places: ALL,
     }
-    "Serve metrics over HTTP, for Prometheus; on the command line a port alone is one of 127.0.0.1"
+    "Serve metrics over HTTP, for Prometheus; on the command line a port alone means 127.0.0.1"
     metrics_listen: SocketAddr, {
         name: "metrics-listen", key: ("metrics", "listen"), value_name: "ADDRESS:PORT", places: ALL,
     }
 
-    "Profiles to check names by, all of them together; `namegate profiles` lists them. Replaces the profiles of the file"
+    "Profiles to check names against, all together; `namegate profiles` lists them. Replaces the profiles of the file"
     profile: Vec<&'static Profile>, {
         name: "profile", value_name: "NAME,...", places: OPTIONS, is_policy: true, is_live: true,
         elsewhere: "in a file it is `profiles` in the table `[policy]`",

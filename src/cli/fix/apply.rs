@@ -34,9 +34,11 @@ Examples:
   namegate fix apply plan.jsonl --resume      # continue a killed or interrupted run
   namegate fix undo --last
 
-Each change is written to a journal on the disk before it is made; `fix undo` reverts the changes of a journal. An entry that
+Each change is written to a journal on the disk before it is made; `fix undo` reverts the changes of a journal. An entry that \
 has changed since the plan was made stays as it is, and nothing is ever overwritten.
+
 Ctrl-C ends the run after the current batch; a second Ctrl-C ends it at once, and --resume continues it.
+
 Exit status: 0 everything is done, 1 some entries remain, 2 error, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 /// Apply a plan; without --yes only show what would be done.

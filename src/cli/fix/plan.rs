@@ -35,16 +35,18 @@ Examples:
   namegate fix plan /data --profile windows,macos --normalize nfc -o plan.jsonl
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
 
-Nothing is renamed. The plan is JSON Lines: delete the lines of names to keep, or change a `new`. Renames come deepest first,
+Nothing is renamed. The plan is JSON Lines: delete the lines of names to keep, or change a `new`. Renames come deepest first, \
 symbolic links with a new target last.
-Names in UTF-8 are never converted. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
+
+Names in UTF-8 are never converted to another encoding. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
+
 Exit status: 0 the plan is complete, 2 something could not be read or written, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 /// Plan new names for names that break the policy; rename nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
-    /// Paths to check: the last name of each path, and everything below a directory.
+    /// Files and directories to check: their own names, and everything below a directory.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// Encoding of names that are not UTF-8; `auto` guesses it for each directory.

@@ -28,8 +28,8 @@ Examples:
   namegate mount /srv/share /mnt/share --mode permissive --audit /var/log/namegate.jsonl
   mount -t namegate /srv/share /mnt/share -o profile=strict
 
-Every option above except --daemon can be given to -o, with `_` for `-` and `:` between profiles. The words of mount(8) work \
-too: ro, rw, exec, atime, nosuid, nodev. -o also takes verbose and log_format=FORMAT, and ignores words for fstab.
+Every option above except --daemon can be given to -o, with `_` for `-` and `:` between profiles. Options of mount(8) work \
+too: ro, rw, exec, atime, nosuid, nodev. -o also takes verbose and log_format=FORMAT, and ignores options that are only for fstab.
 
 An option with true|false means true without a value; `=false` turns off what the file turns on. If options conflict, the long \
 option wins, then the -o option given last, then the file. Profiles of -o and of --profile apply together.

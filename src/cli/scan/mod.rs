@@ -51,7 +51,7 @@ Exit status: 0 no finding of at least the severity of --fail-on, 1 findings, 2 s
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScanArgs {
-    /// Paths to check: the last name of each path, and everything below a directory
+    /// Files and directories to check: their own names, and everything below a directory
     #[arg(value_name = "PATH", required_unless_present_any = INSTEAD_OF_PATHS)]
     paths: Vec<PathBuf>,
     /// Progress on standard error
@@ -110,7 +110,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         source.insert(0, tree.source(&paths, resumption)?);
     }
     log::info!(
-        "checking by {}, with {} threads",
+        "checking against {} (threads: {})",
         policy.profile_set().names().collect::<Vec<_>>().join(", "),
         tree.jobs()
     );
