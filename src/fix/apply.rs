@@ -1,7 +1,8 @@
 //! Applies a plan.
 //!
-//! Directory by directory, the deepest first, in batches: check that each entry is still the one of the plan, write the intentions
-//! to the journal, flush them to the disk, execute them. The links follow when all names are changed.
+//! Directory by directory, the deepest first, in batches: check the renames of the directory as a whole and that each entry is
+//! still the one of the plan, write the intentions to the journal, flush them to the disk, execute them. The links follow when
+//! all names are changed. One directory of the plan is in memory at a time.
 
 mod links;
 mod preflight;
@@ -20,16 +21,25 @@ use super::journal::{
     BatchDirectory, BatchEntry, FailedEntry, Journal, JournalBatch, JournalContents, JournalRecord,
 };
 use super::original_name_xattr;
-use super::plan::order::order;
-use super::plan::{EntryKind, Plan, PlanDirectory, Rename, Retarget, path_in};
-use super::roots::{NewNames, OpenPlanDir, PlanRoots};
+use super::plan::id_set::IdSet;
+use super::plan::order::order_names;
+use super::plan::{EntryKind, PlanDirectory, Rename, Retarget};
+use super::roots::{OpenPlanDir, PlanRoots};
+use super::stored_plan::{DirectoryRenames, StoredPlan};
 use crate::json::{Base64, Hex};
 use crate::policy::Policy;
 use crate::progress::{Observer, Remaining};
+use crate::sys::open_files;
 use crate::sys::stat::{self, Stat};
 
-/// The limit of open directories in a batch: half of the default limit of open files.
+/// The limit of open directories in a batch.
 const MAX_OPEN: usize = 512;
+
+/// Descriptors for everything else: the journal, the roots, temporary files, standard streams.
+const OTHER_FILES: usize = 24;
+
+/// The number of renames that may wait for a temporary name.
+const MAX_AGAIN: usize = 4096;
 
 /// The default number of renames in a batch.
 pub const BATCH_SIZE: usize = 4096;
@@ -65,15 +75,18 @@ pub struct ApplyTally {
 }
 
 /// Computes what applying the plan would do, without any change.
+///
+/// # Errors
+/// A temporary file cannot be read.
 pub fn rehearse(
-    plan: &Plan,
+    plan: &StoredPlan,
     roots: PlanRoots,
     options: ApplyOptions<'_>,
     observer: &dyn Observer,
-) -> ApplyTally {
+) -> io::Result<ApplyTally> {
     let mut run = ApplyRun::new(plan, roots, None, options, observer);
-    run.execute_plan().expect("a rehearsal writes no journal");
-    run.into_tally()
+    run.execute_plan()?;
+    Ok(run.into_tally())
 }
 
 /// Applies the plan with a journal. `earlier` is what the journal says already, of a run that was killed or interrupted.
@@ -81,7 +94,7 @@ pub fn rehearse(
 /// # Errors
 /// The journal cannot be written, for example on a full disk. Changes that are not in the journal were not made.
 pub fn apply(
-    plan: &Plan,
+    plan: &StoredPlan,
     roots: PlanRoots,
     journal: &mut Journal,
     earlier: Option<&JournalContents>,
@@ -97,33 +110,24 @@ pub fn apply(
     Ok(run.into_tally())
 }
 
-/// The new names of directories in the plan, by their paths.
-pub fn planned_names(plan: &Plan) -> NewNames {
-    let directories = plan.renames.iter().filter(|rename| rename.entry.kind == EntryKind::Directory);
-    directories
-        .map(|rename| (path_in(&rename.directory.path, &rename.old), rename.new.clone().into_bytes()))
-        .collect()
-}
-
 struct ApplyRun<'r> {
-    plan: &'r Plan,
+    plan: &'r StoredPlan,
     executor: Executor<'r>,
     /// `None` for a rehearsal.
     journal: Option<&'r mut Journal>,
     options: ApplyOptions<'r>,
     batch: JournalBatch,
-    /// The open directories of the batch.
+    /// The open directories of the batch, and their maximum number.
     dirs: Vec<Rc<OpenPlanDir>>,
-    /// The new names by id, and the links by directory and name; empty in a plan without links.
-    names: HashMap<u64, &'r [u8]>,
+    max_open: usize,
+    /// The links by directory and name.
     links: HashMap<(&'r [u8], &'r [u8]), &'r Retarget>,
-    /// Conflicts of renames, by their index in the plan.
-    conflicts: HashMap<usize, String>,
     /// Renames that are tried again with a temporary name.
     again: Vec<(Arc<PlanDirectory>, GroupMember)>,
     /// The ids of finished renames.
-    done: HashSet<u64>,
-    /// Files whose change time this plan may have set, because it renamed another name of theirs, or tried to.
+    done: IdSet,
+    /// Files without a birth time whose change time this plan may have set, because it renamed another name of theirs, or tried
+    /// to.
     touched: HashSet<u64>,
     /// The new targets of links, by directory and name, according to the journal.
     relinked: HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>,
@@ -132,29 +136,24 @@ struct ApplyRun<'r> {
 
 impl<'r> ApplyRun<'r> {
     fn new(
-        plan: &'r Plan,
+        plan: &'r StoredPlan,
         roots: PlanRoots,
         journal: Option<&'r mut Journal>,
         options: ApplyOptions<'r>,
         observer: &'r dyn Observer,
     ) -> Self {
         let links = plan.retargets.iter().map(|link| ((&*link.directory.path, &*link.name), link)).collect();
-        let names = match plan.retargets.is_empty() {
-            true => HashMap::new(),
-            false => plan.renames.iter().map(|rename| (rename.id, rename.new.as_bytes())).collect(),
-        };
         Self {
             plan,
-            names,
             links,
             executor: Executor { roots, history: History::default(), observer, not_kept: BTreeMap::new() },
             journal,
             options,
             batch: JournalBatch { number: 1, ..JournalBatch::default() },
             dirs: Vec::new(),
-            conflicts: HashMap::new(),
+            max_open: open_files::limit().saturating_sub(OTHER_FILES).clamp(1, MAX_OPEN),
             again: Vec::new(),
-            done: HashSet::new(),
+            done: IdSet::default(),
             touched: HashSet::new(),
             relinked: HashMap::new(),
             tally: ApplyTally::default(),
@@ -186,10 +185,11 @@ impl<'r> ApplyRun<'r> {
                 let remains = has_failed(at) || failures.iter().any(|(other, _)| *other == at);
                 match entry {
                     BatchEntry::Rename(group) => {
-                        self.touched.extend(group.members.iter().map(|member| member.inode));
+                        let without_birth = group.members.iter().filter(|member| member.born.is_none());
+                        self.touched.extend(without_birth.map(|member| member.inode));
                         if !remains {
                             self.tally.already += group.members.len() as u64;
-                            self.done.extend(group.members.iter().map(|member| member.id));
+                            self.record_done(group);
                         }
                     }
                     BatchEntry::Retarget(relink) if !remains => {
@@ -215,17 +215,18 @@ impl<'r> ApplyRun<'r> {
         }
     }
 
+    fn record_done(&mut self, group: &RenameGroup) {
+        for member in &group.members {
+            self.done.insert(member.id);
+        }
+    }
+
     fn execute_plan(&mut self) -> io::Result<()> {
-        let directories = order(&self.plan.renames);
-        directories.iter().for_each(|directory| self.check_directory(directory));
-        for directory in directories {
-            let (path, inode) = (&directory.directory.path, directory.directory.inode);
-            let dir = self.executor.roots.open_directory(path, inode);
-            for group in directory.groups {
-                self.rename_group(&directory.directory, &dir, &group)?;
-                if self.tally.is_interrupted {
-                    return Ok(());
-                }
+        let mut directories = self.plan.directories()?;
+        while let Some(found) = directories.next()? {
+            self.rename_directory(&found)?;
+            if self.tally.is_interrupted {
+                return Ok(());
             }
         }
         self.flush()?;
@@ -237,34 +238,61 @@ impl<'r> ApplyRun<'r> {
         self.flush()
     }
 
-    /// Adds one rename or a cycle, by indexes in the plan, to the batch.
+    /// Adds the renames of one directory to the batch. Conflicts are found before the first of them is executed.
+    fn rename_directory(&mut self, found: &DirectoryRenames) -> io::Result<()> {
+        let DirectoryRenames { directory, renames } = found;
+        if self.again.len() >= MAX_AGAIN {
+            self.flush()?;
+            self.rename_again()?;
+        }
+        let dir = self.executor.roots.open_directory(&directory.path, directory.inode);
+        let mut conflicts = match &dir {
+            Ok(dir) => self.find_conflicts(dir, renames),
+            Err(_) => HashMap::new(),
+        };
+        let names: Vec<(&[u8], &[u8])> =
+            renames.iter().map(|rename| (&*rename.old, rename.new.as_bytes())).collect();
+        for group in order_names(&names) {
+            let conflict = group.iter().find_map(|at| conflicts.remove(at));
+            let group: Vec<&Rename> = group.iter().map(|&at| &renames[at]).collect();
+            self.rename_group(found, &dir, &group, conflict)?;
+            if self.tally.is_interrupted {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds one rename or a cycle to the batch.
     fn rename_group(
         &mut self,
-        directory: &Arc<PlanDirectory>,
+        found: &DirectoryRenames,
         dir: &Result<Rc<OpenPlanDir>, EntryFailure>,
-        indexes: &[usize],
+        renames: &[&Rename],
+        conflict: Option<String>,
     ) -> io::Result<()> {
-        let plan = self.plan;
-        let renames: Vec<&Rename> = indexes.iter().map(|&at| &plan.renames[at]).collect();
-        if renames.iter().all(|rename| self.done.contains(&rename.id)) {
+        if renames.iter().all(|rename| self.done.contains(rename.id)) {
             return Ok(());
         }
-        let conflict = indexes.iter().find_map(|at| self.conflicts.get(at).cloned());
-        let checked =
-            dir.clone().and_then(|dir| self.check_entries(&dir, &renames).map(|group| (dir, group)));
+        let directory = &found.directory;
+        let checked = match dir {
+            Ok(dir) => self.check_entries(dir, renames, &found.renames).map(|group| (dir, group)),
+            Err(failure) => Err(failure.clone()),
+        };
         let checked = match (checked, conflict) {
             (Ok((_, Some(_))), Some(conflict)) => Err(EntryFailure::Conflict(conflict)),
             (checked, _) => checked,
         };
         match checked {
-            Ok((dir, Some(group))) => return self.add_entry(directory, dir, BatchEntry::Rename(group)),
+            Ok((dir, Some(group))) => {
+                return self.add_entry(directory, dir.clone(), BatchEntry::Rename(group));
+            }
             Ok((_, None)) => {
                 self.tally.already += renames.len() as u64;
                 for rename in renames {
                     self.done.insert(rename.id);
                     if rename.entry.kind == EntryKind::Directory {
-                        let (old, new) = (&rename.old, rename.new.as_bytes());
-                        self.executor.roots.record_rename(&directory.path, old, new);
+                        self.executor.roots.record_rename(rename.id);
                     }
                 }
             }
@@ -293,12 +321,23 @@ impl<'r> ApplyRun<'r> {
             };
             not_kept.into_iter().for_each(|why| *self.executor.not_kept.entry(why).or_default() += 1);
         }
-        if stat.links > 1 && rename.entry.kind != EntryKind::Directory {
+        if stat.links > 1 && stat.btime.is_none() && rename.entry.kind != EntryKind::Directory {
             self.touched.insert(stat.ino);
         }
         let InodeIdentity { ino: inode, kind, born } = InodeIdentity::from_stat(stat);
         let (old, new) = (Hex(rename.old.clone()), Hex(rename.new.clone().into_bytes()));
-        GroupMember { id: rename.id, old, new, inode, kind, ctime: stat.ctime.into(), born, marked }
+        let checked_owner = Some(stat.uid);
+        GroupMember {
+            id: rename.id,
+            old,
+            new,
+            inode,
+            kind,
+            ctime: stat.ctime.into(),
+            born,
+            marked,
+            checked_owner,
+        }
     }
 
     /// Adds an entry to the batch, and executes a full batch.
@@ -329,7 +368,7 @@ impl<'r> ApplyRun<'r> {
             BatchEntry::Retarget(relink) => relink.directory = index,
         }
         self.batch.entries.push(entry);
-        match self.batch.entries.len() >= self.options.batch_size || self.dirs.len() >= MAX_OPEN {
+        match self.batch.entries.len() >= self.options.batch_size || self.dirs.len() >= self.max_open {
             true => self.flush(),
             false => Ok(()),
         }
@@ -340,7 +379,7 @@ impl<'r> ApplyRun<'r> {
         match entry {
             BatchEntry::Rename(group) => {
                 self.tally.renamed += group.members.len() as u64;
-                self.done.extend(group.members.iter().map(|member| member.id));
+                self.record_done(group);
             }
             BatchEntry::Retarget(_) => self.tally.retargeted += 1,
         }

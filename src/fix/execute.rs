@@ -127,8 +127,8 @@ impl Executor<'_> {
         for member in &group.members {
             if member.kind == EntryKind::Directory {
                 match has_new_names {
-                    true => self.roots.record_rename(&directory.path, &member.old, &member.new),
-                    false => self.roots.forget_rename(&directory.path, &member.old),
+                    true => self.roots.record_rename(member.id),
+                    false => self.roots.forget_rename(member.id),
                 }
             }
             if member.marked && !has_new_names {

@@ -43,6 +43,9 @@ pub struct GroupMember {
     /// The old name is kept in an extended attribute of the entry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
+    /// The owner, if the entry was compared with the plan when it was added to the batch. Not part of the record.
+    #[serde(skip)]
+    pub checked_owner: Option<u32>,
 }
 
 /// Renames that are all done or none, as a record of the journal.
@@ -185,7 +188,11 @@ impl RenameGroup {
             _ => return None,
         };
         let at = self.moved(number);
-        let moved = rename_entry(dir, self.name(at, done), self.name(at, next), &self.members[at].identity());
+        let member = &self.members[at];
+        // The first move follows the comparison with the plan.
+        let owner =
+            member.checked_owner.filter(|_| (direction, done, self.moves()) == (Direction::Apply, 0, 1));
+        let moved = rename_entry(dir, self.name(at, done), self.name(at, next), &member.identity(), owner);
         Some(moved.map(|()| next))
     }
 }
@@ -193,21 +200,25 @@ impl RenameGroup {
 /// Renames the entry `identity` of `dir`, if it still has the name `from` and the name `to` is free.
 ///
 /// Between lookup and rename another process may replace the entry: no system call renames an inode. So the entry is looked up
-/// again afterwards, and another entry gets its name back.
+/// again afterwards, and another entry gets its name back. `owner` is the owner of the entry, if it was looked up before.
 fn rename_entry(
     dir: impl AsFd,
     from: &[u8],
     to: &[u8],
     identity: &InodeIdentity,
+    owner: Option<u32>,
 ) -> Result<(), EntryFailure> {
-    let seen = match look_up(&dir, from)? {
-        None => return Err(EntryFailure::Gone),
-        Some(stat) if !identity.matches(&stat) => return Err(EntryFailure::Replaced),
-        Some(stat) => stat,
+    let owner = match owner {
+        Some(owner) => owner,
+        None => match look_up(&dir, from)? {
+            None => return Err(EntryFailure::Gone),
+            Some(stat) if !identity.matches(&stat) => return Err(EntryFailure::Replaced),
+            Some(stat) => stat.uid,
+        },
     };
     renameat2(&dir, OsStr::from_bytes(from), &dir, OsStr::from_bytes(to), libc::RENAME_NOREPLACE)?;
     match look_up(&dir, to) {
-        Ok(Some(now)) if !identity.matches(&now) => Err(restore_name(dir, from, to, seen.uid, now.uid)),
+        Ok(Some(now)) if !identity.matches(&now) => Err(restore_name(dir, from, to, owner, now.uid)),
         // Renamed, and then renamed or removed by another process.
         Ok(None) => Err(EntryFailure::Gone),
         Ok(Some(_)) | Err(_) => Ok(()),

@@ -12,14 +12,17 @@ use nix::fcntl::readlinkat;
 use super::entry::{kind, look_up};
 use super::group::RenameGroup;
 use super::journal::{BatchDirectory, BatchEntry, JournalContents};
-use super::plan::{EntryKind, path_in};
-use super::roots::{NewNames, OpenPlanDir, PlanRoots};
+use super::plan::EntryKind;
+use super::plan::id_set::IdSet;
+use super::records::RecordSorter;
+use super::roots::{OpenPlanDir, PlanRoots};
+use super::stored_plan::{NewNames, push_new_name};
 
 /// The history of directories and links.
 #[derive(Debug, Default)]
 pub struct History {
     /// The new names of directories.
-    pub names: NewNames,
+    names: NewNames,
     /// All targets of links, by directory and by the name at that time.
     relinked: HashMap<(Vec<u8>, Vec<u8>), Vec<Vec<u8>>>,
 }
@@ -30,7 +33,7 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn read(contents: &JournalContents, file: &File) -> io::Result<Self> {
-        let mut history = Self::default();
+        let (mut history, mut names, mut ids) = (Self::default(), RecordSorter::default(), IdSet::default());
         for at in 0..contents.batches.len() {
             let batch = contents.read_batch(file, at)?;
             for entry in batch.entries {
@@ -39,7 +42,8 @@ impl History {
                     BatchEntry::Rename(group) => {
                         for member in group.members {
                             if member.kind == EntryKind::Directory {
-                                history.names.insert(path_in(path, &member.old), member.new.0);
+                                push_new_name(&mut names, path, &member.old, member.id, &member.new)?;
+                                ids.insert(member.id);
                             }
                         }
                     }
@@ -50,6 +54,7 @@ impl History {
                 }
             }
         }
+        history.names = NewNames::new(names, ids)?;
         Ok(history)
     }
 
@@ -57,9 +62,9 @@ impl History {
     ///
     /// # Errors
     /// A root is on a read-only file system.
-    pub fn open_roots(&self, contents: &JournalContents) -> io::Result<PlanRoots> {
+    pub fn open_roots(&mut self, contents: &JournalContents) -> io::Result<PlanRoots> {
         let header = &contents.header;
-        PlanRoots::open(&header.roots, self.names.clone(), NewNames::new(), header.cross_file_systems)
+        PlanRoots::open(&header.roots, std::mem::take(&mut self.names), header.cross_file_systems)
             .map_err(|error| io::Error::new(io::ErrorKind::ReadOnlyFilesystem, error))
     }
 

@@ -1,6 +1,5 @@
 //! A plan: what to rename, why, and what follows from it. This module opens no file, reads no clock and writes no log.
 //!
-//! A plan is JSON Lines for programs and for people with an editor; `docs/FIX.md` describes every field. It holds the exact
 //! A plan is JSON Lines for programs and for people with an editor; `docs/FIX.md` describes every field. It contains the
 //! exact bytes of names, and the inode number and ctime of each entry, so that `fix apply` can detect entries that have
 //! changed. An editor may delete lines, change a `new`, and reorder lines.
@@ -8,6 +7,7 @@
 //! Every byte of a plan may come from an attacker: [`Plan::parse`] accepts nothing that leads out of the roots.
 
 pub mod check;
+pub mod id_set;
 mod line;
 pub mod order;
 pub mod parse;
@@ -21,14 +21,17 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use self::line::{LineType, RootLine};
-pub use parse::PlanError;
+pub use parse::{PlanError, PlanLine, PlanParser};
 
 use crate::policy::Confidence;
 use crate::policy::rule::RuleId;
 use crate::sys::stat::Time;
 
-/// The format version.
-pub const VERSION: u64 = 1;
+/// The format version that is written. Version 1 has no birth times, lengths and modification times of entries; it is read too.
+pub const VERSION: u64 = 2;
+
+/// The oldest format version that is read.
+pub const OLDEST_VERSION: u64 = 1;
 
 /// The longest line, in bytes: no longer line can hold a path.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -113,7 +116,7 @@ pub struct FileHandle {
     pub bytes: Vec<u8>,
 }
 
-/// The entry that was seen: another entry under the same name differs in one of the fields.
+/// The entry that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeenEntry {
     /// The inode number.
@@ -122,6 +125,19 @@ pub struct SeenEntry {
     pub ctime: InodeTime,
     /// The type.
     pub kind: EntryKind,
+    /// The birth time and the content, if the file system has birth times.
+    pub birth: Option<SeenBirth>,
+}
+
+/// What identifies an entry whose change time is another one: the plan was undone, or the owner changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SeenBirth {
+    /// The birth time.
+    pub born: InodeTime,
+    /// The time of the last change of the content.
+    pub mtime: InodeTime,
+    /// The length of the content in bytes.
+    pub size: u64,
 }
 
 /// A time of an inode, as stat(2) returns it. Written as `SECONDS.NNNNNNNNN`, the seconds with their sign.
@@ -315,7 +331,12 @@ pub fn path_in(dir: &[u8], name: &[u8]) -> Vec<u8> {
 impl PlanHeader {
     /// Reports whether the plan may touch `name` in the directory `dir`: `dir` is a root or below one, or `name` is a root.
     pub fn covers(&self, dir: &[u8], name: &[u8]) -> bool {
-        self.roots.iter().any(|root| is_within(dir, &root.path) || is_root(dir, name, &root.path))
+        self.covers_directory(dir) || self.roots.iter().any(|root| is_root(dir, name, &root.path))
+    }
+
+    /// Reports whether `dir` is a root or below one.
+    pub fn covers_directory(&self, dir: &[u8]) -> bool {
+        self.roots.iter().any(|root| is_within(dir, &root.path))
     }
 }
 

@@ -1,19 +1,23 @@
 //! Makes a plan: reads trees, checks their names, and suggests valid ones.
 //!
 //! The scanner of trees reads the directories; the thread that reads a directory checks it. Only entries that get a new name are
-//! looked up. The renames stay in memory, and the paths of directories with symbolic links: those are opened a second time when
-//! all renames are known.
+//! looked up. The lines of the plan are sorted records, and so are the paths of directories with symbolic links: those are
+//! opened a second time when all renames are known.
 //!
 //! The same tree gives the same plan: the results of the threads are sorted, deepest first.
 
 mod directory;
+mod draft;
 mod guess;
 mod links;
 pub mod map;
 mod root_set;
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
+use std::hash::BuildHasher;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,14 +27,14 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use self::directory::{DirectoryProposals, Proposal, Unplanned};
+pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
+use self::draft::{LineRecord, parse_rename, rename_payload, tag, too_long};
 use self::guess::{PriorChoice, PriorSource};
 use self::map::CharMap;
 use self::root_set::RootSet;
-use super::plan::{
-    PlanDirectory, PlanRoot, Rename, Retarget, SeenEntry, Skipped, components, path_in, post_order,
-};
+use super::plan::{Rename, SeenEntry, Skipped, path_in};
+use super::records::{EntryRecord, RecordSorter};
 use crate::name::reading::Encoding;
-use crate::policy::rule::RuleId;
 use crate::policy::{Confidence, Policy};
 use crate::progress::Observer;
 use crate::source::scope::{Exclude, Scope};
@@ -66,39 +70,16 @@ pub struct PlanSettings {
     pub prefix: Vec<u8>,
 }
 
-/// A plan that can still be changed.
-#[derive(Debug)]
-pub struct PlanDraft {
-    /// The roots that were read.
-    pub roots: Vec<PlanRoot>,
-    /// The directories with renames or skipped entries, deepest first.
-    pub directories: Vec<DirectoryPlan>,
-    root_set: RootSet,
-    exclude: Exclude,
-    /// The directories with symbolic links.
-    linked: Vec<Vec<u8>>,
-    /// The paths that are too long without any rename: directory and name.
-    long: Vec<(Arc<PlanDirectory>, Vec<u8>)>,
-}
-
-/// The plan for one directory.
-#[derive(Debug)]
-pub struct DirectoryPlan {
-    /// The directory.
-    pub directory: Arc<PlanDirectory>,
-    /// Its renames, by old name.
-    pub renames: Vec<Rename>,
-    /// Its skipped entries.
-    pub skipped: Vec<Skipped>,
-}
-
 /// Reads the requested trees and drafts a plan.
+///
+/// # Errors
+/// A temporary file cannot be read or written.
 pub fn propose(
     request: &PlanRequest,
     policy: &Policy,
     settings: &PlanSettings,
     observer: &dyn Observer,
-) -> PlanDraft {
+) -> io::Result<PlanDraft> {
     let root_set = RootSet::open(&request.paths);
     let scope = Scope {
         max_depth: request.max_depth,
@@ -108,42 +89,54 @@ pub fn propose(
     let tree = Tree::new(root_set.paths(), scope, request.jobs);
     let reader = PlanReader { policy, settings, observer, root_set: &root_set, found: Mutex::default() };
     tree.read(&|event| reader.handle(event));
-    reader.review_encodings(&request.exclude);
-    let TreeFindings { mut planned, mut linked, long, .. } = reader.found.into_inner();
-    planned.sort_by(|a, b| post_order(&a.directory.path, &b.directory.path));
-    linked.sort_by(|a, b| post_order(a, b));
-    let mut draft = PlanDraft {
-        roots: root_set.roots(),
-        directories: planned,
-        root_set,
-        exclude: request.exclude.clone(),
-        linked,
-        long,
-    };
-    draft.merge_directories();
-    draft
+    reader.review_encodings(&request.exclude)?;
+    let TreeFindings { lines, linked, failure, .. } = reader.found.into_inner();
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    Ok(PlanDraft::new(root_set, request.exclude.clone(), lines.finish()?, linked.finish()?))
 }
 
 /// The results of all threads.
 #[derive(Default)]
 struct TreeFindings {
-    planned: Vec<DirectoryPlan>,
-    linked: Vec<Vec<u8>>,
-    long: Vec<(Arc<PlanDirectory>, Vec<u8>)>,
-    /// The encodings of directories.
-    choices: HashMap<Vec<u8>, PriorChoice>,
+    lines: RecordSorter,
+    /// The directories with symbolic links.
+    linked: RecordSorter,
+    /// The encodings of directories, by the hashes of their paths.
+    choices: HashMap<u64, (Encoding, Confidence)>,
+    hash: RandomState,
+    /// The number of names of each likely encoding.
+    likely: BTreeMap<&'static str, PriorChoice>,
     /// Directories whose encoding is a guess.
-    uncertain: Vec<UncertainDirectory>,
+    uncertain: UncertainDirectories,
+    /// Why a temporary file cannot be written.
+    failure: Option<io::Error>,
 }
 
-/// A directory whose encoding may change when the names of the whole tree are known.
+/// Directories whose encoding may change when the names of the whole tree are known. A directory with the name of a root may
+/// come a second time with a tree.
+#[derive(Default)]
+struct UncertainDirectories {
+    /// The lines, and before them the directory itself. A number distinguishes directories with one path.
+    records: RecordSorter,
+    count: u64,
+    /// The batches of the names of roots, by number. Other directories are read again.
+    singles: HashMap<u64, DirectoryBatch>,
+}
+
+/// The key of an uncertain directory itself.
+const UNCERTAIN: u8 = b'A';
+
+/// An uncertain directory.
+#[derive(Default)]
 struct UncertainDirectory {
-    dir: PathBuf,
+    path: Vec<u8>,
+    number: u64,
     root_len: usize,
-    /// The encoding of its names so far.
-    encoding: Encoding,
-    /// The batch of a root's own name. Other directories are read again.
-    single: Option<DirectoryBatch>,
+    /// The name of the encoding of its names so far.
+    encoding: String,
+    lines: Vec<LineRecord>,
 }
 
 struct PlanReader<'r> {
@@ -156,15 +149,20 @@ struct PlanReader<'r> {
 
 impl PlanReader<'_> {
     fn handle(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
+        let mut result = Ok(());
         match event {
-            SourceEvent::Directory(batch) => self.check(batch),
+            SourceEvent::Directory(batch) => result = self.check(batch),
             SourceEvent::Large(parts) => {
                 if let Some(batch) = parts.whole() {
-                    self.check(batch);
+                    result = self.check(batch);
                 }
             }
             SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.observer.problem(&fault),
             SourceEvent::Vanished | SourceEvent::Frontier(_) => {}
+        }
+        if let Err(error) = result {
+            self.found().failure.get_or_insert(error);
+            return ControlFlow::Break(());
         }
         if self.observer.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -173,7 +171,7 @@ impl PlanReader<'_> {
         self.found.lock()
     }
 
-    fn check(&self, batch: DirectoryBatch) {
+    fn check(&self, batch: DirectoryBatch) -> io::Result<()> {
         let dir = batch.dir.as_os_str().as_bytes();
         let prior = self.found().prior(dir);
         let findings = directory::propose_names(&batch, self.policy, self.settings, prior);
@@ -182,88 +180,113 @@ impl PlanReader<'_> {
         // A directory that was listed for the name of a root has links outside of the request.
         let is_linked = batch.has_links && batch.is_whole();
         if found == 0 && findings.long.is_empty() && findings.choice.is_none() {
-            if is_linked {
-                self.found().linked.push(dir.to_vec());
-            }
-            return;
+            return if is_linked { self.found().add_linked(dir) } else { Ok(()) };
         }
         let choice = findings.choice;
-        let looked_up = self.look_up(dir, findings);
+        let lines = self.look_up(dir, findings);
         let mut found = self.found();
         if is_linked {
-            found.linked.push(dir.to_vec());
+            found.add_linked(dir)?;
         }
-        found.choices.extend(choice.map(|choice| (dir.to_vec(), choice)));
-        found.add(looked_up);
+        if let Some(choice) = choice {
+            found.add_choice(dir, choice);
+        }
         let guess = choice.filter(|choice| choice.confidence == Confidence::Guess);
-        if let Some(PriorChoice { encoding, .. }) = guess.filter(|_| self.settings.encoding.is_none()) {
-            let (dir, root_len) = (batch.dir.clone(), batch.root_len);
-            let single = (!batch.is_whole()).then_some(batch);
-            found.uncertain.push(UncertainDirectory { dir, root_len, encoding, single });
+        match guess.filter(|_| self.settings.encoding.is_none()) {
+            Some(PriorChoice { encoding, .. }) => found.uncertain.add(encoding, batch, &lines),
+            None => add_lines(&mut found.lines, dir, &lines),
         }
     }
 
     /// Checks the directories with a guessed encoding again, with the encoding of most names of the tree.
-    fn review_encodings(&self, exclude: &Exclude) {
-        let (uncertain, most) = {
+    fn review_encodings(&self, exclude: &Exclude) -> io::Result<()> {
+        let (UncertainDirectories { records, mut singles, .. }, most) = {
             let mut found = self.found();
             (std::mem::take(&mut found.uncertain), found.most_common_choice())
         };
-        let Some(most) = most else { return };
-        let (same, others): (Vec<_>, Vec<_>) =
-            uncertain.into_iter().partition(|directory| directory.encoding == most.encoding);
-        self.found().confirm(&same, most);
-        for UncertainDirectory { dir, root_len, single, .. } in others {
-            if self.observer.is_stopped() {
-                return;
+        let records = records.finish()?;
+        let mut cursor = records.cursor()?;
+        let mut uncertain: Option<UncertainDirectory> = None;
+        while !self.observer.is_stopped() {
+            cursor.advance()?;
+            let record = cursor.record();
+            let begins = record.is_none_or(|record| record.name.get(8) == Some(&UNCERTAIN));
+            if begins && let Some(mut directory) = uncertain.take() {
+                if let Some(most) = most {
+                    let single = singles.remove(&directory.number);
+                    self.review_directory(&mut directory, single, most, exclude)?;
+                }
+                add_lines(&mut self.found().lines, &directory.path, &directory.lines)?;
             }
-            let path = dir.as_os_str().as_bytes();
-            // A directory that cannot be read again keeps its first suggestions.
-            let batch = single.or_else(|| self.root_set.read_batch(path, root_len, exclude).ok());
-            let Some(batch) = batch else { continue };
-            let findings = directory::propose_names(&batch, self.policy, self.settings, Some(most));
-            if findings.choice.is_none_or(|choice| choice.encoding != most.encoding) {
-                continue;
+            let Some(EntryRecord { dir, name, payload }) = record else { break };
+            match &mut uncertain {
+                Some(directory) => directory.lines.push((name[8..].to_vec(), payload.to_vec())),
+                none => *none = Some(UncertainDirectory::from_record(dir, name, payload)),
             }
-            let looked_up = self.look_up(path, DirectoryProposals { long: Vec::new(), ..findings });
-            let mut found = self.found();
-            // The batch may have only some names of the directory, if a root lies in it.
-            let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
-            for planned in found.planned.iter_mut().filter(|planned| planned.directory.path == path) {
-                planned.renames.retain(|rename| !names.contains(&*rename.old));
-                planned.skipped.retain(|skipped| !names.contains(&*skipped.name));
-            }
-            found.add(looked_up);
         }
+        Ok(())
     }
 
-    /// Looks up the entries that get new names; `None` if the directory cannot be opened.
-    fn look_up(&self, dir: &[u8], findings: DirectoryProposals) -> Option<(DirectoryPlan, Vec<Vec<u8>>)> {
+    /// Gives an uncertain directory the lines that it has in the encoding of most names.
+    fn review_directory(
+        &self,
+        directory: &mut UncertainDirectory,
+        single: Option<DirectoryBatch>,
+        most: PriorChoice,
+        exclude: &Exclude,
+    ) -> io::Result<()> {
+        if directory.encoding == most.encoding.name() {
+            return directory.confirm(most);
+        }
+        let path = &directory.path;
+        // A directory that cannot be read again keeps its first suggestions.
+        let batch = single.or_else(|| self.root_set.read_batch(path, directory.root_len, exclude).ok());
+        let Some(batch) = batch else { return Ok(()) };
+        let findings = directory::propose_names(&batch, self.policy, self.settings, Some(most));
+        if findings.choice.is_none_or(|choice| choice.encoding != most.encoding) {
+            return Ok(());
+        }
+        let lines = self.look_up(path, DirectoryProposals { long: Vec::new(), ..findings });
+        // The batch may have only some names of the directory, if a root lies in it.
+        let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
+        directory.lines.retain(|(key, _)| key[0] == tag::LONG || !names.contains(&key[1..]));
+        directory.lines.extend(lines);
+        Ok(())
+    }
+
+    /// Looks up the entries that get new names, and returns the lines; none if the directory cannot be opened.
+    fn look_up(&self, dir: &[u8], findings: DirectoryProposals) -> Vec<LineRecord> {
         let DirectoryProposals { proposals, unplanned, long, .. } = findings;
         if proposals.is_empty() && unplanned.is_empty() && long.is_empty() {
-            return None;
+            return Vec::new();
         }
         let path = || PathBuf::from(OsStr::from_bytes(dir));
         if dir.len() > MAX_PATH_BYTES {
-            let error = std::io::Error::other("the path is too long for a plan");
+            let error = io::Error::other("the path is too long for a plan");
             self.observer.problem(&Fault { path: path(), attempt: "plan renames in", error });
-            return None;
+            return Vec::new();
         }
         let opened = match self.root_set.open_directory(dir) {
             Ok(opened) => opened,
             // It was removed or replaced.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return None,
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Vec::new(),
             Err(error) => {
                 self.observer.problem(&Fault {
                     path: path(),
                     attempt: "open the directory",
                     error: error.into(),
                 });
-                return None;
+                return Vec::new();
             }
         };
         let directory = Arc::new(opened.describe(dir));
-        let mut planned = DirectoryPlan { directory, renames: Vec::new(), skipped: Vec::new() };
+        let long = long.into_iter().map(|name| too_long(&directory, name)).collect();
+        let mut planned = DirectoryPlan {
+            directory: Arc::clone(&directory),
+            renames: Vec::new(),
+            skipped: Vec::new(),
+            long,
+        };
         for proposal in proposals {
             match opened.look_up(&proposal.old) {
                 Ok(Some(entry)) => planned.renames.push(planned.make_rename(proposal, entry)),
@@ -287,46 +310,33 @@ impl PlanReader<'_> {
             }
         }
         unplanned.into_iter().for_each(|one| planned.skip(one));
-        planned.renames.sort_by(|a, b| a.old.cmp(&b.old));
-        Some((planned, long))
+        planned.records()
     }
 }
 
+/// Adds the lines of a directory.
+fn add_lines(to: &mut RecordSorter, dir: &[u8], lines: &[LineRecord]) -> io::Result<()> {
+    lines.iter().try_for_each(|(key, payload)| to.push(EntryRecord { dir, name: key, payload }))
+}
+
 impl TreeFindings {
-    fn add(&mut self, looked_up: Option<(DirectoryPlan, Vec<Vec<u8>>)>) {
-        if let Some((planned, long)) = looked_up {
-            self.long.extend(long.into_iter().map(|name| (Arc::clone(&planned.directory), name)));
-            if !planned.renames.is_empty() || !planned.skipped.is_empty() {
-                self.planned.push(planned);
-            }
+    fn add_linked(&mut self, dir: &[u8]) -> io::Result<()> {
+        self.linked.push(EntryRecord { dir, name: b"", payload: b"" })
+    }
+
+    fn add_choice(&mut self, dir: &[u8], choice: PriorChoice) {
+        let PriorChoice { encoding, confidence, names, .. } = choice;
+        self.choices.insert(self.hash.hash_one(dir), (encoding, confidence));
+        if confidence == Confidence::Likely {
+            let none = PriorChoice { names: 0, source: PriorSource::Tree, ..choice };
+            self.likely.entry(encoding.name()).or_insert(none).names += names;
         }
     }
 
     /// The likely encoding of most names.
     fn most_common_choice(&self) -> Option<PriorChoice> {
-        let mut names = BTreeMap::<&str, PriorChoice>::new();
-        for choice in self.choices.values().filter(|choice| choice.confidence == Confidence::Likely) {
-            let none = PriorChoice { names: 0, source: PriorSource::Tree, ..*choice };
-            names.entry(choice.encoding.name()).or_insert(none).names += choice.names;
-        }
         // Among equals the last by name, so that the result is stable.
-        names.into_values().max_by_key(|prior| prior.names)
-    }
-
-    /// Makes guesses likely that agree with most names of the tree.
-    fn confirm(&mut self, same: &[UncertainDirectory], most: PriorChoice) {
-        let same: HashSet<&[u8]> =
-            same.iter().map(|directory| directory.dir.as_os_str().as_bytes()).collect();
-        let planned = self.planned.iter_mut().filter(|planned| same.contains(&*planned.directory.path));
-        for rename in planned.flat_map(|planned| &mut planned.renames) {
-            if rename.reading == most.encoding.name() && rename.confidence == Confidence::Guess {
-                rename.confidence = Confidence::Likely;
-                if let Some(evidence) = &mut rename.evidence {
-                    evidence.push_str(", ");
-                    evidence.push_str(most.source.as_str());
-                }
-            }
-        }
+        self.likely.values().copied().max_by_key(|prior| prior.names)
     }
 
     /// The choice for the nearest directory above `dir`. It exists already: a directory is checked before its subdirectories.
@@ -335,7 +345,62 @@ impl TreeFindings {
             return None;
         }
         let mut above = Path::new(OsStr::from_bytes(dir)).ancestors().skip(1);
-        above.find_map(|dir| self.choices.get(dir.as_os_str().as_bytes())).copied()
+        let choice = above.find_map(|dir| self.choices.get(&self.hash.hash_one(dir.as_os_str().as_bytes())));
+        choice.map(|&(encoding, confidence)| PriorChoice {
+            encoding,
+            confidence,
+            names: 0,
+            source: PriorSource::Above,
+        })
+    }
+}
+
+impl UncertainDirectories {
+    fn add(&mut self, encoding: Encoding, batch: DirectoryBatch, lines: &[LineRecord]) -> io::Result<()> {
+        let number = self.count;
+        self.count += 1;
+        let dir = batch.dir.as_os_str().as_bytes();
+        let key = |rest: &[u8]| [&number.to_be_bytes()[..], rest].concat();
+        let payload = [&(batch.root_len as u64).to_le_bytes()[..], encoding.name().as_bytes()].concat();
+        self.records.push(EntryRecord { dir, name: &key(&[UNCERTAIN]), payload: &payload })?;
+        for (line, payload) in lines {
+            self.records.push(EntryRecord { dir, name: &key(line), payload })?;
+        }
+        if !batch.is_whole() {
+            self.singles.insert(number, batch);
+        }
+        Ok(())
+    }
+}
+
+impl UncertainDirectory {
+    /// Reads what [`UncertainDirectories::add`] wrote.
+    fn from_record(dir: &[u8], name: &[u8], payload: &[u8]) -> Self {
+        let number = |bytes: &[u8]| bytes.first_chunk().copied().unwrap_or_default();
+        let encoding = payload.get(8..).unwrap_or_default();
+        Self {
+            path: dir.to_vec(),
+            number: u64::from_be_bytes(number(name)),
+            root_len: u64::from_le_bytes(number(payload)) as usize,
+            encoding: String::from_utf8_lossy(encoding).into_owned(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Makes guesses likely that agree with most names of the tree.
+    fn confirm(&mut self, most: PriorChoice) -> io::Result<()> {
+        for (_, payload) in self.lines.iter_mut().filter(|(key, _)| key[0] == tag::RENAME) {
+            let mut rename = parse_rename(payload, 0)?;
+            if rename.reading == most.encoding.name() && rename.confidence == Confidence::Guess {
+                rename.confidence = Confidence::Likely;
+                if let Some(evidence) = &mut rename.evidence {
+                    evidence.push_str(", ");
+                    evidence.push_str(most.source.as_str());
+                }
+                *payload = rename_payload(&rename);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -356,104 +421,6 @@ impl DirectoryPlan {
 fn target_path(prefix: &[u8], below_root: &[u8]) -> Vec<u8> {
     let below_root = below_root.strip_prefix(b"/").unwrap_or(below_root);
     if prefix.is_empty() { below_root.to_vec() } else { path_in(prefix, below_root) }
-}
-
-impl PlanDraft {
-    /// Merges plans for one directory: it may have come both with the name of a root and with a tree.
-    fn merge_directories(&mut self) {
-        self.directories.dedup_by(|later, earlier| {
-            let is_same = later.directory.path == earlier.directory.path;
-            if is_same {
-                earlier.renames.append(&mut later.renames);
-                earlier.skipped.append(&mut later.skipped);
-                earlier.renames.sort_by(|a, b| a.old.cmp(&b.old));
-                earlier.renames.dedup_by(|a, b| a.old == b.old);
-            }
-            is_same
-        });
-        self.directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
-    }
-
-    /// Numbers the renames, and adds the paths that are too long after all renames to the skipped entries. No rename changes
-    /// after this.
-    pub fn number_renames(&mut self, policy: &Policy, settings: &PlanSettings) {
-        let renames = self.directories.iter_mut().flat_map(|planned| &mut planned.renames);
-        (1..).zip(renames).for_each(|(id, rename)| rename.id = id);
-        if !policy.checks_paths() {
-            return;
-        }
-        let mut too_long = Vec::new();
-        let renamed = self.directories.iter().flat_map(|planned| &planned.renames);
-        let renamed = renamed.map(|rename| (&rename.directory, &rename.old));
-        let long = self.long.iter().map(|(directory, name)| (directory, name));
-        for (directory, name) in renamed.chain(long) {
-            let path = path_in(&directory.path, name);
-            let Some(root) = self.root_set.root_of(&path) else { continue };
-            let new = self.new_path(&path);
-            let root_len = self.new_path(&root.path).len();
-            let path = target_path(&settings.prefix, new.get(root_len..).unwrap_or_default());
-            if !policy.check_path(&path).is_empty() {
-                too_long.push((Arc::clone(directory), name.clone()));
-            }
-        }
-        too_long.sort_by(|a, b| post_order(&a.0.path, &b.0.path).then_with(|| a.1.cmp(&b.1)));
-        too_long.dedup();
-        for (directory, name) in too_long {
-            let at = self.directories.binary_search_by(|p| post_order(&p.directory.path, &directory.path));
-            let at = at.unwrap_or_else(|at| {
-                let (renames, skipped) = (Vec::new(), Vec::new());
-                self.directories
-                    .insert(at, DirectoryPlan { directory: Arc::clone(&directory), renames, skipped });
-                at
-            });
-            self.directories[at].skip(Unplanned {
-                name,
-                reasons: vec![RuleId::PathTooLong],
-                why: "its path is too long for the target; shorten or move a directory above".to_owned(),
-            });
-        }
-    }
-
-    /// The rename of `name` in the directory `dir`.
-    fn find_rename(&self, dir: &[u8], name: &[u8]) -> Option<&Rename> {
-        let at = self.directories.binary_search_by(|p| post_order(&p.directory.path, dir)).ok()?;
-        let renames = &self.directories[at].renames;
-        renames.binary_search_by(|rename| (*rename.old).cmp(name)).ok().map(|at| &renames[at])
-    }
-
-    /// `path` after all renames.
-    fn new_path(&self, path: &[u8]) -> Vec<u8> {
-        let (mut old, mut new) = (b"/".to_vec(), b"/".to_vec());
-        for name in components(path) {
-            let renamed = self.find_rename(&old, name);
-            new = path_in(&new, renamed.map_or(name, |rename| rename.new.as_bytes()));
-            old = path_in(&old, name);
-        }
-        new
-    }
-
-    /// The current names in a directory.
-    ///
-    /// # Errors
-    /// The directory cannot be read, or was moved.
-    pub fn list_names(&self, directory: &PlanDirectory) -> Result<Vec<Vec<u8>>, Errno> {
-        let mut names = Vec::new();
-        self.root_set
-            .open_directory(&directory.path)?
-            .for_each_entry(&mut |entry| names.push(entry.name.as_bytes().to_vec()))?;
-        Ok(names)
-    }
-
-    /// The number of renames.
-    pub fn count_renames(&self) -> usize {
-        self.directories.iter().map(|planned| planned.renames.len()).sum()
-    }
-
-    /// Finds the symbolic links whose targets change, deepest first. The renames must be numbered. Breaks if the observer stops
-    /// the search.
-    pub fn find_retargets(&self, observer: &dyn Observer) -> ControlFlow<(), Vec<Retarget>> {
-        links::find_retargets(self, observer)
-    }
 }
 
 #[cfg(test)]

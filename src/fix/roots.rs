@@ -5,7 +5,7 @@
 //! When they are no longer valid, in a second attempt or in an undo, the new names of the directories on the way are substituted.
 //! The directory that is found must be the inode of the plan.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,8 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use super::entry::EntryFailure;
-use super::plan::{PlanRoot, components, path_in};
+use super::plan::{PlanRoot, components};
+use super::stored_plan::NewNames;
 use crate::name::display::display;
 use crate::sys::open;
 use crate::sys::stat::{self, Stat};
@@ -79,17 +80,12 @@ impl fmt::Display for ReadOnlyRoot {
 
 impl std::error::Error for ReadOnlyRoot {}
 
-/// The new names of directories, by their paths from when the plan was made.
-pub type NewNames = HashMap<Vec<u8>, Vec<u8>>;
-
 /// The roots of a plan, open.
 #[derive(Debug)]
 pub struct PlanRoots {
     roots: Vec<OpenRoot>,
-    /// The current names of renamed directories.
-    renamed: NewNames,
-    /// The names that directories have if another run renamed them already.
-    planned: NewNames,
+    /// The new names of directories, which have them already or may have them since another run.
+    names: NewNames,
     crosses: bool,
 }
 
@@ -100,18 +96,12 @@ struct OpenRoot {
 }
 
 impl PlanRoots {
-    /// Opens the roots. `renamed` has the directories that have new names, `planned` those that may have them. With `crosses`,
-    /// mounts below the roots are included.
+    /// Opens the roots. With `crosses`, mounts below the roots are included.
     ///
     /// # Errors
     /// A root is on a read-only file system. A missing root is no error: everything below it stays.
-    pub fn open(
-        roots: &[PlanRoot],
-        renamed: NewNames,
-        planned: NewNames,
-        crosses: bool,
-    ) -> Result<Self, ReadOnlyRoot> {
-        let mut opened = Self { roots: Vec::with_capacity(roots.len()), renamed, planned, crosses };
+    pub fn open(roots: &[PlanRoot], names: NewNames, crosses: bool) -> Result<Self, ReadOnlyRoot> {
+        let mut opened = Self { roots: Vec::with_capacity(roots.len()), names, crosses };
         for root in roots {
             let dir = opened.open_root(&root.path, root.inode);
             if let Ok(dir) = &dir
@@ -137,7 +127,9 @@ impl PlanRoots {
     /// Opens a root by its whole path, which the user chose and which may lead through links.
     fn open_root(&self, path: &[u8], ino: u64) -> Result<Rc<OpenPlanDir>, EntryFailure> {
         let mut failed = EntryFailure::OtherDirectory;
-        for path in [path.to_vec(), substitute(path, 0, &self.renamed), substitute(path, 0, &self.planned)] {
+        let (current, planned) =
+            (|path: &[u8]| self.names.current(path), |path: &[u8]| self.names.planned(path));
+        for path in [path.to_vec(), substitute(path, 0, &current), substitute(path, 0, &planned)] {
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             let fd = nix::fcntl::openat(AT_FDCWD, OsStr::from_bytes(&path), flags, Mode::empty());
             match fd.and_then(OpenPlanDir::from_fd) {
@@ -149,16 +141,14 @@ impl PlanRoots {
         Err(failed)
     }
 
-    /// Records that the directory `old` in `dir`, both as in the plan, has the name `new` now.
-    pub fn record_rename(&mut self, dir: &[u8], old: &[u8], new: &[u8]) {
-        self.renamed.insert(path_in(dir, old), new.to_vec());
+    /// Records that the directory of the rename `id` has its new name now.
+    pub fn record_rename(&mut self, id: u64) {
+        self.names.record(id);
     }
 
-    /// Records that the directory has its old name again.
-    pub fn forget_rename(&mut self, dir: &[u8], old: &[u8]) {
-        if !self.renamed.is_empty() {
-            self.renamed.remove(&path_in(dir, old));
-        }
+    /// Records that the directory of the rename `id` has its old name again.
+    pub fn forget_rename(&mut self, id: u64) {
+        self.names.forget(id);
     }
 
     /// Opens the directory with the path `path` in the plan, which must be the inode `ino`.
@@ -184,10 +174,13 @@ impl PlanRoots {
         if begin == path.len() {
             return if dir.stat.ino == ino { Ok(dir.clone()) } else { Err(EntryFailure::OtherDirectory) };
         }
-        let now = substitute(path, begin, &self.renamed);
+        let now = match self.names.has_current() {
+            true => Cow::Owned(substitute(path, begin, &|path| self.names.current(path))),
+            false => Cow::Borrowed(path),
+        };
         match self.walk(dir, &now[begin..]).and_then(OpenPlanDir::from_fd) {
             Ok(dir) if dir.stat.ino == ino => Ok(dir),
-            failed if self.renamed.is_empty() && self.planned.is_empty() => {
+            failed if self.names.is_empty() => {
                 Err(failed.map_or_else(EntryFailure::Directory, |_| EntryFailure::OtherDirectory))
             }
             failed => self
@@ -230,9 +223,8 @@ impl PlanRoots {
             let depth = way.len() - 1;
             let (start, end) = (if depth == 0 { begin } else { ends[depth - 1] + 1 }, ends[depth]);
             let name = match number {
-                0 => Some(&path[start..end]),
-                1 => self.renamed.get(&path[..end]).map(Vec::as_slice),
-                2 => self.planned.get(&path[..end]).map(Vec::as_slice),
+                0 => Some(path[start..end].to_vec()),
+                1 => self.names.planned(&path[..end]),
                 _ => {
                     way.pop();
                     continue;
@@ -243,7 +235,7 @@ impl PlanRoots {
                 return None;
             }
             let found =
-                name.and_then(|name| open::directory(&*dir, OsStr::from_bytes(name), self.crosses).ok());
+                name.and_then(|name| open::directory(&*dir, OsStr::from_bytes(&name), self.crosses).ok());
             match found.and_then(|fd| OpenPlanDir::from_fd(fd).ok()) {
                 Some(found) if depth + 1 < ends.len() => way.push((found, 0)),
                 Some(found) if found.stat.ino == ino => return Some(found),
@@ -266,10 +258,7 @@ fn below_prefix(path: &[u8], len: usize) -> &[u8] {
 }
 
 /// `path` with the new names of its directories, from the byte `begin` on.
-fn substitute(path: &[u8], begin: usize, names: &NewNames) -> Vec<u8> {
-    if names.is_empty() {
-        return path.to_vec();
-    }
+fn substitute(path: &[u8], begin: usize, new_name: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut made = path[..begin].to_vec();
     let mut end = begin;
     for (number, name) in path[begin..].split(|&byte| byte == b'/').enumerate() {
@@ -278,7 +267,10 @@ fn substitute(path: &[u8], begin: usize, names: &NewNames) -> Vec<u8> {
             end += 1;
         }
         end += name.len();
-        made.extend_from_slice(names.get(&path[..end]).map_or(name, Vec::as_slice));
+        match new_name(&path[..end]) {
+            Some(new) => made.extend_from_slice(&new),
+            None => made.extend_from_slice(name),
+        }
     }
     made
 }
@@ -290,7 +282,10 @@ mod tests {
     #[test]
     fn new_names_are_substituted_in_a_path() {
         let names = [("/r/a", "A"), ("/r/a/b", "B"), ("/r", "R")];
-        let names = names.map(|(path, name)| (path.as_bytes().to_vec(), name.as_bytes().to_vec())).into();
+        let new_name = |path: &[u8]| {
+            let found = names.iter().find(|(old, _)| old.as_bytes() == path);
+            found.map(|(_, new)| new.as_bytes().to_vec())
+        };
         for (path, begin, expected) in [
             ("/r/a/b/c", 3, "/r/A/B/c"),
             ("/r/a/b/c", 0, "/R/A/B/c"),
@@ -298,7 +293,7 @@ mod tests {
             ("/", 0, "/"),
             ("/r", 0, "/R"),
         ] {
-            assert_eq!(substitute(path.as_bytes(), begin, &names), expected.as_bytes(), "{path}");
+            assert_eq!(substitute(path.as_bytes(), begin, &new_name), expected.as_bytes(), "{path}");
         }
     }
 }

@@ -127,7 +127,7 @@ fn count_unfinished(
     batch: &JournalBatch,
     direction: Direction,
 ) -> io::Result<u64> {
-    let history = History::read(contents, file)?;
+    let mut history = History::read(contents, file)?;
     let roots = history.open_roots(contents)?;
     let mut count = 0;
     for entry in &batch.entries {

@@ -40,7 +40,7 @@ pub fn undo(
     observer: &dyn Observer,
 ) -> io::Result<UndoTally> {
     let mut tally = UndoTally::default();
-    let history = History::read(contents, journal.file())?;
+    let mut history = History::read(contents, journal.file())?;
     let roots = history.open_roots(contents)?;
     let mut executor = Executor { roots, history, observer, not_kept: BTreeMap::new() };
     if contents.undo.is_none() || contents.is_restored {

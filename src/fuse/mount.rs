@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::mount::MsFlags;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
@@ -26,6 +25,7 @@ use super::server::Server;
 use super::session::MountSession;
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{Passthrough, PassthroughSettings};
+use crate::sys::open_files;
 use crate::sys::tree::{clone_tree, keep_access_times};
 use crate::telemetry::audit::{self, Audit};
 use crate::wire::Notifier;
@@ -79,7 +79,7 @@ pub fn mount(
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
     umask(Mode::empty());
-    use_open_files();
+    open_files::raise_limit();
     let settings = PassthroughSettings { cached_fds: CACHED_FDS };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
@@ -118,14 +118,6 @@ fn without_access_times(source: &Path) -> nix::Result<File> {
     let tree = clone_tree(source, true)?;
     keep_access_times(&tree)?;
     Ok(tree.into())
-}
-
-/// Raises the limit of open files of this process as far as allowed.
-fn use_open_files() {
-    // If raising fails, the limit is unchanged; it is read again where it matters.
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }
 
 #[cfg(test)]

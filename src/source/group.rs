@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use super::DirectoryBatch;
 use crate::source::location::{Container, Location};
+use crate::sys::temporary;
 
 /// Bytes that are kept in memory: names and their bookkeeping.
 pub const LIMIT: usize = 256 << 20;
@@ -269,8 +270,7 @@ struct Spilled {
 
 impl Spilled {
     fn new() -> io::Result<Self> {
-        let parts =
-            (0..PARTS).map(|_| tempfile::tempfile().map(BufWriter::new)).collect::<io::Result<_>>()?;
+        let parts = (0..PARTS).map(|_| temporary::file().map(BufWriter::new)).collect::<io::Result<_>>()?;
         Ok(Self { parts, hash: RandomState::new() })
     }
 

@@ -34,6 +34,8 @@ pub struct Stat {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// Its length in bytes.
+    pub size: u64,
     /// Time of the last access.
     pub atime: Time,
     /// Time of the last change of its content.
@@ -68,6 +70,7 @@ pub fn at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
         links: stat.stx_nlink,
         uid: stat.stx_uid,
         gid: stat.stx_gid,
+        size: stat.stx_size,
         atime: time(stat.stx_atime),
         mtime: time(stat.stx_mtime),
         ctime: time(stat.stx_ctime),

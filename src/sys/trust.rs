@@ -75,7 +75,20 @@ mod tests {
     fn entry(uid: u32, mode: u32) -> Stat {
         let time = Time::default();
         let (atime, mtime, ctime) = (time, time, time);
-        Stat { ino: 1, device: 1, kind: 0, mode, links: 1, uid, gid: 0, atime, mtime, ctime, btime: None }
+        Stat {
+            ino: 1,
+            device: 1,
+            kind: 0,
+            mode,
+            links: 1,
+            uid,
+            gid: 0,
+            size: 0,
+            atime,
+            mtime,
+            ctime,
+            btime: None,
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::tree::{
     plan, resume_plan, snapshot, text, undo_journal,
 };
 
-/// Environment variable with the task of the child: `apply|resume|undo KILL_POINT KEEP_TIMES DIRECTORY`.
+/// Environment variable with the task of the child: `apply|resume|undo KILL_POINT KEEP_TIMES BATCH_SIZE DIRECTORY`.
 const TASK: &str = "NAMEGATE_TEST_CRASH";
 
 const TREE: &[&[u8]] = &[
@@ -82,19 +82,38 @@ impl Observer for KillAt {
     }
 }
 
-fn options(keep_times: bool) -> ApplyOptions<'static> {
-    ApplyOptions { keep_times, keep_original: keep_times, ..OPTIONS }
+/// How a plan is applied: with times and original names or not, in batches of so many renames.
+#[derive(Clone, Copy)]
+struct Style {
+    keep_times: bool,
+    batch_size: usize,
+}
+
+const PLAIN: Style = Style { keep_times: false, batch_size: 2 };
+
+const KEEPING: Style = Style { keep_times: true, batch_size: 2 };
+
+/// All renames are intentions of one batch, so the process dies before and after each of them.
+const ONE_BATCH: Style = Style { keep_times: false, batch_size: 100 };
+
+impl Style {
+    fn options(self) -> ApplyOptions<'static> {
+        let Self { keep_times, batch_size } = self;
+        ApplyOptions { keep_times, keep_original: keep_times, batch_size, ..OPTIONS }
+    }
 }
 
 #[test]
 #[ignore = "other tests start this one, as the process that is killed"]
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
-    let [what, at, keep_times, dir]: [&str; 4] = task.splitn(4, ' ').collect::<Vec<_>>().try_into().unwrap();
+    let [what, at, keep_times, batch_size, dir]: [&str; 5] =
+        task.splitn(5, ' ').collect::<Vec<_>>().try_into().unwrap();
     let dir = Path::new(dir);
     let plan = Plan::parse(&fs::read(dir.join("plan")).unwrap()).unwrap();
     let killer = KillAt { points: AtomicU64::new(0), at: at.parse().unwrap(), synced: dir.join("synced") };
-    let (journal, options) = (dir.join("journal"), options(keep_times == "true"));
+    let style = Style { keep_times: keep_times == "true", batch_size: batch_size.parse().unwrap() };
+    let (journal, options) = (dir.join("journal"), style.options());
     match what {
         "apply" => drop(apply_plan(&plan, &journal, options, &killer).unwrap()),
         "resume" => drop(resume_plan(&plan, &journal, options, &killer).unwrap()),
@@ -103,10 +122,12 @@ fn child() {
 }
 
 /// Runs a child and returns whether it was killed; otherwise it has finished.
-fn is_killed(what: &str, at: u64, keep_times: bool, dir: &Path) -> bool {
+fn is_killed(what: &str, at: u64, style: Style, dir: &Path) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--ignored", "crash::child"]);
-    let output = command.env(TASK, format!("{what} {at} {keep_times} {}", dir.display())).output().unwrap();
+    let Style { keep_times, batch_size } = style;
+    let task = format!("{what} {at} {keep_times} {batch_size} {}", dir.display());
+    let output = command.env(TASK, task).output().unwrap();
     assert!(
         output.status.success() || output.status.signal() == Some(9),
         "{what} {at}: {}{}",
@@ -173,9 +194,9 @@ impl Case {
         }
     }
 
-    fn finish(&self, keep_times: bool) {
+    fn finish(&self, style: Style) {
         let recorder = Recorder::default();
-        resume_plan(&self.plan, &self.journal(), options(keep_times), &recorder).unwrap();
+        resume_plan(&self.plan, &self.journal(), style.options(), &recorder).unwrap();
         assert_eq!(recorder.remaining(), []);
     }
 
@@ -188,12 +209,12 @@ impl Case {
 
 #[test]
 fn a_run_killed_at_any_point_can_be_resumed_and_undone() {
-    for keep_times in [false, true] {
+    for style in [PLAIN, KEEPING, ONE_BATCH] {
         let mut at = 0;
         loop {
-            let context = format!("killed at point {at}");
+            let context = format!("batches of {}, killed at point {at}", style.batch_size);
             let ended = Case::new();
-            if !is_killed("apply", at, keep_times, ended.dir.path()) {
+            if !is_killed("apply", at, style, ended.dir.path()) {
                 ended.assert_done("not killed");
                 break;
             }
@@ -204,17 +225,17 @@ fn a_run_killed_at_any_point_can_be_resumed_and_undone() {
                 at += 1;
                 continue;
             }
-            ended.finish(keep_times);
+            ended.finish(style);
             ended.assert_done(&context);
             ended.undo();
-            ended.assert_as_before(keep_times, &context);
+            ended.assert_as_before(style.keep_times, &context);
             let taken_back = Case::new();
-            assert!(is_killed("apply", at, keep_times, taken_back.dir.path()));
+            assert!(is_killed("apply", at, style, taken_back.dir.path()));
             taken_back.undo();
-            taken_back.assert_as_before(keep_times, &context);
+            taken_back.assert_as_before(style.keep_times, &context);
             at += 1;
         }
-        assert!(at > 35, "only {at} points");
+        assert!(at > if style.batch_size > RENAMES.len() { 25 } else { 35 }, "only {at} points");
     }
 }
 
@@ -230,20 +251,20 @@ fn without_temporary(case: &Case) -> Snapshot {
 
 #[test]
 fn an_undo_killed_at_any_point_can_be_repeated() {
-    for keep_times in [false, true] {
+    for style in [PLAIN, KEEPING, ONE_BATCH] {
         let mut at = 0;
         loop {
             let case = Case::new();
-            apply_plan(&case.plan, &case.journal(), options(keep_times), &Recorder::default()).unwrap();
-            let is_killed = is_killed("undo", at, keep_times, case.dir.path());
+            apply_plan(&case.plan, &case.journal(), style.options(), &Recorder::default()).unwrap();
+            let is_killed = is_killed("undo", at, style, case.dir.path());
             case.undo();
-            case.assert_as_before(keep_times, &format!("killed at point {at}"));
+            case.assert_as_before(style.keep_times, &format!("killed at point {at}"));
             at += 1;
             if !is_killed {
                 break;
             }
         }
-        assert!(at > 35, "only {at} points");
+        assert!(at > if style.batch_size > RENAMES.len() { 25 } else { 35 }, "only {at} points");
     }
 }
 
@@ -253,11 +274,11 @@ fn runs_and_undos_that_are_killed_repeatedly_finish() {
         let mut random = Random(seed);
         let case = Case::new();
         let mut what = "apply";
-        while is_killed(what, 2 + random.below(12) as u64, true, case.dir.path()) {
+        while is_killed(what, 2 + random.below(12) as u64, KEEPING, case.dir.path()) {
             what = "resume";
         }
         case.assert_done(&format!("seed {seed}"));
-        while is_killed("undo", 2 + random.below(12) as u64, true, case.dir.path()) {}
+        while is_killed("undo", 2 + random.below(12) as u64, KEEPING, case.dir.path()) {}
         case.assert_as_before(true, &format!("seed {seed}"));
     }
 }
@@ -268,7 +289,7 @@ fn a_power_failure_loses_nothing_that_the_journal_records() {
     for at in 2..30 {
         for part in 0..6 {
             let case = Case::new();
-            if !is_killed("apply", at, false, case.dir.path()) {
+            if !is_killed("apply", at, PLAIN, case.dir.path()) {
                 return assert!(at > 35, "only {at} points");
             }
             let synced: usize = fs::read_to_string(case.dir.path().join("synced")).unwrap().parse().unwrap();
@@ -277,7 +298,7 @@ fn a_power_failure_loses_nothing_that_the_journal_records() {
             fs::write(case.journal(), &whole[..cut]).unwrap();
             let context = format!("killed at point {at}, cut at {cut} of {}", whole.len());
             if part % 2 == 0 {
-                case.finish(false);
+                case.finish(PLAIN);
                 case.assert_done(&context);
             }
             case.undo();
@@ -295,7 +316,7 @@ fn resuming_repeats_renames_that_a_power_failure_lost() {
     fs::rename(case.root.join("s"), case.root.join("t")).unwrap();
     fs::rename(case.root.join("aside"), case.root.join("s")).unwrap();
     fs::rename(case.root.join("chain2"), case.root.join("chain1")).unwrap();
-    case.finish(false);
+    case.finish(PLAIN);
     case.assert_done("lost");
     fs::rename(case.root.join("dé"), case.root.join(std::ffi::OsStr::from_bytes(b"d\xE9"))).unwrap();
     case.undo();

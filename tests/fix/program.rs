@@ -187,11 +187,86 @@ fn is_interrupted_and_resumed(count: usize) -> bool {
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(snapshot(&root).keys().all(|name| name.starts_with(b"new ")));
     let output = fix(dir.path(), &["apply", "plan", "--resume"]);
-    assert_eq!(status(&output), 2, "there is no interrupted run to resume");
+    assert_eq!(status(&output), 0, "nothing is left to be resumed");
+    assert!(messages(&output).contains("Nothing to do: the plan is done"), "{}", messages(&output));
     let output = fix(dir.path(), &["undo", "--last"]);
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
     true
+}
+
+#[test]
+fn a_run_that_is_killed_in_the_middle_of_a_batch_is_resumed_and_undone() {
+    assert!([2_000, 8_000, 32_000].into_iter().any(is_killed_in_a_batch));
+}
+
+/// Whether the run was in the middle of its only batch when it was killed.
+fn is_killed_in_a_batch(count: usize) -> bool {
+    let (dir, root) = make_tree(&[]);
+    let olds: Vec<Vec<u8>> =
+        (0..count).map(|number| [format!("{number:05}").as_bytes(), b"\xE9"].concat()).collect();
+    let news: Vec<String> = (0..count).map(|number| format!("new {number:05}")).collect();
+    let wanted: Vec<(&[u8], &str)> = olds.iter().zip(&news).map(|(old, new)| (&old[..], &new[..])).collect();
+    olds.iter().for_each(|old| fs::write(root.join(OsStr::from_bytes(old)), "").unwrap());
+    fs::write(dir.path().join("plan"), text(&plan(&root, &wanted))).unwrap();
+    let before = snapshot(&root);
+    for is_undone in [false, true] {
+        let mut command = namegate(dir.path());
+        command.current_dir(dir.path()).args(["fix", "apply", "plan", "--yes", "--batch", "1000000"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !root.join("new 00100").exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = snapshot(&root);
+        let renamed = now.keys().filter(|name| name.starts_with(b"new ")).count();
+        assert_eq!(now.len(), count, "nothing is lost");
+        if !(1..count).contains(&renamed) {
+            return false;
+        }
+        if is_undone {
+            let output = fix(dir.path(), &["undo", "--last"]);
+            assert_eq!(status(&output), 0, "{}", messages(&output));
+            assert_eq!(names(&snapshot(&root)), names(&before));
+            continue;
+        }
+        let output = fix(dir.path(), &["apply", "plan", "--resume"]);
+        assert_eq!(status(&output), 0, "{}", messages(&output));
+        assert!(snapshot(&root).keys().all(|name| name.starts_with(b"new ")));
+        let output = fix(dir.path(), &["undo", "--last"]);
+        assert_eq!(status(&output), 0, "{}", messages(&output));
+        assert_eq!(names(&snapshot(&root)), names(&before));
+    }
+    true
+}
+
+#[test]
+fn few_descriptors_are_enough_for_any_number_of_threads() {
+    let (dir, root) = make_tree(&[]);
+    for number in 0..60 {
+        let sub = root.join(format!("d{number}/e/f"));
+        fs::create_dir_all(&sub).unwrap();
+        fs::write(sub.join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
+    }
+    let run = |args: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_namegate");
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 32; exec \"$0\" \"$@\"", program]).args(args);
+        command.env("XDG_STATE_HOME", dir.path()).current_dir(dir.path()).output().unwrap()
+    };
+    let output = run(&["scan", "--jobs", "64", "tree"]);
+    assert_eq!(status(&output), 1, "{}", messages(&output));
+    assert!(!messages(&output).contains("Too many open files"), "{}", messages(&output));
+    for args in
+        [&["fix", "plan", "--jobs", "64", "tree", "-o", "plan"][..], &["fix", "apply", "plan", "--yes"]]
+    {
+        let output = run(args);
+        assert_eq!(status(&output), 0, "{args:?}: {}", messages(&output));
+        assert!(messages(&output).contains("60 "), "{args:?}: {}", messages(&output));
+    }
+    let output = run(&["fix", "undo", "--last"]);
+    assert_eq!(status(&output), 0, "{}", messages(&output));
 }
 
 #[test]

@@ -9,13 +9,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use namegate::fix::apply::{ApplyOptions, ApplyTally, apply, planned_names};
+use namegate::fix::apply::{ApplyOptions, ApplyTally, apply};
+use namegate::fix::entry::look_up;
 use namegate::fix::journal::{Journal, JournalHeader, VERSION};
 use namegate::fix::plan::{
-    EntryKind, InodeTime, Plan, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenEntry, TargetPart,
-    components,
+    EntryKind, InodeTime, Plan, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
+    TargetPart, components,
 };
-use namegate::fix::roots::{NewNames, PlanRoots};
+use namegate::fix::roots::PlanRoots;
+use namegate::fix::stored_plan::StoredPlan;
 use namegate::fix::undo::{UndoTally, undo};
 use namegate::policy::Confidence;
 use namegate::progress::{Observer, Remaining};
@@ -124,7 +126,8 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
         let meta = fs::symlink_metadata(&full).unwrap();
         let ctime = InodeTime { seconds: meta.ctime(), nanoseconds: meta.ctime_nsec() as u32 };
         let kind = EntryKind::from_mode(meta.mode()).unwrap();
-        let entry = SeenEntry { inode: meta.ino(), ctime, kind };
+        let birth = meta.created().ok().map(|_| birth(&full));
+        let entry = SeenEntry { inode: meta.ino(), ctime, kind, birth };
         (Arc::clone(directory), full.file_name().unwrap().as_bytes().to_vec(), entry)
     };
     let mut ids = HashMap::new();
@@ -177,6 +180,13 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
     plan
 }
 
+/// The birth time and the content of an entry, as statx(2) returns them.
+fn birth(path: &Path) -> SeenBirth {
+    let dir = fs::File::open(path.parent().unwrap()).unwrap();
+    let stat = look_up(&dir, path.file_name().unwrap().as_bytes()).unwrap().unwrap();
+    SeenBirth { born: stat.btime.unwrap().into(), mtime: stat.mtime.into(), size: stat.size }
+}
+
 /// The plan as the text of a file.
 pub fn text(plan: &Plan) -> String {
     let retargets = plan.retargets.iter().map(Retarget::to_line);
@@ -208,8 +218,11 @@ impl Observer for Recorder {
 pub const OPTIONS: ApplyOptions<'static> =
     ApplyOptions { policy: None, keep_times: false, keep_original: false, batch_size: 2 };
 
-fn roots(plan: &Plan) -> PlanRoots {
-    PlanRoots::open(&plan.header.roots, NewNames::new(), planned_names(plan), false).unwrap()
+/// The plan as it is applied, with its roots.
+fn stored(plan: &Plan) -> (StoredPlan, PlanRoots) {
+    let stored = StoredPlan::read(text(plan).as_bytes()).unwrap();
+    let roots = PlanRoots::open(&plan.header.roots, stored.new_names().unwrap(), false).unwrap();
+    (stored, roots)
 }
 
 /// Creates a journal for the plan.
@@ -239,7 +252,8 @@ pub fn apply_plan(
     observer: &dyn Observer,
 ) -> io::Result<ApplyTally> {
     let mut journal = begin(plan, path, options, observer)?;
-    apply(plan, roots(plan), &mut journal, None, options, observer)
+    let (plan, roots) = stored(plan);
+    apply(&plan, roots, &mut journal, None, options, observer)
 }
 
 /// Resumes an interrupted run.
@@ -250,7 +264,8 @@ pub fn resume_plan(
     observer: &dyn Observer,
 ) -> io::Result<ApplyTally> {
     let (mut journal, contents) = Journal::resume(path).unwrap();
-    apply(plan, roots(plan), &mut journal, Some(&contents), options, observer)
+    let (plan, roots) = stored(plan);
+    apply(&plan, roots, &mut journal, Some(&contents), options, observer)
 }
 
 /// Undoes the changes in a journal.

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
@@ -12,11 +12,12 @@ use nix::unistd::geteuid;
 
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::apply::{ApplyOptions, ApplyTally, BATCH_SIZE, apply, planned_names, rehearse};
+use crate::fix::apply::{ApplyOptions, ApplyTally, BATCH_SIZE, apply, rehearse};
 use crate::fix::journal::{Journal, JournalContents, JournalHeader, VERSION, journal_dir, read_header};
-use crate::fix::plan::Plan;
-use crate::fix::roots::{NewNames, PlanRoots};
+use crate::fix::plan::PlanHeader;
+use crate::fix::roots::PlanRoots;
 use crate::fix::status::JournalPhase;
+use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
 use crate::json::Base64;
 use crate::name::display::shown;
 use crate::policy::Policy;
@@ -86,31 +87,41 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The plan is invalid, the journal cannot be written, or a root is read-only.
 pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let text = read_plan(&args.plan, args.yes || args.resume)
-        .map_err(|error| CliError::new(format_args!("cannot read '{}': {error}", shown(&args.plan))))?;
-    let plan = Plan::parse(&text).map_err(|errors| {
-        let lines: Vec<String> =
-            errors.iter().map(|error| format!("{}: {error}", shown(&args.plan))).collect();
-        CliError::new(lines.join("\nnamegate: "))
+    let cannot_read =
+        |error: io::Error| CliError::new(format_args!("cannot read '{}': {error}", shown(&args.plan)));
+    let file = open_plan(&args.plan, args.yes || args.resume).map_err(cannot_read)?;
+    let plan = StoredPlan::read(file).map_err(|error| match error {
+        StoredPlanError::File(error) => cannot_read(error),
+        StoredPlanError::Lines(errors) => {
+            let lines: Vec<String> =
+                errors.iter().map(|error| format!("{}: {error}", shown(&args.plan))).collect();
+            CliError::new(lines.join("\nnamegate: "))
+        }
     })?;
-    let policy = read_policy(&plan).map_err(|error| about(&args.plan, error))?;
+    let policy = read_policy(&plan.header).map_err(|error| about(&args.plan, error))?;
+    let open_roots = |crosses| {
+        let names = plan.new_names().map_err(CliError::new)?;
+        PlanRoots::open(&plan.header.roots, names, crosses).map_err(CliError::new)
+    };
     if !args.yes && !args.resume {
-        return show_changes(&args, &plan, policy.as_ref(), out);
+        return show_changes(&args, &plan, open_roots(args.cross_file_systems)?, policy.as_ref(), out);
     }
-    if plan.renames.is_empty() && plan.retargets.is_empty() {
+    if plan.renames == 0 && plan.retargets.is_empty() {
         writeln!(out, "Nothing to do: the plan has no renames.")?;
         return Ok(ExitStatus::Clean);
     }
-    let header = args.header(&plan, &text)?;
-    let (mut journal, earlier) =
-        if args.resume { args.resume_journal(&header)? } else { (args.create_journal(header)?, None) };
+    let header = args.header(&plan)?;
+    let (mut journal, earlier) = match args.resume {
+        true => args.resume_journal(&header)?,
+        false => (args.create_journal(header.clone())?, None),
+    };
     let header = match &earlier {
         Some(earlier) if JournalPhase::from_contents(earlier) == JournalPhase::Done => {
             writeln!(out, "Nothing to do: the plan is done; the journal is {}.", shown(journal.path()))?;
             return Ok(ExitStatus::Clean);
         }
         Some(earlier) => earlier.header.clone(),
-        None => args.header(&plan, &text)?,
+        None => header,
     };
     let options = ApplyOptions {
         policy: policy.as_ref(),
@@ -118,15 +129,13 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         keep_original: header.keep_original,
         batch_size: args.batch,
     };
-    let roots =
-        PlanRoots::open(&plan.header.roots, NewNames::new(), planned_names(&plan), header.cross_file_systems);
-    let roots = match roots {
+    let roots = match open_roots(header.cross_file_systems) {
         Ok(roots) => roots,
         Err(error) => {
             if earlier.is_none() {
                 journal.discard();
             }
-            return Err(CliError::new(error));
+            return Err(error);
         }
     };
     let progress = TerminalProgress::for_changes(out, header.renames + header.retargets);
@@ -156,10 +165,10 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     Ok(status(&tally))
 }
 
-/// Reads the plan. Root applies only plans that belong to root or to the user who called sudo(8), and that nobody else can write:
+/// Opens the plan. Root applies only plans that belong to root or to the user who called sudo(8), and that nobody else can write:
 /// a plan decides what is renamed anywhere in the file system.
-fn read_plan(path: &Path, is_applied: bool) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+fn open_plan(path: &Path, is_applied: bool) -> io::Result<File> {
+    let file = File::open(path)?;
     if is_applied && geteuid().is_root() {
         let meta = file.metadata()?;
         let by_sudo = |variable: &str| env::var(variable).ok()?.parse::<u32>().ok();
@@ -179,14 +188,12 @@ fn read_plan(path: &Path, is_applied: bool) -> io::Result<Vec<u8>> {
             ));
         }
     }
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    Ok(text)
+    Ok(file)
 }
 
 /// The policy of the plan.
-fn read_policy(plan: &Plan) -> Result<Option<Policy>, String> {
-    let Some(text) = &plan.header.policy else { return Ok(None) };
+fn read_policy(header: &PlanHeader) -> Result<Option<Policy>, String> {
+    let Some(text) = &header.policy else { return Ok(None) };
     let wrong = |error: String| format!("invalid policy in the first line: {error}");
     let config = Config::parse(text).map_err(|error| wrong(error.to_string()))?;
     config.policy().map(Some).map_err(|error| wrong(error.to_string()))
@@ -203,18 +210,17 @@ fn about(path: &Path, message: impl std::fmt::Display) -> CliError {
 /// Shows what would be done.
 fn show_changes(
     args: &ApplyArgs,
-    plan: &Plan,
+    plan: &StoredPlan,
+    roots: PlanRoots,
     policy: Option<&Policy>,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitStatus, CliError> {
-    let roots =
-        PlanRoots::open(&plan.header.roots, NewNames::new(), planned_names(plan), args.cross_file_systems);
-    let roots = roots.map_err(CliError::new)?;
     let ApplyArgs { keep_times, keep_original, batch, .. } = *args;
     let options = ApplyOptions { policy, keep_times, keep_original, batch_size: batch };
-    let progress = TerminalProgress::for_changes(out, (plan.renames.len() + plan.retargets.len()) as u64);
+    let progress = TerminalProgress::for_changes(out, plan.renames + plan.retargets.len() as u64);
     let tally = progress.run(|| rehearse(plan, roots, options, &progress));
     progress.finish()?;
+    let tally = tally.map_err(CliError::new)?;
     write!(out, "Would change: ")?;
     write_result(&tally, out)?;
     if !args.dry_run {
@@ -251,17 +257,17 @@ fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), 
 }
 
 impl ApplyArgs {
-    fn header(&self, plan: &Plan, text: &[u8]) -> Result<JournalHeader, CliError> {
+    fn header(&self, plan: &StoredPlan) -> Result<JournalHeader, CliError> {
         let path = path::absolute(&self.plan).map_err(|error| about(&self.plan, error))?;
         Ok(JournalHeader {
             version: VERSION,
             tool: env!("CARGO_PKG_VERSION").into(),
             started: timestamp_of_now(),
             plan: Base64(path.as_os_str().as_bytes().to_vec()),
-            plan_bytes: text.len() as u64,
-            plan_check: format!("{:08x}", crc32fast::hash(text)),
+            plan_bytes: plan.bytes,
+            plan_check: format!("{:08x}", plan.check),
             roots: plan.header.roots.clone(),
-            renames: plan.renames.len() as u64,
+            renames: plan.renames,
             retargets: plan.retargets.len() as u64,
             keep_times: self.keep_times,
             keep_original: self.keep_original,
@@ -271,7 +277,7 @@ impl ApplyArgs {
 
     fn create_journal(&self, header: JournalHeader) -> Result<Journal, CliError> {
         if self.journal.is_none()
-            && let Some(path) = find_interrupted(&header)?
+            && let Some(path) = find_journal(&header, JournalPhase::Interrupted)?
         {
             return Err(CliError::new(format!(
                 "a run of this plan was interrupted; the journal is {path}\n\
@@ -297,16 +303,18 @@ impl ApplyArgs {
         })
     }
 
-    /// Opens the journal of a killed or interrupted run.
+    /// Opens the journal of a killed or interrupted run, or else of a run that came to its end.
     fn resume_journal(&self, header: &JournalHeader) -> Result<(Journal, Option<JournalContents>), CliError> {
         let path = match &self.journal {
             Some(path) => path.clone(),
-            None => match find_interrupted(header)? {
+            None => match find_journal(header, JournalPhase::Interrupted)?
+                .map_or_else(|| find_journal(header, JournalPhase::Done), |path| Ok(Some(path)))?
+            {
                 Some(path) => path,
                 None => {
                     let dir = find_journal_dir()?;
                     return Err(CliError::new(format!(
-                        "no journal in '{}' is of an interrupted run of this plan; use --journal for another one",
+                        "no journal in '{}' is of a run of this plan that can be resumed; use --journal for another one",
                         shown(&dir)
                     )));
                 }
@@ -323,7 +331,7 @@ impl ApplyArgs {
         if earlier.undo.is_some() {
             return Err(about(
                 &path,
-                "its changes were undone, at least in part; finish that with `fix undo`, then apply a new plan",
+                "its changes were undone, at least in part; finish that with `fix undo`, then apply the plan with --yes",
             ));
         }
         Ok((journal, Some(earlier)))
@@ -345,13 +353,13 @@ pub(super) fn list_journals() -> Result<(PathBuf, Vec<PathBuf>), CliError> {
     }
 }
 
-/// The newest journal of an interrupted run of the plan.
-fn find_interrupted(plan: &JournalHeader) -> Result<Option<PathBuf>, CliError> {
+/// The newest journal of a run of the plan in `phase`.
+fn find_journal(plan: &JournalHeader, phase: JournalPhase) -> Result<Option<PathBuf>, CliError> {
     Ok(list_journals()?.1.into_iter().find(|path| {
         let is_of_plan = read_header(path).is_some_and(|header| {
             (header.plan_bytes, &header.plan_check) == (plan.plan_bytes, &plan.plan_check)
         });
-        let is_interrupted = |contents| JournalPhase::from_contents(&contents) == JournalPhase::Interrupted;
-        is_of_plan && JournalContents::read(path).is_ok_and(is_interrupted)
+        let is_in_phase = |contents| JournalPhase::from_contents(&contents) == phase;
+        is_of_plan && JournalContents::read(path).is_ok_and(is_in_phase)
     }))
 }

@@ -42,18 +42,11 @@ pub fn ask_about_renames(
     answers: &mut dyn BufRead,
     questions: &mut dyn Write,
 ) -> Result<(), CliError> {
-    let count = draft.count_renames();
+    let failed = |error: io::Error| CliError::new(format_args!("cannot ask about a rename: {error}"));
+    let count = draft.counts().map_err(failed)?.renames;
     let rule_answers = HashMap::new();
     let mut dialog = RenameDialog { policy, answers, questions, rule_answers, at: 0, count, has_quit: false };
-    let mut directories = std::mem::take(&mut draft.directories);
-    for planned in &mut directories {
-        dialog
-            .ask_about_directory(draft, planned)
-            .map_err(|error| CliError::new(format_args!("cannot ask about a rename: {error}")))?;
-    }
-    directories.retain(|planned| !planned.renames.is_empty() || !planned.skipped.is_empty());
-    draft.directories = directories;
-    Ok(())
+    draft.change_directories(&mut |draft, planned| dialog.ask_about_directory(draft, planned)).map_err(failed)
 }
 
 struct RenameDialog<'a> {
@@ -62,8 +55,8 @@ struct RenameDialog<'a> {
     questions: &'a mut dyn Write,
     rule_answers: HashMap<Option<RuleId>, RuleAnswer>,
     /// The number of the current rename.
-    at: usize,
-    count: usize,
+    at: u64,
+    count: u64,
     has_quit: bool,
 }
 

@@ -12,6 +12,7 @@ use std::io::Write;
 use clap::Subcommand;
 
 use super::{CliError, ExitStatus};
+use crate::sys::open_files;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +43,7 @@ enum Command {
 /// # Errors
 /// As each of the commands.
 pub fn run(args: FixArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+    open_files::raise_limit();
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
         Command::Apply(args) => apply::run(args, out),

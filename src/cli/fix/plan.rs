@@ -140,7 +140,8 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     // would leave it behind.
     let begun = if args.interactive { None } else { create().transpose()? };
     let progress = TerminalProgress::new(args.progress, None, None);
-    let mut draft = progress.run(|| propose(&request, &policy, &settings, &progress));
+    let mut draft =
+        progress.run(|| propose(&request, &policy, &settings, &progress)).map_err(CliError::new)?;
     if let Some(status) = progress.stopped() {
         return Ok(status);
     }
@@ -149,9 +150,9 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         ask::ask_about_renames(&mut draft, &policy, &mut io::stdin().lock(), &mut anstream::stderr())?;
     }
     let file = if args.interactive { create().transpose()? } else { begun };
-    draft.number_renames(&policy, &settings);
+    draft.finish_renames(&policy, &settings).map_err(CliError::new)?;
     let header = args.header(&draft, &policy);
-    let retargets = match progress.run(|| draft.find_retargets(&progress)) {
+    let retargets = match progress.run(|| draft.find_retargets(&progress)).map_err(CliError::new)? {
         ControlFlow::Continue(retargets) => retargets,
         ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
     };
@@ -183,10 +184,7 @@ fn write_plan(
     retargets: &[Retarget],
 ) -> io::Result<()> {
     writeln!(out, "{}", header.to_line())?;
-    for planned in &draft.directories {
-        planned.renames.iter().try_for_each(|rename| writeln!(out, "{}", rename.to_line()))?;
-        planned.skipped.iter().try_for_each(|skipped| writeln!(out, "{}", skipped.to_line()))?;
-    }
+    draft.write_lines(out)?;
     retargets.iter().try_for_each(|retarget| writeln!(out, "{}", retarget.to_line()))?;
     out.flush()
 }

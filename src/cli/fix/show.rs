@@ -6,7 +6,7 @@ use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::fix::plan::{Rename, Retarget, Skipped, path_in};
-use crate::fix::propose::{DirectoryPlan, PlanDraft};
+use crate::fix::propose::{DirectoryPlan, DraftCounts, PlanDraft};
 use crate::name::display::display;
 use crate::policy::Confidence;
 use crate::policy::rule::RuleId;
@@ -43,7 +43,11 @@ pub fn write_table(
     retargets: &[Retarget],
     width: usize,
 ) -> io::Result<()> {
-    for DirectoryPlan { directory, renames, skipped } in &draft.directories {
+    let mut directories = draft.directories()?;
+    while let Some(DirectoryPlan { directory, renames, skipped, .. }) = directories.next()? {
+        if renames.is_empty() && skipped.is_empty() {
+            continue;
+        }
         let rows = renames.iter().map(rename_row).chain(skipped.iter().map(skipped_row)).collect();
         write_rows(out, &display(&directory.path).to_string(), rows, width)?;
     }
@@ -63,13 +67,13 @@ pub fn write_table(
 /// # Errors
 /// The output cannot be written.
 pub fn write_counts(out: &mut dyn Write, draft: &PlanDraft, retargets: &[Retarget]) -> io::Result<()> {
-    let skipped = draft.directories.iter().map(|planned| planned.skipped.len()).sum::<usize>();
-    let mut counts = counted(draft.count_renames() as u64, "rename", "renames");
+    let DraftCounts { renames, skipped } = draft.counts()?;
+    let mut counts = counted(renames, "rename", "renames");
     if !retargets.is_empty() {
         counts += &format!(", {}", counted(retargets.len() as u64, "new link target", "new link targets"));
     }
     if skipped > 0 {
-        counts += &format!(", {} without a new name", counted(skipped as u64, "entry", "entries"));
+        counts += &format!(", {} without a new name", counted(skipped, "entry", "entries"));
     }
     writeln!(out, "{counts}")
 }

@@ -20,6 +20,7 @@ use crate::name::display::{display, shown};
 use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink};
+use crate::sys::open_files;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,6 +81,7 @@ pub struct ScanArgs {
 /// # Errors
 /// The policy cannot be read, options do not go together, or the output cannot be written.
 pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+    open_files::raise_limit();
     let ScanArgs {
         paths,
         sources,

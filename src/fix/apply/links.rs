@@ -1,13 +1,12 @@
 //! Links whose targets lead through renamed entries.
 
-use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
 use super::ApplyRun;
 use crate::fix::entry::{EntryFailure, free_name, random_name};
 use crate::fix::journal::BatchEntry;
-use crate::fix::plan::{EntryKind, Retarget};
+use crate::fix::plan::Retarget;
 use crate::fix::relink::{OpenLink, Relink};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::{Base64, Hex};
@@ -19,12 +18,14 @@ impl ApplyRun<'_> {
         if plan.retargets.is_empty() {
             return Ok(());
         }
-        let entries = plan.renames.iter().map(|rename| ((&*rename.directory.path, &*rename.old), rename.id));
-        let own: HashMap<(&[u8], &[u8]), u64> =
-            entries.filter(|(entry, _)| self.links.contains_key(entry)).collect();
         for retarget in &plan.retargets {
-            let renamed = |id: u64| self.names.get(&id).copied().filter(|_| self.done.contains(&id));
-            let own = own.get(&(&*retarget.directory.path, &*retarget.name)).and_then(|&id| renamed(id));
+            let renamed = |id: u64| {
+                let name = plan.target_names.get(&id).map(Vec::as_slice);
+                name.filter(|_| self.done.contains(id))
+            };
+            let link = (retarget.directory.path.clone(), retarget.name.clone());
+            let own = plan.link_renames.get(&link).filter(|rename| self.done.contains(rename.id));
+            let own = own.map(|rename| rename.new.as_bytes());
             let target = retarget.target(renamed);
             match self.check_link(retarget, own, &target) {
                 Ok(Some((dir, relink))) => {
@@ -59,16 +60,10 @@ impl ApplyRun<'_> {
         if current == target {
             return Ok(None);
         }
-        if self.relinked.get(&(path.clone(), name.to_vec())) != Some(&current) {
-            if current != retarget.old_target {
-                return Err(EntryFailure::Changed);
-            }
-            if stat.ino != retarget.entry.inode {
-                return Err(EntryFailure::Replaced);
-            }
-            if own.is_none() {
-                self.check_unchanged(EntryKind::Symlink, retarget.entry.ctime, &stat)?;
-            }
+        // The target identifies a link: an undo makes a new one.
+        let is_relinked = self.relinked.get(&(path.clone(), name.to_vec())) == Some(&current);
+        if !is_relinked && current != retarget.old_target {
+            return Err(EntryFailure::Changed);
         }
         // The links of a directory in a batch share a private directory.
         let last = self.batch.directories.last().filter(|last| *last.path == *path);

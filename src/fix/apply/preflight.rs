@@ -1,6 +1,6 @@
 //! Checks whether the plan is possible: each directory as a whole, and each entry.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -11,56 +11,57 @@ use crate::fix::entry::{EntryFailure, free_name, kind, look_up};
 use crate::fix::group::RenameGroup;
 use crate::fix::listing::{for_each_name, listed};
 use crate::fix::plan::check::check_renames;
-use crate::fix::plan::order::DirectoryOrder;
-use crate::fix::plan::{EntryKind, InodeTime, Rename};
+use crate::fix::plan::{EntryKind, InodeTime, Rename, SeenBirth, SeenEntry};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::Hex;
 use crate::sys::stat::Stat;
 
 impl ApplyRun<'_> {
-    /// Collects the conflicts of a directory before any rename. A missing directory and finished renames have no conflicts.
-    pub(super) fn check_directory(&mut self, order: &DirectoryOrder) {
-        let Ok(dir) = self.executor.roots.open_directory(&order.directory.path, order.directory.inode) else {
-            return;
-        };
+    /// Finds the conflicts of the renames of a directory, by index. Finished renames have no conflicts.
+    pub(super) fn find_conflicts(&self, dir: &OpenPlanDir, renames: &[Rename]) -> HashMap<usize, String> {
         let (mut bytes, mut ends) = (Vec::new(), vec![0]);
         let mut add = |name: &[u8]| {
             bytes.extend_from_slice(name);
             ends.push(bytes.len());
         };
-        if for_each_name(&*dir, &mut add).is_err() {
+        if for_each_name(dir, &mut add).is_err() {
             // A rename needs no right to read the directory, and fails if the new name is taken.
-            return;
+            return HashMap::new();
         }
         let names: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
         let existing: HashSet<&[u8]> = names.iter().copied().collect();
-        let is_pending = |at: &usize| {
-            let rename = &self.plan.renames[*at];
-            !self.done.contains(&rename.id) && existing.contains(&*rename.old)
+        let is_pending = |(_, rename): &(usize, &Rename)| {
+            !self.done.contains(rename.id) && existing.contains(&*rename.old)
         };
-        let indexes: Vec<usize> = order.groups.iter().flatten().copied().filter(is_pending).collect();
-        let renames: Vec<&Rename> = indexes.iter().map(|&at| &self.plan.renames[at]).collect();
-        let conflicts = check_renames(self.options.policy, &names, &renames);
-        self.conflicts.extend(conflicts.into_iter().map(|conflict| (indexes[conflict.at], conflict.why)));
+        let (indexes, pending): (Vec<usize>, Vec<&Rename>) =
+            renames.iter().enumerate().filter(is_pending).unzip();
+        let conflicts = check_renames(self.options.policy, &names, &pending);
+        conflicts.into_iter().map(|conflict| (indexes[conflict.at], conflict.why)).collect()
     }
 
-    /// The renames as a group, if all entries are those of the plan; `None` if all entries have their new names already.
+    /// The renames as a group, if all entries are those of the plan; `None` if all entries have their new names already. `all` are
+    /// the renames of the directory.
     pub(super) fn check_entries(
         &mut self,
         dir: &OpenPlanDir,
         renames: &[&Rename],
+        all: &[Rename],
     ) -> Result<Option<RenameGroup>, EntryFailure> {
         let mut members = Vec::with_capacity(renames.len());
         for rename in renames {
             let failure = match look_up(dir, &rename.old)? {
-                Some(stat) if is_planned_entry(rename, &stat) => {
-                    match self.check_unchanged(rename.entry.kind, rename.entry.ctime, &stat) {
-                        Ok(()) => {
-                            members.push(self.group_member(dir, rename, &stat));
-                            continue;
-                        }
-                        Err(failure) => failure,
+                Some(stat) if self.is_planned_entry(dir, rename, &stat) => {
+                    let may_be_done = rename.entry.kind != EntryKind::Directory
+                        && InodeTime::from(stat.ctime) != rename.entry.ctime;
+                    let is_moved = |rename: &&Rename| self.is_moved(dir, rename, all);
+                    if may_be_done && renames.iter().all(is_moved) {
+                        return Ok(None);
                     }
+                    if self.is_unchanged(&rename.entry, &stat) || self.has_old_target(dir, rename, &stat) {
+                        members.push(self.group_member(dir, rename, &stat));
+                        continue;
+                    }
+                    EntryFailure::Changed
                 }
                 Some(_) => EntryFailure::Replaced,
                 None => EntryFailure::Gone,
@@ -85,24 +86,67 @@ impl ApplyRun<'_> {
         let has_new_target = || {
             let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;
             let target = readlinkat(dir, OsStr::from_bytes(new)).ok()?;
-            Some(retarget.target(|id| self.names.get(&id).copied()) == target.as_bytes())
+            let new_name = |id: u64| self.plan.target_names.get(&id).map(Vec::as_slice);
+            Some(retarget.target(new_name) == target.as_bytes())
         };
-        is_planned_entry(rename, &stat) || kind(&stat) == EntryKind::Symlink && has_new_target() == Some(true)
+        is_seen_inode(&rename.entry, &stat)
+            || kind(&stat) == EntryKind::Symlink && has_new_target() == Some(true)
     }
 
-    /// Checks that an entry was not changed since the plan was made. The change time is no evidence for a directory, which changes
-    /// with every rename in it, nor for a file with several names, once this plan has renamed one of them.
-    pub(super) fn check_unchanged(
-        &self,
-        kind: EntryKind,
-        ctime: InodeTime,
-        stat: &Stat,
-    ) -> Result<(), EntryFailure> {
-        let is_unchanged = InodeTime::from(stat.ctime) == ctime;
-        match kind == EntryKind::Directory || is_unchanged || self.touched.contains(&stat.ino) {
-            true => Ok(()),
-            false => Err(EntryFailure::Changed),
+    /// Reports whether an entry has moved although there is one like it under its old name: that can be a hard link or another
+    /// link that got the old name, or the entry itself in a directory that treats both names as equal.
+    fn is_moved(&self, dir: &OpenPlanDir, rename: &Rename, all: &[Rename]) -> bool {
+        let mut current = rename;
+        for _ in all {
+            if !self.is_done(dir, current) || !is_listed(dir, &[current]) {
+                return false;
+            }
+            if listed(dir, &[&current.old]).is_ok_and(|found| found.is_empty()) {
+                return true;
+            }
+            // The entry that gets the old name must have moved too.
+            match all.iter().find(|other| other.new.as_bytes() == current.old) {
+                Some(other) if other.id != rename.id => current = other,
+                other => return other.is_some(),
+            }
         }
+        false
+    }
+
+    /// Reports whether `stat`, of the entry with the old name, is of the entry in the plan.
+    fn is_planned_entry(&self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> bool {
+        is_seen_inode(&rename.entry, stat) || self.has_old_target(dir, rename, stat)
+    }
+
+    /// Reports whether the entry with the old name is a link with the target of the plan. A link that got its old target back is
+    /// another inode; its target identifies it.
+    fn has_old_target(&self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> bool {
+        let find = || {
+            let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;
+            let target = readlinkat(dir, OsStr::from_bytes(&rename.old)).ok()?;
+            Some(retarget.old_target == target.as_bytes())
+        };
+        kind(stat) == EntryKind::Symlink && find() == Some(true)
+    }
+
+    /// Reports whether an entry was not changed since the plan was made.
+    ///
+    /// The change time is no evidence for a directory, which changes with every rename in it, for an entry that was renamed and got
+    /// its name back, nor for a file with several names. Such an entry is unchanged if its birth time, the length and the time of
+    /// its content are those of the plan.
+    fn is_unchanged(&self, seen: &SeenEntry, stat: &Stat) -> bool {
+        let has_same_birth = || {
+            let birth = stat.btime.map(|born| SeenBirth {
+                born: born.into(),
+                mtime: stat.mtime.into(),
+                size: stat.size,
+            });
+            birth.is_some() && birth == seen.birth
+        };
+        seen.kind == EntryKind::Directory
+            || InodeTime::from(stat.ctime) == seen.ctime
+            || has_same_birth()
+            || self.touched.contains(&stat.ino)
     }
 }
 
@@ -112,7 +156,11 @@ fn is_listed(dir: &OpenPlanDir, renames: &[&Rename]) -> bool {
     listed(dir, &names).is_ok_and(|found| found.len() == names.len())
 }
 
-/// Reports whether `stat` is of the entry in the plan.
-fn is_planned_entry(rename: &Rename, stat: &Stat) -> bool {
-    stat.ino == rename.entry.inode && kind(stat) == rename.entry.kind
+/// Reports whether `stat` is of the inode that was seen.
+fn is_seen_inode(seen: &SeenEntry, stat: &Stat) -> bool {
+    let is_same_birth = match (seen.birth, stat.btime) {
+        (Some(seen), Some(born)) => seen.born == born.into(),
+        _ => true,
+    };
+    stat.ino == seen.inode && kind(stat) == seen.kind && is_same_birth
 }

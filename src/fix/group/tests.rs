@@ -19,6 +19,7 @@ fn group(dir: &fs::File, renames: &[(&[u8], &[u8])], temp_name: Option<&[u8]>) -
             ctime,
             born,
             marked: false,
+            checked_owner: None,
         }
     };
     let temp_name = temp_name.map(|name| Hex(name.to_vec()));

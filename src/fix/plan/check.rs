@@ -180,7 +180,7 @@ mod tests {
     use crate::policy::{Confidence, profile};
 
     fn rename(id: usize, old: &[u8], new: &str) -> Rename {
-        let entry = SeenEntry { inode: 1, ctime: InodeTime::default(), kind: EntryKind::File };
+        let entry = SeenEntry { inode: 1, ctime: InodeTime::default(), kind: EntryKind::File, birth: None };
         Rename {
             id: id as u64,
             directory: Arc::new(PlanDirectory { path: b"/d".to_vec(), inode: 1, handle: None }),

@@ -3,11 +3,13 @@
 //! The exact bytes are always there, in base64 and hex. The text next to them is for people, and is only compared.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::{Alternative, EntryKind, FileHandle, InodeTime, PlanDirectory, PlanHeader, PlanRoot};
-use super::{Rename, Retarget, Skipped, TargetPart};
+use super::{Rename, Retarget, SeenBirth, SeenEntry, Skipped, TargetPart};
 use crate::json::{Base64, Hex, to_line};
 use crate::name::display::display;
 use crate::policy::Confidence;
@@ -48,22 +50,33 @@ pub(super) struct RootLine {
 pub(super) struct RenameLine<'l> {
     r#type: LineType,
     pub(super) id: u64,
+    #[serde(borrow)]
     pub(super) old: Cow<'l, str>,
+    #[serde(borrow)]
     pub(super) new: Cow<'l, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     directory: Option<Cow<'l, str>>,
     pub(super) confidence: Confidence,
+    #[serde(borrow)]
     pub(super) reading: Cow<'l, str>,
     pub(super) reasons: Vec<Cow<'l, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) evidence: Option<Cow<'l, str>>,
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub(super) alternatives: Cow<'l, [Alternative]>,
-    pub(super) kind: EntryKind,
+    kind: EntryKind,
     pub(super) old_hex: Hex<Cow<'l, [u8]>>,
-    pub(super) inode: u64,
-    pub(super) ctime: InodeTime,
-    directory_base64: Base64<Cow<'l, [u8]>>,
+    inode: u64,
+    ctime: InodeTime,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<InodeTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime: Option<InodeTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    /// In base64. It is decoded where it differs from that of the line before.
+    #[serde(borrow)]
+    directory_base64: Cow<'l, str>,
     directory_inode: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     directory_handle: Option<Cow<'l, FileHandle>>,
@@ -73,8 +86,11 @@ pub(super) struct RenameLine<'l> {
 #[serde(deny_unknown_fields)]
 pub(super) struct RetargetLine<'l> {
     r#type: LineType,
+    #[serde(borrow)]
     pub(super) name: Cow<'l, str>,
+    #[serde(borrow)]
     pub(super) old_target: Cow<'l, str>,
+    #[serde(borrow)]
     pub(super) new_target: Cow<'l, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     directory: Option<Cow<'l, str>>,
@@ -82,9 +98,17 @@ pub(super) struct RetargetLine<'l> {
     pub(super) name_hex: Hex<Cow<'l, [u8]>>,
     pub(super) old_target_base64: Base64<Cow<'l, [u8]>>,
     pub(super) new_target_base64: Base64<Cow<'l, [u8]>>,
-    pub(super) inode: u64,
-    pub(super) ctime: InodeTime,
-    directory_base64: Base64<Cow<'l, [u8]>>,
+    inode: u64,
+    ctime: InodeTime,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<InodeTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime: Option<InodeTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    /// In base64. It is decoded where it differs from that of the line before.
+    #[serde(borrow)]
+    directory_base64: Cow<'l, str>,
     directory_inode: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     directory_handle: Option<Cow<'l, FileHandle>>,
@@ -94,38 +118,101 @@ pub(super) struct RetargetLine<'l> {
 #[serde(deny_unknown_fields)]
 pub(super) struct SkippedLine<'l> {
     r#type: LineType,
+    #[serde(borrow)]
     pub(super) name: Cow<'l, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     directory: Option<Cow<'l, str>>,
+    #[serde(borrow)]
     pub(super) why: Cow<'l, str>,
     pub(super) reasons: Vec<Cow<'l, str>>,
     pub(super) name_hex: Hex<Cow<'l, [u8]>>,
-    directory_base64: Base64<Cow<'l, [u8]>>,
+    /// In base64. It is decoded where it differs from that of the line before.
+    #[serde(borrow)]
+    directory_base64: Cow<'l, str>,
     directory_inode: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     directory_handle: Option<Cow<'l, FileHandle>>,
 }
 
+/// The directory of the line before: most lines have the same one.
+#[derive(Default)]
+pub(super) struct KnownDirectory {
+    text: String,
+    path: Option<String>,
+    directory: Option<Arc<PlanDirectory>>,
+}
+
 /// The directory keys of a line. They stand among the others: serde's `flatten` would accept unknown keys.
 pub(super) trait InDirectory {
     /// The directory; the error is a sentence about the keys.
-    fn take_directory(&mut self) -> Result<PlanDirectory, String>;
+    fn directory(&self, known: &mut KnownDirectory) -> Result<Arc<PlanDirectory>, String>;
 }
 
 macro_rules! in_directory {
     ($($line:ident),*) => {
         $(impl InDirectory for $line<'_> {
-            fn take_directory(&mut self) -> Result<PlanDirectory, String> {
-                let path = std::mem::take(&mut self.directory_base64.0).into_owned();
-                compare("directory", self.directory.as_deref(), "directory_base64", &path)?;
-                let handle = self.directory_handle.take().map(Cow::into_owned);
-                Ok(PlanDirectory { path, inode: self.directory_inode, handle })
+            fn directory(&self, known: &mut KnownDirectory) -> Result<Arc<PlanDirectory>, String> {
+                let handle = self.directory_handle.as_deref();
+                known.find(&self.directory_base64, self.directory.as_deref(), self.directory_inode, handle)
             }
         })*
     };
 }
 
 in_directory!(RenameLine, RetargetLine, SkippedLine);
+
+macro_rules! entry {
+    ($line:ident, $kind:expr) => {{
+        let birth = match ($line.born, $line.mtime, $line.size) {
+            (Some(born), Some(mtime), Some(size)) => Some(SeenBirth { born, mtime, size }),
+            (None, None, None) => None,
+            _ => return Err("`born`, `mtime` and `size` belong together".to_owned()),
+        };
+        Ok(SeenEntry { inode: $line.inode, ctime: $line.ctime, kind: $kind, birth })
+    }};
+}
+
+impl RenameLine<'_> {
+    /// The entry; the error is a sentence about the keys.
+    pub(super) fn entry(&self) -> Result<SeenEntry, String> {
+        entry!(self, self.kind)
+    }
+}
+
+impl RetargetLine<'_> {
+    /// The link; the error is a sentence about the keys.
+    pub(super) fn entry(&self) -> Result<SeenEntry, String> {
+        entry!(self, EntryKind::Symlink)
+    }
+}
+
+impl KnownDirectory {
+    fn find(
+        &mut self,
+        base64: &str,
+        path: Option<&str>,
+        inode: u64,
+        handle: Option<&FileHandle>,
+    ) -> Result<Arc<PlanDirectory>, String> {
+        let known = self.directory.as_ref().filter(|known| {
+            (self.text.as_str(), self.path.as_deref()) == (base64, path)
+                && (known.inode, known.handle.as_ref()) == (inode, handle)
+        });
+        if let Some(known) = known {
+            return Ok(Arc::clone(known));
+        }
+        let exact =
+            BASE64.decode(base64.as_bytes()).map_err(|error| format!("`{base64}` is not base64: {error}"))?;
+        compare("directory", path, "directory_base64", &exact)?;
+        let directory = Arc::new(PlanDirectory { path: exact, inode, handle: handle.cloned() });
+        *self = Self {
+            text: base64.to_owned(),
+            path: path.map(str::to_owned),
+            directory: Some(Arc::clone(&directory)),
+        };
+        Ok(directory)
+    }
+}
 
 /// Compares a path with the text next to it, if there is one.
 fn compare(key: &str, text: Option<&str>, key_exact: &str, exact: &[u8]) -> Result<(), String> {
@@ -189,7 +276,10 @@ impl Rename {
             old_hex: Hex((&*self.old).into()),
             inode: self.entry.inode,
             ctime: self.entry.ctime,
-            directory_base64: Base64((&*self.directory.path).into()),
+            born: self.entry.birth.map(|birth| birth.born),
+            mtime: self.entry.birth.map(|birth| birth.mtime),
+            size: self.entry.birth.map(|birth| birth.size),
+            directory_base64: BASE64.encode(&self.directory.path).into(),
             directory_inode: self.directory.inode,
             directory_handle: self.directory.handle.as_ref().map(Cow::Borrowed),
         })
@@ -211,7 +301,10 @@ impl Retarget {
             new_target_base64: Base64((&*self.new_target).into()),
             inode: self.entry.inode,
             ctime: self.entry.ctime,
-            directory_base64: Base64((&*self.directory.path).into()),
+            born: self.entry.birth.map(|birth| birth.born),
+            mtime: self.entry.birth.map(|birth| birth.mtime),
+            size: self.entry.birth.map(|birth| birth.size),
+            directory_base64: BASE64.encode(&self.directory.path).into(),
             directory_inode: self.directory.inode,
             directory_handle: self.directory.handle.as_ref().map(Cow::Borrowed),
         })
@@ -228,7 +321,7 @@ impl Skipped {
             why: (&*self.why).into(),
             reasons: names(&self.reasons),
             name_hex: Hex((&*self.name).into()),
-            directory_base64: Base64((&*self.directory.path).into()),
+            directory_base64: BASE64.encode(&self.directory.path).into(),
             directory_inode: self.directory.inode,
             directory_handle: self.directory.handle.as_ref().map(Cow::Borrowed),
         })

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::line::{InDirectory, LineHead, LineType, RenameLine, RetargetLine, SkippedLine};
+use super::id_set::IdSet;
+use super::line::{InDirectory, KnownDirectory, LineHead, LineType, RenameLine, RetargetLine, SkippedLine};
 use super::{
-    EntryKind, MAX_HEADER_BYTES, MAX_LINE_BYTES, Plan, PlanDirectory, PlanHeader, Rename, Retarget,
-    SeenEntry, Skipped, VERSION, components, name_objection, path_objection,
+    MAX_HEADER_BYTES, MAX_LINE_BYTES, OLDEST_VERSION, Plan, PlanDirectory, PlanHeader, Rename, Retarget,
+    Skipped, VERSION, components, name_objection, path_objection,
 };
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
@@ -40,42 +41,81 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
+/// A line of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanLine {
+    /// The first line.
+    Header(PlanHeader),
+    /// A rename.
+    Rename(Rename),
+    /// A new target for a symbolic link.
+    Retarget(Retarget),
+    /// An entry without a new name.
+    Skipped(Skipped),
+}
+
 impl Plan {
     /// Parses a whole plan.
     ///
     /// # Errors
     /// All errors in the plan, at most a hundred.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<PlanError>> {
-        let mut parser = Parser::default();
-        text.split(|&b| b == b'\n').for_each(|line| {
-            // An error is kept with its line, and the next line is parsed.
-            let _ = parser.parse_line(line);
-        });
-        parser.finish()
+        let (mut parser, mut plan, mut lines) = (PlanParser::default(), Self::default(), Vec::new());
+        for line in text.split(|&b| b == b'\n') {
+            match parser.parse_line(line) {
+                Some(PlanLine::Header(header)) => plan.header = header,
+                Some(PlanLine::Rename(rename)) => {
+                    lines.push((parser.line, plan.renames.len()));
+                    plan.renames.push(rename);
+                }
+                Some(PlanLine::Retarget(retarget)) => plan.retargets.push(retarget),
+                Some(PlanLine::Skipped(skipped)) => plan.skipped.push(skipped),
+                // An error is kept with its line, and the next line is parsed.
+                None => {}
+            }
+        }
+        lines.sort_by_key(|&(_, at)| &*plan.renames[at].directory.path);
+        for lines in
+            lines.chunk_by(|a, b| plan.renames[a.1].directory.path == plan.renames[b.1].directory.path)
+        {
+            parser.check_directory(lines.iter().map(|&(line, at)| (line, &plan.renames[at])));
+        }
+        parser.finish()?;
+        Ok(plan)
     }
 }
 
-/// The parser keeps an error, and the function that met it returns `None`.
+/// Parses a plan line by line. The parser keeps an error, and the function that met it returns `None`.
 #[derive(Default)]
-struct Parser {
-    plan: Plan,
+pub struct PlanParser {
+    header: Option<PlanHeader>,
     has_header: bool,
     line: usize,
-    directories: HashMap<Vec<u8>, Arc<PlanDirectory>>,
-    /// The line of each id.
-    ids: HashMap<u64, usize>,
-    /// The line of each renamed entry, by the path of its directory.
-    renamed: HashMap<Vec<u8>, HashMap<Vec<u8>, usize>>,
-    /// The line of each link with a new target, likewise.
+    known: KnownDirectory,
+    /// The directory of the line before, if its path is valid and covered by a root.
+    checked: Option<(Arc<PlanDirectory>, bool)>,
+    ids: IdSet,
+    /// The line of each link with a new target, by the path of its directory.
     retargeted: HashMap<Vec<u8>, HashMap<Vec<u8>, usize>>,
     errors: Vec<PlanError>,
     further: usize,
 }
 
-impl Parser {
-    fn parse_line(&mut self, line: &[u8]) -> Option<()> {
+impl PlanParser {
+    /// A parser for single lines that the program wrote itself.
+    pub fn for_own_lines() -> Self {
+        Self { has_header: true, ..Self::default() }
+    }
+
+    /// The number of the last line, from 1.
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Parses the next line, without its line feed; `None` for an empty line, and for one with an error.
+    pub fn parse_line(&mut self, line: &[u8]) -> Option<PlanLine> {
         self.line += 1;
-        let room = if self.has_header { MAX_LINE_BYTES } else { MAX_HEADER_BYTES };
+        let room = self.room();
         if line.len() > room {
             return self.fail(format_args!("longer than {room} bytes"));
         }
@@ -87,41 +127,62 @@ impl Parser {
         let is_first = !std::mem::replace(&mut self.has_header, true);
         match head.r#type {
             LineType::Plan if !is_first => self.fail("a second line of type `plan`"),
-            LineType::Plan => self.parse_header(line, head.version),
+            LineType::Plan => self.parse_header(line, head.version).map(PlanLine::Header),
             _ if is_first => self.fail("the first line must have the type `plan`"),
-            LineType::Rename => {
-                let rename = self.parse_rename(line)?;
-                self.plan.renames.push(rename);
-                Some(())
+            LineType::Rename => self.parse_rename(line).map(PlanLine::Rename),
+            LineType::Retarget => self.parse_retarget(line).map(PlanLine::Retarget),
+            LineType::Skipped => self.parse_skipped(line).map(PlanLine::Skipped),
+        }
+    }
+
+    /// The longest next line, in bytes.
+    pub const fn room(&self) -> usize {
+        if self.has_header { MAX_LINE_BYTES } else { MAX_HEADER_BYTES }
+    }
+
+    /// Checks the renames of one directory against each other, each with its line.
+    pub fn check_directory<'r>(&mut self, renames: impl Iterator<Item = (usize, &'r Rename)>) {
+        let mut lines: Vec<(usize, &Rename)> = renames.collect();
+        lines.sort_by_key(|(line, _)| *line);
+        let Some(first) = lines.first().map(|(_, rename)| Arc::clone(&rename.directory)) else { return };
+        let mut seen = HashMap::with_capacity(lines.len());
+        for (line, rename) in lines {
+            if rename.directory.inode != first.inode {
+                self.fail_at::<()>(
+                    line,
+                    format_args!("the directory {} has another inode in a line above", display(&first.path)),
+                );
             }
-            LineType::Retarget => {
-                let retarget = self.parse_retarget(line)?;
-                self.plan.retargets.push(retarget);
-                Some(())
-            }
-            LineType::Skipped => {
-                let skipped = self.parse_skipped(line)?;
-                self.plan.skipped.push(skipped);
-                Some(())
+            if let Some(other) = seen.insert(&*rename.old, line) {
+                self.fail_at::<()>(line, format_args!("line {other} renames {} too", quoted(&rename.old)));
             }
         }
     }
 
-    fn finish(mut self) -> Result<Plan, Vec<PlanError>> {
+    /// Ends the plan.
+    ///
+    /// # Errors
+    /// All errors in the plan, at most a hundred.
+    pub fn finish(mut self) -> Result<(), Vec<PlanError>> {
         if !self.has_header && self.errors.is_empty() {
             self.line = 0;
             self.fail::<()>("no line of type `plan`: the file is empty or not a plan");
         }
+        self.errors.sort_by_key(|error| error.line);
         if self.further > 0 {
             let message = format!("and {} more errors", self.further);
             self.errors.push(PlanError { line: 0, message });
         }
-        if self.errors.is_empty() { Ok(self.plan) } else { Err(self.errors) }
+        if self.errors.is_empty() { Ok(()) } else { Err(self.errors) }
     }
 
     fn fail<T>(&mut self, message: impl fmt::Display) -> Option<T> {
+        self.fail_at(self.line, message)
+    }
+
+    fn fail_at<T>(&mut self, line: usize, message: impl fmt::Display) -> Option<T> {
         if self.errors.len() < MAX_ERRORS {
-            self.errors.push(PlanError { line: self.line, message: message.to_string() });
+            self.errors.push(PlanError { line, message: message.to_string() });
         } else {
             self.further += 1;
         }
@@ -138,10 +199,10 @@ impl Parser {
         self.keep(read)
     }
 
-    fn parse_header(&mut self, line: &[u8], version: Option<u64>) -> Option<()> {
-        if let Some(version) = version.filter(|&version| version != VERSION) {
+    fn parse_header(&mut self, line: &[u8], version: Option<u64>) -> Option<PlanHeader> {
+        if let Some(version) = version.filter(|version| !(OLDEST_VERSION..=VERSION).contains(version)) {
             return self.fail(format_args!(
-                "format version {version} is not supported; this program reads version {VERSION}"
+                "format version {version} is not supported; this program reads versions {OLDEST_VERSION} to {VERSION}"
             ));
         }
         let header: PlanHeader = self.read(line)?;
@@ -153,15 +214,16 @@ impl Parser {
         if header.roots.is_empty() {
             return self.fail("`roots` is empty: nothing could be renamed");
         }
-        self.plan.header = header;
-        Some(())
+        self.header = Some(header.clone());
+        Some(header)
     }
 
     fn parse_rename(&mut self, line: &[u8]) -> Option<Rename> {
         let mut line: RenameLine<'_> = self.read(line)?;
         let old = std::mem::take(&mut line.old_hex.0).into_owned();
         self.check_name("old", &line.old, &old)?;
-        let directory = self.directory(&mut line, &old)?;
+        let directory = self.directory(&line, &old)?;
+        let entry = self.keep(line.entry())?;
         let new = line.new.into_owned();
         if let Some(why) = name_objection(new.as_bytes()) {
             return self.fail(format_args!("the new name {} {why}", quoted(new.as_bytes())));
@@ -173,19 +235,15 @@ impl Parser {
         if line.id == 0 {
             return self.fail("`id` must be 1 or more");
         }
-        if let Some(other) = self.ids.insert(line.id, self.line) {
-            return self.fail(format_args!("line {other} has the id {} too", line.id));
-        }
-        let of_directory = self.renamed.entry(directory.path.clone()).or_default();
-        if let Some(other) = of_directory.insert(old.clone(), self.line) {
-            return self.fail(format_args!("line {other} renames {} too", quoted(&old)));
+        if !self.ids.insert(line.id) {
+            return self.fail(format_args!("a line above has the id {} too", line.id));
         }
         Some(Rename {
             id: line.id,
             directory,
             old,
             new,
-            entry: SeenEntry { inode: line.inode, ctime: line.ctime, kind: line.kind },
+            entry,
             reasons,
             confidence: line.confidence,
             reading: line.reading.into_owned(),
@@ -198,7 +256,8 @@ impl Parser {
         let mut line: RetargetLine<'_> = self.read(line)?;
         let name = std::mem::take(&mut line.name_hex.0).into_owned();
         self.check_name("name", &line.name, &name)?;
-        let directory = self.directory(&mut line, &name)?;
+        let directory = self.directory(&line, &name)?;
+        let entry = self.keep(line.entry())?;
         let old_target = line.old_target_base64.0.into_owned();
         let new_target = line.new_target_base64.0.into_owned();
         for (key, text, target) in
@@ -224,7 +283,6 @@ impl Parser {
         if let Some(other) = of_directory.insert(name.clone(), self.line) {
             return self.fail(format_args!("line {other} retargets the link {} too", quoted(&name)));
         }
-        let entry = SeenEntry { inode: line.inode, ctime: line.ctime, kind: EntryKind::Symlink };
         let after = line.after.into_owned();
         Some(Retarget { directory, name, entry, old_target, new_target, after })
     }
@@ -233,7 +291,7 @@ impl Parser {
         let mut line: SkippedLine<'_> = self.read(line)?;
         let name = std::mem::take(&mut line.name_hex.0).into_owned();
         self.check_name("name", &line.name, &name)?;
-        let directory = self.directory(&mut line, &name)?;
+        let directory = self.directory(&line, &name)?;
         let reasons = self.rules(&line.reasons)?;
         Some(Skipped { directory, name, reasons, why: line.why.into_owned() })
     }
@@ -257,30 +315,28 @@ impl Parser {
     }
 
     /// The directory of a line, which holds the entry `name`.
-    fn directory(&mut self, line: &mut impl InDirectory, name: &[u8]) -> Option<Arc<PlanDirectory>> {
-        let directory = self.keep(line.take_directory())?;
-        let directory = match self.directories.get(&directory.path) {
-            Some(known) if **known == directory => Arc::clone(known),
-            Some(_) => {
-                return self.fail(format_args!(
-                    "the directory {} has another inode or handle in a line above",
-                    display(&directory.path)
-                ));
-            }
+    fn directory(&mut self, line: &impl InDirectory, name: &[u8]) -> Option<Arc<PlanDirectory>> {
+        let directory = line.directory(&mut self.known);
+        let directory = self.keep(directory)?;
+        let checked = self.checked.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &directory));
+        let is_within_roots = match checked {
+            Some((_, is_within_roots)) => *is_within_roots,
             None => {
                 if let Some(why) = path_objection(&directory.path) {
                     return self.fail(format_args!("the directory {} {why}", display(&directory.path)));
                 }
-                Arc::new(directory)
+                // A header with an error is missing, and its error is reported.
+                let covers = |header: &PlanHeader| header.covers_directory(&directory.path);
+                let is_within_roots = self.header.as_ref().is_none_or(covers);
+                self.checked = Some((Arc::clone(&directory), is_within_roots));
+                is_within_roots
             }
         };
-        let header = &self.plan.header;
-        // A header with an error has no roots, and its error is reported.
-        if !header.roots.is_empty() && !header.covers(&directory.path, name) {
+        let covers = |header: &PlanHeader| header.covers(&directory.path, name);
+        if !is_within_roots && !self.header.as_ref().is_none_or(covers) {
             let path = display(&directory.path).to_string();
             return self.fail(format_args!("{} in {path} is outside of the roots", quoted(name)));
         }
-        self.directories.entry(directory.path.clone()).or_insert_with(|| Arc::clone(&directory));
         Some(directory)
     }
 }

@@ -25,7 +25,8 @@ fn directory(path: &[u8]) -> Arc<PlanDirectory> {
 }
 
 fn entry(kind: EntryKind) -> SeenEntry {
-    SeenEntry { inode: 12, ctime: InodeTime { seconds: -1, nanoseconds: 5 }, kind }
+    let time = InodeTime { seconds: -1, nanoseconds: 5 };
+    SeenEntry { inode: 12, ctime: time, kind, birth: Some(SeenBirth { born: time, mtime: time, size: 9 }) }
 }
 
 fn rename(id: u64, dir: &[u8], old: &[u8], new: &str) -> Rename {
@@ -106,7 +107,8 @@ fn every_error_is_reported_with_its_line() {
     let base64 = |path: &[u8]| BASE64.encode(path);
     let sub = base64(b"/srv/caf\xE9/sub");
     let cases: &[(&str, &str, usize, &str)] = &[
-        (r#""version":1"#, r#""version":2"#, 1, "format version 2 is not supported"),
+        (r#""version":2"#, r#""version":3"#, 1, "format version 3 is not supported"),
+        (r#","size":9"#, "", 2, "`born`, `mtime` and `size` belong together"),
         (r#""encoding":"auto""#, r#""encodings":"auto""#, 1, "unknown field"),
         (r#""type":"rename""#, r#""type":"remove""#, 2, "unknown variant `remove`"),
         (r#""type":"rename","#, "", 2, "missing field `type`"),
@@ -190,7 +192,7 @@ fn all_errors_are_reported_up_to_a_limit() {
     let found = Plan::parse(text.as_bytes()).unwrap_err();
     let lines: Vec<usize> = found.iter().map(|error| error.line).collect();
     assert_eq!(lines, [2, 4, 6, 8, 9]);
-    assert_eq!(found[3].to_string(), "line 8: line 7 has the id 1 too");
+    assert_eq!(found[3].to_string(), "line 8: a line above has the id 1 too");
     assert_eq!(found[4].to_string(), "line 9: line 7 renames `a` too");
     let found = Plan::parse("\u{1B}[31m\n".repeat(1000).as_bytes()).unwrap_err();
     assert_eq!(found.len(), 101);

@@ -3,8 +3,10 @@
 //! A target is followed component by component, as the kernel does, while it stays inside the roots. A component changes if it is
 //! the old name of the entry that it reaches. A target that has an old name and leads elsewhere, or nowhere, stays.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
+use std::hash::BuildHasher;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,27 +18,33 @@ use nix::fcntl::readlinkat;
 
 use super::PlanDraft;
 use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry};
-use crate::fix::plan::{
-    EntryKind, Rename, Retarget, TargetPart, components, is_within, path_in, replace_components,
-};
+use crate::fix::plan::{EntryKind, Retarget, TargetPart, components, is_within, path_in, replace_components};
 use crate::progress::Observer;
 use crate::source::Fault;
 
 /// The limit of links in a path, as in the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-pub(super) fn find_retargets(draft: &PlanDraft, observer: &dyn Observer) -> ControlFlow<(), Vec<Retarget>> {
-    let renames = draft.directories.iter().flat_map(|planned| &planned.renames);
-    let renamed: HashSet<&[u8]> = renames.map(|rename| &*rename.old).collect();
-    let mut found = Vec::new();
-    if renamed.is_empty() {
-        return ControlFlow::Continue(found);
+pub(super) fn find_retargets(
+    draft: &PlanDraft,
+    observer: &dyn Observer,
+) -> io::Result<ControlFlow<(), Vec<Retarget>>> {
+    let (mut found, mut renamed) = (Vec::new(), NameFilter::default());
+    let mut linked = draft.linked.cursor()?;
+    if linked.next()?.is_none() {
+        return Ok(ControlFlow::Continue(found));
     }
-    let search = LinkSearch { draft, renamed };
-    for dir in &draft.linked {
+    draft.each_old_name(&mut |name| renamed.add(name))?;
+    if renamed.is_empty() {
+        return Ok(ControlFlow::Continue(found));
+    }
+    let search = LinkSearch { draft, renamed, failure: RefCell::default() };
+    // The first directory is the current record already.
+    while let Some(record) = linked.record() {
         if observer.is_stopped() {
-            return ControlFlow::Break(());
+            return Ok(ControlFlow::Break(()));
         }
+        let dir = record.dir;
         match search.in_directory(dir) {
             Ok(retargets) => found.extend(retargets),
             // It was removed meanwhile.
@@ -47,14 +55,62 @@ pub(super) fn find_retargets(draft: &PlanDraft, observer: &dyn Observer) -> Cont
                 error: io::Error::from(error),
             }),
         }
+        if let Some(failure) = search.failure.take() {
+            return Err(failure);
+        }
+        linked.advance()?;
     }
-    ControlFlow::Continue(found)
+    Ok(ControlFlow::Continue(found))
+}
+
+/// Most of the names that are not in a set: a bit for each hash.
+#[derive(Default)]
+struct NameFilter {
+    bits: Vec<u64>,
+    hash: RandomState,
+}
+
+impl NameFilter {
+    /// The number of bits, 8 MiB: among five million names one of fourteen others is not recognized.
+    const BITS: u64 = 1 << 26;
+
+    fn place(&self, name: &[u8]) -> (usize, u64) {
+        let bit = self.hash.hash_one(name) % Self::BITS;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        if self.bits.is_empty() {
+            self.bits = vec![0; (Self::BITS / 64) as usize];
+        }
+        let (word, bit) = self.place(name);
+        self.bits[word] |= bit;
+    }
+
+    /// Reports whether the name may have been added.
+    fn may_contain(&self, name: &[u8]) -> bool {
+        let (word, bit) = self.place(name);
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
+    }
+}
+
+/// A renamed component of a target.
+struct RenamedPart {
+    component: usize,
+    id: u64,
+    new: Vec<u8>,
 }
 
 struct LinkSearch<'d> {
     draft: &'d PlanDraft,
     /// All old names: a target without any of them stays.
-    renamed: HashSet<&'d [u8]>,
+    renamed: NameFilter,
+    /// Why a temporary file cannot be read.
+    failure: RefCell<Option<io::Error>>,
 }
 
 impl LinkSearch<'_> {
@@ -71,7 +127,7 @@ impl LinkSearch<'_> {
                 Err(Errno::ENOENT | Errno::EINVAL) => continue,
                 Err(error) => return Err(error),
             };
-            if !components(&old_target).any(|piece| self.renamed.contains(piece)) {
+            if !components(&old_target).any(|piece| self.renamed.may_contain(piece)) {
                 continue;
             }
             let after = self.parts(dir, &old_target);
@@ -84,10 +140,9 @@ impl LinkSearch<'_> {
                 Err(error) => return Err(error),
             };
             let directory = described.get_or_insert_with(|| Arc::new(opened.describe(dir)));
-            let new: Vec<(usize, &[u8])> =
-                after.iter().map(|(component, rename)| (*component, rename.new.as_bytes())).collect();
+            let new: Vec<(usize, &[u8])> = after.iter().map(|part| (part.component, &*part.new)).collect();
             let new_target = replace_components(&old_target, &new);
-            let after = after.iter().map(|&(component, rename)| TargetPart { rename: rename.id, component });
+            let after = after.iter().map(|part| TargetPart { rename: part.id, component: part.component });
             found.push(Retarget {
                 directory: directory.clone(),
                 name,
@@ -114,7 +169,7 @@ impl LinkSearch<'_> {
     }
 
     /// The renamed components of `target`, the target of a link in the directory `dir`.
-    fn parts(&self, dir: &[u8], target: &[u8]) -> Vec<(usize, &Rename)> {
+    fn parts(&self, dir: &[u8], target: &[u8]) -> Vec<RenamedPart> {
         let mut parts = Vec::new();
         let places = self.draft.root_set.all();
         let Some(place) = places.iter().find(|place| is_within(dir, &place.root.path)) else { return parts };
@@ -126,12 +181,12 @@ impl LinkSearch<'_> {
 
     /// Follows `target` from the real path `at`; `None` if it leads nowhere or out of the roots. Adds the renamed components of
     /// the target itself to `parts`.
-    fn follow<'s>(
-        &'s self,
+    fn follow(
+        &self,
         mut at: Vec<u8>,
         target: &[u8],
         links: &mut usize,
-        parts: &mut Option<&mut Vec<(usize, &'s Rename)>>,
+        parts: &mut Option<&mut Vec<RenamedPart>>,
     ) -> Option<Vec<u8>> {
         if target.starts_with(b"/") {
             at = b"/".to_vec();
@@ -147,8 +202,10 @@ impl LinkSearch<'_> {
                 _ => {}
             }
             let next = path_in(&at, name);
-            if let (Some(rename), Some(parts)) = (self.rename_at(&at, name), parts.as_deref_mut()) {
-                parts.push((component, rename));
+            if let Some(parts) = parts.as_deref_mut()
+                && let Some((id, new)) = self.rename_at(&at, name)
+            {
+                parts.push(RenamedPart { component, id, new });
             }
             match self.look_up(&next)? {
                 TargetEntry::Directory => at = next,
@@ -191,10 +248,18 @@ impl LinkSearch<'_> {
     }
 
     /// The rename of `name` in the directory at a real path.
-    fn rename_at(&self, dir: &[u8], name: &[u8]) -> Option<&Rename> {
-        let of_tree =
-            self.root_of(dir).and_then(|place| self.draft.find_rename(&place.as_planned(dir), name));
-        of_tree.or_else(|| self.draft.find_rename(dir, name))
+    fn rename_at(&self, dir: &[u8], name: &[u8]) -> Option<(u64, Vec<u8>)> {
+        if !self.renamed.may_contain(name) {
+            return None;
+        }
+        let find = |dir: &[u8]| match self.draft.find_rename(dir, name) {
+            Ok(found) => found,
+            Err(error) => {
+                self.failure.borrow_mut().get_or_insert(error);
+                None
+            }
+        };
+        self.root_of(dir).and_then(|place| find(&place.as_planned(dir))).or_else(|| find(dir))
     }
 }
 

@@ -11,11 +11,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::sys::stat::{Mode, fstat};
 
 use crate::fix::plan::{
-    EntryKind, FileHandle, InodeTime, PlanDirectory, PlanRoot, SeenEntry, components, is_within, path_in,
+    EntryKind, FileHandle, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
 };
 use crate::name::arena::Arena;
 use crate::source::scope::Exclude;
@@ -23,6 +23,7 @@ use crate::source::{DirectoryBatch, SiblingNames};
 use crate::sys::directory::{self, RawDirEntry};
 use crate::sys::handle;
 use crate::sys::open::again;
+use crate::sys::stat;
 
 /// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
 const MAX_PIECE: usize = 4000;
@@ -48,7 +49,8 @@ pub(super) struct ReadRoot {
 /// An open directory.
 pub(super) struct OpenedDirectory {
     pub(super) fd: OwnedFd,
-    stat: FileStat,
+    inode: u64,
+    device: u64,
 }
 
 /// The entry at a path.
@@ -256,8 +258,8 @@ fn beneath(dir: &OwnedFd, below: &[&[u8]], flags: OFlag) -> Result<OwnedFd, Errn
 
 impl OpenedDirectory {
     fn from_fd(fd: OwnedFd) -> Result<Self, Errno> {
-        let stat = fstat(&fd)?;
-        Ok(Self { fd, stat })
+        let found = stat::at(&fd, OsStr::new(""))?;
+        Ok(Self { fd, inode: found.ino, device: found.device })
     }
 
     /// The directory for a plan, with its path.
@@ -267,25 +269,25 @@ impl OpenedDirectory {
             let (kind, bytes) = handle.parts();
             FileHandle { kind, bytes: bytes.to_vec() }
         });
-        PlanDirectory { path: path.to_vec(), inode: self.stat.st_ino, handle }
+        PlanDirectory { path: path.to_vec(), inode: self.inode, handle }
     }
 
     /// Looks up the entry `name`; `None` if a file system is mounted on it.
     ///
     /// # Errors
-    /// As fstatat(2).
+    /// As statx(2).
     pub(super) fn look_up(&self, name: &[u8]) -> Result<Option<SeenEntry>, Errno> {
-        let flags = AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT;
-        let stat = fstatat(&self.fd, OsStr::from_bytes(name), flags)?;
-        if stat.st_dev != self.stat.st_dev {
+        let found = stat::at(&self.fd, OsStr::from_bytes(name))?;
+        if found.device != self.device {
             return Ok(None);
         }
-        let ctime = InodeTime {
-            seconds: stat.st_ctime,
-            nanoseconds: u32::try_from(stat.st_ctime_nsec).map_err(|_| Errno::EOVERFLOW)?,
-        };
-        let kind = EntryKind::from_mode(stat.st_mode).ok_or(Errno::EINVAL)?;
-        Ok(Some(SeenEntry { inode: stat.st_ino, ctime, kind }))
+        let kind = EntryKind::from_mode(found.kind).ok_or(Errno::EINVAL)?;
+        let birth = found.btime.map(|born| SeenBirth {
+            born: born.into(),
+            mtime: found.mtime.into(),
+            size: found.size,
+        });
+        Ok(Some(SeenEntry { inode: found.ino, ctime: found.ctime.into(), kind, birth }))
     }
 
     /// Calls `take` with all entries except `.` and `..`.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fix::plan::EntryKind;
 use crate::fix::plan::check::check_renames;
 use crate::fix::plan::order::order;
+use crate::fix::plan::{EntryKind, Retarget, components, post_order};
 use crate::policy::config::Config;
-use crate::policy::rule::Severity;
+use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
 
 /// Counts problems.
@@ -45,9 +45,9 @@ fn request(paths: &[&Path]) -> PlanRequest {
 /// The plan for some paths, as a whole.
 fn planned(request: &PlanRequest, policy: &Policy, settings: &PlanSettings) -> (PlanDraft, Vec<Retarget>) {
     let observer = ProblemCounter::default();
-    let mut draft = propose(request, policy, settings, &observer);
-    draft.number_renames(policy, settings);
-    let ControlFlow::Continue(retargets) = draft.find_retargets(&observer) else {
+    let mut draft = propose(request, policy, settings, &observer).unwrap();
+    draft.finish_renames(policy, settings).unwrap();
+    let ControlFlow::Continue(retargets) = draft.find_retargets(&observer).unwrap() else {
         panic!("nothing stops it")
     };
     assert_eq!(observer.0.into_inner(), 0, "everything can be read");
@@ -63,9 +63,43 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
+/// The plan, directory by directory.
+fn directories(draft: &PlanDraft) -> Vec<DirectoryPlan> {
+    let (mut directories, mut found) = (draft.directories().unwrap(), Vec::new());
+    while let Some(planned) = directories.next().unwrap() {
+        found.push(planned);
+    }
+    found
+}
+
+/// The renames of the plan.
+fn renames(draft: &PlanDraft) -> Vec<Rename> {
+    directories(draft).into_iter().flat_map(|planned| planned.renames).collect()
+}
+
+/// The skipped entries of the plan.
+fn skipped(draft: &PlanDraft) -> Vec<Skipped> {
+    directories(draft).into_iter().flat_map(|planned| planned.skipped).collect()
+}
+
+/// The path that each path has after all renames.
+fn new_paths(draft: &PlanDraft) -> impl Fn(&[u8]) -> Vec<u8> + use<> {
+    let renames = renames(draft).into_iter();
+    let names: BTreeMap<Vec<u8>, String> =
+        renames.map(|rename| (path_in(&rename.directory.path, &rename.old), rename.new)).collect();
+    move |path| {
+        let (mut old, mut new) = (b"/".to_vec(), b"/".to_vec());
+        for name in components(path) {
+            old = path_in(&old, name);
+            new = path_in(&new, names.get(&old).map_or(name, |name| name.as_bytes()));
+        }
+        new
+    }
+}
+
 /// Executes a plan in the simplest way, and never overwrites an entry.
 fn apply(draft: &PlanDraft, retargets: &[Retarget]) {
-    let renames: Vec<Rename> = draft.directories.iter().flat_map(|d| d.renames.clone()).collect();
+    let renames = renames(draft);
     for directory in order(&renames) {
         for group in directory.groups {
             let [at] = group[..] else { panic!("no proposed plan has a cycle: {group:?}") };
@@ -80,10 +114,11 @@ fn apply(draft: &PlanDraft, retargets: &[Retarget]) {
         }
     }
     let new_names: BTreeMap<u64, &str> = renames.iter().map(|rename| (rename.id, &*rename.new)).collect();
+    let new_path = new_paths(draft);
     for retarget in retargets {
         let target = retarget.target(|id| new_names.get(&id).map(|name| name.as_bytes()));
         assert_eq!(target, retarget.new_target);
-        let link = draft.new_path(&path_in(&retarget.directory.path, &retarget.name));
+        let link = new_path(&path_in(&retarget.directory.path, &retarget.name));
         let link = path_of(&link);
         assert_eq!(bytes(&fs::read_link(link).unwrap()), retarget.old_target);
         fs::remove_file(link).unwrap();
@@ -119,14 +154,14 @@ fn make(root: &Path, tree: &[&[u8]]) {
 
 /// The new name of each path below `root` that is renamed.
 fn new_names(draft: &PlanDraft, root: &Path) -> BTreeMap<Vec<u8>, String> {
-    let renames = draft.directories.iter().flat_map(|d| &d.renames);
+    let renames = renames(draft);
     let below = |rename: &Rename| {
         let path = path_in(&rename.directory.path, &rename.old);
         let below =
             path_of(&path).strip_prefix(root.canonicalize().unwrap()).unwrap_or(path_of(&path)).to_owned();
         bytes(&below).to_vec()
     };
-    renames.map(|rename| (below(rename), rename.new.clone())).collect()
+    renames.iter().map(|rename| (below(rename), rename.new.clone())).collect()
 }
 
 #[test]
@@ -180,7 +215,7 @@ fn links_follow_what_they_lead_to_and_no_other_link_changes() {
         });
         assert_eq!(found.get(link.as_bytes()), expected.as_ref(), "{link}");
     }
-    let ids: BTreeSet<u64> = draft.directories.iter().flat_map(|d| &d.renames).map(|r| r.id).collect();
+    let ids: BTreeSet<u64> = renames(&draft).iter().map(|r| r.id).collect();
     assert!(retargets.iter().flat_map(|r| &r.after).all(|part| ids.contains(&part.rename)));
     apply(&draft, &retargets);
     for (link, _, expected) in links.iter().filter(|(link, ..)| !link.contains("dangling")) {
@@ -207,7 +242,7 @@ fn what_is_utf_8_is_not_converted_again_and_what_was_encoded_twice_is() {
         assert_eq!(found["cafÃ©".as_bytes()], "café");
     }
     let (draft, _) = planned(&request(&[dir.path()]), &policy(&["strict"], None), &PlanSettings::default());
-    let renames: Vec<&Rename> = draft.directories.iter().flat_map(|d| &d.renames).collect();
+    let renames = renames(&draft);
     let mojibake = renames.iter().find(|rename| rename.new == "café").unwrap();
     assert_eq!((mojibake.reading.as_str(), &*mojibake.reasons), ("mojibake", &[RuleId::Mojibake][..]));
 }
@@ -235,18 +270,15 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
     let nfc = Some(crate::name::normalize::Form::Nfc);
     let settings = PlanSettings { map: Some("sfm".parse().unwrap()), ..PlanSettings::default() };
     let (draft, _) = planned(&request(&[dir.path()]), &policy(&["windows"], nfc), &settings);
-    let told: BTreeMap<&str, (Confidence, &str)> = draft
-        .directories
-        .iter()
-        .flat_map(|d| &d.renames)
-        .map(|rename| (&*rename.new, (rename.confidence, &*rename.reading)))
-        .collect();
+    let renames = renames(&draft);
+    let told: BTreeMap<&str, (Confidence, &str)> =
+        renames.iter().map(|rename| (&*rename.new, (rename.confidence, &*rename.reading))).collect();
     let likely = |reading| (Confidence::Likely, reading);
     assert_eq!(told["résumé"], likely("windows-1252"));
     assert_eq!(told["é"], likely("windows-1252"), "as most names of the tree");
     let alone = PlanRequest { max_depth: 1, ..request(&[&dir.path().join("one")]) };
     let (alone, _) = planned(&alone, &policy(&["strict"], None), &PlanSettings::default());
-    assert_eq!(alone.directories[0].renames[0].confidence, Confidence::Guess);
+    assert_eq!(self::renames(&alone)[0].confidence, Confidence::Guess);
     assert_eq!(told["café"], (Confidence::Certain, "normalize nfc"));
     assert_eq!(told["con_"], likely("repair"));
     assert_eq!(told["x"], likely("repair"));
@@ -270,17 +302,18 @@ fn roots_are_names_too_and_what_is_given_twice_is_planned_once() {
     let found: Vec<String> = new_names(&draft, &base).into_values().collect();
     assert_eq!(found, ["fé", "lé", "ré", "aé", "bé"]);
     assert_eq!(draft.roots.len(), 3, "{:?}", draft.roots);
-    let dirs: Vec<&[u8]> = draft.directories.iter().map(|d| &*d.directory.path).collect();
+    let planned_directories = directories(&draft);
+    let dirs: Vec<&[u8]> = planned_directories.iter().map(|d| &*d.directory.path).collect();
     // A link to a directory that is read anyway is not followed: no entry is planned under two paths.
     let inner = base.join("inner");
     symlink(&sub, &inner).unwrap();
     for order in [[&inner, &root], [&root, &inner]] {
         let request = PlanRequest { paths: order.map(Clone::clone).to_vec(), ..self::request(&[]) };
         let (draft, _) = planned(&request, &policy(&["strict"], None), &PlanSettings::default());
-        assert_eq!((draft.roots.len(), draft.count_renames()), (1, 3), "{:?}", draft.roots);
+        assert_eq!((draft.roots.len(), draft.counts().unwrap().renames), (1, 3), "{:?}", draft.roots);
     }
     let (alone, _) = planned(&self::request(&[&inner]), &policy(&["strict"], None), &PlanSettings::default());
-    assert_eq!(alone.directories[0].directory.path, bytes(&inner), "by itself it is followed");
+    assert_eq!(directories(&alone)[0].directory.path, bytes(&inner), "by itself it is followed");
     assert!(dirs.is_sorted_by(|a, b| post_order(a, b).is_lt()), "{dirs:?}");
 }
 
@@ -308,12 +341,12 @@ fn what_cannot_be_planned_is_told() {
     config.reserved_characters = "_-xX0".into();
     let policy = config.policy().unwrap();
     let (draft, _) = planned(&request(&[dir.path()]), &policy, &PlanSettings::default());
-    let told: Vec<(&[u8], &[RuleId])> =
-        draft.directories.iter().flat_map(|d| &d.skipped).map(|s| (&*s.name, &*s.reasons)).collect();
+    let skipped = skipped(&draft);
+    let told: Vec<(&[u8], &[RuleId])> = skipped.iter().map(|s| (&*s.name, &*s.reasons)).collect();
     let long = long.as_bytes();
     assert!(told.contains(&(long, &[RuleId::ReservedCharacter])), "{told:?}");
     assert!(told.contains(&(long, &[RuleId::PathTooLong])), "{told:?}");
-    assert_eq!(draft.count_renames(), 0);
+    assert_eq!(draft.counts().unwrap().renames, 0);
 }
 
 /// Invalid names of every kind that a plan handles, and some valid ones.
@@ -417,13 +450,14 @@ proptest! {
         let led: Vec<Option<u64>> = before.iter().map(inode).collect();
         let request = request(&[&root]);
         let (draft, retargets) = planned(&request, &policy, &PlanSettings::default());
-        for planned in &draft.directories {
+        for planned in &directories(&draft) {
             let listing = draft.list_names(&planned.directory).unwrap();
             let listing: Vec<&[u8]> = listing.iter().map(Vec::as_slice).collect();
             let renames: Vec<&Rename> = planned.renames.iter().collect();
             prop_assert_eq!(check_renames(Some(&policy), &listing, &renames), vec![]);
         }
-        let expected: Vec<Vec<u8>> = before.iter().map(|path| draft.new_path(bytes(path))).collect();
+        let new_path = new_paths(&draft);
+        let expected: Vec<Vec<u8>> = before.iter().map(|path| new_path(bytes(path))).collect();
         apply(&draft, &retargets);
         let mut wanted: Vec<PathBuf> = expected.iter().map(|path| path_of(path).to_path_buf()).collect();
         for (path, before) in wanted.iter().zip(&led) {
@@ -432,14 +466,11 @@ proptest! {
         wanted.sort();
         prop_assert_eq!(&all_below(&root), &wanted, "each entry is there under the name that was planned");
         let (again, _) = planned(&request, &policy, &PlanSettings::default());
-        let names: Vec<_> = again.directories.iter().flat_map(|d| &d.renames).map(|r| (&r.old, &r.new)).collect();
+        let renames = renames(&again);
+        let names: Vec<_> = renames.iter().map(|r| (&r.old, &r.new)).collect();
         prop_assert!(names.is_empty(), "{:?}", names);
-        let skipped: BTreeSet<Vec<u8>> = again
-            .directories
-            .iter()
-            .flat_map(|d| &d.skipped)
-            .map(|one| path_in(&one.directory.path, &one.name))
-            .collect();
+        let skipped: BTreeSet<Vec<u8>> =
+            skipped(&again).iter().map(|one| path_in(&one.directory.path, &one.name)).collect();
         for path in &wanted {
             let name = bytes(path).rsplit(|&b| b == b'/').next().unwrap();
             let is_good = matches!(policy.verdict(name), Verdict::Accept(_));

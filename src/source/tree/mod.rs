@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::fstat;
 
 use self::node::{Frame, OpenNodes, TreeNode, open_root, push_name};
@@ -29,6 +28,7 @@ use self::reading::{BUFFER, ReadRequest};
 use super::roots::{RootPaths, TreeRoot};
 use super::scope::Scope;
 use super::{Fault, Frontier, Source, SourceEvent};
+use crate::sys::open_files;
 
 /// Directory trees as a source.
 #[derive(Debug)]
@@ -88,13 +88,14 @@ impl Source for Tree {
                 pool.stop();
             }
         };
-        let kept = OpenNodes::at_most(most_kept(self.jobs));
+        let jobs = self.jobs.min(most_jobs());
+        let kept = OpenNodes::at_most(most_kept(jobs));
         std::thread::scope(|scope| {
             let work = || {
                 pool.join();
                 TreeWorker::new(self, &pool, &kept, &tell).work();
             };
-            for _ in 1..self.jobs {
+            for _ in 1..jobs {
                 // If the system allows no more threads, the existing ones do the work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
@@ -108,12 +109,22 @@ impl Source for Tree {
     }
 }
 
+/// Descriptors for everything else than reading.
+const OTHER_FILES: usize = 16;
+
+/// Descriptors that a thread needs.
+const FILES_PER_JOB: usize = 3;
+
+/// Maximum number of threads that have enough descriptors.
+fn most_jobs() -> usize {
+    (open_files::limit().saturating_sub(OTHER_FILES) / FILES_PER_JOB).max(1)
+}
+
 /// Maximum number of descriptors that are kept for directories with waiting subdirectories: the rest is for opening, and for
 /// output.
 fn most_kept(jobs: usize) -> usize {
-    const MOST: u64 = 4096;
-    let (files, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-    usize::try_from(files.min(MOST)).unwrap_or_default().saturating_sub(16 + 3 * jobs)
+    const MOST: usize = 4096;
+    open_files::limit().min(MOST).saturating_sub(OTHER_FILES + FILES_PER_JOB * jobs)
 }
 
 /// One of the threads that read a tree.

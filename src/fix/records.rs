@@ -1,0 +1,495 @@
+//! Records of entries, sorted by directory and name: every entry comes before the directory that holds it.
+//!
+//! Records come in any order. A few are kept in memory. More are written to a temporary file as sorted runs, which are merged
+//! while they are read. So memory does not grow with their number.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::mem;
+use std::os::unix::fs::FileExt;
+
+use super::plan::post_order;
+use crate::sys::temporary;
+
+/// Bytes that are kept in memory.
+pub const LIMIT: usize = 8 << 20;
+
+/// The buffer of a run that is read.
+const READ_BUFFER: usize = 32 << 10;
+
+/// The distance between two records of the index, in bytes.
+const INDEX_STEP: u64 = 4 << 10;
+
+/// In place of the length of a directory: the directory of the record before.
+const SAME: u32 = u32::MAX;
+
+/// The length of the lengths in front of a record.
+const HEAD: usize = 12;
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRecord<'r> {
+    /// The path of the directory.
+    pub dir: &'r [u8],
+    /// The name, or another key below the directory.
+    pub name: &'r [u8],
+    /// The contents.
+    pub payload: &'r [u8],
+}
+
+fn compare(a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> Ordering {
+    match a.0 == b.0 {
+        true => a.1.cmp(b.1),
+        false => post_order(a.0, b.0).then_with(|| a.1.cmp(b.1)),
+    }
+}
+
+/// Collects records.
+#[derive(Debug)]
+pub struct RecordSorter {
+    held: HeldRecords,
+    limit: usize,
+    runs: Option<RunWriter>,
+}
+
+impl Default for RecordSorter {
+    fn default() -> Self {
+        Self::with_limit(LIMIT)
+    }
+}
+
+/// Records in memory.
+#[derive(Debug, Default)]
+struct HeldRecords {
+    bytes: Vec<u8>,
+    places: Vec<RecordPlace>,
+}
+
+/// The place of a record in memory. Consecutive records of a directory share its path.
+#[derive(Clone, Copy, Debug)]
+struct RecordPlace {
+    dir: u32,
+    dir_len: u32,
+    at: u32,
+    name_len: u32,
+    payload_len: u32,
+}
+
+impl HeldRecords {
+    fn dir(&self, place: &RecordPlace) -> &[u8] {
+        &self.bytes[place.dir as usize..][..place.dir_len as usize]
+    }
+
+    fn record(&self, place: &RecordPlace) -> EntryRecord<'_> {
+        let (name, rest) = self.bytes[place.at as usize..].split_at(place.name_len as usize);
+        EntryRecord { dir: self.dir(place), name, payload: &rest[..place.payload_len as usize] }
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() + self.places.len() * size_of::<RecordPlace>()
+    }
+
+    fn sort(&mut self) {
+        let mut places = mem::take(&mut self.places);
+        places.sort_by(|a, b| {
+            let (a, b) = (self.record(a), self.record(b));
+            compare((a.dir, a.name), (b.dir, b.name))
+        });
+        self.places = places;
+    }
+
+    fn push(&mut self, record: EntryRecord<'_>) {
+        let len = |len: usize| u32::try_from(len).expect("a line of a plan is shorter than 4 GiB");
+        let last = self.places.last().filter(|last| self.dir(last) == record.dir);
+        let (dir, dir_len) = match last {
+            Some(last) => (last.dir, last.dir_len),
+            None => {
+                let dir = len(self.bytes.len());
+                self.bytes.extend_from_slice(record.dir);
+                (dir, len(record.dir.len()))
+            }
+        };
+        let at = len(self.bytes.len());
+        self.bytes.extend_from_slice(record.name);
+        self.bytes.extend_from_slice(record.payload);
+        let (name_len, payload_len) = (len(record.name.len()), len(record.payload.len()));
+        self.places.push(RecordPlace { dir, dir_len, at, name_len, payload_len });
+    }
+}
+
+impl RecordSorter {
+    /// Creates an empty sorter that keeps `limit` bytes in memory, at most 1 GiB.
+    pub fn with_limit(limit: usize) -> Self {
+        Self { held: HeldRecords::default(), limit: limit.min(1 << 30), runs: None }
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// The temporary file cannot be written.
+    pub fn push(&mut self, record: EntryRecord<'_>) -> io::Result<()> {
+        self.held.push(record);
+        if self.held.size() < self.limit { Ok(()) } else { self.write_run() }
+    }
+
+    fn write_run(&mut self) -> io::Result<()> {
+        let mut held = mem::take(&mut self.held);
+        held.sort();
+        let runs = match &mut self.runs {
+            Some(runs) => runs,
+            none => none.insert(RunWriter::new()?),
+        };
+        if let Some(first) = held.places.first() {
+            runs.begin_run(held.record(first));
+        }
+        held.places.iter().try_for_each(|place| runs.write(held.record(place)))?;
+        // The memory is used again.
+        held.bytes.clear();
+        held.places.clear();
+        self.held = held;
+        Ok(())
+    }
+
+    /// Sorts the records. Records with the same directory and name stay in the order in which they came.
+    ///
+    /// # Errors
+    /// The temporary file cannot be written.
+    pub fn finish(mut self) -> io::Result<SortedRecords> {
+        if self.runs.is_some() && !self.held.places.is_empty() {
+            self.write_run()?;
+        }
+        match self.runs {
+            Some(runs) => {
+                let (file, runs) = runs.finish()?;
+                Ok(SortedRecords(RecordStore::Runs { file, runs }))
+            }
+            None => {
+                self.held.sort();
+                Ok(SortedRecords(RecordStore::Held(self.held)))
+            }
+        }
+    }
+}
+
+/// Writes sorted runs to a temporary file.
+#[derive(Debug)]
+struct RunWriter {
+    out: BufWriter<File>,
+    len: u64,
+    /// The begin and the end of each run.
+    runs: Vec<(u64, u64)>,
+    dir: Vec<u8>,
+    name: Vec<u8>,
+}
+
+impl RunWriter {
+    fn new() -> io::Result<Self> {
+        let out = BufWriter::with_capacity(READ_BUFFER, temporary::file()?);
+        Ok(Self { out, len: 0, runs: Vec::new(), dir: Vec::new(), name: Vec::new() })
+    }
+
+    /// Begins a run, unless its first record continues the one before: records that come sorted are one run.
+    fn begin_run(&mut self, first: EntryRecord<'_>) {
+        let continues = compare((&self.dir, &self.name), (first.dir, first.name)).is_le();
+        if self.runs.is_empty() || !continues {
+            self.runs.push((self.len, self.len));
+            self.dir.clear();
+        }
+    }
+
+    fn write(&mut self, record: EntryRecord<'_>) -> io::Result<()> {
+        self.write_with(record, self.dir == record.dir)
+    }
+
+    fn write_with(&mut self, record: EntryRecord<'_>, is_same: bool) -> io::Result<()> {
+        let EntryRecord { dir, name, payload } = record;
+        let dir = if is_same { b"" } else { dir };
+        let dir_len = if is_same { SAME } else { dir.len() as u32 };
+        for len in [dir_len, name.len() as u32, payload.len() as u32] {
+            self.out.write_all(&len.to_le_bytes())?;
+        }
+        for part in [dir, name, payload] {
+            self.out.write_all(part)?;
+        }
+        self.len += (HEAD + dir.len() + name.len() + payload.len()) as u64;
+        if !is_same {
+            self.dir.clear();
+            self.dir.extend_from_slice(dir);
+        }
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        if let Some(run) = self.runs.last_mut() {
+            run.1 = self.len;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> io::Result<(File, Vec<(u64, u64)>)> {
+        let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok((file, self.runs))
+    }
+}
+
+/// Sorted records.
+#[derive(Debug)]
+pub struct SortedRecords(RecordStore);
+
+#[derive(Debug)]
+enum RecordStore {
+    Held(HeldRecords),
+    Runs { file: File, runs: Vec<(u64, u64)> },
+}
+
+impl SortedRecords {
+    /// Reads the records from the first one on.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    pub fn cursor(&self) -> io::Result<RecordCursor<'_>> {
+        match &self.0 {
+            RecordStore::Held(held) => Ok(RecordCursor(CursorState::Held { held, next: 0 })),
+            RecordStore::Runs { file, runs } => {
+                let mut heads = BinaryHeap::with_capacity(runs.len());
+                for (number, &(begin, end)) in runs.iter().enumerate() {
+                    let mut head = RunHead { reader: RunReader::new(file, begin, end, READ_BUFFER), number };
+                    if head.reader.advance()? {
+                        heads.push(head);
+                    }
+                }
+                Ok(RecordCursor(CursorState::Runs { heads, has_begun: false }))
+            }
+        }
+    }
+
+    /// Makes the records searchable.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read, or another one cannot be written.
+    pub fn index(self) -> io::Result<IndexedRecords> {
+        if let RecordStore::Held(held) = self.0 {
+            return Ok(IndexedRecords(IndexedStore::Held(held)));
+        }
+        let (mut out, mut index, mut indexed) = (RunWriter::new()?, Vec::<IndexEntry>::new(), None);
+        let mut cursor = self.cursor()?;
+        out.runs.push((0, 0));
+        while let Some(record) = cursor.next()? {
+            let is_due = indexed.is_none_or(|at| out.len - at >= INDEX_STEP);
+            if is_due {
+                indexed = Some(out.len);
+                index.push(IndexEntry { at: out.len, dir: record.dir.into(), name: record.name.into() });
+            }
+            let is_same = !is_due && out.dir == record.dir;
+            out.write_with(record, is_same)?;
+        }
+        let len = out.len;
+        Ok(IndexedRecords(IndexedStore::File { file: out.finish()?.0, len, index }))
+    }
+}
+
+/// Reads sorted records.
+pub struct RecordCursor<'s>(CursorState<'s>);
+
+enum CursorState<'s> {
+    Held { held: &'s HeldRecords, next: usize },
+    Runs { heads: BinaryHeap<RunHead<'s>>, has_begun: bool },
+}
+
+impl RecordCursor<'_> {
+    /// The next record.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    #[allow(clippy::should_implement_trait, reason = "a record is borrowed until the next one is read")]
+    pub fn next(&mut self) -> io::Result<Option<EntryRecord<'_>>> {
+        self.advance()?;
+        Ok(self.record())
+    }
+
+    /// Goes to the next record.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    pub fn advance(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            CursorState::Held { next, .. } => *next += 1,
+            CursorState::Runs { heads, has_begun } => {
+                if mem::replace(has_begun, true)
+                    && let Some(mut head) = heads.peek_mut()
+                    && !head.reader.advance()?
+                {
+                    PeekMut::pop(head);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The current record; `None` after the last one.
+    pub fn record(&self) -> Option<EntryRecord<'_>> {
+        match &self.0 {
+            CursorState::Held { held, next } => {
+                next.checked_sub(1).and_then(|at| held.places.get(at)).map(|place| held.record(place))
+            }
+            CursorState::Runs { heads, .. } => heads.peek().map(|head| head.reader.record()),
+        }
+    }
+}
+
+/// Reads a part of a file, independent of its position.
+struct FilePart<'f> {
+    file: &'f File,
+    at: u64,
+    end: u64,
+}
+
+impl Read for FilePart<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.end - self.at).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let len = self.file.read_at(&mut buffer[..room], self.at)?;
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+/// Reads a run.
+struct RunReader<'f> {
+    part: BufReader<FilePart<'f>>,
+    dir: Vec<u8>,
+    /// Name and payload.
+    rest: Vec<u8>,
+    name_len: usize,
+}
+
+impl<'f> RunReader<'f> {
+    fn new(file: &'f File, at: u64, end: u64, buffer: usize) -> Self {
+        let part = BufReader::with_capacity(buffer, FilePart { file, at, end });
+        Self { part, dir: Vec::new(), rest: Vec::new(), name_len: 0 }
+    }
+
+    /// Reads the next record; reports whether there is one.
+    fn advance(&mut self) -> io::Result<bool> {
+        if self.part.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        let mut head = [0; HEAD];
+        self.part.read_exact(&mut head)?;
+        let [dir, name, payload] =
+            [0, 4, 8].map(|at| u32::from_le_bytes(std::array::from_fn(|i| head[at + i])));
+        if dir != SAME {
+            self.dir.resize(dir as usize, 0);
+            self.part.read_exact(&mut self.dir)?;
+        }
+        self.name_len = name as usize;
+        self.rest.resize(self.name_len + payload as usize, 0);
+        self.part.read_exact(&mut self.rest)?;
+        Ok(true)
+    }
+
+    fn record(&self) -> EntryRecord<'_> {
+        let (name, payload) = self.rest.split_at(self.name_len);
+        EntryRecord { dir: &self.dir, name, payload }
+    }
+
+    fn key(&self) -> (&[u8], &[u8]) {
+        (&self.dir, &self.rest[..self.name_len])
+    }
+}
+
+/// A run in the heap of a merge. The greatest comes first in a heap, so the order is reversed.
+struct RunHead<'f> {
+    reader: RunReader<'f>,
+    number: usize,
+}
+
+impl Ord for RunHead<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(other.reader.key(), self.reader.key()).then_with(|| other.number.cmp(&self.number))
+    }
+}
+
+impl PartialOrd for RunHead<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for RunHead<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for RunHead<'_> {}
+
+/// Sorted records that can be searched.
+#[derive(Debug)]
+pub struct IndexedRecords(IndexedStore);
+
+#[derive(Debug)]
+enum IndexedStore {
+    Held(HeldRecords),
+    File { file: File, len: u64, index: Vec<IndexEntry> },
+}
+
+/// A record whose place in the file is known. It does not depend on the record before.
+#[derive(Debug)]
+struct IndexEntry {
+    at: u64,
+    dir: Box<[u8]>,
+    name: Box<[u8]>,
+}
+
+impl Default for IndexedRecords {
+    fn default() -> Self {
+        Self(IndexedStore::Held(HeldRecords::default()))
+    }
+}
+
+impl IndexedRecords {
+    /// Reports whether there are no records.
+    pub const fn is_empty(&self) -> bool {
+        match &self.0 {
+            IndexedStore::Held(held) => held.places.is_empty(),
+            IndexedStore::File { len, .. } => *len == 0,
+        }
+    }
+
+    /// The payload of the first record with this directory and name.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    pub fn find(&self, dir: &[u8], name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let wanted = (dir, name);
+        match &self.0 {
+            IndexedStore::Held(held) => {
+                let at = held.places.partition_point(|place| {
+                    let record = held.record(place);
+                    compare((record.dir, record.name), wanted).is_lt()
+                });
+                let found = held.places.get(at).map(|place| held.record(place));
+                let found = found.filter(|found| (found.dir, found.name) == wanted);
+                Ok(found.map(|found| found.payload.to_vec()))
+            }
+            IndexedStore::File { file, len, index } => {
+                let at = index.partition_point(|entry| compare((&entry.dir, &entry.name), wanted).is_lt());
+                // The record may stand before the first one of the index that is not less.
+                let begin = at.checked_sub(1).map_or(0, |at| index[at].at);
+                let mut reader = RunReader::new(file, begin, *len, 2 * INDEX_STEP as usize);
+                while reader.advance()? {
+                    match compare(reader.key(), wanted) {
+                        Ordering::Less => {}
+                        Ordering::Equal => return Ok(Some(reader.record().payload.to_vec())),
+                        Ordering::Greater => break,
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,428 @@
+//! A plan as `fix apply` uses it: checked line by line, and sorted for the order of the work.
+//!
+//! The renames are sorted records ([`RecordSorter`]), so memory does not grow with their number. The links with a new target
+//! are kept in memory, with the new names of the entries that they lead to.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use super::plan::id_set::IdSet;
+use super::plan::{
+    EntryKind, InodeTime, PlanDirectory, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget,
+    SeenBirth, SeenEntry,
+};
+use super::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
+use crate::policy::Confidence;
+
+/// A valid plan.
+#[derive(Debug)]
+pub struct StoredPlan {
+    /// The first line.
+    pub header: PlanHeader,
+    /// The links with a new target.
+    pub retargets: Vec<Retarget>,
+    /// The number of renames.
+    pub renames: u64,
+    /// The length of the file in bytes.
+    pub bytes: u64,
+    /// The CRC-32 of the file.
+    pub check: u32,
+    /// The new names of the entries that links lead to, by the ids of their renames.
+    pub(super) target_names: HashMap<u64, Vec<u8>>,
+    /// The renames of links with a new target, by directory and name.
+    pub(super) link_renames: HashMap<(Vec<u8>, Vec<u8>), Rename>,
+    sorted: SortedRecords,
+}
+
+/// The renames of one directory.
+#[derive(Debug)]
+pub struct DirectoryRenames {
+    /// The directory.
+    pub directory: Arc<PlanDirectory>,
+    /// Its renames, by old name; without the fields that are only for the reader.
+    pub renames: Vec<Rename>,
+}
+
+/// Why a plan cannot be used.
+#[derive(Debug)]
+pub enum StoredPlanError {
+    /// It cannot be read, or a temporary file cannot be written.
+    File(io::Error),
+    /// It has errors.
+    Lines(Vec<PlanError>),
+}
+
+impl From<io::Error> for StoredPlanError {
+    fn from(error: io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl fmt::Display for StoredPlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => write!(f, "{error}"),
+            Self::Lines(errors) => errors.iter().try_for_each(|error| writeln!(f, "{error}")),
+        }
+    }
+}
+
+impl std::error::Error for StoredPlanError {}
+
+/// Computes the length and the CRC-32 of what is read.
+struct CheckedInput<R> {
+    input: R,
+    bytes: u64,
+    check: crc32fast::Hasher,
+}
+
+impl<R: Read> Read for CheckedInput<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.input.read(buffer)?;
+        self.bytes += len as u64;
+        self.check.update(&buffer[..len]);
+        Ok(len)
+    }
+}
+
+impl StoredPlan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// The plan cannot be read or has errors, or a temporary file cannot be written.
+    pub fn read(input: impl Read) -> Result<Self, StoredPlanError> {
+        let input = CheckedInput { input, bytes: 0, check: crc32fast::Hasher::new() };
+        let mut input = BufReader::with_capacity(1 << 16, input);
+        let (mut parser, mut sorter) = (PlanParser::default(), RecordSorter::default());
+        let (mut header, mut retargets, mut renames) = (PlanHeader::default(), Vec::new(), 0);
+        let (mut line, mut payload) = (Vec::new(), Vec::new());
+        while read_line(&mut input, &mut line, parser.room())? {
+            match parser.parse_line(&line) {
+                Some(PlanLine::Header(found)) => header = found,
+                Some(PlanLine::Rename(rename)) => {
+                    renames += 1;
+                    payload.clear();
+                    write_payload(&rename, parser.line() as u64, &mut payload);
+                    let (dir, name) = (&*rename.directory.path, &*rename.old);
+                    sorter.push(EntryRecord { dir, name, payload: &payload })?;
+                }
+                Some(PlanLine::Retarget(retarget)) => retargets.push(retarget),
+                Some(PlanLine::Skipped(_)) | None => {}
+            }
+        }
+        let CheckedInput { bytes, check, .. } = input.into_inner();
+        let mut plan = Self {
+            header,
+            retargets,
+            renames,
+            bytes,
+            check: check.finalize(),
+            target_names: HashMap::new(),
+            link_renames: HashMap::new(),
+            sorted: sorter.finish()?,
+        };
+        plan.check_directories(&mut parser)?;
+        parser.finish().map_err(StoredPlanError::Lines)?;
+        Ok(plan)
+    }
+
+    /// Checks what can be checked only when the lines are sorted, and collects what the links need.
+    fn check_directories(&mut self, parser: &mut PlanParser) -> io::Result<()> {
+        let parts = self.retargets.iter().flat_map(|retarget| &retarget.after);
+        let wanted: HashSet<u64> = parts.map(|part| part.rename).collect();
+        let links = self.retargets.iter().map(|link| (link.directory.path.clone(), link.name.clone()));
+        let links: HashSet<(Vec<u8>, Vec<u8>)> = links.collect();
+        let (mut target_names, mut link_renames) = (HashMap::new(), HashMap::new());
+        let mut directories = self.directories()?;
+        while let Some((found, lines)) = directories.next_with_lines()? {
+            parser.check_directory(lines.iter().copied().zip(&found.renames));
+            for rename in &found.renames {
+                if wanted.contains(&rename.id) {
+                    target_names.insert(rename.id, rename.new.clone().into_bytes());
+                }
+                if rename.entry.kind == EntryKind::Symlink && !links.is_empty() {
+                    let link = (found.directory.path.clone(), rename.old.clone());
+                    if links.contains(&link) {
+                        link_renames.insert(link, rename.clone());
+                    }
+                }
+            }
+        }
+        drop(directories);
+        (self.target_names, self.link_renames) = (target_names, link_renames);
+        Ok(())
+    }
+
+    /// The renames, directory by directory, each before the directory that holds it.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    pub fn directories(&self) -> io::Result<StoredDirectories<'_>> {
+        Ok(StoredDirectories { cursor: self.sorted.cursor()?, next: None })
+    }
+
+    /// The new names of directories.
+    ///
+    /// # Errors
+    /// A temporary file cannot be read or written.
+    pub fn new_names(&self) -> io::Result<NewNames> {
+        let mut names = RecordSorter::default();
+        let mut cursor = self.sorted.cursor()?;
+        while let Some(record) = cursor.next()? {
+            let payload = PayloadReader(record.payload);
+            if payload.kind() == EntryKind::Directory {
+                push_new_name(&mut names, record.dir, record.name, payload.id(), payload.new_name())?;
+            }
+        }
+        NewNames::new(names, IdSet::default())
+    }
+}
+
+/// Reads a line without its line feed, and of a line with more than `room` bytes one byte more than that. Reports whether there
+/// is one.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+    line.clear();
+    // Longer lines may have a carriage return.
+    let limit = room as u64 + 2;
+    if (&mut *input).take(limit).read_until(b'\n', line)? == 0 {
+        return Ok(false);
+    }
+    if line.pop_if(|last| *last == b'\n').is_none() && line.len() > room {
+        input.skip_until(b'\n')?;
+    }
+    Ok(true)
+}
+
+const KINDS: [EntryKind; 7] = [
+    EntryKind::File,
+    EntryKind::Directory,
+    EntryKind::Symlink,
+    EntryKind::Fifo,
+    EntryKind::Socket,
+    EntryKind::Block,
+    EntryKind::Character,
+];
+
+/// The numbers in a payload: id, line, inode of the directory, inode, three times, length; then the kind and the new name.
+const NUMBERS: usize = 11;
+
+/// The number that says that there is a birth time.
+const HAS_BIRTH: u64 = 1;
+
+fn write_payload(rename: &Rename, line: u64, to: &mut Vec<u8>) {
+    let SeenEntry { inode, ctime, kind, birth } = rename.entry;
+    let none = SeenBirth { born: InodeTime::default(), mtime: InodeTime::default(), size: 0 };
+    let SeenBirth { born, mtime, size } = birth.unwrap_or(none);
+    let nanoseconds = u64::from(born.nanoseconds) << 32 | u64::from(mtime.nanoseconds);
+    let has_birth = if birth.is_some() { HAS_BIRTH } else { 0 };
+    let numbers: [u64; NUMBERS] = [
+        rename.id,
+        line,
+        rename.directory.inode,
+        inode,
+        ctime.seconds.cast_unsigned(),
+        ctime.nanoseconds.into(),
+        born.seconds.cast_unsigned(),
+        mtime.seconds.cast_unsigned(),
+        nanoseconds,
+        size,
+        has_birth,
+    ];
+    numbers.iter().for_each(|number| to.extend_from_slice(&number.to_le_bytes()));
+    to.push(KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u8);
+    to.extend_from_slice(rename.new.as_bytes());
+}
+
+/// Reads what [`write_payload`] wrote.
+struct PayloadReader<'p>(&'p [u8]);
+
+impl<'p> PayloadReader<'p> {
+    fn number(&self, at: usize) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|i| self.0[8 * at + i]))
+    }
+
+    fn id(&self) -> u64 {
+        self.number(0)
+    }
+
+    fn line(&self) -> usize {
+        self.number(1) as usize
+    }
+
+    fn directory_inode(&self) -> u64 {
+        self.number(2)
+    }
+
+    fn kind(&self) -> EntryKind {
+        KINDS[usize::from(self.0[8 * NUMBERS])]
+    }
+
+    fn new_name(&self) -> &'p [u8] {
+        &self.0[8 * NUMBERS + 1..]
+    }
+
+    fn entry(&self) -> SeenEntry {
+        let time = |seconds: u64, nanoseconds: u64| InodeTime {
+            seconds: seconds.cast_signed(),
+            nanoseconds: (nanoseconds & 0xFFFF_FFFF) as u32,
+        };
+        let nanoseconds = self.number(8);
+        let birth = (self.number(10) == HAS_BIRTH).then(|| SeenBirth {
+            born: time(self.number(6), nanoseconds >> 32),
+            mtime: time(self.number(7), nanoseconds),
+            size: self.number(9),
+        });
+        SeenEntry {
+            inode: self.number(3),
+            ctime: time(self.number(4), self.number(5)),
+            kind: self.kind(),
+            birth,
+        }
+    }
+}
+
+/// Reads the renames of a plan.
+pub struct StoredDirectories<'p> {
+    cursor: RecordCursor<'p>,
+    /// The first rename of the next directory, with its line.
+    next: Option<(Rename, usize)>,
+}
+
+impl StoredDirectories<'_> {
+    /// The renames of the next directory.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    #[allow(clippy::should_implement_trait, reason = "reading can fail, and ends there")]
+    pub fn next(&mut self) -> io::Result<Option<DirectoryRenames>> {
+        Ok(self.next_with_lines()?.map(|(found, _)| found))
+    }
+
+    fn next_with_lines(&mut self) -> io::Result<Option<(DirectoryRenames, Vec<usize>)>> {
+        let first = match self.next.take() {
+            Some(first) => Some(first),
+            None => self.cursor.next()?.map(|record| read_rename(record, None)).transpose()?,
+        };
+        let Some((first, line)) = first else { return Ok(None) };
+        let directory = Arc::clone(&first.directory);
+        let (mut renames, mut lines) = (vec![first], vec![line]);
+        while let Some(record) = self.cursor.next()? {
+            let is_same = record.dir == directory.path;
+            let (rename, line) = read_rename(record, Some(&directory).filter(|_| is_same))?;
+            if !is_same {
+                self.next = Some((rename, line));
+                break;
+            }
+            renames.push(rename);
+            lines.push(line);
+        }
+        Ok(Some((DirectoryRenames { directory, renames }, lines)))
+    }
+}
+
+/// Reads a rename, with its line; `directory` is that of the record before, if it has the same path.
+fn read_rename(
+    record: EntryRecord<'_>,
+    directory: Option<&Arc<PlanDirectory>>,
+) -> io::Result<(Rename, usize)> {
+    let payload = PayloadReader(record.payload);
+    let inode = payload.directory_inode();
+    let directory = match directory {
+        Some(directory) if directory.inode == inode => Arc::clone(directory),
+        _ => Arc::new(PlanDirectory { path: record.dir.to_vec(), inode, handle: None }),
+    };
+    let new = std::str::from_utf8(payload.new_name()).map_err(io::Error::other)?.to_owned();
+    let rename = Rename {
+        id: payload.id(),
+        directory,
+        old: record.name.to_vec(),
+        new,
+        entry: payload.entry(),
+        reasons: Vec::new(),
+        confidence: Confidence::Guess,
+        reading: String::new(),
+        evidence: None,
+        alternatives: Vec::new(),
+    };
+    Ok((rename, payload.line()))
+}
+
+/// The new names of directories, and which directories have them now.
+#[derive(Debug, Default)]
+pub struct NewNames {
+    /// Id and new name, by directory and old name.
+    names: IndexedRecords,
+    current: IdSet,
+    has_current: bool,
+}
+
+/// Adds the new name of the directory `old` in `dir`.
+///
+/// # Errors
+/// A temporary file cannot be written.
+pub fn push_new_name(
+    names: &mut RecordSorter,
+    dir: &[u8],
+    old: &[u8],
+    id: u64,
+    new: &[u8],
+) -> io::Result<()> {
+    let payload = [&id.to_le_bytes()[..], new].concat();
+    names.push(EntryRecord { dir, name: old, payload: &payload })
+}
+
+impl NewNames {
+    /// The names of [`push_new_name`]. The directories of the renames `current` have their new names.
+    ///
+    /// # Errors
+    /// A temporary file cannot be read or written.
+    pub fn new(names: RecordSorter, current: IdSet) -> io::Result<Self> {
+        let has_current = current != IdSet::default();
+        Ok(Self { names: names.finish()?.index()?, current, has_current })
+    }
+
+    /// Records that the directory of the rename `id` has its new name.
+    pub fn record(&mut self, id: u64) {
+        self.current.insert(id);
+        self.has_current = true;
+    }
+
+    /// Records that the directory of the rename `id` has its old name again.
+    pub fn forget(&mut self, id: u64) {
+        self.current.remove(id);
+    }
+
+    /// Reports whether no directory gets another name.
+    pub const fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Reports whether some directory may have its new name.
+    pub const fn has_current(&self) -> bool {
+        self.has_current
+    }
+
+    /// The new name of the directory with the old path `path`, if it has that now.
+    pub fn current(&self, path: &[u8]) -> Option<Vec<u8>> {
+        if !self.has_current {
+            return None;
+        }
+        self.find(path).filter(|(id, _)| self.current.contains(*id)).map(|(_, new)| new)
+    }
+
+    /// The new name of the directory with the old path `path`.
+    pub fn planned(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.find(path).map(|(_, new)| new)
+    }
+
+    fn find(&self, path: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let at = memchr::memrchr(b'/', path)?;
+        let (dir, name) = (if at == 0 { &path[..1] } else { &path[..at] }, &path[at + 1..]);
+        // If a temporary file cannot be read, the directory is not found, and its entries are reported.
+        let payload = self.names.find(dir, name).ok().flatten()?;
+        let (id, new) = payload.split_first_chunk::<8>()?;
+        Some((u64::from_le_bytes(*id), new.to_vec()))
+    }
+}
