@@ -120,6 +120,27 @@ const ROWS: &[Row] = &[
         key: "read", title: "sequential read, 64 × 1 MiB", unit: Unit::Milli, goal: Some(1.1), once: read
     },
     Row {
+        key: "read-again",
+        title: "sequential read of what was read before, 64 × 1 MiB",
+        unit: Unit::Milli,
+        goal: Some(1.1),
+        once: read_again,
+    },
+    Row {
+        key: "random-read",
+        title: "random read of what was read before, 4 KiB",
+        unit: Unit::Micro,
+        goal: Some(1.1),
+        once: random_read,
+    },
+    Row {
+        key: "mmap-again",
+        title: "mmap read of what was read before, 64 MiB",
+        unit: Unit::Milli,
+        goal: Some(1.1),
+        once: mmap_again,
+    },
+    Row {
         key: "random",
         title: "random write, 4 KiB",
         unit: Unit::Micro,
@@ -276,7 +297,9 @@ fn prepare(scratch: &Path, places: &[Place]) -> Outcome<()> {
                 fs::write(dir.join(name(i)), "")?;
             }
         }
-        fs::write(place.behind.join("large"), vec![b'x'; LARGE])?;
+        for name in ["large", "old"] {
+            fs::write(place.behind.join(name), vec![b'x'; LARGE])?;
+        }
         fs::set_permissions(place.behind.join("large"), fs::Permissions::from_mode(0o666))?;
         fs::set_permissions(&place.behind, fs::Permissions::from_mode(0o777))?;
     }
@@ -473,13 +496,46 @@ fn write(place: &Place, _: &Path) -> Outcome<Cost> {
     })
 }
 
-fn read(place: &Place, _: &Path) -> Outcome<Cost> {
-    let file = File::open(place.seen.join("large"))?;
+fn read_all(path: &Path) -> Outcome<()> {
+    let file = File::open(path)?;
     let mut block = vec![0; MIB];
-    timed(1, || {
-        (0..LARGE / MIB).try_for_each(|i| file.read_exact_at(&mut block, (i * MIB) as u64))?;
+    (0..LARGE / MIB).try_for_each(|i| file.read_exact_at(&mut block, (i * MIB) as u64))?;
+    Ok(())
+}
+
+fn read(place: &Place, _: &Path) -> Outcome<Cost> {
+    timed(1, || read_all(&place.seen.join("large")))
+}
+
+/// A file that has not changed for so long that its content may be kept when it is opened again, and was read before.
+fn old(place: &Place) -> Outcome<PathBuf> {
+    const OLD: Duration = Duration::from_secs(50);
+    let path = place.seen.join("old");
+    sleep(OLD.saturating_sub(fs::metadata(&path)?.modified()?.elapsed().unwrap_or_default()));
+    read_all(&path)?;
+    Ok(path)
+}
+
+fn read_again(place: &Place, _: &Path) -> Outcome<Cost> {
+    let path = old(place)?;
+    timed(1, || read_all(&path))
+}
+
+fn random_read(place: &Place, _: &Path) -> Outcome<Cost> {
+    let path = old(place)?;
+    let mut block = [0; 4096];
+    timed(RANDOM_WRITES, || {
+        let file = File::open(&path)?;
+        for i in 0..RANDOM_WRITES {
+            let at = i * 7919 % (LARGE / block.len()) * block.len();
+            file.read_exact_at(&mut block, at as u64)?;
+        }
         Ok(())
     })
+}
+
+fn mmap_again(place: &Place, _: &Path) -> Outcome<Cost> {
+    map(&old(place)?)
 }
 
 fn random_write(place: &Place, _: &Path) -> Outcome<Cost> {
@@ -495,15 +551,19 @@ fn random_write(place: &Place, _: &Path) -> Outcome<Cost> {
     })
 }
 
-/// In Python: safe Rust cannot map memory, and one call of the C part touches all pages.
 fn mmap(place: &Place, _: &Path) -> Outcome<Cost> {
+    map(&place.seen.join("large"))
+}
+
+/// In Python: safe Rust cannot map memory, and one call of the C part touches all pages.
+fn map(path: &Path) -> Outcome<Cost> {
     const SCRIPT: &str = "import mmap, sys, time
 file = open(sys.argv[1], 'rb')
 begin = time.perf_counter_ns()
 mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 assert len(mapped[::4096]) > 0
 print(time.perf_counter_ns() - begin)";
-    let output = Command::new("python3").args(["-c", SCRIPT]).arg(place.seen.join("large")).output()?;
+    let output = Command::new("python3").args(["-c", SCRIPT]).arg(path).output()?;
     Ok(Cost(Duration::from_nanos(String::from_utf8(output.stdout)?.trim().parse()?), 1))
 }
 

@@ -8,7 +8,8 @@ use std::path::Path;
 const MODULES: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("time", &[]),
-    ("workers", &[]),
+    // Signals for its threads.
+    ("workers", &["sys::process"]),
     ("output", &["sys"]),
     ("json", &["name::display"]),
     ("progress", &["json"]),

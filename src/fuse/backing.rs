@@ -64,8 +64,10 @@ type Ids = HashMap<NodeId, LentFile>;
 /// The backing files that are registered with the kernel.
 #[derive(Debug)]
 pub(super) struct Backing {
-    /// Whether the kernel supports passthrough.
+    /// Whether passthrough is used: the kernel supports it, and the settings allow it.
     is_offered: AtomicBool,
+    /// Whether the server keeps locks, which go when a client closes the file.
+    has_locks: AtomicBool,
     /// The connection with which files are registered.
     device: OnceLock<Arc<OwnedFd>>,
     /// By node: from the first open until the kernel forgets the node, or until the last close if files must not be held longer. All
@@ -83,11 +85,11 @@ impl Backing {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
         let (lent, writers) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let device = OnceLock::new();
-        Self { is_offered, device, ids: Mutex::default(), lent, writers, was_said, metrics }
+        let (has_locks, device) = (AtomicBool::new(false), OnceLock::new());
+        Self { is_offered, has_locks, device, ids: Mutex::default(), lent, writers, was_said, metrics }
     }
 
-    /// Whether the kernel supports passthrough.
+    /// Whether passthrough is used.
     pub(super) fn is_offered(&self) -> bool {
         self.is_offered.load(Ordering::Relaxed)
     }
@@ -97,12 +99,10 @@ impl Backing {
         self.lent.load(Ordering::Relaxed)
     }
 
-    /// Records whether the kernel supports passthrough; logs one line if it does not.
-    pub(super) fn agreed(&self, is_offered: bool) {
+    /// Records whether passthrough is used, and whether the server keeps locks.
+    pub(super) fn agreed(&self, is_offered: bool, has_locks: bool) {
         self.is_offered.store(is_offered, Ordering::Relaxed);
-        if !is_offered {
-            log::warn!("file contents go through this process: this kernel does not take them over");
-        }
+        self.has_locks.store(has_locks, Ordering::Relaxed);
     }
 
     /// Sets the connection with which files are registered.
@@ -121,7 +121,7 @@ impl Backing {
     /// file through which the kernel may change the content by itself.
     pub(super) fn open(&self, tree: &Passthrough, opening: &OpenRequest) -> nix::Result<(OpenedNode, bool)> {
         let OpenRequest { node, fh, flags } = *opening;
-        let mut answer = match tree.has_flush(node) {
+        let mut answer = match tree.has_flush(node) || self.has_locks.load(Ordering::Relaxed) {
             true => 0,
             // Saves a request at every close.
             false => fopen::NOFLUSH,
@@ -135,12 +135,16 @@ impl Backing {
         }
         // The kernel does not check that the backing file can be opened for writing.
         let opened = match backing {
-            Some(_) => tree.open_elsewhere(fh),
+            Some(_) => tree.open_elsewhere(fh).map(|()| false),
             None => tree.open_here(fh),
         };
-        if let Err(errno) = opened {
-            self.release(tree, node, fh);
-            return Err(errno);
+        match opened {
+            Ok(true) => answer |= fopen::KEEP_CACHE,
+            Ok(false) => {}
+            Err(errno) => {
+                self.release(tree, node, fh);
+                return Err(errno);
+            }
         }
         if backing.is_none() && flags & libc::O_DIRECT != 0 {
             answer |= fopen::DIRECT_IO;

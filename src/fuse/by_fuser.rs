@@ -24,14 +24,23 @@ use super::replies::{
 };
 use super::reroot::node;
 use super::translate::{attributes, bare, file_type_of_entry, requested_time};
-use super::wishes;
 use crate::passthrough::{Caller, Changes, CopyRange, Fh, OpenNode};
 use crate::sys::fuse::{answer_create, answer_open};
-use crate::wire::Granted;
+use crate::wire::{Granted, Wishes};
 
 /// Serves requests that `fuser` reads.
 #[derive(Debug)]
-pub(super) struct FuserService(pub(super) Arc<RequestCore>);
+pub(super) struct FuserService {
+    core: Arc<RequestCore>,
+    wishes: Wishes,
+}
+
+impl FuserService {
+    /// Serves requests by `core`; `wishes` is what is requested from the kernel.
+    pub(super) fn new(core: Arc<RequestCore>, wishes: Wishes) -> Self {
+        Self { core, wishes }
+    }
+}
 
 fn caller(request: &fuser::Request, umask: u32) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), group: None, umask }
@@ -47,7 +56,7 @@ fn fh(handle: FileHandle) -> Fh {
 
 impl Filesystem for FuserService {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wishes = wishes();
+        let wishes = &self.wishes;
         let wanted = InitFlags::from_bits_retain(wishes.flags);
         let flags = wanted & config.capabilities();
         // The nearest supported value is good enough.
@@ -55,20 +64,20 @@ impl Filesystem for FuserService {
         let _ = config.set_max_write(wishes.max_transfer);
         let _ = config.set_max_background(wishes.max_background);
         let _ = config.set_max_stack_depth(flags.contains(InitFlags::FUSE_PASSTHROUGH).into());
-        self.0.agreed(Granted { minor: config.kernel_abi().1, flags: flags.bits() });
+        self.core.agreed(Granted { minor: config.kernel_abi().1, flags: flags.bits() }, wishes);
         Ok(())
     }
 
     fn lookup(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.lookup(&caller(request, 0), at(parent), name, reply);
+        self.core.lookup(&caller(request, 0), at(parent), name, reply);
     }
 
     fn forget(&self, _: &fuser::Request, ino: INodeNo, nlookup: u64) {
-        self.0.forget(std::iter::once((at(ino), nlookup)));
+        self.core.forget(std::iter::once((at(ino), nlookup)));
     }
 
     fn getattr(&self, request: &fuser::Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.0.getattr(&caller(request, 0), at(ino), reply);
+        self.core.getattr(&caller(request, 0), at(ino), reply);
     }
 
     fn setattr(
@@ -91,11 +100,11 @@ impl Filesystem for FuserService {
     ) {
         let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
-        self.0.setattr(caller(request, 0), at(ino), handle.map(fh), changes, reply);
+        self.core.setattr(caller(request, 0), at(ino), handle.map(fh), changes, reply);
     }
 
     fn readlink(&self, request: &fuser::Request, ino: INodeNo, reply: ReplyData) {
-        self.0.readlink(&caller(request, 0), at(ino), reply);
+        self.core.readlink(&caller(request, 0), at(ino), reply);
     }
 
     fn mknod(
@@ -108,7 +117,7 @@ impl Filesystem for FuserService {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.0.mknod(caller(request, umask), (at(parent), name), (mode, rdev), reply);
+        self.core.mknod(caller(request, umask), (at(parent), name), (mode, rdev), reply);
     }
 
     fn mkdir(
@@ -120,15 +129,15 @@ impl Filesystem for FuserService {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.0.mkdir(caller(request, umask), (at(parent), name), mode, reply);
+        self.core.mkdir(caller(request, umask), (at(parent), name), mode, reply);
     }
 
     fn unlink(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.unlink(&caller(request, 0), at(parent), name, reply);
+        self.core.unlink(&caller(request, 0), at(parent), name, reply);
     }
 
     fn rmdir(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.rmdir(&caller(request, 0), at(parent), name, reply);
+        self.core.rmdir(&caller(request, 0), at(parent), name, reply);
     }
 
     fn symlink(
@@ -139,7 +148,7 @@ impl Filesystem for FuserService {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        self.0.symlink(caller(request, 0), (at(parent), name), target.as_os_str(), reply);
+        self.core.symlink(caller(request, 0), (at(parent), name), target.as_os_str(), reply);
     }
 
     fn rename(
@@ -153,7 +162,7 @@ impl Filesystem for FuserService {
         reply: ReplyEmpty,
     ) {
         let (from, to) = ((at(parent), name), (at(newparent), newname));
-        self.0.rename(caller(request, 0), from, to, flags.bits(), reply);
+        self.core.rename(caller(request, 0), from, to, flags.bits(), reply);
     }
 
     fn link(
@@ -164,11 +173,11 @@ impl Filesystem for FuserService {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.0.link(caller(request, 0), at(ino), (at(newparent), newname), reply);
+        self.core.link(caller(request, 0), at(ino), (at(newparent), newname), reply);
     }
 
     fn open(&self, request: &fuser::Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.0.open(caller(request, 0), at(ino), flags.0, reply);
+        self.core.open(caller(request, 0), at(ino), flags.0, reply);
     }
 
     fn create(
@@ -181,7 +190,7 @@ impl Filesystem for FuserService {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.0.create(caller(request, umask), (at(parent), name), mode, flags, reply);
+        self.core.create(caller(request, umask), (at(parent), name), mode, flags, reply);
     }
 
     fn read(
@@ -195,7 +204,7 @@ impl Filesystem for FuserService {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.0.read(&caller(request, 0), at(ino), fh(handle), (offset, size), reply);
+        self.core.read(&caller(request, 0), at(ino), fh(handle), (offset, size), reply);
     }
 
     fn write(
@@ -218,7 +227,7 @@ impl Filesystem for FuserService {
             clears_set_id: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
             open_flags: open_flags.0,
         };
-        self.0.write(caller(request, 0), &writing, data, reply);
+        self.core.write(caller(request, 0), &writing, data, reply);
     }
 
     fn flush(
@@ -226,10 +235,10 @@ impl Filesystem for FuserService {
         request: &fuser::Request,
         ino: INodeNo,
         handle: FileHandle,
-        _: LockOwner,
+        owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.0.flush(&caller(request, 0), at(ino), fh(handle), reply);
+        self.core.flush(&caller(request, 0), at(ino), fh(handle), owner.0, reply);
     }
 
     fn release(
@@ -242,7 +251,7 @@ impl Filesystem for FuserService {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.release(&caller(request, 0), at(ino), fh(handle), reply);
+        self.core.release(&caller(request, 0), at(ino), fh(handle), reply);
     }
 
     fn fsync(
@@ -253,11 +262,11 @@ impl Filesystem for FuserService {
         datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.fsync(&caller(request, 0), at(ino), fh(handle), datasync, reply);
+        self.core.fsync(&caller(request, 0), at(ino), fh(handle), datasync, reply);
     }
 
     fn opendir(&self, request: &fuser::Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.0.opendir(&caller(request, 0), at(ino), reply);
+        self.core.opendir(&caller(request, 0), at(ino), reply);
     }
 
     fn readdir(
@@ -268,7 +277,7 @@ impl Filesystem for FuserService {
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        self.0.readdir(&caller(request, 0), at(ino), fh(handle), offset, reply);
+        self.core.readdir(&caller(request, 0), at(ino), fh(handle), offset, reply);
     }
 
     fn readdirplus(
@@ -279,7 +288,7 @@ impl Filesystem for FuserService {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        self.0.readdirplus(&caller(request, 0), at(ino), fh(handle), offset, reply);
+        self.core.readdirplus(&caller(request, 0), at(ino), fh(handle), offset, reply);
     }
 
     fn releasedir(
@@ -290,7 +299,7 @@ impl Filesystem for FuserService {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.0.releasedir(&caller(request, 0), at(ino), fh(handle), reply);
+        self.core.releasedir(&caller(request, 0), at(ino), fh(handle), reply);
     }
 
     fn fsyncdir(
@@ -301,11 +310,11 @@ impl Filesystem for FuserService {
         datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.fsyncdir(&caller(request, 0), at(ino), fh(handle), datasync, reply);
+        self.core.fsyncdir(&caller(request, 0), at(ino), fh(handle), datasync, reply);
     }
 
     fn statfs(&self, request: &fuser::Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.0.statfs(&caller(request, 0), at(ino), reply);
+        self.core.statfs(&caller(request, 0), at(ino), reply);
     }
 
     fn setxattr(
@@ -318,19 +327,19 @@ impl Filesystem for FuserService {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        self.0.setxattr(caller(request, 0), at(ino), (name, value), flags, reply);
+        self.core.setxattr(caller(request, 0), at(ino), (name, value), flags, reply);
     }
 
     fn getxattr(&self, request: &fuser::Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.0.getxattr(&caller(request, 0), at(ino), (name, size), reply);
+        self.core.getxattr(&caller(request, 0), at(ino), (name, size), reply);
     }
 
     fn listxattr(&self, request: &fuser::Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.0.listxattr(caller(request, 0), at(ino), size, reply);
+        self.core.listxattr(caller(request, 0), at(ino), size, reply);
     }
 
     fn removexattr(&self, request: &fuser::Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.removexattr(&caller(request, 0), at(ino), name, reply);
+        self.core.removexattr(&caller(request, 0), at(ino), name, reply);
     }
 
     fn fallocate(
@@ -343,7 +352,7 @@ impl Filesystem for FuserService {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.0.fallocate(caller(request, 0), (at(ino), fh(handle)), mode, (offset, length), reply);
+        self.core.fallocate(caller(request, 0), (at(ino), fh(handle)), mode, (offset, length), reply);
     }
 
     fn lseek(
@@ -355,7 +364,7 @@ impl Filesystem for FuserService {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.0.lseek(&caller(request, 0), (at(ino), fh(handle)), offset, whence, reply);
+        self.core.lseek(&caller(request, 0), (at(ino), fh(handle)), offset, whence, reply);
     }
 
     fn copy_file_range(
@@ -373,7 +382,7 @@ impl Filesystem for FuserService {
     ) {
         let range =
             CopyRange { from: fh(fh_in), from_offset: offset_in, to: fh(fh_out), to_offset: offset_out, len };
-        self.0.copy_file_range(caller(request, 0), (at(ino_in), at(ino_out)), range, reply);
+        self.core.copy_file_range(caller(request, 0), (at(ino_in), at(ino_out)), range, reply);
     }
 
     fn ioctl(
@@ -391,7 +400,7 @@ impl Filesystem for FuserService {
             true => OpenNode::Dir(fh(handle)),
             false => OpenNode::File(fh(handle)),
         };
-        self.0.ioctl(caller(request, 0), (at(ino), open), command, data, reply);
+        self.core.ioctl(caller(request, 0), (at(ino), open), command, data, reply);
     }
 }
 

@@ -10,18 +10,19 @@ use nix::sys::time::TimeSpec;
 use zerocopy::IntoBytes;
 
 use super::dispatch::RequestCore;
+use super::locks::LockRequest;
 use super::operations::WriteRequest;
 use super::replies::{
-    AttributeSize, EntryList, FileOffset, FoundEntry, IoctlOutput, ListedEntry, NameList, NodeAttributes,
-    OpenedNode, Responder, Responds, RespondsBytes, WrittenBytes,
+    AttributeSize, EntryList, FileOffset, FoundEntry, FoundLock, IoctlOutput, ListedEntry, NameList,
+    NodeAttributes, OpenedNode, Responder, Responds, RespondsBytes, WrittenBytes,
 };
 use super::reroot::node;
 use super::translate::device;
-use crate::passthrough::{Caller, Changes, CopyRange, Fh, OpenNode};
+use crate::passthrough::{Caller, Changes, CopyRange, Fh, LockOwner, LockRange, NodeId, OpenNode};
 use crate::sys::stat::Time;
 use crate::wire::abi::{
-    Attr, AttrOut, Dirent, EntryOut, ForgetOne, GetxattrOut, InHeader, IoctlOut, LseekOut, OpenOut,
-    SetattrIn, StatfsOut, StatxOut, StatxTime, WriteOut, fattr, fopen, fsync, ioctl, write,
+    Attr, AttrOut, Dirent, EntryOut, FileLock, ForgetOne, GetxattrOut, InHeader, IoctlOut, LkIn, LseekOut,
+    OpenOut, SetattrIn, StatfsOut, StatxOut, StatxTime, WriteOut, fattr, fopen, fsync, ioctl, lk, write,
 };
 use crate::wire::{Entries, Operation, Reply, Request, Service};
 
@@ -74,7 +75,9 @@ impl Service for WireService {
                 };
                 core.write(no_umask, &request, data, reply);
             }
-            Operation::Flush(arg) => core.flush(&no_umask, on, Fh(arg.fh), reply),
+            Operation::Flush(arg) => core.flush(&no_umask, on, Fh(arg.fh), arg.lock_owner, reply),
+            Operation::Getlk(arg) => core.getlk(&no_umask, lock_request(on, arg), reply),
+            Operation::Setlk { arg, waits } => core.setlk(&no_umask, lock_request(on, arg), *waits, reply),
             Operation::Release(arg) => core.release(&no_umask, on, Fh(arg.fh), reply),
             Operation::Fsync(arg) => {
                 core.fsync(&no_umask, on, Fh(arg.fh), arg.fsync_flags & fsync::FDATASYNC != 0, reply);
@@ -133,11 +136,21 @@ impl Service for WireService {
     fn forget(&self, nodes: &mut dyn Iterator<Item = ForgetOne>) {
         self.0.forget(nodes.map(|one| (node(one.nodeid), one.nlookup)));
     }
+
+    fn interrupt(&self, unique: u64) {
+        self.0.interrupt(unique);
+    }
 }
 
 fn caller(request: &Request<'_>) -> Caller {
     let InHeader { uid, gid, pid, .. } = request.head;
     Caller { uid, gid, pid, group: request.group, umask: 0 }
+}
+
+fn lock_request(node: NodeId, arg: &LkIn) -> LockRequest {
+    let owner = LockOwner { number: arg.owner, is_flock: arg.lk_flags & lk::FLOCK != 0 };
+    let range = LockRange { kind: arg.lk.kind.cast_signed(), start: arg.lk.start, end: arg.lk.end };
+    LockRequest { node, fh: Fh(arg.fh), owner, range }
 }
 
 fn changes(arg: &SetattrIn) -> Changes {
@@ -208,6 +221,10 @@ fn dirent(entry: &ListedEntry<'_>) -> Dirent {
 impl Responder for Reply {
     fn error(self, errno: Errno) {
         Self::error(self, errno);
+    }
+
+    fn ticket(&self) -> Option<u64> {
+        Some(self.unique())
     }
 }
 
@@ -300,6 +317,15 @@ impl Responds<FileOffset> for Reply {
 impl Responds<IoctlOutput> for Reply {
     fn respond(self, IoctlOutput(output): IoctlOutput) {
         self.parts(&[IoctlOut::default().as_bytes(), &output]);
+    }
+}
+
+impl Responds<FoundLock> for Reply {
+    fn respond(self, FoundLock { range, pid }: FoundLock) {
+        // No process has the number 0: it stands for locks of other clients, and of processes that are not visible from here.
+        let pid = u32::try_from(pid).unwrap_or_default();
+        let LockRange { kind, start, end } = range;
+        self.message(&FileLock { start, end, kind: kind.cast_unsigned(), pid });
     }
 }
 

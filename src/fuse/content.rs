@@ -1,8 +1,11 @@
 //! Open, create, forget, read and write.
 
+use std::cell::RefCell;
+
 use nix::errno::Errno;
 
 use super::backing::OpenRequest;
+use super::dispatch::TRANSFER;
 use super::replies::{FoundEntry, OpenedNode, Responds, RespondsBytes, WrittenBytes};
 use super::request_context::RequestContext;
 use super::server::Result;
@@ -79,19 +82,18 @@ impl RequestContext<'_> {
     }
 
     pub(super) fn read(&self, fh: Fh, offset: u64, size: usize, reply: impl RespondsBytes) {
-        let mut buffer = vec![0; size];
         let tree = &self.core.server.tree;
-        let read = match self.is_in_place() {
-            true => tree.read_at_hand(fh, offset, &mut buffer),
-            false => tree.read(fh, offset, &mut buffer),
+        let read = |buffer: &mut [u8]| match self.is_in_place() {
+            true => tree.read_at_hand(fh, offset, buffer),
+            false => tree.read(fh, offset, buffer),
         };
-        match read {
+        with_buffer(size, |buffer| match read(buffer) {
             Ok(len) => reply.respond_bytes(&buffer[..len]),
             Err(Errno::EAGAIN) if self.is_in_place() => {
                 self.hand_on(Domain::Own, move |serving| serving.read(fh, offset, size, reply));
             }
             Err(errno) => reply.error(self.errno(errno)),
-        }
+        });
     }
 
     pub(super) fn write(
@@ -108,4 +110,20 @@ impl RequestContext<'_> {
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
+}
+
+/// Calls `with` with a buffer of this size, which this thread reuses: to allocate and clear a new one would take longer than to fill it.
+fn with_buffer<T>(size: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
+    thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        let result = with(&mut buffer[..size]);
+        // A read of more is rare, and there can be hundreds of threads.
+        if buffer.len() > TRANSFER {
+            *buffer = Vec::new();
+        }
+        result
+    })
 }

@@ -19,14 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::backing::Backing;
+use super::locks::LockWaiters;
 use super::readers::Readers;
+use super::replies::Responder;
 use super::request_context::RequestContext;
 use super::server::Server;
-use super::wishes;
 use crate::passthrough::NodeId;
 use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
-use crate::wire::Granted;
 use crate::wire::abi::init;
+use crate::wire::{Granted, Wishes};
 use crate::workers::{
     Domain, Lane, Load, PoolLimits, RequestInProgress, RequestTurn, SlowRequests, Workers, regular_readers,
 };
@@ -40,12 +41,20 @@ pub(super) struct Weight {
     domain: Domain,
     /// Its load, if it always goes to the pool.
     load: Option<Load>,
+    /// The number by which it can be interrupted.
+    ticket: Option<u64>,
 }
 
 impl Weight {
     /// The same weight with this load.
     pub(super) fn takes(self, load: Load) -> Self {
         Self { load: Some(load), ..self }
+    }
+
+    /// The same weight for a request that fails with EINTR if its client gets a signal: without it, such a client waits for the reply
+    /// even if it was killed. `reply` is the reply to the request.
+    pub(super) fn interruptible(self, reply: &impl Responder) -> Self {
+        Self { ticket: reply.ticket(), ..self }
     }
 
     /// The same weight with this load if `takes_long`.
@@ -61,6 +70,7 @@ pub(super) struct RequestCore {
     pub(super) backing: Arc<Backing>,
     pub(super) readers: Readers,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) lock_waiters: LockWaiters,
     workers: Arc<Workers>,
     slow: SlowRequests,
 }
@@ -86,23 +96,28 @@ impl RequestCore {
                 stuck_requests: usage.stuck as u64,
             })
         });
+        let (readers, lock_waiters) = (Readers::default(), LockWaiters::default());
         let slow = SlowRequests::default();
-        Ok(Self { server, backing, readers: Readers::default(), metrics, workers, slow })
+        Ok(Self { server, backing, readers, metrics, lock_waiters, workers, slow })
     }
 
-    /// Records what was agreed on with the kernel.
-    pub(super) fn agreed(&self, granted: Granted) {
-        let wanted = wishes().flags & !init::PASSTHROUGH;
+    /// Records what was agreed on with the kernel, which was asked for `wishes`.
+    pub(super) fn agreed(&self, granted: Granted, wishes: &Wishes) {
+        let wanted = wishes.flags & !init::PASSTHROUGH;
         for (name, flag) in init::ALL.iter().filter(|(_, flag)| wanted & flag != 0 && !granted.has(*flag)) {
             log::info!("this kernel does not offer {name} ({flag:#x})");
         }
-        self.backing.agreed(granted.has(init::PASSTHROUGH));
+        let has_passthrough = granted.has(init::PASSTHROUGH);
+        if !has_passthrough && wishes.flags & init::PASSTHROUGH != 0 {
+            log::warn!("file contents go through this process: this kernel does not take them over");
+        }
+        self.backing.agreed(has_passthrough, granted.flags & (init::POSIX_LOCKS | init::FLOCK_LOCKS) != 0);
     }
 
     /// The weight of a request for this node.
     pub(super) fn on(&self, node: NodeId) -> Weight {
         let domain = self.server.tree.mount(node).map_or(Domain::Own, Domain::Other);
-        Weight { domain, load: None }
+        Weight { domain, load: None, ticket: None }
     }
 
     /// The weight of a request for both nodes.
@@ -135,7 +150,7 @@ impl RequestCore {
         let turn = self.workers.begin(op as u8);
         let timing = self.metrics.begin(op);
         let lane = self.lane(op, user, weight, timing.begun());
-        ReceivedRequest { core: self, user, turn, timing, lane }
+        ReceivedRequest { core: self, user, turn, timing, lane, ticket: weight.ticket }
     }
 
     /// Runs `job` for a request of `user`, in this thread or in the pool.
@@ -155,15 +170,26 @@ impl RequestCore {
     pub(super) fn submit(
         self: &Arc<Self>,
         (op, lane, begun): (Op, Lane, Instant),
+        ticket: Option<u64>,
         bytes: usize,
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
         let core = self.clone();
-        self.workers.submit(lane, op as u8, bytes, move || {
+        self.workers.submit_with(ticket, lane, op as u8, bytes, move || {
             let resumed = Instant::now();
             job(&RequestContext::resumed(&core, core.metrics.resume(op, begun), lane));
             core.learn(op, lane.user, resumed);
         });
+    }
+
+    /// Interrupts the request with this ticket, if it waits for a lock or the pool serves it.
+    pub(super) fn interrupt(&self, ticket: u64) {
+        self.lock_waiters.interrupt(ticket, || self.workers.interrupt(ticket));
+    }
+
+    /// Whether the request with this ticket, which the pool does not serve, was interrupted before.
+    pub(super) fn was_interrupted(&self, ticket: u64) -> bool {
+        self.workers.was_interrupted(ticket)
     }
 
     /// Drops a value in the pool, because that may take long.
@@ -204,6 +230,7 @@ pub(super) struct ReceivedRequest<'a> {
     timing: Timing<'a>,
     /// The lane of the pool that serves it; `None` for the current thread.
     pub(super) lane: Option<Lane>,
+    ticket: Option<u64>,
 }
 
 impl ReceivedRequest<'_> {
@@ -235,8 +262,8 @@ impl ReceivedRequest<'_> {
         bytes: usize,
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
-        let Self { core, turn, timing, .. } = self;
-        core.submit((timing.op(), lane, timing.hand_on()), bytes, job);
+        let Self { core, turn, timing, ticket, .. } = self;
+        core.submit((timing.op(), lane, timing.hand_on()), ticket, bytes, job);
         drop((timing, turn));
         core.workers.rest();
     }

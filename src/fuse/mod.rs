@@ -17,6 +17,7 @@ mod dispatch;
 mod error;
 mod failure;
 mod listing;
+mod locks;
 mod mount;
 mod mounted;
 mod mountpoint;
@@ -42,14 +43,26 @@ pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use server::Server;
 
+use crate::settings::LockKeeping;
 use crate::sys::process::page_size;
 use crate::wire::Wishes;
 use crate::wire::abi::init;
 
-/// The capabilities requested from the kernel, whatever the transport. Those that the kernel does not offer are not used.
-fn wishes() -> Wishes {
+/// Longest read and write of one request, in bytes.
+const MAX_TRANSFER: u32 = 1 << 20;
+
+/// The capabilities requested from the kernel for a mount with `options`, whatever the transport. Those that the kernel does not offer
+/// are not used.
+fn wishes(options: &Options) -> Wishes {
+    let passthrough = if options.passthrough { init::PASSTHROUGH } else { 0 };
+    let locks = match options.locks {
+        LockKeeping::Kernel => 0,
+        LockKeeping::Backing => init::POSIX_LOCKS | init::FLOCK_LOCKS,
+    };
     Wishes {
-        flags: init::ASYNC_READ
+        flags: passthrough
+            | locks
+            | init::ASYNC_READ
             | init::BIG_WRITES
             | init::MAX_PAGES
             | init::ASYNC_DIO
@@ -64,9 +77,8 @@ fn wishes() -> Wishes {
             // The umask of the caller is applied when the file is created, where default ACLs are known.
             | init::DONT_MASK
             | init::PARALLEL_DIROPS
-            | init::POSIX_ACL
-            | init::PASSTHROUGH,
-        max_transfer: 1 << 20,
+            | init::POSIX_ACL,
+        max_transfer: MAX_TRANSFER,
         // The limit of requests for which no client waits in the kernel (readahead, asynchronous writes, closes). At the
         // limit, such requests of all users wait until one is answered. It is high enough that one user alone cannot reach
         // it, and low enough that passing all of them to the pool takes no longer than a lookup may wait.

@@ -1,7 +1,7 @@
 //! One method for each operation: determines the weight, calls the server, sends the reply. Both transports end here.
 //!
-//! These operations are not served: `access` (the kernel checks permissions itself), locks (the kernel keeps them, so that no
-//! worker ever waits for one), `bmap` (for block devices only) and `poll` (regular files are always ready).
+//! These operations are not served: `access` (the kernel checks permissions itself), `bmap` (for block devices only) and `poll`
+//! (regular files are always ready). Locks are in `locks`.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -307,8 +307,17 @@ impl RequestCore {
         }
     }
 
-    pub(super) fn flush(self: &Arc<Self>, caller: &Caller, node: NodeId, fh: Fh, reply: impl Responds<()>) {
+    /// A client, with the locks of `owner`, closes one of its descriptors.
+    pub(super) fn flush(
+        self: &Arc<Self>,
+        caller: &Caller,
+        node: NodeId,
+        fh: Fh,
+        owner: u64,
+        reply: impl Responds<()>,
+    ) {
         self.serve_on(Op::Flush, caller, self.on(node), move |serving| {
+            serving.core.unlock_all(fh, owner);
             serving.empty(serving.core.server.tree.flush(fh), reply);
         });
     }
@@ -318,6 +327,7 @@ impl RequestCore {
         // No client waits for the reply, but the kernel limits the number of such requests in progress.
         reply.respond(());
         self.serve_on(Op::Release, caller, weight, move |serving| {
+            serving.core.unlock_released(fh);
             serving.core.backing.release(&serving.core.server.tree, node, fh);
         });
     }
@@ -330,7 +340,8 @@ impl RequestCore {
         data_only: bool,
         reply: impl Responds<()>,
     ) {
-        self.serve_on(Op::Fsync, caller, self.on(node).takes(Load::Light), move |serving| {
+        let weight = self.on(node).takes(Load::Light).interruptible(&reply);
+        self.serve_on(Op::Fsync, caller, weight, move |serving| {
             serving.empty(serving.core.server.tree.fsync(fh, data_only), reply);
         });
     }
@@ -400,7 +411,8 @@ impl RequestCore {
         data_only: bool,
         reply: impl Responds<()>,
     ) {
-        self.serve_on(Op::Fsyncdir, caller, self.on(node).takes(Load::Light), move |serving| {
+        let weight = self.on(node).takes(Load::Light).interruptible(&reply);
+        self.serve_on(Op::Fsyncdir, caller, weight, move |serving| {
             serving.empty(serving.core.server.tree.fsyncdir(fh, data_only), reply);
         });
     }
@@ -479,7 +491,8 @@ impl RequestCore {
         (offset, len): (u64, u64),
         reply: impl Responds<()>,
     ) {
-        self.serve_on(Op::Fallocate, &caller, self.on(node).takes(Load::Heavy), move |serving| {
+        let weight = self.on(node).takes(Load::Heavy).interruptible(&reply);
+        self.serve_on(Op::Fallocate, &caller, weight, move |serving| {
             serving.empty(serving.core.server.tree.fallocate(&caller, fh, mode, offset, len), reply);
         });
     }
@@ -507,7 +520,7 @@ impl RequestCore {
         range: CopyRange,
         reply: impl Responds<WrittenBytes>,
     ) {
-        let weight = self.on_both(from, to).takes(Load::Heavy);
+        let weight = self.on_both(from, to).takes(Load::Heavy).interruptible(&reply);
         self.serve_on(Op::CopyFileRange, &caller, weight, move |serving| {
             match serving.core.server.tree.copy_file_range(&caller, &range) {
                 // The backing tree limits the length of one copy, so it fits.

@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
-use crate::settings::Transport;
+use crate::settings::{LockKeeping, Transport};
 
 /// Options of a mount. Only mount(8) can change the flags of a live mount, by `-o remount`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +18,22 @@ pub struct Options {
     pub allow_other: bool,
     /// The transport of requests and replies.
     pub transport: Transport,
+    /// The kernel may read and write file contents by itself.
+    pub passthrough: bool,
+    /// Where locks apply.
+    pub locks: LockKeeping,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { fsname: None, flags: Self::DEFAULT_FLAGS, allow_other: false, transport: Transport::default() }
+        Self {
+            fsname: None,
+            flags: Self::DEFAULT_FLAGS,
+            allow_other: false,
+            transport: Transport::default(),
+            passthrough: true,
+            locks: LockKeeping::default(),
+        }
     }
 }
 

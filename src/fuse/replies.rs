@@ -8,12 +8,17 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
 use super::backing::BackingId;
-use crate::passthrough::{Fh, NodeId};
+use crate::passthrough::{Fh, LockRange, NodeId};
 
 /// The reply to a request. It is used once; if it is dropped, the client gets EIO.
 pub(super) trait Responder: Send + 'static {
     /// Fails the request.
     fn error(self, errno: Errno);
+
+    /// The number by which the kernel asks to interrupt the request, if the transport passes that on.
+    fn ticket(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A reply that consists of a `T`.
@@ -98,6 +103,13 @@ pub(super) struct AttributeSize(pub(super) u32);
 
 /// An offset in a file.
 pub(super) struct FileOffset(pub(super) i64);
+
+/// A lock that excludes another one.
+pub(super) struct FoundLock {
+    pub(super) range: LockRange,
+    /// The process that has it, if it is known.
+    pub(super) pid: i32,
+}
 
 /// What an ioctl returns.
 pub(super) struct IoctlOutput(pub(super) Vec<u8>);

@@ -28,10 +28,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{FileStat, fstat};
 
+use super::MAX_TRANSFER;
 use super::attach::by_mount;
 use super::by_wire::attr;
 use super::options::Options;
-use super::wishes;
 use crate::passthrough::NodeId;
 use crate::sys::tree::{attach_tree, clone_tree};
 use crate::wire::abi::{self, AttrOut, EntryOut};
@@ -123,7 +123,7 @@ impl HiddenMount {
     /// As move_mount(2) says; TimedOut if the lookup takes too long.
     pub(super) fn attach(self) -> io::Result<(PathBuf, OwnedFd)> {
         let device = Arc::new(Device::new(self.connection.try_clone()?));
-        let mut buffer = Device::buffer(wishes().max_transfer);
+        let mut buffer = Device::buffer(MAX_TRANSFER);
         let begin = Instant::now();
         loop {
             let mut polled = [

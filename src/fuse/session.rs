@@ -34,13 +34,13 @@ impl MountSession {
     /// # Errors
     /// The kernel is too old, or ends the connection.
     pub(super) fn begin(core: &Arc<RequestCore>, requests: OwnedFd, options: &Options) -> io::Result<Self> {
+        let wishes = wishes(options);
         match options.transport {
             Transport::Dev => {
-                let wishes = wishes();
                 // What `fuser` does not pass on.
-                let flags = wishes.flags | init::CREATE_SUPP_GROUP;
-                let session = wire::Session::begin(requests, &Wishes { flags, ..wishes })?;
-                core.agreed(session.granted());
+                let wishes = Wishes { flags: wishes.flags | init::CREATE_SUPP_GROUP, ..wishes };
+                let session = wire::Session::begin(requests, &wishes)?;
+                core.agreed(session.granted(), &wishes);
                 Ok(Self::Dev(session, core.clone()))
             }
             Transport::Fuser => {
@@ -48,7 +48,7 @@ impl MountSession {
                 config.acl = if options.is_for_all() { SessionACL::All } else { SessionACL::Owner };
                 config.n_threads = Some(readers());
                 config.clone_fd = true;
-                let service = FuserService(core.clone());
+                let service = FuserService::new(core.clone(), wishes);
                 let session = fuser::Session::from_fd(service, requests, config.acl, config)?;
                 Ok(Self::Fuser(Box::new(session)))
             }

@@ -14,11 +14,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
-use nix::sys::time::TimeSpec;
 use parking_lot::Mutex;
 
 use super::Result;
 use super::budget::{Budget, DescriptorShare};
+use super::cached_version::CachedVersion;
 use super::inode::{InodeRef, NodeTable, TrackedNode};
 use crate::sys::handle;
 use crate::sys::open::again;
@@ -86,8 +86,8 @@ pub(super) struct NodeDescriptors {
     pub(super) stay: Stay,
     /// Whether its descriptor was used since this flag was last cleared.
     pub(super) was_used: bool,
-    /// For a directory: its change time and the view when it was last listed. Boxed, because most nodes are files.
-    pub(super) listed: Option<Box<(TimeSpec, u64)>>,
+    /// The version of which the kernel has a cache that it may keep. Boxed, because few nodes have one.
+    pub(super) cached: Option<Box<CachedVersion>>,
 }
 
 impl NodeDescriptors {

@@ -5,15 +5,14 @@ use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, atomic};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
-use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek};
 use parking_lot::Mutex;
 
 use super::budget::DescriptorShare;
+use super::cached_version::{CachedVersion, is_settled};
 use super::inode::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::sys::directory;
@@ -21,28 +20,14 @@ use crate::sys::directory;
 /// The buffer size of C libraries: some 1000 entries of ordinary length.
 const BUFFER: usize = 32 * 1024;
 
-/// Two changes this far apart have different times on every file system: the clock of the kernel has a resolution of milliseconds,
-/// that of FAT two seconds.
-const SETTLED: Duration = Duration::from_secs(3);
-
-/// Whether the next change of a directory will change its times; the last change was at this time, in seconds and nanoseconds.
-pub(super) fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
-    let since_epoch = Duration::new(
-        u64::try_from(seconds).unwrap_or_default(),
-        u32::try_from(nanoseconds).unwrap_or_default(),
-    );
-    let then = UNIX_EPOCH.checked_add(since_epoch);
-    then.and_then(|then| SystemTime::now().duration_since(then).ok()).is_some_and(|age| age > SETTLED)
-}
-
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
     file: Arc<File>,
     /// The user to whom it is charged, if it stays open.
     _share: Option<DescriptorShare>,
-    /// If it was settled when it was opened: the node, its change time, and the view.
-    settled: Option<(Arc<TrackedNode>, (TimeSpec, u64))>,
+    /// If it was settled when it was opened: the node and its version.
+    settled: Option<(Arc<TrackedNode>, CachedVersion)>,
     stream: Mutex<EntryStream>,
 }
 
@@ -144,17 +129,15 @@ impl Passthrough {
         let node = self.nodes.node(node)?;
         let share = Some(self.nodes.charge(uid)?);
         let dir = OpenDir::new(self.nodes.open(&node, FLAGS)?);
-        // The time of change, not of modification: that one can be set back.
         let stat = fstat(&dir.file)?;
-        let changed =
-            (TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec), self.views.load(atomic::Ordering::Acquire));
+        let version = CachedVersion::of_directory(&stat, self.views.load(atomic::Ordering::Acquire));
         let is_settled = is_settled((stat.st_ctime, stat.st_ctime_nsec));
-        let listing = match (is_settled, node.listed() == Some(changed)) {
+        let listing = match (is_settled, node.cached() == Some(version)) {
             (false, _) => Listing::Unsettled,
             (true, false) => Listing::New,
             (true, true) => Listing::Same,
         };
-        let settled = is_settled.then_some((node, changed));
+        let settled = is_settled.then_some((node, version));
         Ok((self.dirs.add(OpenDir { _share: share, settled, ..dir }), listing))
     }
 
@@ -199,8 +182,8 @@ impl Passthrough {
     /// Closes the directory.
     pub fn releasedir(&self, fh: Fh) {
         // Not when it was opened: the kernel drops its cached listing only after the reply to that.
-        if let Some((node, changed)) = self.dirs.remove(fh).as_deref().and_then(|dir| dir.settled.as_ref()) {
-            node.note_listing(*changed);
+        if let Some((node, version)) = self.dirs.remove(fh).as_deref().and_then(|dir| dir.settled.as_ref()) {
+            node.note_cached(*version);
         }
     }
 }

@@ -1,27 +1,26 @@
-//! Open files and their content.
+//! Open files.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag};
+use nix::fcntl::OFlag;
 use nix::sys::stat::{SFlag, fstat};
 use nix::sys::statfs::{
     BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs,
 };
-use nix::unistd::{Whence, dup, lseek};
+use nix::unistd::{dup, fdatasync, fsync};
 use parking_lot::Mutex;
 
 use super::budget::DescriptorShare;
+use super::cached_version::CachedVersion;
 use super::credentials::{Acting, RequestThread};
 use super::descriptors::{Spare, Stay};
 use super::inode::{TrackedNode, is_large};
 use super::remove::renames_removed;
-use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
-use crate::sys::nowait;
+use super::{Caller, Fh, NodeId, Passthrough, Result};
 
 /// An open file.
 ///
@@ -47,6 +46,9 @@ struct BackingFile {
     was_closed: bool,
     /// Number of write-back errors known to this open file.
     write_errors: u16,
+    /// The version of the file when it was opened, until the first read: before that, the kernel may not have dropped what it had
+    /// cached of an earlier version.
+    version: Option<CachedVersion>,
 }
 
 /// Counts one open file of a node until dropped.
@@ -70,21 +72,6 @@ impl Drop for OpenCount {
     }
 }
 
-/// Arguments of a copy.
-#[derive(Clone, Copy, Debug)]
-pub struct CopyRange {
-    /// File to read.
-    pub from: Fh,
-    /// Offset of the first byte to read.
-    pub from_offset: u64,
-    /// File to write.
-    pub to: Fh,
-    /// Offset of the first byte to write.
-    pub to_offset: u64,
-    /// Number of bytes.
-    pub len: u64,
-}
-
 /// The flags with which the server opens a file that a client opened with `flags`.
 ///
 /// O_DIRECT would require aligned buffers. Creation and truncation are already done.
@@ -92,12 +79,8 @@ pub(super) fn opened_as(flags: OFlag) -> OFlag {
     flags & (OFlag::O_ACCMODE | OFlag::O_APPEND | OFlag::O_SYNC | OFlag::O_DSYNC | OFlag::O_NOATIME)
 }
 
-fn errno(error: io::Error) -> Errno {
+pub(super) fn errno(error: io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
-}
-
-fn signed(offset: u64) -> Result<i64> {
-    i64::try_from(offset).map_err(|_| Errno::EINVAL)
 }
 
 impl OpenFile {
@@ -110,6 +93,18 @@ impl OpenFile {
 
     pub(super) fn node(&self) -> &Arc<TrackedNode> {
         &self.node.0
+    }
+
+    pub(super) fn opener(&self) -> &Caller {
+        &self.opener
+    }
+
+    /// Records that the kernel reads from this open file, and caches what it reads.
+    pub(super) fn note_cached(&self) {
+        let version = self.backing.lock().version.take();
+        if let Some(version) = version {
+            self.node.0.note_cached(version);
+        }
     }
 
     pub(super) fn is_writable(&self) -> bool {
@@ -214,7 +209,7 @@ impl Passthrough {
 
     /// A descriptor for operations that need no write permission. A file that was opened for writing may have become immutable, or
     /// its file system read-only, and can still be synced.
-    fn file_to_read(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
+    pub(super) fn file_to_read(&self, open: &Arc<OpenFile>) -> Result<Arc<File>> {
         match self.file(open) {
             Err(Errno::EPERM | Errno::EACCES | Errno::EROFS | Errno::ETXTBSY) if open.is_writable() => {
                 Ok(Arc::new(File::from(self.nodes.open(&open.node.0, OFlag::O_RDONLY)?)))
@@ -241,17 +236,35 @@ impl Passthrough {
         Ok(self.files.add(OpenFile::new(node, opener, OFlag::from_bits_truncate(flags), None)))
     }
 
-    /// Opens the backing file, to read and write it in the server.
+    /// Opens the backing file, to read and write it in the server. Returns whether the content that the kernel has cached is still that
+    /// of the file.
     ///
     /// # Errors
     /// As open(2) says; ENFILE for a user who is charged for too many descriptors.
-    pub fn open_here(&self, fh: Fh) -> Result<()> {
+    pub fn open_here(&self, fh: Fh) -> Result<bool> {
         let open = self.files.get(fh)?;
         let share = self.nodes.charge(open.opener.uid)?;
         let mut backing = open.backing.lock();
-        self.opened(&open, &mut backing)?;
+        let (file, _) = self.opened(&open, &mut backing)?;
         backing.share = Some(share);
-        Ok(())
+        backing.version = self.version(&open, &file);
+        Ok(backing.version.is_some() && backing.version == open.node().cached())
+    }
+
+    /// The version of an open file, if a later change of the content will certainly change it.
+    fn version(&self, open: &OpenFile, file: &File) -> Option<CachedVersion> {
+        let age = self.keeps_content_after?;
+        // Direct reads leave nothing in the cache.
+        if open.flags.contains(OFlag::O_DIRECT) {
+            return None;
+        }
+        let version = CachedVersion::of_file(&fstat(file).ok()?, age)?;
+        let kind = match self.nodes.is_own(open.node().id) {
+            true => self.kind,
+            false => fstatfs(file).ok()?.filesystem_type(),
+        };
+        // On tmpfs, changes through a memory map never set the times.
+        (kind != TMPFS_MAGIC).then_some(version)
     }
 
     /// Leaves reading and writing the file to the kernel. For a writer, checks that the file can be opened for writing at all, which
@@ -325,67 +338,6 @@ impl Passthrough {
         }
     }
 
-    /// Reads from `offset` into `buffer` and returns the number of bytes; the buffer is filled except at the end of the file.
-    ///
-    /// # Errors
-    /// As pread(2) says.
-    pub fn read(&self, fh: Fh, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let open = self.files.get(fh)?;
-        let file = self.file(&open)?;
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match file.read_at(&mut buffer[filled..], offset + filled as u64).map_err(errno) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(Errno::EINTR) => {}
-                // Return what was read; the next request gets the error.
-                Err(_) if filled > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
-    }
-
-    /// Reads as [`Passthrough::read`] does, unless it would wait for a disk and the file system can tell.
-    ///
-    /// # Errors
-    /// As pread(2) says; EAGAIN when some of the range is not cached.
-    pub fn read_at_hand(&self, fh: Fh, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let open = self.files.get(fh)?;
-        let file = self.file(&open)?;
-        let (mut filled, offset) = (0, signed(offset)?);
-        while filled < buffer.len() {
-            match nowait::read_at(&*file, &mut buffer[filled..], offset.saturating_add(filled as i64)) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(Errno::EINTR) => {}
-                Err(error) if filled > 0 && error != Errno::EAGAIN => break,
-                Err(Errno::EOPNOTSUPP) => return self.read(fh, offset.unsigned_abs(), buffer),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
-    }
-
-    /// Writes `data` at `offset` and returns the number of bytes written. `writer` is `None` for changes through a memory map; they
-    /// are charged to the user who opened the file.
-    ///
-    /// # Errors
-    /// As pwrite(2) says.
-    pub fn write(
-        &self,
-        writer: Option<&Caller>,
-        fh: Fh,
-        offset: u64,
-        data: &[u8],
-        set_id: SetId,
-    ) -> Result<usize> {
-        let open = self.files.get(fh)?;
-        let file = self.file(&open)?;
-        let writer = writer.unwrap_or(&open.opener);
-        self.changing(open.node(), writer, set_id, || file.write_at(data, offset).map_err(errno))
-    }
-
     /// Reports errors of the file system when a client closes a descriptor of the file.
     ///
     /// # Errors
@@ -438,49 +390,7 @@ impl Passthrough {
     pub fn fsync(&self, fh: Fh, data_only: bool) -> Result<()> {
         let open = self.files.get(fh)?;
         let file = self.file_to_read(&open)?;
-        open.heard(if data_only { file.sync_data() } else { file.sync_all() }.map_err(errno))
-    }
-
-    /// Allocates, punches, collapses or zeroes a range, as `mode` says.
-    ///
-    /// # Errors
-    /// As fallocate(2) says.
-    pub fn fallocate(&self, caller: &Caller, fh: Fh, mode: i32, offset: u64, len: u64) -> Result<()> {
-        let mode = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
-        let (open, offset, len) = (self.files.get(fh)?, signed(offset)?, signed(len)?);
-        let file = self.file(&open)?;
-        let allocate = || nix::fcntl::fallocate(&file, mode, offset, len);
-        self.changing(open.node(), caller, SetId::AsCaller, allocate)
-    }
-
-    /// The next data (SEEK_DATA) or hole (SEEK_HOLE) at or after `offset`. The kernel handles other values of `whence`.
-    ///
-    /// # Errors
-    /// ENXIO beyond the end; EINVAL for another `whence`.
-    pub fn lseek(&self, fh: Fh, offset: i64, whence: i32) -> Result<i64> {
-        let whence = match whence {
-            libc::SEEK_DATA => Whence::SeekData,
-            libc::SEEK_HOLE => Whence::SeekHole,
-            _ => return Err(Errno::EINVAL),
-        };
-        let open = self.files.get(fh)?;
-        lseek(self.file_to_read(&open)?, offset, whence)
-    }
-
-    /// Copies within the backing tree and returns the number of bytes copied.
-    ///
-    /// # Errors
-    /// As copy_file_range(2) says.
-    pub fn copy_file_range(&self, caller: &Caller, range: &CopyRange) -> Result<usize> {
-        // The caller repeats the call for the rest. This bounds the wait of others for the file, the disk or the thread, and lets a
-        // signal end a long copy.
-        const MOST: usize = 16 << 20;
-        let (from, to) = (self.files.get(range.from)?, self.files.get(range.to)?);
-        let (mut from_offset, mut to_offset) = (signed(range.from_offset)?, signed(range.to_offset)?);
-        let len = usize::try_from(range.len).map_or(MOST, |len| len.min(MOST));
-        let (source, target) = (self.file(&from)?, self.file(&to)?);
-        self.changing(to.node(), caller, SetId::AsCaller, || {
-            nix::fcntl::copy_file_range(&source, Some(&mut from_offset), &target, Some(&mut to_offset), len)
-        })
+        // Those of the standard library begin again after EINTR.
+        open.heard(if data_only { fdatasync(&file) } else { fsync(&file) })
     }
 }

@@ -16,10 +16,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
-use nix::sys::time::TimeSpec;
 use parking_lot::Mutex;
 
 use super::budget::Budget;
+use super::cached_version::CachedVersion;
 use super::descriptors::{Descriptor, NodeDescriptors, Spares};
 use super::held::HeldNodes;
 use super::{LookupEntry, Passthrough, Result};
@@ -94,13 +94,14 @@ impl TrackedNode {
         self.has_set_id.store(has_set_id(mode), Ordering::Relaxed);
     }
 
-    /// Change time of the directory when it was last listed, and the view at that time.
-    pub(super) fn listed(&self) -> Option<(TimeSpec, u64)> {
-        self.opened.lock().listed.as_deref().copied()
+    /// The version of which the kernel has a cache: of a directory when it was last listed, of a file when it was last opened and
+    /// read.
+    pub(super) fn cached(&self) -> Option<CachedVersion> {
+        self.opened.lock().cached.as_deref().copied()
     }
 
-    pub(super) fn note_listing(&self, changed: (TimeSpec, u64)) {
-        self.opened.lock().listed = Some(Box::new(changed));
+    pub(super) fn note_cached(&self, version: CachedVersion) {
+        self.opened.lock().cached = Some(Box::new(version));
     }
 
     /// Whether these attributes belong to the same device and inode number.

@@ -11,6 +11,8 @@
 
 mod attr;
 mod budget;
+mod cached_version;
+mod content;
 mod create;
 mod credentials;
 mod descriptors;
@@ -20,6 +22,7 @@ mod handle;
 mod held;
 mod iflags;
 mod inode;
+mod locks;
 mod lookup;
 mod path;
 mod remove;
@@ -32,25 +35,29 @@ mod xattr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::sys::statfs::{FsType, fstatfs};
 
 pub use attr::Changes;
+pub use content::CopyRange;
 pub use credentials::Caller;
 pub use dir::{DirEntry, Listing, OpenDir};
-pub use file::CopyRange;
 pub use handle::Fh;
 pub use iflags::OpenNode;
 pub use inode::{ELSEWHERE, Forgotten, NodeId, Reach, has_set_id};
+pub use locks::{LockOwner, LockRange};
 pub use set_id::SetId;
 pub use spelling::NameEquivalence;
 
+use cached_version::time_of_maps;
 use descriptors::Descriptor;
 use file::OpenFile;
 use handle::HandleMap;
 use inode::NodeTable;
+use locks::LockTable;
 use spelling::Spellings;
 
 /// The result of an operation, or its errno.
@@ -80,6 +87,7 @@ pub struct Passthrough {
     nodes: NodeTable,
     files: HandleMap<OpenFile>,
     dirs: HandleMap<OpenDir>,
+    locks: LockTable,
     /// Whether this process may act for other users (root).
     acts_for_others: bool,
     /// Whether close(2) never reports an error on the file system of the source.
@@ -90,6 +98,8 @@ pub struct Passthrough {
     renames_removed: bool,
     /// Whether the source is on a network or user-space file system.
     is_remote: bool,
+    /// How long a file must not have changed before the kernel may keep its content when it is opened again; `None` for never.
+    keeps_content_after: Option<Duration>,
     spellings: Spellings,
     /// How many times the names under which entries are shown have changed.
     views: AtomicU64,
@@ -107,9 +117,11 @@ impl Passthrough {
             kind,
             renames_removed: remove::renames_removed(kind),
             is_remote: file::is_remote(kind),
+            keeps_content_after: time_of_maps(),
             nodes: NodeTable::new(source, settings.cached_fds)?,
             files: HandleMap::new(),
             dirs: HandleMap::new(),
+            locks: LockTable::default(),
             acts_for_others: nix::unistd::geteuid().is_root(),
             spellings: Spellings::default(),
             views: AtomicU64::new(0),

@@ -33,8 +33,9 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::cached_version::is_settled;
 use super::descriptors::Descriptor;
-use super::dir::{FLAGS, OpenDir, is_settled};
+use super::dir::{FLAGS, OpenDir};
 use super::inode::{NodeTable, Reach};
 use super::{LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;

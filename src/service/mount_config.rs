@@ -11,7 +11,7 @@ use crate::fuse::{Options, ServeConfig};
 use crate::gate::Gate;
 use crate::name::display::{display, shown};
 use crate::policy::profile;
-use crate::settings::{ConfigFile, MountSettings};
+use crate::settings::{ConfigFile, LockKeeping, MountSettings, Transport};
 use crate::telemetry::audit::{self, AuditLog};
 use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 
@@ -52,6 +52,9 @@ impl MountConfig {
                 None => format!("no {key} is given, and no --config that says it"),
             })
         };
+        if settings.locks() == LockKeeping::Backing && settings.transport() == Transport::Fuser {
+            return Err("--locks backing needs --transport dev: the transport fuser cannot interrupt a client that waits".into());
+        }
         let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
         let policy = given.build_policy(&policy)?;
         Ok(Self {
@@ -71,6 +74,8 @@ impl MountConfig {
             flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
             allow_other: self.settings.allow_other(),
             transport: self.settings.transport(),
+            passthrough: self.settings.passthrough(),
+            locks: self.settings.locks(),
         }
     }
 

@@ -32,6 +32,16 @@ pub enum Transport {
     Fuser,
 }
 
+/// Who keeps the locks of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockKeeping {
+    /// The kernel, for the mount.
+    #[default]
+    Kernel,
+    /// The file system of the source.
+    Backing,
+}
+
 /// A type with a few values.
 pub trait Choices: Copy + PartialEq + Send + Sync + 'static {
     /// What a word stands for, as in "unknown mode".
@@ -83,6 +93,14 @@ impl Choices for Transport {
     const ALL: &'static [NamedValue<Self>] = &[
         choice("dev", Self::Dev, "namegate's own, directly over /dev/fuse"),
         choice("fuser", Self::Fuser, "The crate fuser, for comparison"),
+    ];
+}
+
+impl Choices for LockKeeping {
+    const WHAT: &'static str = "way to keep locks";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("kernel", Self::Kernel, "Among programs that use the mount; fast"),
+        choice("backing", Self::Backing, "Among those and programs that use the source directly"),
     ];
 }
 

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::mount::MsFlags;
 
 use super::SettingPlace::{Argument, CommandLine, File, MountOption, ProgramOption, Remount};
-use super::choices::Transport;
+use super::choices::{LockKeeping, Transport};
 use super::value::SettingValue;
 use super::{Setting, SettingPlace};
 use crate::gate::{Existing, Mode};
@@ -146,6 +146,14 @@ settings! {
     "Transport of requests between the kernel and the server"
     transport: Transport = Transport::default(), {
         name: "transport", key: ("mount", "transport"), value_name: "TRANSPORT", places: ALL,
+    }
+    "Let the kernel read and write file contents by itself where it can (FUSE passthrough, Linux 6.9)"
+    passthrough: bool = true, {
+        name: "passthrough", key: ("mount", "passthrough"), places: ALL, words: &[("no-passthrough", false)],
+    }
+    "Where locks of files apply (fcntl, flock)"
+    locks: LockKeeping = LockKeeping::default(), {
+        name: "locks", key: ("mount", "locks"), value_name: "WHERE", places: ALL,
     }
     "Name of the source in the mount table"
     fsname: String, {

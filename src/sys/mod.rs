@@ -11,6 +11,7 @@ pub mod capability;
 pub mod directory;
 pub mod fanotify;
 pub mod flags;
+pub mod flock;
 pub mod fuse;
 pub mod handle;
 pub mod identity;

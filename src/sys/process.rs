@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::unistd::ForkResult;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::{ForkResult, Pid};
 
 /// fork(2), in a process with only one thread: only then the child can do everything that its parent can.
 ///
@@ -63,6 +64,29 @@ pub fn take_away(path: &Path, null: &OwnedFd) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes `signal` interrupt the system call of the thread that it is sent to, and do nothing else. See sigaction(2).
+pub fn interrupt_by(signal: Signal) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // Without SA_RESTART.
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: a handler that does nothing may run at any moment. The call fails for no signal that can be handled.
+    let _ = unsafe { sigaction(signal, &action) };
+}
+
+/// Sends `signal` to a thread of this process, which must not have ended. See tgkill(2).
+pub fn signal_thread(thread: Pid, signal: Signal) {
+    let (process, thread) = (std::process::id().cast_signed(), thread.as_raw());
+    // SAFETY: the call touches no memory. It fails only for a thread that has ended, which needs no signal.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal as libc::c_int) };
+}
+
+/// Makes this thread handle the signals that were sent to it before: the next system call is not interrupted by them.
+pub fn handle_signals() {
+    // The kernel has them handled when a system call ends. This one is short, and none that a library answers by itself.
+    // SAFETY: the call touches no memory.
+    unsafe { libc::syscall(libc::SYS_gettid) };
 }
 
 /// The size of a page of memory. See sysconf(3).

@@ -90,6 +90,8 @@ operations! {
     Ioctl "ioctl",
     Statx "statx",
     Tmpfile "tmpfile",
+    Getlk "getlk",
+    Setlk "setlk",
 }
 
 /// The errors that are counted separately, the most frequent first.

@@ -85,6 +85,8 @@ messages! {
     GetxattrIn { size: u32, padding: u32 }
     InterruptIn { unique: u64 }
     IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
+    FileLock { start: u64, end: u64, kind: u32, pid: u32 }
+    LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
     CopyFileRangeIn {
@@ -118,13 +120,14 @@ numbers! {
         LOOKUP = 1, FORGET = 2, GETATTR = 3, SETATTR = 4, READLINK = 5, SYMLINK = 6, MKNOD = 8, MKDIR = 9, UNLINK = 10,
         RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17, RELEASE = 18, FSYNC = 20,
         SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24, FLUSH = 25, INIT = 26, OPENDIR = 27,
-        READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39,
+        READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, GETLK = 31, SETLK = 32, SETLKW = 33, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39,
         BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47,
         TMPFILE = 51, STATX = 52,
     }
     /// What kernel and server agree on by INIT.
     init: u64 {
-        ASYNC_READ = 1 << 0, BIG_WRITES = 1 << 5, DONT_MASK = 1 << 6, AUTO_INVAL_DATA = 1 << 12,
+        ASYNC_READ = 1 << 0, POSIX_LOCKS = 1 << 1, BIG_WRITES = 1 << 5, DONT_MASK = 1 << 6, FLOCK_LOCKS = 1 << 10,
+        AUTO_INVAL_DATA = 1 << 12,
         DO_READDIRPLUS = 1 << 13, READDIRPLUS_AUTO = 1 << 14, ASYNC_DIO = 1 << 15, PARALLEL_DIROPS = 1 << 18,
         POSIX_ACL = 1 << 20, MAX_PAGES = 1 << 22, CACHE_SYMLINKS = 1 << 23, HANDLE_KILLPRIV_V2 = 1 << 28,
         INIT_EXT = 1 << 30, CREATE_SUPP_GROUP = 1 << 34, PASSTHROUGH = 1 << 37,
@@ -140,6 +143,8 @@ numbers! {
     }
     /// Flags of [`WriteIn`].
     write: u32 { CACHE = 1 << 0, KILL_SUIDGID = 1 << 2 }
+    /// Flags of [`LkIn`].
+    lk: u32 { FLOCK = 1 << 0 }
     /// Flags of [`FsyncIn`].
     fsync: u32 { FDATASYNC = 1 << 0 }
     /// Flags of [`IoctlIn`].
@@ -173,6 +178,7 @@ mod tests {
         assert_eq!((size_of::<InterruptIn>(), size_of::<IoctlIn>(), size_of::<FallocateIn>()), (8, 32, 32));
         assert_eq!((size_of::<LseekIn>(), size_of::<CopyFileRangeIn>(), size_of::<ExtHeader>()), (24, 56, 8));
         assert_eq!((size_of::<NotifyInvalInodeOut>(), size_of::<NotifyInvalEntryOut>()), (24, 16));
+        assert_eq!((size_of::<FileLock>(), size_of::<LkIn>()), (24, 48));
         assert_eq!((size_of::<NotifyPruneOut>(), size_of::<StatxIn>(), size_of::<StatxOut>()), (16, 24, 288));
     }
 }

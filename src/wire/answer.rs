@@ -23,6 +23,11 @@ impl Reply {
         Self { device: Some(device), unique }
     }
 
+    /// The number of the request.
+    pub fn unique(&self) -> u64 {
+        self.unique
+    }
+
     /// Fails the request.
     pub fn error(mut self, errno: Errno) {
         self.send(-(errno as i32), &[]);

@@ -69,6 +69,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// Subtracts lookups of nodes. Nobody waits for it.
     fn forget(&self, nodes: &mut dyn Iterator<Item = ForgetOne>);
+
+    /// The client of the request `unique` got a signal. The request may not have come yet, or may be answered already.
+    fn interrupt(&self, unique: u64);
 }
 
 /// A connection with the kernel after INIT.
@@ -177,8 +180,8 @@ fn serve(device: &Arc<Device>, service: &impl Service, message: &[u8]) {
             service.forget(&mut std::iter::once(one));
         }
         Operation::BatchForget(mut nodes) => service.forget(&mut nodes),
-        // It has no reply.
-        Operation::Interrupt { .. } => {}
+        // It has no reply. EAGAIN would make the kernel send it again for ever if the other request is answered meanwhile.
+        Operation::Interrupt { unique } => service.interrupt(unique),
         _ => service.serve(&request, Reply::new(device.clone(), request.head.unique)),
     }
 }
@@ -208,6 +211,10 @@ mod tests {
 
         fn forget(&self, nodes: &mut dyn Iterator<Item = ForgetOne>) {
             self.0.lock().extend(nodes.map(|one| (one.nodeid, one.nlookup)));
+        }
+
+        fn interrupt(&self, unique: u64) {
+            self.0.lock().push((unique, 0));
         }
     }
 
@@ -250,9 +257,10 @@ mod tests {
         let two = [(7, 1), (8, 3)].map(|(nodeid, nlookup)| ForgetOne { nodeid, nlookup });
         let count = BatchForgetIn { count: 2, dummy: 0 };
         ask(opcode::BATCH_FORGET, 0, &[count.as_bytes(), two.as_bytes()]);
+        ask(opcode::INTERRUPT, 13, &[&12u64.to_ne_bytes()]);
         drop(kernel);
         running.join().unwrap().unwrap();
-        assert_eq!(*recorder.0.lock(), [(5, 2), (7, 1), (8, 3)]);
+        assert_eq!(*recorder.0.lock(), [(5, 2), (7, 1), (8, 3), (12, 0)]);
     }
 
     #[test]

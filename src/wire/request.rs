@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::abi::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, ExtHeader, FallocateIn, FlushIn, ForgetIn, ForgetOne, FsyncIn,
-    GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn,
-    ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, StatxIn, SuppGroups, WriteIn, ext, opcode,
+    GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn, LinkIn, LkIn, LseekIn, MkdirIn, MknodIn, OpenIn,
+    ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, StatxIn, SuppGroups, WriteIn, ext, opcode,
 };
 
 /// A request of the kernel.
@@ -99,6 +99,12 @@ pub enum Operation<'a> {
     Readdirplus(ReadIn),
     Releasedir(ReleaseIn),
     Fsyncdir(FsyncIn),
+    Getlk(LkIn),
+    Setlk {
+        arg: LkIn,
+        /// The reply comes when the lock is free.
+        waits: bool,
+    },
     Create {
         arg: CreateIn,
         name: &'a OsStr,
@@ -253,6 +259,9 @@ impl<'a> Body<'a> {
             opcode::READDIRPLUS => Operation::Readdirplus(self.arg()?),
             opcode::RELEASEDIR => Operation::Releasedir(self.arg()?),
             opcode::FSYNCDIR => Operation::Fsyncdir(self.arg()?),
+            opcode::GETLK => Operation::Getlk(self.arg()?),
+            opcode::SETLK => Operation::Setlk { arg: self.arg()?, waits: false },
+            opcode::SETLKW => Operation::Setlk { arg: self.arg()?, waits: true },
             opcode::CREATE => Operation::Create { arg: self.arg()?, name: self.name()? },
             opcode::TMPFILE => Operation::Tmpfile(self.arg()?),
             opcode::INTERRUPT => Operation::Interrupt { unique: self.arg::<InterruptIn>()?.unique },

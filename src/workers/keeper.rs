@@ -12,6 +12,9 @@ use super::roster::Roster;
 /// Interval between two reviews.
 const TICK: Duration = Duration::from_millis(4);
 
+/// Interval between two signals to a job that is to be interrupted.
+const AGAIN: Duration = Duration::from_millis(20);
+
 /// Number of reviews without requests before it sleeps. Waking it costs the next request some microseconds.
 const QUIET: u32 = 250;
 
@@ -58,13 +61,17 @@ impl ThreadKeeper {
 }
 
 fn keep(signs: &KeeperSignals, roster: &Roster, pool: &WorkerPool) {
-    let (mut quiet, mut reviewed) = (0, Instant::now());
+    let (mut quiet, mut reviewed, mut interrupted) = (0, Instant::now(), Instant::now());
     while !signs.has_ended.load(Ordering::Acquire) {
         pool.start_threads();
         let now = Instant::now();
         // The keeper can be woken early; a thread is not stuck just because its slot has not changed since then.
         if now - reviewed >= TICK {
             reviewed = now;
+            if now - interrupted >= AGAIN {
+                interrupted = now;
+                pool.interrupt_again();
+            }
             let is_busy = roster.review(now) || !pool.is_idle();
             quiet = if is_busy { 0 } else { quiet + 1 };
         }

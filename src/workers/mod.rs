@@ -18,6 +18,7 @@
 //! This module knows no protocol: requests are numbers ([`RequestKind`]) and closures. The keeper, which acts for no client, starts all
 //! threads, so they begin with the credentials and capabilities of the server, never with those of a client.
 
+mod interrupts;
 mod keeper;
 mod pool;
 mod roster;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pool::QueuedJob;
 pub use pool::{Domain, Lane, Load, PoolLimits, PoolUsage, WorkerPool};
 pub use roster::{RequestTurn, Roster};
 pub use slow::SlowRequests;
@@ -89,11 +91,36 @@ impl Workers {
 
     /// Runs `job` in the pool. `bytes` is the memory that it holds, for [`Workers::has_room`].
     pub fn submit(&self, lane: Lane, kind: RequestKind, bytes: usize, job: impl FnOnce() + Send + 'static) {
-        if self.pool.submit(lane, kind, bytes, Box::new(job)) {
+        self.submit_with(None, lane, kind, bytes, job);
+    }
+
+    /// Runs `job` in the pool, as [`Workers::submit`] does. [`Workers::interrupt`] can interrupt it by its ticket, a number that
+    /// is used once.
+    pub fn submit_with(
+        &self,
+        ticket: Option<u64>,
+        lane: Lane,
+        kind: RequestKind,
+        bytes: usize,
+        job: impl FnOnce() + Send + 'static,
+    ) {
+        let queued = QueuedJob { job: Box::new(job), kind, bytes, ticket, since: Instant::now() };
+        if self.pool.submit(lane, queued) {
             self.keeper.attend();
         } else {
             self.keeper.notice();
         }
+    }
+
+    /// Makes the system calls of the job with this ticket fail with EINTR, as far as they can be interrupted, until it ends. Does
+    /// nothing if there is no such job; it may also come later.
+    pub fn interrupt(&self, ticket: u64) {
+        self.pool.interrupt(ticket);
+    }
+
+    /// Whether [`Workers::interrupt`] was called with the ticket of something that is no job. That is then forgotten.
+    pub fn was_interrupted(&self, ticket: u64) -> bool {
+        self.pool.was_interrupted(ticket)
     }
 
     /// Whether the jobs of this lane hold less memory than the limit.

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Pid, gettid};
 use parking_lot::{Condvar, Mutex};
 
+use super::interrupts::{INTERRUPTING, Interrupts};
 use super::{RequestInProgress, RequestKind, regular_readers};
+use crate::sys::process::{handle_signals, interrupt_by, signal_thread};
 
 /// A mounted file system. If it does not answer, all of its requests get stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,13 +91,15 @@ pub struct PoolUsage {
     pub stuck: usize,
 }
 
-type PoolJob = Box<dyn FnOnce() + Send>;
+pub(super) type PoolJob = Box<dyn FnOnce() + Send>;
 
-struct QueuedJob {
-    job: PoolJob,
-    kind: RequestKind,
-    bytes: usize,
-    since: Instant,
+pub(super) struct QueuedJob {
+    pub(super) job: PoolJob,
+    pub(super) kind: RequestKind,
+    pub(super) bytes: usize,
+    /// The number by which it can be interrupted.
+    pub(super) ticket: Option<u64>,
+    pub(super) since: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -103,6 +108,8 @@ struct RunningJob {
     kind: RequestKind,
     bytes: usize,
     since: Instant,
+    ticket: Option<u64>,
+    thread: Pid,
 }
 
 /// Usage of a lane by running and waiting jobs.
@@ -129,6 +136,7 @@ struct PoolState {
     starting: usize,
     idle: usize,
     has_ended: bool,
+    interrupts: Interrupts,
 }
 
 struct PoolShared {
@@ -153,16 +161,16 @@ impl fmt::Debug for WorkerPool {
 impl WorkerPool {
     /// A pool without threads.
     pub(super) fn new(limits: PoolLimits) -> Self {
+        interrupt_by(INTERRUPTING);
         let state = Mutex::new(PoolState::default());
         Self(Arc::new(PoolShared { limits, state, work: Condvar::new(), done: Condvar::new() }))
     }
 
     /// Queues a job. Returns whether a thread must be started for it ([`WorkerPool::start_threads`]).
-    pub(super) fn submit(&self, lane: Lane, kind: RequestKind, bytes: usize, job: PoolJob) -> bool {
-        let now = Instant::now();
+    pub(super) fn submit(&self, lane: Lane, queued: QueuedJob) -> bool {
         let mut state = self.0.state.lock();
-        let may_run = state.may_run(lane, &self.0.limits, now);
-        state.push(lane, QueuedJob { job, kind, bytes, since: now });
+        let may_run = state.may_run(lane, &self.0.limits, queued.since);
+        state.push(lane, queued);
         let (is_waited_for, is_missing) = (state.idle > 0, state.idle + state.starting < state.queued);
         drop(state);
         if may_run && is_waited_for {
@@ -196,6 +204,23 @@ impl WorkerPool {
     pub(super) fn settle(&self, patience: Duration) -> bool {
         let busy = |state: &mut PoolState| state.queued > 0 || !state.running.is_empty();
         !self.0.done.wait_while_for(&mut self.0.state.lock(), busy, patience).timed_out()
+    }
+
+    /// Interrupts the system calls of the job with this ticket until it ends, also if it has not come yet.
+    pub(super) fn interrupt(&self, ticket: u64) {
+        let mut state = self.0.state.lock();
+        state.interrupts.add(ticket);
+        state.signal_interrupted();
+    }
+
+    pub(super) fn was_interrupted(&self, ticket: u64) -> bool {
+        self.0.state.lock().interrupts.remove(ticket)
+    }
+
+    /// Interrupts again what was interrupted before and goes on: a signal that comes between two system calls is lost. To be called
+    /// regularly.
+    pub(super) fn interrupt_again(&self) {
+        self.0.state.lock().signal_interrupted();
     }
 
     /// Ends the pool: no thread starts another job.
@@ -248,8 +273,14 @@ impl WorkerPool {
                     log::error!("a request failed because of a bug in namegate");
                 }
                 state = self.0.state.lock();
-                state.finish(number);
+                let was_interrupted = state.finish(number);
                 self.0.done.notify_all();
+                if was_interrupted {
+                    // No more signals come, and the last one must not interrupt the next job.
+                    drop(state);
+                    handle_signals();
+                    state = self.0.state.lock();
+                }
                 continue;
             }
             state.idle += 1;
@@ -322,19 +353,21 @@ impl PoolState {
         } else {
             self.turns.push_back(lane);
         }
-        let QueuedJob { job, kind, bytes, .. } = queued?;
+        let QueuedJob { job, kind, bytes, ticket, .. } = queued?;
         self.queued -= 1;
         self.shares.entry(lane).or_default().running += 1;
         if lane.load != Load::Probe {
             *self.domains.entry(lane.domain).or_default() += 1;
         }
         self.next += 1;
-        self.running.insert(self.next, RunningJob { lane, kind, bytes, since: now });
+        let running = RunningJob { lane, kind, bytes, since: now, ticket, thread: gettid() };
+        self.running.insert(self.next, running);
         Some((self.next, job))
     }
 
-    fn finish(&mut self, number: u64) {
-        let Some(RunningJob { lane, bytes, .. }) = self.running.remove(&number) else { return };
+    /// Counts the end of a job, and returns whether it was interrupted.
+    fn finish(&mut self, number: u64) -> bool {
+        let Some(RunningJob { lane, bytes, ticket, .. }) = self.running.remove(&number) else { return false };
         if let Some(share) = self.shares.get_mut(&lane) {
             share.running -= 1;
             share.bytes -= bytes;
@@ -348,6 +381,20 @@ impl PoolState {
             *running -= 1;
             if *running == 0 {
                 self.domains.remove(&lane.domain);
+            }
+        }
+        ticket.is_some_and(|ticket| self.interrupts.remove(ticket))
+    }
+
+    /// Interrupts the system calls of all running jobs that are to be interrupted. A thread leaves its job under the same lock, so
+    /// no signal is sent for a job to a thread that has another one.
+    fn signal_interrupted(&self) {
+        if self.interrupts.is_empty() {
+            return;
+        }
+        for running in self.running.values() {
+            if running.ticket.is_some_and(|ticket| self.interrupts.contains(ticket)) {
+                signal_thread(running.thread, INTERRUPTING);
             }
         }
     }

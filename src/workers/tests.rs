@@ -255,3 +255,67 @@ fn after_a_slow_request_similar_ones_count_as_slow_for_a_while() {
     assert!(!slow.contains(KIND, 2, now) && !slow.contains(KIND + 1, 1, now));
     assert!(!slow.contains(KIND, 1, now + Duration::from_millis(1100)));
 }
+
+/// A job that waits in a system call until it is interrupted, and says how long that took; it never waits for ever.
+fn interruptible(done: Sender<Option<Duration>>) -> impl FnOnce() + Send + 'static {
+    move || {
+        let begun = Instant::now();
+        let waited = nix::poll::poll(&mut [], 20_000u16);
+        done.send((waited == Err(nix::errno::Errno::EINTR)).then(|| begun.elapsed())).unwrap();
+    }
+}
+
+#[test]
+fn a_job_is_interrupted_before_it_comes_while_it_waits_and_while_it_runs_and_no_other_is() {
+    let workers = Workers::start(2, PoolLimits { lane: 1, ..limits() }).unwrap();
+    let (done, says) = channel();
+    // It comes after its interrupt.
+    workers.interrupt(10);
+    workers.submit_with(Some(10), lane(1), KIND, 0, interruptible(done.clone()));
+    assert!(says.recv_timeout(PATIENCE).unwrap().is_some());
+    // One of two runs, and the other one waits.
+    for ticket in [12, 14] {
+        workers.submit_with(Some(ticket), lane(1), KIND, 0, interruptible(done.clone()));
+    }
+    wait_until(|| workers.usage().queued == 1);
+    workers.interrupt(14);
+    assert_eq!(says.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
+    workers.interrupt(12);
+    for _ in [12, 14] {
+        assert!(says.recv_timeout(PATIENCE).unwrap().is_some());
+    }
+    // Nothing is left for the next jobs of the same thread, whatever their tickets.
+    for ticket in [None, Some(16)] {
+        let done = done.clone();
+        workers.submit_with(ticket, lane(1), KIND, 0, move || {
+            let waited = nix::poll::poll(&mut [], 100u16);
+            done.send((waited != Ok(0)).then_some(Duration::ZERO)).unwrap();
+        });
+        assert_eq!(says.recv_timeout(PATIENCE).unwrap(), None);
+    }
+}
+
+#[test]
+fn interrupts_of_jobs_that_end_at_that_moment_never_reach_the_next_one() {
+    let workers = Workers::start(2, PoolLimits { lane: 1, ..limits() }).unwrap();
+    let (done, says) = channel();
+    let jobs = 400;
+    for ticket in 0..jobs {
+        let done = done.clone();
+        workers.submit_with(Some(2 * ticket), lane(1), KIND, 0, move || {
+            done.send((ticket, nix::poll::poll(&mut [], 1u16))).unwrap();
+        });
+    }
+    // Only every other job is interrupted, most of them while they begin or end.
+    let mut interrupted = 0;
+    for _ in 0..jobs {
+        let (ticket, waited) = says.recv_timeout(PATIENCE).unwrap();
+        match ticket % 2 {
+            0 => interrupted += u64::from(waited.is_err()),
+            _ => assert_eq!(waited, Ok(0), "job {ticket} was interrupted"),
+        }
+        let next = ticket + 2 - ticket % 2;
+        workers.interrupt(2 * next);
+    }
+    println!("{interrupted} of {} were interrupted", jobs / 2);
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
-use crate::mounted::{Mounted, PATIENCE};
+use crate::mounted::{Mounted, PATIENCE, transport, wait_until};
 
 const KINDS: [&str; 3] = ["flock", "posix", "ofd"];
 
@@ -139,5 +139,86 @@ fn waiting_for_a_lock_blocks_no_worker() {
         drop(others);
         drop(mine);
         lock(&path, kind, false).unwrap();
+    }
+}
+
+/// Both ends: a program that uses the mount, and one that uses the source.
+fn ends(mounted: &Mounted, name: &str) -> [(PathBuf, PathBuf); 2] {
+    let (here, there) = (mounted.mnt().join(name), mounted.backing().join(name));
+    [(here.clone(), there.clone()), (there, here)]
+}
+
+#[test]
+fn locks_kept_by_the_backing_file_exclude_programs_in_the_source() {
+    for args in [&["--locks", "backing"][..], &["--locks", "backing", "--no-passthrough"]] {
+        if transport() == "fuser" {
+            return println!("SKIPPED: fuser passes no interrupts on, so it has no such locks");
+        }
+        let Some(mounted) = Mounted::new(args) else { return };
+        let before = mounted.descriptors();
+        for kind in KINDS {
+            fs::write(mounted.backing().join(kind), "").unwrap();
+            for (one, other) in ends(&mounted, kind) {
+                let mut holder = Other::new(&one, kind);
+                holder.has_it();
+                for path in [&one, &other] {
+                    let mine = lock(path, kind, false);
+                    assert_eq!(mine.unwrap_err(), Errno::EAGAIN, "{kind} of {}", path.display());
+                }
+                // Killed, it has no lock any more. The kernel does not wait until the server has heard of that.
+                drop(holder);
+                let mut mine = None;
+                wait_until("the release", || {
+                    mine = lock(&other, kind, false).ok();
+                    mine.is_some()
+                });
+                let mut waiter = Other::new(&one, kind);
+                sleep(Duration::from_millis(100));
+                assert_eq!(lock(&one, kind, false).unwrap_err(), Errno::EAGAIN, "{kind}: nobody has two");
+                drop(mine);
+                waiter.has_it();
+            }
+            wait_until("the release of all", || lock(&mounted.mnt().join(kind), kind, false).is_ok());
+        }
+        // Nothing keeps the file open when all is closed.
+        wait_until("the closing", || mounted.descriptors() < before + 16);
+    }
+}
+
+#[test]
+fn closing_any_descriptor_releases_posix_locks_and_no_others_where_the_backing_file_keeps_them() {
+    if transport() == "fuser" {
+        return println!("SKIPPED: fuser passes no interrupts on, so it has no such locks");
+    }
+    let Some(mounted) = Mounted::new(&["--locks", "backing"]) else { return };
+    for (kind, is_released) in [("posix", true), ("ofd", false), ("flock", false)] {
+        let (here, there) = (mounted.mnt().join(kind), mounted.backing().join(kind));
+        fs::write(&there, "").unwrap();
+        let mine = lock(&here, kind, false).unwrap();
+        assert_eq!(lock(&there, kind, false).unwrap_err(), Errno::EAGAIN, "{kind}");
+        drop(File::open(&here).unwrap());
+        assert_eq!(lock(&there, kind, false).is_ok(), is_released, "{kind}");
+        drop(mine);
+        wait_until("the release", || lock(&there, kind, false).is_ok());
+    }
+}
+
+#[test]
+fn a_program_that_waits_for_a_lock_of_the_backing_file_can_be_killed() {
+    if transport() == "fuser" {
+        return println!("SKIPPED: fuser passes no interrupts on, so it has no such locks");
+    }
+    let Some(mounted) = Mounted::new(&["--locks", "backing"]) else { return };
+    for kind in KINDS {
+        let (here, there) = (mounted.mnt().join(kind), mounted.backing().join(kind));
+        fs::write(&there, "").unwrap();
+        let mine = lock(&there, kind, false).unwrap();
+        let many: Vec<Other> = (0..40).map(|_| Other::new(&here, kind)).collect();
+        sleep(Duration::from_millis(100));
+        // Each says so if it cannot be killed.
+        drop(many);
+        fs::write(mounted.mnt().join("another"), "served").unwrap();
+        drop(mine);
+        lock(&here, kind, true).unwrap();
     }
 }

@@ -13,6 +13,7 @@ mod descriptors;
 mod differential;
 mod helper;
 mod iflags;
+mod kept_content;
 mod lifetime;
 mod links;
 mod listings;

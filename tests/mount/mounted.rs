@@ -42,6 +42,11 @@ pub fn transport() -> String {
     std::env::var("NAMEGATE_TEST_TRANSPORT").unwrap_or_else(|_| "dev".into())
 }
 
+/// Whether contents go through the server on every mount, for a run of all tests.
+pub fn has_no_passthrough() -> bool {
+    std::env::var_os("NAMEGATE_TEST_NO_PASSTHROUGH").is_some()
+}
+
 /// Creates the directories for a mount.
 pub fn prepare() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -91,6 +96,9 @@ impl Mounted {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         command.arg("mount").arg(source).arg(&target).args(args);
         command.args(["--transport", &transport()]);
+        if has_no_passthrough() && !args.contains(&"--no-passthrough") {
+            command.arg("--no-passthrough");
+        }
         Self::by(dir, &target, command)
     }
 
@@ -146,9 +154,10 @@ impl Mounted {
     }
 
     /// The mounts to test file contents on: one where the kernel reads and writes the backing files by itself, if
-    /// it can, and one where it cannot.
+    /// it can, one where it may not, and one where it cannot.
     pub fn both_ways() -> impl Iterator<Item = Self> {
-        Self::new(&[]).into_iter().chain(std::iter::once_with(Self::of_overlay).flatten())
+        let new = |args: &'static [&str]| std::iter::once_with(|| Self::new(args)).flatten();
+        new(&[]).chain(new(&["--no-passthrough"])).chain(std::iter::once_with(Self::of_overlay).flatten())
     }
 
     /// The result of `work` through the mount. Panics if it differs from the result in a plain directory.

@@ -5,7 +5,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::gate::{Existing, Mode};
-use crate::settings::{Transport, schema};
+use crate::settings::{LockKeeping, Transport, schema};
 
 const WHOLE: &str = r##"
 source = "/srv/share"
@@ -40,6 +40,8 @@ dev = false
 allow-other = true
 sandbox = false
 transport = "dev"
+passthrough = false
+locks = "backing"
 fsname = "share, of all"
 
 [audit]
@@ -82,6 +84,8 @@ fn every_key_is_read_and_written() {
         allow_other: Some(true),
         sandbox: Some(false),
         transport: Some(Transport::Dev),
+        passthrough: Some(false),
+        locks: Some(LockKeeping::Backing),
         fsname: Some("share, of all".into()),
         audit: Some("/var/log/namegate/share.jsonl".into()),
         audit_group: Some("adm".into()),

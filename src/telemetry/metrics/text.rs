@@ -148,7 +148,7 @@ impl ExpositionPage<'_> {
             ),
             (
                 "namegate_passthrough_available",
-                "1 if FUSE passthrough is available, 0 if not.",
+                "1 if FUSE passthrough is available and not turned off, 0 if not.",
                 gauges.map(|gauges| gauges.has_passthrough.into()),
             ),
             (
