@@ -134,7 +134,7 @@ fn in_the_kernel_the_program_refuses_exactly_what_the_policy_refuses() {
     for (slot, policy) in (0..).zip(&policies) {
         let coverage = Coverage::new(policy);
         let scope = GuardScope { device: 1, root: None, refusal: Some(Errno::EINVAL) };
-        program.set(slot, &table(scope, &Automaton::new(&coverage).unwrap()).unwrap()).unwrap();
+        program.set(slot, &table(scope, &Automaton::new(&coverage).unwrap(), b"").unwrap()).unwrap();
         let rules = coverage.covered.iter().map(|rule| ProfileRule::error(rule.test.clone(), "a test"));
         covered.push(rules.fold(Policy::builder(), |builder, rule| builder.rule(rule)).build().unwrap());
     }

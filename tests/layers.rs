@@ -24,7 +24,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("telemetry", &["json", "report", "policy", "output", "name", "time"]),
     ("settings", &["gate", "policy", "name", "telemetry"]),
     ("watch", &["policy", "source", "telemetry", "sys", "name"]),
-    ("guard", &["policy", "sys"]),
+    ("guard", &["json", "name", "policy", "sys", "telemetry"]),
     // The protocol of the kernel; it knows no names and no files.
     ("wire", &["sys"]),
     ("fuse", &["passthrough", "gate", "settings", "telemetry", "name", "sys", "wire", "workers"]),
@@ -32,6 +32,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "service",
         &[
             "fuse",
+            "guard",
             "json",
             "settings",
             "telemetry",
@@ -61,6 +62,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "fix",
             "fuse",
             "watch",
+            "guard",
             "service",
             "settings",
             "telemetry",

@@ -9,11 +9,13 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The units, each with the instance for the test.
-const UNITS: [(&str, &str); 4] = [
+const UNITS: [(&str, &str); 6] = [
     ("namegate@.service", "share"),
     ("namegate-watch@.service", "srv-share"),
     ("namegate-scan@.service", "srv-share"),
     ("namegate-scan@.timer", "srv-share"),
+    ("namegate-guard@.service", "srv-share"),
+    ("namegate-guard-events.service", ""),
 ];
 
 /// The path of the installed program.
@@ -37,8 +39,7 @@ fn instances() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, instance) in UNITS {
         let text = unit(name).replace(INSTALLED, env!("CARGO_BIN_EXE_namegate"));
-        let (prefix, kind) = name.split_once('@').unwrap();
-        fs::write(dir.path().join(format!("{prefix}@{instance}{kind}")), text).unwrap();
+        fs::write(dir.path().join(name.replace('@', &format!("@{instance}"))), text).unwrap();
     }
     dir
 }
@@ -124,10 +125,15 @@ const WITH_NAMESPACE: &[&str] = &[
 ];
 
 #[test]
-fn the_unit_for_a_mount_has_no_mount_namespace_of_its_own() {
+fn units_for_a_mount_and_a_guard_have_no_mount_namespace_of_their_own() {
     let mounting = unit("namegate@.service");
     for setting in WITH_NAMESPACE {
         assert_eq!(values(&mounting, setting).count(), 0, "{setting}");
+    }
+    // What a guard pins, and its path, must be those of everybody.
+    let guarding = unit("namegate-guard@.service");
+    for setting in WITH_NAMESPACE {
+        assert_eq!(values(&guarding, setting).count(), 0, "{setting}");
     }
     // And settings that would keep the server from acting for clients.
     for setting in ["RestrictSUIDSGID", "DevicePolicy", "User", "AmbientCapabilities", "UMask"] {

@@ -1,6 +1,6 @@
 //! `namegate doctor`: what this machine can do, what on it damages names, and what to do about it.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
@@ -31,10 +31,10 @@ pub struct DoctorArgs {
 }
 
 #[derive(Serialize)]
-struct Examination<'c> {
-    r#type: &'static str,
-    condition: Condition,
-    checks: &'c [Diagnosis],
+pub(super) struct Examination<'c> {
+    pub(super) r#type: &'static str,
+    pub(super) condition: Condition,
+    pub(super) checks: &'c [Diagnosis],
 }
 
 /// Runs the command.
@@ -47,19 +47,28 @@ pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
     if args.format.0 == PlainFormat::Json {
         json::write_line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
     } else {
-        for check in &checks {
-            let style = style(check.condition);
-            let word = check.condition.as_str();
-            writeln!(out, "{style}{word:<7}{style:#}  {:<16}  {}", check.id, check.found)?;
-            if let Some(advice) = &check.advice {
-                writeln!(out, "{:<7}  {:<16}  -> {advice}", "", "")?;
-            }
-        }
+        text(&checks, out)?;
     }
     Ok(match condition {
         Condition::Ok | Condition::Unknown => ExitStatus::Clean,
         Condition::Warn | Condition::Fail => ExitStatus::Findings,
     })
+}
+
+/// Writes results for people.
+///
+/// # Errors
+/// The output cannot be written.
+pub(super) fn text(checks: &[Diagnosis], out: &mut dyn Write) -> io::Result<()> {
+    for check in checks {
+        let style = style(check.condition);
+        let word = check.condition.as_str();
+        writeln!(out, "{style}{word:<7}{style:#}  {:<16}  {}", check.id, check.found)?;
+        if let Some(advice) = &check.advice {
+            writeln!(out, "{:<7}  {:<16}  -> {advice}", "", "")?;
+        }
+    }
+    Ok(())
 }
 
 fn style(condition: Condition) -> Style {

@@ -11,6 +11,8 @@ mod doctor;
 mod explain;
 mod fix;
 mod format;
+#[cfg(feature = "guard")]
+mod guard;
 mod instances;
 mod list;
 mod lists;
@@ -37,6 +39,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use log::LevelFilter;
 use terminal_size::{Width, terminal_size_of};
 
 use crate::name::scalar::UNICODE_VERSION;
@@ -163,6 +166,8 @@ enum Command {
     Fix(fix::FixArgs),
     Mount(Box<mount::MountArgs>),
     Watch(Box<watch::WatchArgs>),
+    #[cfg(feature = "guard")]
+    Guard(guard::GuardArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
     Top(top::TopArgs),
@@ -226,11 +231,13 @@ fn report_error(program: &str, error: &CliError, status: u8) -> ExitCode {
 }
 
 fn start_log(is_verbose: bool, format: Option<LogFormat>) {
-    let level = if is_verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn };
+    let level = if is_verbose { LevelFilter::Info } else { LevelFilter::Warn };
     // fuser logs an error for each reply to a request that the kernel has given up, which happens at every unmount.
-    let fuser_level = if is_verbose { level } else { log::LevelFilter::Off };
+    let fuser_level = if is_verbose { level } else { LevelFilter::Off };
     let mut logger = env_logger::Builder::new();
-    logger.filter_level(level).filter_module("fuser", fuser_level).parse_default_env();
+    // aya warns of every map that it does not know, which src/sys/bpf.rs makes.
+    logger.filter_level(level).filter_module("fuser", fuser_level).filter_module("aya", LevelFilter::Error);
+    logger.parse_default_env();
     install(logger.build(), format);
 }
 
@@ -285,6 +292,8 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Fix(args) => fix::run(args, out),
         Command::Mount(args) => mount::run(&args),
         Command::Watch(args) => watch::run(&args, out),
+        #[cfg(feature = "guard")]
+        Command::Guard(args) => guard::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::List(args) => list::run(&args, out),
         Command::Top(args) => top::run(&args, out),

@@ -33,7 +33,7 @@ pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Diagnosis> {
 }
 
 /// Parses the first two numbers of a release such as `6.9.3-arch1`.
-fn version(release: &str) -> Option<(u32, u32)> {
+pub(super) fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

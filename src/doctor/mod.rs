@@ -4,6 +4,7 @@
 //! state. The running kernel is queried only if that directory is `/`.
 
 mod fuse;
+mod guard;
 mod locale;
 mod mounts;
 mod servers;
@@ -55,7 +56,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    fn ok(id: &'static str, found: impl Into<String>) -> Self {
+    /// A result of this condition.
+    pub fn ok(id: &'static str, found: impl Into<String>) -> Self {
         Self { id, condition: Condition::Ok, found: found.into(), advice: None }
     }
 
@@ -67,7 +69,8 @@ impl Diagnosis {
         Self { id, condition: Condition::Warn, found: found.into(), advice: Some(advice.into()) }
     }
 
-    fn fail(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+    /// A result of this condition.
+    pub fn fail(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { id, condition: Condition::Fail, found: found.into(), advice: Some(advice.into()) }
     }
 }
@@ -109,7 +112,13 @@ impl Machine {
         checks.extend(locale::checks(self));
         checks.extend(mounts::checks(self));
         checks.extend(servers::checks(self));
+        checks.push(self.guard());
         checks
+    }
+
+    /// Checks what a guard needs, as far as files tell.
+    pub fn guard(&self) -> Diagnosis {
+        guard::check(self)
     }
 }
 

@@ -210,6 +210,28 @@ fn an_export_of_a_mount_needs_an_fsid() {
 }
 
 #[test]
+fn the_first_obstacle_to_a_guard_is_reported() {
+    const LSM: &str = "sys/kernel/security/lsm";
+    const TYPES: (&str, &str) = ("sys/kernel/btf/vmlinux", "");
+    let check = |release: &str, files: &[(&str, &str)]| {
+        condition(&[files, &[(RELEASE, release)]].concat(), true, "guard")
+    };
+    let with_bpf = (LSM, "lockdown,capability,apparmor,bpf\n");
+    let (new, old) = if cfg!(target_arch = "aarch64") { ("6.4.0", "6.3.9") } else { ("6.1.0", "6.0.9") };
+    assert_eq!(check(new, &[with_bpf, TYPES]), Ok);
+    assert_eq!(check(old, &[with_bpf, TYPES]), Warn);
+    assert_eq!(check(new, &[TYPES]), Unknown, "no securityfs");
+    assert_eq!(check(new, &[(LSM, "capability,bpfx"), TYPES]), Warn);
+    assert_eq!(check(new, &[with_bpf]), Warn, "no types");
+    let locked = ("sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+    assert_eq!(check(new, &[with_bpf, TYPES, locked]), Warn);
+    assert_eq!(condition(&[], true, "guard"), Unknown);
+    let (_dir, machine) = machine(&[(RELEASE, new), (LSM, "capability,yama")], true);
+    let (_, _, advice) = &found(&machine, "guard")[0];
+    assert!(advice.contains("lsm=capability,yama,bpf"), "{advice}");
+}
+
+#[test]
 fn this_machine_is_examined_without_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     let checks = Machine::this().examine(&[dir.path().into(), "/nowhere".into()]);

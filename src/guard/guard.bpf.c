@@ -14,30 +14,34 @@ typedef unsigned long long u64;
 
 // The few fields that are read, by name: the loader finds their offsets in the running kernel.
 struct super_block { u32 s_dev; } CORE;
-struct inode { unsigned long i_ino; } CORE;
+struct inode { unsigned long i_ino; u32 i_generation; } CORE;
 struct qstr { u32 len; const unsigned char *name; } CORE;
 struct dentry { struct dentry *d_parent; struct qstr d_name; struct inode *d_inode; struct super_block *d_sb; } CORE;
 
-enum { SLOTS = 32, CELLS = 1 << 16, CHUNK = 64, LONGEST = 1024, DEEPEST = 4096, KEPT = 256 };
+enum { SLOTS = 32, CELLS = 1 << 16, CHUNK = 64, LONGEST = 1024, STEPS = 64, CLIMBS = 64, KEPT = 256, COMPONENTS = 24, PATH = 1024, NOTE = 1 << 15 };
 enum { ARRAY = 2, ARRAY_OF_MAPS = 12, RINGBUF = 27, PIN_BY_NAME = 1 };
 
 // One guard: where it applies, and its policy as an automaton with limits beside it. Nobody changes it once it is in its slot.
 struct table {
-    u64 root;      // the inode of the tree's directory; 0 for the whole file system
+    u64 root;       // the inode of the tree's directory; 0 for the whole file system
+    u64 generation; // of that inode, whose number may be used again; ANY if the file system does not tell it
     u32 device, audit;
     int error;     // what the caller gets, negative
     u32 stride, start, first_refusing;
-    u32 max_bytes, max_utf16, max_code_points, unused;
+    u32 max_bytes, max_utf16, max_code_points, note_length;
     u8 classes[256];
     u16 next[CELLS];
+    u8 note[NOTE]; // what the loader wants to know of the guard later
 };
 
 struct counts { u64 refused, audited, lost; };
 
 struct event {
-    u64 time, directory;
+    u64 time;
     u32 slot, device, process, user, group, length;
-    u8 operation, audit, unused[6], command[16], name[KEPT];
+    u8 operation, audit, is_cut, unused[5], command[16], name[KEPT];
+    u32 path_length;
+    u8 path[PATH + KEPT]; // the directories above, the innermost first: a byte with the length, then the name
 };
 
 // What the loader and the kernel read of a map: its type, the sizes of a key and a value, the number of entries.
@@ -48,7 +52,7 @@ struct event {
 MAP(guards, ARRAY_OF_MAPS, 4, SLOTS, PIN_BY_NAME);            // a map of one `table` for each slot in use
 MAP(devices, ARRAY, 4 * SLOTS, 1, PIN_BY_NAME);               // the device of each slot; 0 if it is free
 MAP(counters, ARRAY, sizeof(struct counts), SLOTS, PIN_BY_NAME);
-struct { int (*type)[RINGBUF]; int (*max_entries)[1 << 20]; int (*pinning)[PIN_BY_NAME]; } events SEC(".maps");
+struct { int (*type)[RINGBUF]; int (*max_entries)[1 << 21]; int (*pinning)[PIN_BY_NAME]; } events SEC(".maps");
 
 static void *(*lookup)(void *map, const void *key) = (void *)1;
 static u64 (*now)(void) = (void *)5;
@@ -66,11 +70,30 @@ INLINE struct table *table_of(u32 slot)
     return guard ? lookup(guard, &first) : 0;
 }
 
+#define UNREADABLE (~0ULL)
+
+// Where the automaton gets from `state` by `size` bytes at `from`, in the low 16 bits; above them the numbers of UTF-16 units and of
+// code points, of 16 bits each. The kernel verifies each turn of a loop: so one chunk is a function, and a name a loop of chunks.
+__attribute__((noinline)) u64 walk(struct table *table, u64 from, u32 size, u32 state)
+{
+    u8 chunk[CHUNK] = {0}; // Linux 6.1 wants it so
+    u32 utf16 = 0, code_points = 0;
+    if (!table || size > CHUNK || read_kernel(chunk, size, (void *)from))
+        return UNREADABLE;
+    for (u32 i = 0; i < CHUNK && i < size; i++) {
+        u8 byte = chunk[i];
+        u32 begins = (byte & 0xC0) != 0x80;
+        code_points += begins;
+        utf16 += begins + (byte >= 0xF0);
+        state = table->next[(state * table->stride + table->classes[byte]) & (CELLS - 1)];
+    }
+    return (state & 0xFFFF) | (u64)utf16 << 16 | (u64)code_points << 32;
+}
+
 // Whether the guard in `slot` refuses the `length` bytes at `name`. A function of its own, which the kernel verifies once, and
 // which the tests run as it is. A name that cannot be read is refused, and one longer than any file system stores.
 __attribute__((noinline)) int refuses(u32 slot, u64 name, u32 length)
 {
-    u8 chunk[CHUNK] = {0}; // Linux 6.1 wants it so
     u32 utf16 = 0, code_points = 0;
     struct table *table = table_of(slot);
     if (!table)
@@ -80,15 +103,12 @@ __attribute__((noinline)) int refuses(u32 slot, u64 name, u32 length)
         return 1;
     for (u32 at = 0; at < LONGEST && at < length; at += CHUNK) {
         u32 size = length - at < CHUNK ? length - at : CHUNK;
-        if (read_kernel(chunk, size, (void *)(name + at)))
+        u64 walked = walk(table, name + at, size, state);
+        if (walked == UNREADABLE)
             return 1;
-        for (u32 i = 0; i < CHUNK && i < size; i++) {
-            u8 byte = chunk[i];
-            u32 begins = (byte & 0xC0) != 0x80;
-            code_points += begins;
-            utf16 += begins + (byte >= 0xF0);
-            state = table->next[(state * table->stride + table->classes[byte]) & (CELLS - 1)];
-        }
+        state = walked & 0xFFFF;
+        utf16 += walked >> 16 & 0xFFFF;
+        code_points += walked >> 32;
     }
     return state >= table->first_refusing || length > table->max_bytes || utf16 > table->max_utf16
         || code_points > table->max_code_points;
@@ -96,40 +116,88 @@ __attribute__((noinline)) int refuses(u32 slot, u64 name, u32 length)
 
 #define READ(to, from) read_kernel(&(to), sizeof(to), (const void *)&(from))
 
-// Whether the directory of `entry` is the directory with inode `root`, or below it. A tree too deep to tell counts as below.
-__attribute__((noinline)) int is_below(u64 entry, u64 root)
+#define ANY (~0ULL)
+
+// Climbs from `directory`: 1 if it is the directory with inode `root` or below it, 0 if not, or the ancestor to go on from.
+__attribute__((noinline)) u64 climb(u64 directory, u64 root, u64 generation)
 {
-    struct dentry *at = (void *)entry, *parent;
+    struct dentry *at = (void *)directory, *parent;
     struct inode *inode;
-    for (u32 depth = 0; depth < DEEPEST; depth++) {
+    for (u32 step = 0; step < STEPS; step++) {
         unsigned long number = 0;
-        if (READ(parent, at->d_parent) || READ(inode, parent->d_inode) || READ(number, inode->i_ino))
+        u32 own = 0;
+        if (READ(parent, at->d_parent) || READ(inode, at->d_inode) || READ(number, inode->i_ino)
+            || READ(own, inode->i_generation))
             return 1;
-        if (number == root)
+        if (number == root && (generation == ANY || generation == own))
             return 1;
         if (parent == at)
             return 0;
         at = parent;
     }
-    return 1;
+    return (u64)at;
 }
 
-INLINE void report(u32 slot, struct table *table, struct dentry *entry, u8 operation)
+// Whether the directory at `at` is the directory with inode `root`, or below it. A tree too deep to tell counts as below. The loop
+// is in two functions, because the kernel verifies each turn of a loop.
+__attribute__((noinline)) int is_below(u64 at, u64 root, u64 generation)
 {
+    for (u32 climbs = 0; climbs < CLIMBS && at > 1; climbs++)
+        at = climb(at, root, generation);
+    return at != 0;
+}
+
+// Keeps the compiler from what it knows of a number, so that the bounds stand where the kernel looks for them.
+#define OPAQUE(number) asm volatile("" : "+r"(number))
+
+// Writes the names of the directories from `at` up to the root of the guard or of the file system.
+INLINE void write_path(struct event *event, struct dentry *at, u64 root)
+{
+    struct dentry *parent;
+    struct inode *inode;
+    struct qstr name;
+    u32 end = 0;
+    event->is_cut = 1;
+    for (u32 depth = 0; depth < COMPONENTS; depth++) {
+        unsigned long number = 0;
+        if (READ(parent, at->d_parent) || READ(inode, at->d_inode) || READ(number, inode->i_ino))
+            break;
+        if (parent == at || number == root) {
+            event->is_cut = 0;
+            break;
+        }
+        if (READ(name.len, at->d_name.len) || READ(name.name, at->d_name.name) || name.len > 255 || end + name.len >= PATH)
+            break;
+        u32 to = end, length = name.len;
+        OPAQUE(to);
+        to &= PATH - 1;
+        OPAQUE(length);
+        length &= 255;
+        event->path[to] = length;
+        if (read_kernel(event->path + to + 1, length, name.name))
+            break;
+        end += name.len + 1;
+        at = parent;
+    }
+    event->path_length = end;
+}
+
+// Counts and reports that the guard in `slot` refuses `length` bytes at `name`, to be an entry of `directory`.
+__attribute__((noinline)) int report(u32 slot, u64 directory, u64 name, u32 length, u32 operation)
+{
+    struct table *table = table_of(slot);
     struct counts *count = lookup(&counters, &slot);
-    if (!count)
-        return;
+    if (!table || !count)
+        return 0;
     __sync_fetch_and_add(table->audit ? &count->audited : &count->refused, 1);
     struct event *event = reserve(&events, sizeof(*event), 0);
     if (!event) {
         __sync_fetch_and_add(&count->lost, 1);
-        return;
+        return 0;
     }
     u64 user = user_id();
-    u32 length = entry->d_name.len;
     u32 kept = length < KEPT ? length : KEPT;
     event->time = now();
-    event->directory = entry->d_parent->d_inode->i_ino;
     event->slot = slot;
     event->device = table->device;
     event->process = process_id() >> 32;
@@ -139,24 +207,31 @@ INLINE void report(u32 slot, struct table *table, struct dentry *entry, u8 opera
     event->operation = operation;
     event->audit = table->audit;
     command_name(event->command, sizeof(event->command));
-    read_kernel(event->name, kept, entry->d_name.name);
+    read_kernel(event->name, kept, (void *)name);
+    write_path(event, (struct dentry *)directory, table->root);
     submit(event, 0);
+    return 0;
 }
 
 // What the hook returns about the name of `entry`: 0, or the error of the first guard that refuses it.
-INLINE int judge(struct dentry *entry, u8 operation)
+INLINE int judge(struct dentry *entry, u32 operation)
 {
-    u32 first = 0, device = entry->d_sb->s_dev;
+    u32 first = 0, device = entry->d_sb->s_dev, length = entry->d_name.len;
     u32 *guarded = lookup(&devices, &first);
-    if (!guarded)
+    // Read by the helper an address is a number: functions that are verified apart take no pointers.
+    struct dentry *directory;
+    const unsigned char *name;
+    if (!guarded || READ(directory, entry->d_parent) || READ(name, entry->d_name.name))
         return 0;
     for (u32 slot = 0; slot < SLOTS; slot++) {
-        if (guarded[slot] != device || !refuses(slot, (u64)entry->d_name.name, entry->d_name.len))
+        if (guarded[slot] != device || !refuses(slot, (u64)name, length))
             continue;
         struct table *table = table_of(slot);
-        if (!table || table->device != device || (table->root && !is_below((u64)entry, table->root)))
+        if (!table || table->device != device)
             continue;
-        report(slot, table, entry, operation);
+        if (table->root && !is_below((u64)directory, table->root, table->generation))
+            continue;
+        report(slot, (u64)directory, (u64)name, length, operation);
         int error = table->error;
         if (!table->audit)
             return error < 0 && error >= -4095 ? error : -1;
@@ -188,7 +263,9 @@ SEC("classifier") int check_name(struct __sk_buff *packet)
     struct question *question = lookup(&scratch, &first);
     if (!question || load_bytes(packet, HEADER, question, 8) || size > LONGEST)
         return -1;
-    if (size && load_bytes(packet, HEADER + 8, question->name, size))
+    u32 last = size - 1;
+    OPAQUE(last); // Linux 6.1 does not see that the size is not 0
+    if (size && load_bytes(packet, HEADER + 8, question->name, (last & (LONGEST - 1)) + 1))
         return -1;
     // Through memory the address becomes a number, as the address of a name in the kernel is one.
     *(volatile u64 *)&question->address = (u64)question->name;

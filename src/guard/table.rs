@@ -9,47 +9,80 @@ use crate::policy::automaton::Automaton;
 /// Maximum number of transitions in a table. The largest profile, `portable`, needs 36,146.
 const CELLS: usize = 1 << 16;
 
-/// Size of a table in bytes: eight for the inode, ten numbers, the class of each byte, the transitions.
-pub const SIZE: u32 = 8 + 10 * 4 + 256 + 2 * CELLS as u32;
+/// Maximum size of a note in bytes.
+const NOTE: usize = 1 << 15;
+
+/// Where the note begins: behind two numbers of eight bytes, ten of four, the class of each byte and the transitions.
+const NOTE_AT: usize = 2 * 8 + 10 * 4 + 256 + 2 * CELLS;
+
+/// Size of a table in bytes.
+pub const SIZE: u32 = (NOTE_AT + NOTE) as u32;
+
+/// The generation of a directory whose file system tells none.
+const ANY_GENERATION: u64 = u64::MAX;
+
+/// The directory at the top of a guard's tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeRoot {
+    /// Its inode.
+    pub inode: u64,
+    /// The generation of the inode, where the file system tells it: inode numbers are used again.
+    pub generation: Option<u32>,
+}
 
 /// Where a guard applies, and what it does with a name that its policy refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardScope {
     /// The device number of the file system in the kernel: its major number times 2^20, plus its minor number.
     pub device: u32,
-    /// The inode of the top directory of the tree; `None` for the whole file system.
-    pub root: Option<u64>,
+    /// The top directory of the tree; `None` for the whole file system.
+    pub root: Option<TreeRoot>,
     /// The errno for the caller; `None` reports the name and allows it.
     pub refusal: Option<Errno>,
 }
 
-/// The policy has more transitions than fit into a table.
+/// The policy does not fit into a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyTransitions(usize);
+pub enum TableError {
+    /// It has this many transitions.
+    Transitions(usize),
+    /// Its description has this many bytes.
+    Note(usize),
+}
 
-impl fmt::Display for TooManyTransitions {
+impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the policy needs {} transitions, and a guard has room for {CELLS}: reserve fewer names",
-            self.0
-        )
+        match self {
+            Self::Transitions(count) => {
+                write!(f, "the policy needs {count} transitions, and a guard has room for {CELLS}")?;
+            }
+            Self::Note(bytes) => {
+                write!(f, "path and policy take {bytes} bytes, and a guard has room for {NOTE}")?;
+            }
+        }
+        f.write_str(": reserve fewer names")
     }
 }
 
-impl std::error::Error for TooManyTransitions {}
+impl std::error::Error for TableError {}
 
-/// Encodes the table.
+/// Encodes a table. The program does not read the note.
 ///
 /// # Errors
-/// [`TooManyTransitions`] for policies with thousands of reserved names.
-pub fn table(scope: GuardScope, automaton: &Automaton) -> Result<Vec<u8>, TooManyTransitions> {
+/// [`TableError`] for policies with thousands of reserved names.
+pub fn table(scope: GuardScope, automaton: &Automaton, note: &[u8]) -> Result<Vec<u8>, TableError> {
     let cells = automaton.transitions();
     if cells.len() > CELLS {
-        return Err(TooManyTransitions(cells.len()));
+        return Err(TableError::Transitions(cells.len()));
+    }
+    if note.len() > NOTE {
+        return Err(TableError::Note(note.len()));
     }
     let error = -(scope.refusal.unwrap_or(Errno::EPERM) as i32);
     let limits = automaton.limits();
+    let root = scope
+        .root
+        .map_or([0, ANY_GENERATION], |root| [root.inode, root.generation.map_or(ANY_GENERATION, u64::from)]);
     let numbers = [
         scope.device,
         scope.refusal.is_none().into(),
@@ -60,13 +93,54 @@ pub fn table(scope: GuardScope, automaton: &Automaton) -> Result<Vec<u8>, TooMan
         limits.bytes,
         limits.utf16,
         limits.code_points,
-        0,
+        note.len() as u32,
     ];
     let mut bytes = Vec::with_capacity(SIZE as usize);
-    bytes.extend(scope.root.unwrap_or(0).to_ne_bytes());
+    bytes.extend(root.into_iter().flat_map(u64::to_ne_bytes));
     bytes.extend(numbers.into_iter().flat_map(u32::to_ne_bytes));
     bytes.extend(automaton.classes());
     bytes.extend(cells.iter().flat_map(|cell| cell.to_ne_bytes()));
+    bytes.resize(NOTE_AT, 0);
+    bytes.extend(note);
     bytes.resize(SIZE as usize, 0);
     Ok(bytes)
+}
+
+/// Decodes where a table applies, and its note. `None` for bytes that are no table.
+pub fn read_table(bytes: &[u8]) -> Option<(GuardScope, &[u8])> {
+    let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(16 + 4 * at..)?.first_chunk()?));
+    let generation = u32::try_from(long(8)?).ok();
+    let root = Some(long(0)?).filter(|&inode| inode != 0).map(|inode| TreeRoot { inode, generation });
+    let is_audit = number(1)? != 0;
+    let errno = Errno::from_raw(number(2)?.cast_signed().checked_neg()?);
+    let scope = GuardScope { device: number(0)?, root, refusal: (!is_audit).then_some(errno) };
+    Some((scope, bytes.get(NOTE_AT..)?.get(..number(9)? as usize)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::automaton::Coverage;
+    use crate::policy::{Policy, profile};
+
+    #[test]
+    fn a_table_tells_where_it_applies_and_its_note() {
+        let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
+        let automaton = Automaton::new(&Coverage::new(&policy)).unwrap();
+        let root = |generation| Some(TreeRoot { inode: 1 << 40, generation });
+        for (root, refusal, note) in [
+            (None, None, &b"{}"[..]),
+            (root(None), Some(Errno::EINVAL), b""),
+            (root(Some(u32::MAX)), Some(Errno::EILSEQ), &[7; NOTE]),
+        ] {
+            let scope = GuardScope { device: 8 << 20 | 1, root, refusal };
+            let bytes = table(scope, &automaton, note).unwrap();
+            assert_eq!(bytes.len(), SIZE as usize);
+            assert_eq!(read_table(&bytes), Some((scope, note)));
+        }
+        let scope = GuardScope { device: 1, root: None, refusal: None };
+        assert_eq!(table(scope, &automaton, &[0; NOTE + 1]), Err(TableError::Note(NOTE + 1)));
+        assert_eq!(read_table(&[0; 100]), None);
+    }
 }

@@ -3,6 +3,8 @@
 pub mod confinement;
 pub mod control;
 pub mod detach;
+#[cfg(feature = "guard")]
+pub mod guard_events;
 pub mod health;
 pub mod mount_config;
 mod mount_service;

@@ -32,6 +32,20 @@ pub fn get(fd: impl AsFd) -> Result<u32, Errno> {
     Errno::result(result).map(|_| flags[0])
 }
 
+/// Reads the generation of the inode of `fd`: it differs from that of an earlier inode with the same number.
+///
+/// # Errors
+/// ENOTTY or EOPNOTSUPP if the file system tells none; EBADF for an `O_PATH` descriptor.
+#[cfg(feature = "guard")]
+pub fn generation(fd: impl AsFd) -> Result<u32, Errno> {
+    /// The number of FS_IOC_GETVERSION, which libc lacks for some systems: `_IOR('v', 1, long)`.
+    const GET_VERSION: libc::Ioctl = libc::_IOR::<libc::c_long>(b'v' as u32, 1);
+    let mut version = [0u32; 2];
+    // SAFETY: the kernel writes at most one long to `version`, which is a long.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), GET_VERSION, version.as_mut_ptr()) };
+    Errno::result(result).map(|_| version[0])
+}
+
 /// Sets the flags of the inode of `fd`.
 ///
 /// # Errors

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
+    /// The identifier of the mount, as long as it exists.
+    pub id: u64,
     /// The mount point.
     pub point: PathBuf,
     /// The device number of the file system, such as `8:1`. After an unmount another file system can get the same number.
@@ -64,13 +66,14 @@ pub fn holding<'m>(mounts: &'m [MountEntry], path: &Path) -> Option<&'m MountEnt
 /// Parses one line of the table: fields, any number of optional ones, a hyphen, then type, source and options of the file system.
 fn line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
-    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let device = String::from_utf8_lossy(fields.nth(1)?).into_owned();
     let is_whole = fields.next()? == b"/";
     let point = OsString::from_vec(unescaped(fields.next()?)).into();
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(own.next()?).into_owned();
     let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
-    Some(MountEntry { point, device, kind, is_whole, source, options })
+    Some(MountEntry { id, point, device, kind, is_whole, source, options })
 }
 
 /// Decodes a field: space, tab, line feed and backslash are written as a backslash and three octal digits.
@@ -96,6 +99,7 @@ mod tests {
             37 27 98:1 / /mnt rw - tmpfs none rw\n\
             38 36 98:2 / /mnt/a\\040b\\134c rw - exfat /dev/sdb rw\nnonsense\n";
         let mounts = parse(table);
+        assert_eq!(mounts.iter().map(|m| m.id).collect::<Vec<_>>(), [27, 36, 37, 38]);
         assert_eq!(mounts.iter().map(|m| m.is_whole).collect::<Vec<_>>(), [true, false, true, true]);
         let place = Path::new("/mnt/a b\\c");
         assert_eq!((mounts[1].point.as_path(), mounts[1].kind.as_str()), (place, "vfat"));

@@ -1,7 +1,9 @@
-//! Forking a process, and closing its descriptors.
+//! Forking a process, closing its descriptors, and what the kernel says about one.
 
 use std::fs;
 use std::io;
+#[cfg(feature = "guard")]
+use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
@@ -19,6 +21,18 @@ pub fn fork() -> Result<ForkResult, Errno> {
         Ok(1) => unsafe { nix::unistd::fork() },
         _ => Err(Errno::EDEADLK),
     }
+}
+
+/// Reads a number from what the kernel says about a descriptor (proc_pid_fdinfo(5)): such as `mnt_id` of a file. `None` if it
+/// does not say it.
+///
+/// # Errors
+/// /proc does not show the descriptor.
+#[cfg(feature = "guard")]
+pub fn fd_info(fd: impl AsFd, field: &str) -> io::Result<Option<u64>> {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    Ok(value.and_then(|value| value.trim().parse().ok()))
 }
 
 /// Closes all descriptors from 3 on except `kept`. See close_range(2); if the kernel lacks it (before 5.9), they are closed

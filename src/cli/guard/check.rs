@@ -1,0 +1,49 @@
+//! `namegate guard check`: whether a guard can run here.
+
+use std::io::Write;
+
+use super::super::doctor::{Examination, text};
+use super::super::format::{FormatArgs, PlainFormat};
+use super::super::{CliError, ExitStatus};
+use crate::doctor::{Condition, Diagnosis, Machine};
+use crate::guard::guards::try_to_load;
+use crate::json;
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate guard check
+
+The programs are loaded and one is attached, for a moment and with no policy. Nothing stays.
+
+Exit status: 0 a guard can run, 1 something is missing.";
+
+/// Check whether a guard can run here, and report what is missing
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct GuardCheckArgs {
+    #[command(flatten)]
+    format: FormatArgs<PlainFormat>,
+}
+
+pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    const ID: &str = "guard-load";
+    let needed = Machine::this().guard();
+    let loaded = if nix::unistd::geteuid().is_root() {
+        match try_to_load() {
+            Ok(()) => Diagnosis::ok(ID, "the kernel has verified the programs, and attached one"),
+            Err(error) => Diagnosis::fail(ID, error.to_string(), "see the line above, and docs/GUARD.md"),
+        }
+    } else {
+        Diagnosis::fail(ID, "only root can load programs into the kernel", "run this as root")
+    };
+    let checks = [needed, loaded];
+    let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
+    match args.format.0 {
+        PlainFormat::Json => {
+            json::write_line(out, &Examination { r#type: "guard-check", condition, checks: &checks })?;
+        }
+        PlainFormat::Text => text(&checks, out)?,
+    }
+    let has_loaded = checks[1].condition == Condition::Ok;
+    Ok(if has_loaded { ExitStatus::Clean } else { ExitStatus::Findings })
+}

@@ -1,0 +1,54 @@
+//! `namegate guard events`: the names that guards refuse or audit.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::super::format::FormatArgs;
+use super::super::output::cannot_write;
+use super::super::{CliError, ExitStatus};
+use super::require_root;
+use crate::service::guard_events::{self, GuardEventSinks, GuardEventsError};
+use crate::service::signals::Signals;
+use crate::service::watch_service::FindingFormat;
+use crate::telemetry::audit::{Audit, AuditLog, AuditSettings};
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate guard events
+  namegate guard events --json --audit /var/log/namegate-guard.jsonl
+
+Events wait in the kernel until they are read. One process at a time can read them. Without a guard it waits for one.
+
+SIGINT (Ctrl-C) and SIGTERM end it. SIGHUP reopens the audit log.
+
+Exit status: 0 there was no event, 1 there was one, 2 events could not be read or written.";
+
+/// Report the names that guards refuse or audit, as a mount does: who, where, which rule
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct EventsArgs {
+    #[command(flatten)]
+    format: FormatArgs<FindingFormat>,
+    /// Append one line of JSON per event to FILE, in the format of a mount's audit log
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    require_root()?;
+    let signals = Signals::take(Signals::WATCH);
+    let open_log = |file: &PathBuf| AuditLog::append(file).map_err(|error| cannot_write(file, &error));
+    let audit_log = args.audit.as_ref().map(open_log).transpose()?;
+    let format = args.format.0;
+    let settings =
+        AuditSettings { is_logged: format == FindingFormat::Log, audit_log, ..AuditSettings::default() };
+    let audit = Audit::new(settings).map_err(|e| CliError::new(format!("cannot start a thread: {e}")))?;
+    let mut sinks = GuardEventSinks { format, out, audit };
+    match guard_events::run(&signals, &mut sinks) {
+        Ok(0) => Ok(ExitStatus::Clean),
+        Ok(_) => Ok(ExitStatus::Findings),
+        Err(GuardEventsError::Output(error)) => Err(error.into()),
+        Err(GuardEventsError::Guard(error)) => Err(CliError::new(error)),
+        Err(GuardEventsError::Wait(errno)) => Err(CliError::new(format!("cannot wait for events: {errno}"))),
+    }
+}

@@ -1,0 +1,88 @@
+//! `namegate guard`: the policy inside the kernel.
+
+mod check;
+mod events;
+mod off;
+mod on;
+mod status;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::{CliError, ExitStatus};
+use crate::guard::guards::{Guards, SlotGuard};
+use crate::guard::note::GuardNote;
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate guard check
+  namegate guard on /srv/share --profile windows
+  namegate guard on /srv/share --profile windows --enforce
+  namegate guard status
+  namegate guard events
+  namegate guard off /srv/share";
+
+/// Have the kernel itself check new names in a directory tree, without a mount
+///
+/// A guard is a program inside the kernel: every new name is checked, whichever program creates it, and by whichever path into the
+/// kernel. A guard stays on until it is turned off or the machine is restarted; no process has to run. It needs root, and a kernel
+/// that runs BPF programs on its security hooks: `namegate guard check` reports what is missing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct GuardArgs {
+    #[command(subcommand)]
+    action: GuardAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum GuardAction {
+    On(Box<on::OnArgs>),
+    Off(off::OffArgs),
+    Status(status::GuardStatusArgs),
+    Events(events::EventsArgs),
+    Check(check::GuardCheckArgs),
+}
+
+pub(super) fn run(args: &GuardArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+    match &args.action {
+        GuardAction::On(args) => on::run(args, out),
+        GuardAction::Off(args) => off::run(args, out),
+        GuardAction::Status(args) => status::run(args, out),
+        GuardAction::Events(args) => events::run(args, out),
+        GuardAction::Check(args) => check::run(args, out),
+    }
+}
+
+/// The guards in force, if there are any.
+fn open() -> Result<Option<Guards>, CliError> {
+    require_root()?;
+    Guards::open().map_err(CliError::new)
+}
+
+fn require_root() -> Result<(), CliError> {
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(CliError::new("guards are of the whole machine: run this as root")),
+    }
+}
+
+fn list(guards: &Guards) -> Result<Vec<SlotGuard>, CliError> {
+    guards.list().map_err(CliError::new)
+}
+
+/// The path that a guard was turned on with; `None` if another version wrote it.
+fn path_of(guard: &SlotGuard) -> Option<PathBuf> {
+    let note = GuardNote::from_bytes(&guard.note).ok()?;
+    Some(OsString::from_vec(note.path.base64.0).into())
+}
+
+/// Finds the guard of a path: by the path itself, which need not exist any more.
+fn find<'g>(guards: &'g [SlotGuard], path: &Path) -> Option<&'g SlotGuard> {
+    let real = std::fs::canonicalize(path);
+    let real = real.or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into());
+    guards.iter().find(|guard| path_of(guard).is_some_and(|guarded| guarded == real))
+}

@@ -1,0 +1,140 @@
+//! Reads the events of guards until a signal ends it: writes them, and reports to the service manager.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use super::notify::ServiceManager;
+use super::signals::Signals;
+use super::watch_service::FindingFormat;
+use crate::guard::events::EventReader;
+use crate::guard::guards::{GuardError, Guards};
+use crate::report::layout::counted;
+use crate::telemetry::audit::{Audit, AuditRecord};
+
+/// Where events of guards go.
+pub struct GuardEventSinks<'o> {
+    /// The format of the output.
+    pub format: FindingFormat,
+    /// The output, unless events go to the log.
+    pub out: &'o mut dyn Write,
+    /// Log and audit log.
+    pub audit: Audit,
+}
+
+/// Why reading events has ended with an error.
+#[derive(Debug)]
+pub enum GuardEventsError {
+    /// The guards cannot be read.
+    Guard(GuardError),
+    /// The output cannot be written.
+    Output(io::Error),
+    /// poll(2) failed.
+    Wait(Errno),
+}
+
+impl From<GuardError> for GuardEventsError {
+    fn from(error: GuardError) -> Self {
+        Self::Guard(error)
+    }
+}
+
+impl From<io::Error> for GuardEventsError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Writes events until a signal comes. Without guards it waits for one. Returns the number of events.
+///
+/// # Errors
+/// [`GuardEventsError`].
+pub fn run(signals: &Signals, sinks: &mut GuardEventSinks<'_>) -> Result<u64, GuardEventsError> {
+    /// How often guards are looked for, and lost events.
+    const INTERVAL: Duration = Duration::from_secs(1);
+    let manager = ServiceManager::from_environment();
+    let (mut reader, mut count, mut refreshed) = (None::<EventReader>, 0, Instant::now());
+    manager.ready();
+    loop {
+        if reader.is_none()
+            && let Some(guards) = Guards::open()?
+        {
+            reader = Some(EventReader::new(&guards)?);
+        }
+        if let Some(open) = &mut reader {
+            count += read(open, sinks)?;
+            if !open.is_in_force() {
+                reader = None;
+            } else if refreshed.elapsed() >= INTERVAL {
+                refreshed = Instant::now();
+                refresh(open)?;
+            }
+        }
+        sinks.out.flush()?;
+        manager.alive();
+        let fds = reader.iter().map(EventReader::fd).chain(signals.fd());
+        let mut polled: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut polled, PollTimeout::try_from(INTERVAL).unwrap_or(PollTimeout::ZERO)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(GuardEventsError::Wait(errno)),
+        }
+        match signals.next() {
+            Some(Signal::SIGHUP) => sinks.audit.reopen(),
+            Some(Signal::SIGUSR1) => log::warn!("{}", counted(count, "event", "events")),
+            Some(_) => break,
+            None => {}
+        }
+    }
+    manager.stopping();
+    if let Some(open) = &mut reader {
+        count += read(open, sinks)?;
+    }
+    sinks.out.flush()?;
+    sinks.audit.close();
+    Ok(count)
+}
+
+fn refresh(reader: &mut EventReader) -> Result<(), GuardError> {
+    if let Some(guards) = Guards::open()? {
+        let lost = reader.refresh(&guards)?;
+        if lost > 0 {
+            log::warn!(lost = lost; "{} found no room: the reader is too slow", counted(lost, "event", "events"));
+        }
+    }
+    Ok(())
+}
+
+fn read(reader: &mut EventReader, sinks: &mut GuardEventSinks<'_>) -> Result<u64, GuardEventsError> {
+    let mut count = 0;
+    while let Some(event) = reader.next_event() {
+        count += 1;
+        let record = match reader.explain(&event) {
+            Some(record) => Some(record),
+            None => {
+                // Its guard is new, or has a new policy.
+                refresh(reader)?;
+                reader.explain(&event)
+            }
+        };
+        match record {
+            Some(record) => sinks.write(record)?,
+            None => log::warn!("a name broke a policy that is not in effect any more: {event:?}"),
+        }
+    }
+    Ok(count)
+}
+
+impl GuardEventSinks<'_> {
+    fn write(&mut self, record: AuditRecord) -> io::Result<()> {
+        match self.format {
+            FindingFormat::Text => writeln!(self.out, "{} {record}", record.timestamp())?,
+            FindingFormat::Json => record.write_json(self.out)?,
+            FindingFormat::Log => {}
+        }
+        self.audit.record(record.requester.uid, || record);
+        Ok(())
+    }
+}
