@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use aya::maps::{Map, MapData, RingBuf};
 use nix::fcntl::Flock;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 
 use super::guards::{GuardError, Guards, SlotGuard, inode_in_force};
@@ -164,6 +165,12 @@ impl EventReader {
     /// Takes the next event, if there is one.
     pub fn next_event(&mut self) -> Option<GuardEvent> {
         loop {
+            // aya 0.13 reads on without an event if another reader took the first ones of a ring: the kernel says whether there
+            // is one.
+            let mut polled = [PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut polled, PollTimeout::ZERO) != Ok(1) {
+                return None;
+            }
             match GuardEvent::read(&self.ring.next()?) {
                 Some(event) => return Some(event),
                 None => log::error!("the kernel wrote an event that this version does not know"),

@@ -108,8 +108,12 @@ fn refresh(reader: &mut EventReader) -> Result<(), GuardError> {
 }
 
 fn read(reader: &mut EventReader, sinks: &mut GuardEventSinks<'_>) -> Result<u64, GuardEventsError> {
+    /// Signals are looked for between as many events.
+    const TURN: u64 = 1024;
     let mut count = 0;
-    while let Some(event) = reader.next_event() {
+    while count < TURN
+        && let Some(event) = reader.next_event()
+    {
         count += 1;
         let record = match reader.explain(&event) {
             Some(record) => Some(record),
