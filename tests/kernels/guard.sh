@@ -52,7 +52,7 @@ check_guard() {
     guard_names "$fs" windows allow "windows audit"
     sleep 3
     kill $events && wait $events
-    output=$(python3 - "$lab/events" <<'EVENTS'
+    if output=$(python3 - "$lab/events" <<'EVENTS'
 import collections, json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 rows = [row for row in rows if row["outcome"] == "let-through"]
@@ -62,14 +62,19 @@ for row in rows:
         sys.exit(f"{row}")
 print(len(rows), dict(collections.Counter(row["operation"] for row in rows)))
 EVENTS
-    ) && result PASS root "events: $output" || result FAIL root events "$output $(tail -n 2 "$lab/events.log") $(guard status 2>&1)"
+    ); then
+        result PASS root "events: $output"
+    else
+        result FAIL root events "$output $(tail -n 2 "$lab/events.log") $(guard status 2>&1)"
+    fi
     guard on "$fs" --profile utf8 --enforce >/dev/null
     # Replacement under load.
     (for ((i = 0; i < 400; i++)); do if mkdir "$fs/"$'bad\xff' 2>/dev/null; then echo passed; fi; done) >"$lab/load" &
     for mode in 1 2 3 4 5; do guard on "$fs" --profile strict >/dev/null && guard on "$fs" --profile utf8 >/dev/null; done
     wait $!
     if [[ -s $lab/load ]]; then result FAIL root replace "$(wc -l <"$lab/load") bad names passed"; else result PASS root replace; fi
-    output=$(guard status --json) && [[ $output == *'"mode":"enforcing"'* ]] && result PASS root status || result FAIL root status "$output"
+    output=$(guard status --json)
+    if [[ $output == *'"mode":"enforcing"'* ]]; then result PASS root status; else result FAIL root status "$output"; fi
     output=$(guard off "$fs" 2>&1) || result FAIL root off "$output"
     if [[ -z $(ls $pins) ]]; then result PASS root "off: nothing is pinned"; else result FAIL root off "$(ls -R $pins)"; fi
     guard_names "$fs" windows allow "without guard"
