@@ -29,7 +29,10 @@ pub(super) fn check(machine: &Machine) -> Diagnosis {
         );
     }
     let Ok(modules) = machine.text("sys/kernel/security/lsm") else {
-        return Diagnosis::unknown(ID, "/sys/kernel/security/lsm cannot be read: is securityfs mounted?");
+        return Diagnosis::unknown(
+            ID,
+            "no list of security modules: mount securityfs (mount -t securityfs securityfs /sys/kernel/security)",
+        );
     };
     if !modules.split(',').any(|module| module == "bpf") {
         return Diagnosis::warn(

@@ -23,7 +23,7 @@ const ANY_GENERATION: u64 = u64::MAX;
 
 /// The directory at the top of a guard's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeRoot {
+pub struct GuardRoot {
     /// Its inode.
     pub inode: u64,
     /// The generation of the inode, where the file system tells it: inode numbers are used again.
@@ -36,7 +36,7 @@ pub struct GuardScope {
     /// The device number of the file system in the kernel: its major number times 2^20, plus its minor number.
     pub device: u32,
     /// The top directory of the tree; `None` for the whole file system.
-    pub root: Option<TreeRoot>,
+    pub root: Option<GuardRoot>,
     /// The errno for the caller; `None` reports the name and allows it.
     pub refusal: Option<Errno>,
 }
@@ -111,7 +111,7 @@ pub fn read_table(bytes: &[u8]) -> Option<(GuardScope, &[u8])> {
     let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(16 + 4 * at..)?.first_chunk()?));
     let generation = u32::try_from(long(8)?).ok();
-    let root = Some(long(0)?).filter(|&inode| inode != 0).map(|inode| TreeRoot { inode, generation });
+    let root = Some(long(0)?).filter(|&inode| inode != 0).map(|inode| GuardRoot { inode, generation });
     let is_audit = number(1)? != 0;
     let errno = Errno::from_raw(number(2)?.cast_signed().checked_neg()?);
     let scope = GuardScope { device: number(0)?, root, refusal: (!is_audit).then_some(errno) };
@@ -128,7 +128,7 @@ mod tests {
     fn a_table_tells_where_it_applies_and_its_note() {
         let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
         let automaton = Automaton::new(&Coverage::new(&policy)).unwrap();
-        let root = |generation| Some(TreeRoot { inode: 1 << 40, generation });
+        let root = |generation| Some(GuardRoot { inode: 1 << 40, generation });
         for (root, refusal, note) in [
             (None, None, &b"{}"[..]),
             (root(None), Some(Errno::EINVAL), b""),

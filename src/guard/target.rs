@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::table::TreeRoot;
+use super::table::GuardRoot;
 use crate::name::display::{display, shown};
 use crate::sys::mounts::{MountEntry, mounts};
 use crate::sys::{iflags, process};
@@ -56,7 +56,7 @@ pub struct GuardTarget {
     /// The type of the file system.
     pub kind: String,
     /// The top of the tree; `None` for the whole file system.
-    pub root: Option<TreeRoot>,
+    pub root: Option<GuardRoot>,
     /// Whether `path` is the top of the tree, and not a part of a file system that is guarded as a whole.
     pub is_top: bool,
 }
@@ -82,7 +82,7 @@ impl GuardTarget {
             None
         } else if STABLE_INODES.contains(&mount.kind.as_str()) {
             let inode = dir.metadata().map_err(failed)?.ino();
-            Some(TreeRoot { inode, generation: iflags::generation(&dir).ok() })
+            Some(GuardRoot { inode, generation: iflags::generation(&dir).ok() })
         } else {
             return Err(TargetError::NoSubtree(path.into(), mount.kind.clone()));
         };

@@ -10,6 +10,7 @@ use super::super::policy_args::PolicyArgs;
 use super::super::setting_args::choice_parser;
 use super::super::{CliError, ExitStatus};
 use super::{list, require_root};
+use crate::doctor::{Condition, Machine};
 use crate::guard::guards::Guards;
 use crate::guard::note::GuardNote;
 use crate::guard::table::{GuardScope, table};
@@ -74,6 +75,12 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
     let automaton = Automaton::new(&coverage).map_err(CliError::new)?;
     let target = GuardTarget::from_path(&args.path, args.whole_filesystem).map_err(CliError::new)?;
     require_root()?;
+    // Without bpf among its security modules the kernel attaches the programs, and never runs them.
+    let needed = Machine::this().guard();
+    if needed.condition != Condition::Ok {
+        let advice = needed.advice.unwrap_or_default();
+        return Err(CliError::new(format!("{}\n{advice}", needed.found)));
+    }
     let guards = Guards::open_or_load().map_err(CliError::new)?;
     let is_same = |scope: &GuardScope| (scope.device, scope.root) == (target.device, target.root);
     let before = list(&guards)?.into_iter().find(|guard| is_same(&guard.scope));
