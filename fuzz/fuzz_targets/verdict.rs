@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use namegate::name::display::acts_or_hides;
 use namegate::name::normalize::Form;
-use namegate::policy::{Normalization, OnMismatch, CheckOutcome, Policy, Verdict, profile};
+use namegate::policy::{CheckOutcome, EncodingHint, Normalization, OnMismatch, Policy, Verdict, profile};
 
 static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(|| {
     let mut policies: Vec<Policy> = profile::ALL.iter().map(|p| Policy::from_profiles(&[p])).collect();
@@ -40,9 +40,9 @@ fuzz_target!(|input: &[u8]| {
         assert!(violation.span.end <= name.len());
         assert!(!check.message(policy, violation).chars().any(acts_or_hides));
     }
-    if let Some(repair) = policy.suggest_name(name, None, &mut |_| false) {
+    if let Some(repair) = policy.suggest_name(name, EncodingHint::Unknown, &mut |_| false) {
         assert_eq!(policy.verdict(repair.name.as_bytes()), Verdict::Accept(&repair.name));
-        assert!(policy.suggest_name(repair.name.as_bytes(), None, &mut |_| false).is_none());
+        assert!(policy.suggest_name(repair.name.as_bytes(), EncodingHint::Unknown, &mut |_| false).is_none());
     }
     let names: Vec<&[u8]> = name.split(|&b| b == b'\n').collect();
     for collision in policy.collisions(&names) {

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStringExt;
 use super::format::{ReportArgs, ReportFormat};
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::name::reading::{Encoding, Evidence};
-use crate::policy::{CheckOutcome, Policy, profile};
+use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
+use crate::policy::{CheckOutcome, EncodingHint, Policy, profile};
 use crate::progress::NoProgress;
 use crate::report::fan::FaultReport;
 use crate::report::text::{GroupBy, Layout};
@@ -67,8 +67,12 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         check.stream(standard_input(args.null)?, args.report.encoding)?;
     } else {
         let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
-        let encoding = args.report.encoding.or_else(|| guess(names.iter().map(Vec::as_slice)));
-        names.iter().try_for_each(|name| check.name(name, || encoding))?;
+        let guess = match args.report.encoding {
+            Some(_) => None,
+            None => EncodingGuess::for_names(names.iter().map(Vec::as_slice), &EncodingCounts::default()),
+        };
+        let legacy = guess.as_ref().map_or(hint(args.report.encoding), EncodingHint::Guessed);
+        names.iter().try_for_each(|name| check.name(name, legacy))?;
     }
     let CheckRun { report, summary, .. } = check;
     if let Some(mut report) = report.filter(|_| !is_single || args.report.format.0 != ReportFormat::Text) {
@@ -121,10 +125,8 @@ fn check_paths(
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on))
 }
 
-fn guess<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<Encoding> {
-    let mut evidence = Evidence::default();
-    names.for_each(|name| evidence.add(name));
-    evidence.guess()
+fn hint(encoding: Option<Encoding>) -> EncodingHint<'static> {
+    encoding.map_or(EncodingHint::Unknown, EncodingHint::Given)
 }
 
 struct CheckRun<'p> {
@@ -135,8 +137,7 @@ struct CheckRun<'p> {
 }
 
 impl CheckRun<'_> {
-    /// `encoding` is asked only for a name that there is something to say about.
-    fn name(&mut self, name: &[u8], encoding: impl FnOnce() -> Option<Encoding>) -> io::Result<()> {
+    fn name(&mut self, name: &[u8], legacy: EncodingHint<'_>) -> io::Result<()> {
         let check = self.policy.check(name);
         self.summary.names += 1;
         let Some(report) = &mut self.report else {
@@ -145,7 +146,7 @@ impl CheckRun<'_> {
         };
         let mut record = ReportedName::of(self.policy, &check);
         if check.outcome() != CheckOutcome::Accept {
-            record.repair = self.policy.suggest_name(name, encoding(), &mut |_| false);
+            record.repair = self.policy.suggest_name(name, legacy, &mut |_| false);
         }
         self.summary.count(&record);
         report.record(&record)
@@ -159,7 +160,7 @@ impl CheckRun<'_> {
         for item in names {
             match item {
                 Ok(ListItem::Name(name)) => {
-                    self.name(&name, || encoding.or_else(|| guess([name.as_slice()].into_iter())))?;
+                    self.name(&name, hint(encoding))?;
                 }
                 Ok(ListItem::TooLong(number)) => {
                     let message = format!(

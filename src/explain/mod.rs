@@ -371,7 +371,6 @@ fn readings(name: &[u8]) -> Vec<ReadingRow> {
         let encoding = if is_pair { "CESU-8" } else { "overlong UTF-8" };
         return vec![ReadingRow { encoding: encoding.to_owned(), text }];
     }
-    let row =
-        |found: reading::LegacyReading| ReadingRow { encoding: found.encoding.to_string(), text: found.text };
-    reading::likeliest(part).into_iter().map(row).collect()
+    let readings = reading::likeliest(part).into_iter();
+    readings.map(|(encoding, text)| ReadingRow { encoding: encoding.to_string(), text }).collect()
 }

@@ -8,13 +8,12 @@
 
 mod directory;
 mod draft;
-mod guess;
 mod links;
 pub mod map;
 mod root_set;
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::io;
@@ -26,16 +25,15 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 
-use self::directory::{DirectoryProposals, Proposal, Unplanned};
+use self::directory::{DirectoryProposals, EarlierNames, Proposal, Unplanned};
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
-use self::draft::{LineRecord, parse_rename, rename_payload, tag, too_long};
-use self::guess::{PriorChoice, PriorSource};
+use self::draft::{LineRecord, tag, too_long};
 use self::map::CharMap;
 use self::root_set::RootSet;
 use super::plan::{Rename, SeenEntry, Skipped, path_in};
 use super::records::{EntryRecord, RecordSorter};
-use crate::name::reading::Encoding;
-use crate::policy::{Confidence, Policy};
+use crate::name::reading::{Encoding, EncodingCounts};
+use crate::policy::Policy;
 use crate::progress::Observer;
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
@@ -103,18 +101,18 @@ struct TreeFindings {
     lines: RecordSorter,
     /// The directories with symbolic links.
     linked: RecordSorter,
-    /// The encodings of directories, by the hashes of their paths.
-    choices: HashMap<u64, (Encoding, Confidence)>,
+    /// The encodings of the names of directories, as far as they were guessed, by the hashes of their paths.
+    encodings: HashMap<u64, EncodingCounts>,
     hash: RandomState,
-    /// The number of names of each likely encoding.
-    likely: BTreeMap<&'static str, PriorChoice>,
-    /// Directories whose encoding is a guess.
+    /// Those of the whole tree.
+    tree: EncodingCounts,
+    /// Directories with guesses.
     uncertain: UncertainDirectories,
     /// Why a temporary file cannot be written.
     failure: Option<io::Error>,
 }
 
-/// Directories whose encoding may change when the names of the whole tree are known. A directory with the name of a root may
+/// Directories whose guesses may change when the names of the whole tree are known. A directory with the name of a root may
 /// come a second time with a tree.
 #[derive(Default)]
 struct UncertainDirectories {
@@ -134,8 +132,6 @@ struct UncertainDirectory {
     path: Vec<u8>,
     number: u64,
     root_len: usize,
-    /// The name of the encoding of its names so far.
-    encoding: String,
     lines: Vec<LineRecord>,
 }
 
@@ -173,37 +169,33 @@ impl PlanReader<'_> {
 
     fn check(&self, batch: DirectoryBatch) -> io::Result<()> {
         let dir = batch.dir.as_os_str().as_bytes();
-        let prior = self.found().prior(dir);
-        let findings = directory::propose_names(&batch, self.policy, self.settings, prior);
+        let earlier = self.found().above(dir);
+        let findings = directory::propose_names(&batch, self.policy, self.settings, &earlier);
         let found = findings.proposals.len() + findings.unplanned.len();
         self.observer.checked(&batch.dir, batch.count as u64, found as u64);
         // A directory that was listed for the name of a root has links outside of the request.
         let is_linked = batch.has_links && batch.is_whole();
-        if found == 0 && findings.long.is_empty() && findings.choice.is_none() {
+        if found == 0 && findings.long.is_empty() && findings.encodings.is_none() {
             return if is_linked { self.found().add_linked(dir) } else { Ok(()) };
         }
-        let choice = findings.choice;
+        let (encodings, is_uncertain) = (findings.encodings.clone(), findings.is_uncertain);
         let lines = self.look_up(dir, findings);
         let mut found = self.found();
         if is_linked {
             found.add_linked(dir)?;
         }
-        if let Some(choice) = choice {
-            found.add_choice(dir, choice);
+        if let Some(encodings) = encodings {
+            found.add_encodings(dir, encodings);
         }
-        let guess = choice.filter(|choice| choice.confidence == Confidence::Guess);
-        match guess.filter(|_| self.settings.encoding.is_none()) {
-            Some(PriorChoice { encoding, .. }) => found.uncertain.add(encoding, batch, &lines),
-            None => add_lines(&mut found.lines, dir, &lines),
+        match is_uncertain {
+            true => found.uncertain.add(batch, &lines),
+            false => add_lines(&mut found.lines, dir, &lines),
         }
     }
 
-    /// Checks the directories with a guessed encoding again, with the encoding of most names of the tree.
+    /// Checks the directories with guesses again, with the other names of the tree as evidence.
     fn review_encodings(&self, exclude: &Exclude) -> io::Result<()> {
-        let (UncertainDirectories { records, mut singles, .. }, most) = {
-            let mut found = self.found();
-            (std::mem::take(&mut found.uncertain), found.most_common_choice())
-        };
+        let UncertainDirectories { records, mut singles, .. } = std::mem::take(&mut self.found().uncertain);
         let records = records.finish()?;
         let mut cursor = records.cursor()?;
         let mut uncertain: Option<UncertainDirectory> = None;
@@ -212,10 +204,8 @@ impl PlanReader<'_> {
             let record = cursor.record();
             let begins = record.is_none_or(|record| record.name.get(8) == Some(&UNCERTAIN));
             if begins && let Some(mut directory) = uncertain.take() {
-                if let Some(most) = most {
-                    let single = singles.remove(&directory.number);
-                    self.review_directory(&mut directory, single, most, exclude)?;
-                }
+                let single = singles.remove(&directory.number);
+                self.review_directory(&mut directory, single, exclude);
                 add_lines(&mut self.found().lines, &directory.path, &directory.lines)?;
             }
             let Some(EntryRecord { dir, name, payload }) = record else { break };
@@ -227,31 +217,28 @@ impl PlanReader<'_> {
         Ok(())
     }
 
-    /// Gives an uncertain directory the lines that it has in the encoding of most names.
+    /// Gives an uncertain directory the lines that it has with more evidence.
     fn review_directory(
         &self,
         directory: &mut UncertainDirectory,
         single: Option<DirectoryBatch>,
-        most: PriorChoice,
         exclude: &Exclude,
-    ) -> io::Result<()> {
-        if directory.encoding == most.encoding.name() {
-            return directory.confirm(most);
-        }
+    ) {
         let path = &directory.path;
+        let encodings = self.found().elsewhere(path);
+        if encodings.names() < 1.0 {
+            return;
+        }
         // A directory that cannot be read again keeps its first suggestions.
         let batch = single.or_else(|| self.root_set.read_batch(path, directory.root_len, exclude).ok());
-        let Some(batch) = batch else { return Ok(()) };
-        let findings = directory::propose_names(&batch, self.policy, self.settings, Some(most));
-        if findings.choice.is_none_or(|choice| choice.encoding != most.encoding) {
-            return Ok(());
-        }
+        let Some(batch) = batch else { return };
+        let earlier = EarlierNames { encodings, place: "in the rest of the tree" };
+        let findings = directory::propose_names(&batch, self.policy, self.settings, &earlier);
         let lines = self.look_up(path, DirectoryProposals { long: Vec::new(), ..findings });
         // The batch may have only some names of the directory, if a root lies in it.
         let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
         directory.lines.retain(|(key, _)| key[0] == tag::LONG || !names.contains(&key[1..]));
         directory.lines.extend(lines);
-        Ok(())
     }
 
     /// Looks up the entries that get new names, and returns the lines; none if the directory cannot be opened.
@@ -324,44 +311,43 @@ impl TreeFindings {
         self.linked.push(EntryRecord { dir, name: b"", payload: b"" })
     }
 
-    fn add_choice(&mut self, dir: &[u8], choice: PriorChoice) {
-        let PriorChoice { encoding, confidence, names, .. } = choice;
-        self.choices.insert(self.hash.hash_one(dir), (encoding, confidence));
-        if confidence == Confidence::Likely {
-            let none = PriorChoice { names: 0, source: PriorSource::Tree, ..choice };
-            self.likely.entry(encoding.name()).or_insert(none).names += names;
-        }
+    fn add_encodings(&mut self, dir: &[u8], encodings: EncodingCounts) {
+        self.tree.add(&encodings);
+        self.encodings.insert(self.hash.hash_one(dir), encodings);
     }
 
-    /// The likely encoding of most names.
-    fn most_common_choice(&self) -> Option<PriorChoice> {
-        // Among equals the last by name, so that the result is stable.
-        self.likely.values().copied().max_by_key(|prior| prior.names)
+    fn encodings_of(&self, dir: &[u8]) -> Option<&EncodingCounts> {
+        self.encodings.get(&self.hash.hash_one(dir))
     }
 
-    /// The choice for the nearest directory above `dir`. It exists already: a directory is checked before its subdirectories.
-    fn prior(&self, dir: &[u8]) -> Option<PriorChoice> {
-        if self.choices.is_empty() {
-            return None;
+    /// The names of the tree without those of `dir`.
+    fn elsewhere(&self, dir: &[u8]) -> EncodingCounts {
+        let mut tree = self.tree.clone();
+        if let Some(own) = self.encodings_of(dir) {
+            tree.remove(own);
         }
+        tree
+    }
+
+    /// The names of the nearest directory above `dir` that has any in legacy encodings. A directory is checked before its
+    /// subdirectories.
+    fn above(&self, dir: &[u8]) -> EarlierNames {
         let mut above = Path::new(OsStr::from_bytes(dir)).ancestors().skip(1);
-        let choice = above.find_map(|dir| self.choices.get(&self.hash.hash_one(dir.as_os_str().as_bytes())));
-        choice.map(|&(encoding, confidence)| PriorChoice {
-            encoding,
-            confidence,
-            names: 0,
-            source: PriorSource::Above,
+        let found = above.find_map(|dir| self.encodings_of(dir.as_os_str().as_bytes()));
+        found.map_or_else(EarlierNames::default, |encodings| EarlierNames {
+            encodings: encodings.clone(),
+            place: "in a directory above",
         })
     }
 }
 
 impl UncertainDirectories {
-    fn add(&mut self, encoding: Encoding, batch: DirectoryBatch, lines: &[LineRecord]) -> io::Result<()> {
+    fn add(&mut self, batch: DirectoryBatch, lines: &[LineRecord]) -> io::Result<()> {
         let number = self.count;
         self.count += 1;
         let dir = batch.dir.as_os_str().as_bytes();
         let key = |rest: &[u8]| [&number.to_be_bytes()[..], rest].concat();
-        let payload = [&(batch.root_len as u64).to_le_bytes()[..], encoding.name().as_bytes()].concat();
+        let payload = (batch.root_len as u64).to_le_bytes();
         self.records.push(EntryRecord { dir, name: &key(&[UNCERTAIN]), payload: &payload })?;
         for (line, payload) in lines {
             self.records.push(EntryRecord { dir, name: &key(line), payload })?;
@@ -377,30 +363,12 @@ impl UncertainDirectory {
     /// Reads what [`UncertainDirectories::add`] wrote.
     fn from_record(dir: &[u8], name: &[u8], payload: &[u8]) -> Self {
         let number = |bytes: &[u8]| bytes.first_chunk().copied().unwrap_or_default();
-        let encoding = payload.get(8..).unwrap_or_default();
         Self {
             path: dir.to_vec(),
             number: u64::from_be_bytes(number(name)),
             root_len: u64::from_le_bytes(number(payload)) as usize,
-            encoding: String::from_utf8_lossy(encoding).into_owned(),
             lines: Vec::new(),
         }
-    }
-
-    /// Makes guesses likely that agree with most names of the tree.
-    fn confirm(&mut self, most: PriorChoice) -> io::Result<()> {
-        for (_, payload) in self.lines.iter_mut().filter(|(key, _)| key[0] == tag::RENAME) {
-            let mut rename = parse_rename(payload, 0)?;
-            if rename.reading == most.encoding.name() && rename.confidence == Confidence::Guess {
-                rename.confidence = Confidence::Likely;
-                if let Some(evidence) = &mut rename.evidence {
-                    evidence.push_str(", ");
-                    evidence.push_str(most.source.as_str());
-                }
-                *payload = rename_payload(&rename);
-            }
-        }
-        Ok(())
     }
 }
 

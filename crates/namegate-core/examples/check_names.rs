@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use namegate_core::name::display::display;
-use namegate_core::policy::{Policy, profile};
+use namegate_core::policy::{EncodingHint, Policy, profile};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1).map(|arg| arg.into_encoded_bytes());
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let message = check.message(&policy, violation);
             println!("  {} {}: {message}", violation.severity, violation.rule);
         }
-        if let Some(suggested) = policy.suggest_name(&name, None, &mut |_| false) {
+        if let Some(suggested) = policy.suggest_name(&name, EncodingHint::Unknown, &mut |_| false) {
             let confidence = suggested.confidence.as_str();
             println!("  suggested name: {} ({confidence})", display(suggested.name.as_bytes()));
         }

@@ -67,12 +67,12 @@
 //! [`suggest_name`](policy::Policy::suggest_name), whose caller decides whether a name is in use.
 //!
 //! ```
-//! use namegate_core::policy::{Confidence, Policy, profile};
+//! use namegate_core::policy::{Confidence, EncodingHint, Policy, profile};
 //!
 //! let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
-//! let repair = policy.suggest_name(b"a:b.txt", None, &mut |other| other == "a_b.txt").unwrap();
+//! let repair = policy.suggest_name(b"a:b.txt", EncodingHint::Unknown, &mut |other| other == "a_b.txt").unwrap();
 //! assert_eq!((&*repair.name, repair.confidence), ("a_b_2.txt", Confidence::Likely));
-//! assert_eq!(policy.suggest_name(b"fine.txt", None, &mut |_| false), None);
+//! assert_eq!(policy.suggest_name(b"fine.txt", EncodingHint::Unknown, &mut |_| false), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::PlanSettings;
-use super::guess::{EncodingChoice, PriorChoice, PriorSource, choose_encoding};
 use super::map::CharMap;
 use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
 use crate::name::normalize::to_form;
-use crate::name::reading::{Encoding, likeliest};
+use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess, has_stray_bytes, likeliest};
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, DecodingMethod, EncodingHint, Policy, SuggestedName, Verdict};
@@ -24,8 +23,10 @@ pub(super) struct DirectoryProposals {
     pub(super) unplanned: Vec<Unplanned>,
     /// The names whose paths are too long without any rename.
     pub(super) long: Vec<Vec<u8>>,
-    /// The encoding of the names that are not UTF-8, if there are any.
-    pub(super) choice: Option<PriorChoice>,
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) encodings: Option<EncodingCounts>,
+    /// Whether more evidence could make a guessed encoding likely, or change it.
+    pub(super) is_uncertain: bool,
 }
 
 /// A new name for a name.
@@ -69,12 +70,20 @@ fn is_merge_rule(rule: RuleId) -> bool {
     matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
 }
 
-/// Suggests names for a batch; `prior` is the encoding of a directory above.
+/// The evidence for the encodings of a directory, besides its own names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EarlierNames {
+    pub(super) encodings: EncodingCounts,
+    /// Where they are, as the end of a sentence; empty if there are none.
+    pub(super) place: &'static str,
+}
+
+/// Suggests names for a batch.
 pub(super) fn propose_names(
     batch: &DirectoryBatch,
     policy: &Policy,
     settings: &PlanSettings,
-    prior: Option<PriorChoice>,
+    earlier: &EarlierNames,
 ) -> DirectoryProposals {
     let directory = batch.directory(&settings.prefix);
     let check = policy.check_directory(&directory);
@@ -98,10 +107,11 @@ pub(super) fn propose_names(
         return DirectoryProposals { long, ..skip_unlisted(names, found) };
     }
     let all: Vec<&[u8]> = check.all_names().collect();
-    let meanings = NameMeanings::read(&all, names.len(), settings, prior);
+    let meanings = NameMeanings::read(&all, names.len(), settings, earlier);
     let repairs = check.suggested_names_for_meanings(policy, &meanings.texts);
-    let choice = meanings.prior();
-    let mut findings = DirectoryProposals { long, choice, ..DirectoryProposals::default() };
+    let encodings = meanings.guess.as_ref().map(|guess| guess.counts().clone());
+    let is_uncertain = encodings.is_some() && meanings.have_guesses();
+    let mut findings = DirectoryProposals { long, encodings, is_uncertain, ..DirectoryProposals::default() };
     let mut after: Vec<&[u8]> = check.names.clone();
     for (&at, repair) in &repairs {
         after[at] = repair.name.as_bytes();
@@ -168,59 +178,57 @@ struct NameMeanings {
     texts: Vec<Option<(String, Confidence)>>,
     /// The source of the meaning with the same index; `None` for a name that means what it says.
     sources: Vec<Option<MeaningSource>>,
-    choice: Option<EncodingChoice>,
+    guess: Option<EncodingGuess>,
+    /// The evidence for an encoding, in words.
+    evidence: String,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum MeaningSource {
-    Bytes(DecodingMethod),
+    Bytes(DecodingMethod, Vec<(Encoding, String)>),
     Mapped(CharMap),
 }
 
 impl NameMeanings {
     /// Reads the first `count` of `names`; the others are only evidence for the encoding.
-    fn read(names: &[&[u8]], count: usize, settings: &PlanSettings, prior: Option<PriorChoice>) -> Self {
-        let has_legacy = names.iter().any(|name| std::str::from_utf8(name).is_err());
-        let choice = match settings.encoding {
-            None if has_legacy => choose_encoding(names, prior),
-            Some(encoding) if has_legacy => Some(EncodingChoice {
-                encoding,
-                confidence: Confidence::Likely,
-                names: names.len(),
-                evidence: "requested with --encoding".to_owned(),
-                others: Vec::new(),
-            }),
-            _ => None,
+    fn read(names: &[&[u8]], count: usize, settings: &PlanSettings, earlier: &EarlierNames) -> Self {
+        let guess = match settings.encoding {
+            Some(_) => None,
+            None => EncodingGuess::for_names(names.iter().copied(), &earlier.encodings),
         };
-        let legacy = match (&choice, settings.encoding) {
-            (_, Some(encoding)) => EncodingHint::Given(encoding),
-            (Some(choice), None) => EncodingHint::Guessed(choice.encoding, choice.confidence),
-            (None, None) => EncodingHint::Unknown,
+        let evidence = match &guess {
+            None => "requested with --encoding".to_owned(),
+            Some(guess) => describe_evidence(guess, earlier),
         };
-        let mut meanings = Self { texts: vec![None; names.len()], sources: vec![None; names.len()], choice };
+        let given = settings.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
+        let legacy = guess.as_ref().map_or(given, EncodingHint::Guessed);
+        let (mut texts, mut sources) = (vec![None; names.len()], vec![None; names.len()]);
         for (at, name) in names.iter().enumerate().take(count) {
             match std::str::from_utf8(name) {
                 Err(_) => {
                     let meaning = legacy.read(name);
-                    meanings.sources[at] = Some(MeaningSource::Bytes(meaning.how));
-                    meanings.texts[at] = Some((meaning.text, meaning.confidence));
+                    sources[at] = Some(MeaningSource::Bytes(meaning.how, meaning.others));
+                    texts[at] = Some((meaning.text, meaning.confidence));
                 }
                 Ok(text) => {
                     let mapped = settings.map.and_then(|map| Some((map, map.apply(text)?)));
                     if let Some((map, text)) = mapped {
-                        meanings.sources[at] = Some(MeaningSource::Mapped(map));
-                        meanings.texts[at] = Some((text, map.confidence()));
+                        sources[at] = Some(MeaningSource::Mapped(map));
+                        texts[at] = Some((text, map.confidence()));
                     }
                 }
             }
         }
-        meanings
+        Self { texts, sources, guess, evidence }
     }
 
-    fn prior(&self) -> Option<PriorChoice> {
-        let choice = self.choice.as_ref()?;
-        let EncodingChoice { encoding, confidence, names, .. } = *choice;
-        Some(PriorChoice { encoding, confidence, names, source: PriorSource::Above })
+    /// Whether a name was decoded by a guess that is not likely.
+    fn have_guesses(&self) -> bool {
+        let is_decoded = |source: &Option<MeaningSource>| {
+            matches!(source, Some(MeaningSource::Bytes(DecodingMethod::Encoding(_), _)))
+        };
+        let is_guess = |text: &Option<(String, Confidence)>| matches!(text, Some((_, Confidence::Guess)));
+        self.sources.iter().zip(&self.texts).any(|(source, text)| is_decoded(source) && is_guess(text))
     }
 
     fn proposal(
@@ -232,21 +240,16 @@ impl NameMeanings {
         reasons: Vec<RuleId>,
     ) -> Proposal {
         let SuggestedName { name: new, confidence } = repair;
-        let chosen = self.choice.as_ref();
         let (mut evidence, mut alternatives) = (None, Vec::new());
-        let reading = match self.sources[at] {
+        let reading = match &self.sources[at] {
             Some(MeaningSource::Mapped(map)) => format!("map {map}"),
-            Some(MeaningSource::Bytes(how)) => {
-                alternatives = self.alternatives(policy, name, &new, how);
+            Some(MeaningSource::Bytes(how, others)) => {
+                alternatives = find_alternatives(policy, name, &new, others);
                 match how {
                     DecodingMethod::Structure => "structure".to_owned(),
                     DecodingMethod::Escape => "escape".to_owned(),
                     DecodingMethod::Encoding(encoding) => {
-                        let of_choice = chosen.filter(|choice| choice.encoding == encoding);
-                        evidence = Some(of_choice.map_or_else(
-                            || "guessed from this name alone".to_owned(),
-                            |choice| choice.evidence.clone(),
-                        ));
+                        evidence = Some(self.evidence.clone());
                         encoding.name().to_owned()
                     }
                 }
@@ -259,32 +262,45 @@ impl NameMeanings {
         };
         Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
     }
+}
 
-    /// Other valid names that the bytes of `name` could stand for.
-    fn alternatives(&self, policy: &Policy, name: &[u8], new: &str, how: DecodingMethod) -> Vec<Alternative> {
-        /// More would not help the user to choose.
-        const MAX: usize = 3;
-        let readings: Vec<(String, String)> = match (how, &self.choice) {
-            (DecodingMethod::Encoding(_), Some(choice)) => {
-                let read =
-                    |encoding: &Encoding| Some((encoding.read_name(name)?, encoding.name().to_owned()));
-                choice.others.iter().filter_map(read).collect()
-            }
-            _ => likeliest(name).into_iter().map(|r| (r.text, r.encoding.name().to_owned())).collect(),
-        };
-        let mut alternatives: Vec<Alternative> = Vec::new();
-        for (text, reading) in readings {
-            let valid = match policy.verdict(text.as_bytes()) {
-                Verdict::Accept(_) => Some(text),
-                _ => policy.suggest_name(text.as_bytes(), None, &mut |_| false).map(|repair| repair.name),
-            };
-            let Some(other) = valid else { continue };
-            if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
-                alternatives.push(Alternative { new: other, reading });
-            }
-        }
-        alternatives
+/// What the encodings of a directory were guessed from.
+fn describe_evidence(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
+    let names = match guess.names() {
+        1 => "this name alone".to_owned(),
+        count => format!("the {count} names here that are not UTF-8"),
+    };
+    match earlier.place {
+        "" => format!("guessed from {names}"),
+        place => format!("guessed from {names} and those {place}"),
     }
+}
+
+/// Other valid names that the bytes of `name` could stand for: `others` are texts that a guess considered.
+fn find_alternatives(
+    policy: &Policy,
+    name: &[u8],
+    new: &str,
+    others: &[(Encoding, String)],
+) -> Vec<Alternative> {
+    /// More would not help the user to choose.
+    const MAX: usize = 3;
+    let by_itself = || if others.is_empty() && has_stray_bytes(name) { likeliest(name) } else { Vec::new() };
+    let mut alternatives: Vec<Alternative> = Vec::new();
+    for (encoding, text) in others.iter().cloned().chain(by_itself()) {
+        let valid = match policy.verdict(text.as_bytes()) {
+            Verdict::Accept(_) => Some(text),
+            _ => {
+                let suggested = policy.suggest_name(text.as_bytes(), EncodingHint::Unknown, &mut |_| false);
+                suggested.map(|repair| repair.name)
+            }
+        };
+        let Some(other) = valid else { continue };
+        if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
+            alternatives.push(Alternative { new: other, reading: encoding.name().to_owned() });
+        }
+    }
+    alternatives
 }
 
 /// How the new name follows from a name that is UTF-8 and means what it says.

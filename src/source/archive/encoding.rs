@@ -4,25 +4,18 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use oem_cp::code_table::DECODING_TABLE_CP_MAP;
-
 use crate::name::reading::Encoding;
 
 /// An encoding of names in an archive, in which the bytes 00..7F are ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberEncoding {
-    /// An OEM code page of DOS, by its number.
-    Oem(u16),
-    /// An encoding of the Encoding Standard.
+    /// A legacy encoding.
     Legacy(Encoding),
     /// None: the bytes are the name.
     Utf8,
 }
 
 impl MemberEncoding {
-    /// The default encoding of a zip (APPNOTE, appendix D).
-    pub const CP437: Self = Self::Oem(437);
-
     /// Decodes `bytes`; returns the bytes themselves if they are invalid.
     pub(super) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         if bytes.is_ascii() {
@@ -30,9 +23,6 @@ impl MemberEncoding {
         }
         let text = match self {
             Self::Utf8 => None,
-            Self::Oem(page) => {
-                DECODING_TABLE_CP_MAP.get(&page).and_then(|table| table.decode_string_checked(bytes))
-            }
             Self::Legacy(encoding) => encoding.read(bytes),
         };
         text.map_or(Cow::Borrowed(bytes), |text| Cow::Owned(text.into_bytes()))
@@ -57,17 +47,10 @@ impl FromStr for MemberEncoding {
     type Err = UnknownEncoding;
 
     fn from_str(label: &str) -> Result<Self, UnknownEncoding> {
-        let label = label.to_ascii_lowercase();
-        if matches!(&label[..], "utf-8" | "utf8") {
-            return Ok(Self::Utf8);
+        match &label.to_ascii_lowercase()[..] {
+            "utf-8" | "utf8" => Ok(Self::Utf8),
+            _ => label.parse().map(Self::Legacy).map_err(|_| UnknownEncoding),
         }
-        let page = label.strip_prefix("cp").or_else(|| label.strip_prefix("ibm"));
-        if let Some(page) =
-            page.and_then(|page| page.parse().ok()).filter(|page| DECODING_TABLE_CP_MAP.contains_key(page))
-        {
-            return Ok(Self::Oem(page));
-        }
-        label.parse().map(Self::Legacy).map_err(|_| UnknownEncoding)
     }
 }
 
@@ -89,7 +72,6 @@ mod tests {
             let encoding: MemberEncoding = label.parse().unwrap();
             assert_eq!(encoding.decode(bytes), name, "{label}");
         }
-        assert_eq!("cp437".parse(), Ok(MemberEncoding::CP437));
         assert_eq!("nothing".parse::<MemberEncoding>(), Err(UnknownEncoding));
     }
 }

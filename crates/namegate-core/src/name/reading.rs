@@ -1,25 +1,31 @@
 //! Decodes names that are not UTF-8: in legacy encodings, and by the structure of Annex R.
 //!
-//! The encoding of a name can only be guessed. More names of a directory give a better guess ([`Evidence`]). Decoded text never
+//! The encoding of a name can only be guessed. More names of a directory give a better guess ([`EncodingGuess`]). Decoded text never
 //! contains a control, a private-use code point or a replacement character that the bytes did not contain.
 //!
-//! Sources: the WHATWG Encoding Standard for the encodings and their labels, by `encoding_rs`; `chardetng` for the guess;
+//! Sources: the WHATWG Encoding Standard for encodings and labels, by `encoding_rs`; the OEM code pages of DOS, by `oem_cp`;
 //! ISO/IEC 10646-1 Amd. 2 (Annex R) and Unicode Technical Report #26 (CESU-8) for [`structural`].
 
+#[cfg(feature = "encodings")]
+mod code_pages;
 #[cfg(feature = "encodings")]
 mod encodings;
 #[cfg(not(feature = "encodings"))]
 #[path = "reading/no_encodings.rs"]
 mod encodings;
+#[cfg_attr(
+    not(feature = "encodings"),
+    allow(unreachable_code, unused_variables, reason = "without an encoding there is nothing to decode")
+)]
+mod guess;
+mod language;
 
 use std::fmt;
 
-use encodings::guess;
+pub use guess::{EncodingCounts, EncodingGuess, NameReading};
 
 use super::display::display;
-use super::mojibake;
 use super::scalar::{self, Class};
-use super::script::mixed;
 use super::utf8::{Malformation, ill_formed};
 
 /// An encoding in which the bytes 00..7F of a name are ASCII, and which is not UTF-8. Without the feature `encodings` there
@@ -34,7 +40,7 @@ use super::utf8::{Malformation, ill_formed};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Encoding(
-    #[cfg(feature = "encodings")] &'static encoding_rs::Encoding,
+    #[cfg(feature = "encodings")] encodings::Characters,
     #[cfg(not(feature = "encodings"))] std::convert::Infallible,
 );
 
@@ -172,140 +178,27 @@ impl fmt::Display for NotLegacy {
 
 impl std::error::Error for NotLegacy {}
 
-/// Guesses the encoding of names, best from all names of a directory.
-///
-/// ```
-/// use namegate_core::name::reading::Evidence;
-/// let mut evidence = Evidence::default();
-/// for name in [&b"r\xE9sum\xE9.txt"[..], b"readme", b"fa\xE7ade.jpg"] {
-///     evidence.add(name);
-/// }
-/// assert_eq!(evidence.guess().map(|e| e.name()), Some("windows-1252"));
-/// assert_eq!(Evidence::default().guess(), None);
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Evidence {
-    /// Names without well-formed sequences of several bytes, each a line.
-    plain: Vec<u8>,
-    /// Names with such sequences, each a line: meant as UTF-8, or by chance.
-    mixed: Vec<u8>,
-    names: usize,
-}
-
-impl Evidence {
-    /// How many bytes of names are used: more than a few kilobytes take time and do not improve the guess.
-    pub const MAX_BYTES: usize = 64 * 1024;
-
-    /// Adds a name, if it is not UTF-8 and has bytes that only a legacy encoding explains.
-    ///
-    /// Names whose only ill-formed sequences are overlong forms and surrogates are ignored. Names that also contain
-    /// well-formed sequences of several bytes count only if there are no others.
-    pub fn add(&mut self, name: &[u8]) {
-        if std::str::from_utf8(name).is_ok() || !has_stray_octets(name) {
-            return;
-        }
-        let lines = if is_mixed(name) { &mut self.mixed } else { &mut self.plain };
-        let room = Self::MAX_BYTES.saturating_sub(lines.len());
-        if room > 0 {
-            lines.extend_from_slice(&name[..name.len().min(room)]);
-            // A name is a line: letters of two names are no neighbours.
-            lines.push(b'\n');
-            self.names += 1;
-        }
-    }
-
-    /// The number of names that count.
-    pub fn names(&self) -> usize {
-        self.names
-    }
-
-    /// The likeliest encoding; `None` if no name counts.
-    pub fn guess(&self) -> Option<Encoding> {
-        if !self.plain.is_empty() {
-            return guess(&self.plain);
-        }
-        if self.mixed.is_empty() {
-            return None;
-        }
-        let whole = guess(&self.mixed)?;
-        // Two bytes of a character of East Asia are UTF-8 by chance much more often than bytes of other encodings are.
-        if !whole.is_single_byte() {
-            return Some(whole);
-        }
-        let strays: Vec<u8> = self.mixed.utf8_chunks().fold(Vec::new(), |mut strays, chunk| {
-            strays.extend(chunk.valid().bytes().filter(u8::is_ascii));
-            strays.extend_from_slice(chunk.invalid());
-            strays
-        });
-        guess(&strays)
-    }
-}
-
-impl Evidence {
-    /// The likeliest encoding if no part of the names is treated as UTF-8. East Asian text is valid UTF-8 by chance so often
-    /// that it can hide most of the evidence from [`Evidence::guess`].
-    pub fn guess_whole(&self) -> Option<Encoding> {
-        (self.names > 0).then(|| guess(&[&self.plain[..], &self.mixed].concat())).flatten()
-    }
-}
-
-/// Whether `name` contains a well-formed sequence of several bytes.
-fn is_mixed(name: &[u8]) -> bool {
-    name.utf8_chunks().any(|chunk| !chunk.valid().is_ascii())
-}
-
 /// Whether `name` has an ill-formed sequence that is neither an overlong form nor a surrogate.
-pub fn has_stray_octets(name: &[u8]) -> bool {
+pub fn has_stray_bytes(name: &[u8]) -> bool {
     use Malformation::{NulSmuggling, Overlong, SeparatorSmuggling, Surrogate, SurrogatePair};
     ill_formed(name)
         .any(|i| !matches!(i.kind, Overlong | NulSmuggling | SeparatorSmuggling | Surrogate | SurrogatePair))
 }
 
-/// A name decoded in a legacy encoding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LegacyReading {
-    /// The encoding.
-    pub encoding: Encoding,
-    /// The text.
-    pub text: String,
-}
-
-/// The maximum number of readings that [`likeliest`] returns.
-pub const MAX_READINGS: usize = 4;
-
-/// Up to [`MAX_READINGS`] different texts that `name` may have been, the likeliest first; none if it is UTF-8.
-///
-/// The first is the guess that the name alone allows. The others are in common encodings; those that mix scripts within
-/// a word or are full of symbols come last.
+/// The texts that `name` alone may have been, each with an encoding that gives it, the likeliest first; none if it is UTF-8.
 ///
 /// ```
 /// use namegate_core::name::reading::likeliest;
 /// let readings = likeliest(b"caf\xE9.txt");
-/// assert_eq!((readings[0].encoding.name(), &*readings[0].text), ("windows-1252", "café.txt"));
+/// assert_eq!((readings[0].0.name(), &*readings[0].1), ("windows-1252", "café.txt"));
 /// assert!(likeliest("café.txt".as_bytes()).is_empty());
 /// ```
-pub fn likeliest(name: &[u8]) -> Vec<LegacyReading> {
-    if std::str::from_utf8(name).is_ok() {
-        return Vec::new();
-    }
-    let mut evidence = Evidence::default();
-    evidence.add(name);
-    let read = |encoding: Encoding| Some(LegacyReading { encoding, text: encoding.read_name(name)? });
-    let mut readings: Vec<LegacyReading> = evidence.guess().and_then(read).into_iter().collect();
-    let mut others: Vec<LegacyReading> = Encoding::COMMON.into_iter().filter_map(read).collect();
-    others.sort_by_cached_key(|reading| oddity(&reading.text));
-    for reading in others {
-        if readings.len() < MAX_READINGS && readings.iter().all(|r| r.text != reading.text) {
-            readings.push(reading);
-        }
-    }
-    readings
-}
-
-/// Rates how little `text` looks like a file name: first whether words mix scripts, then the number of symbols.
-pub fn oddity(text: &str) -> (bool, usize) {
-    let is_odd = |c: &char| !c.is_ascii() && !c.is_alphanumeric();
-    (mixed(text).is_some() || mojibake::find(text).is_some(), text.chars().filter(is_odd).count())
+pub fn likeliest(name: &[u8]) -> Vec<(Encoding, String)> {
+    let guess = EncodingGuess::for_names([name], &EncodingCounts::default());
+    let Some(reading) = guess.and_then(|guess| guess.read(name)) else { return Vec::new() };
+    let mut texts = vec![(reading.encoding, reading.text)];
+    texts.extend(reading.others);
+    texts
 }
 
 /// Decodes ill-formed sequences by their structure: pairs of surrogates (CESU-8) and overlong forms. `None` if the name is

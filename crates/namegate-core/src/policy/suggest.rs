@@ -21,7 +21,7 @@ use super::{Policy, Verdict};
 use crate::name::escape::escape;
 use crate::name::mojibake;
 use crate::name::normalize::{Form, is_in_form, to_form};
-use crate::name::reading::{Encoding, Evidence, has_stray_octets, structural};
+use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess, has_stray_bytes, structural};
 use crate::name::utf8::{Malformation, ill_formed};
 use crate::policy::rule::{RuleId, Severity};
 
@@ -41,9 +41,10 @@ pub struct SuggestedName {
 pub enum Confidence {
     /// Nothing else can be intended: another spelling of the same text, or the exact inverse of a known conversion.
     Certain,
-    /// What a person would most probably choose, or a decoding that several names support or the user requested.
+    /// What a person would most probably choose; a decoding that is far more plausible than any other and that several
+    /// names support; a requested decoding.
     Likely,
-    /// A decoding with little support, an escape because nothing could be decoded, or letters replaced by `_`.
+    /// A decoding of which another is nearly as plausible, or that few names support; an escape because nothing could be decoded, or letters replaced by `_`.
     Guess,
 }
 
@@ -73,16 +74,16 @@ impl Policy {
     /// Suggests a name instead of `name`; `None` if it needs none, or if none is found. A name whose only violations are
     /// warnings that no change would fix (mixed scripts, private use) needs none.
     ///
-    /// Bytes that are not UTF-8 are decoded in `encoding`; without one the encoding is guessed from this name, which
+    /// Bytes that are not UTF-8 are decoded as `legacy` says; if nothing is known, the encoding is guessed from this name, which
     /// [`Policy::suggest_names`] does better from all names of a directory. `in_use` decides whether a name is in use. If it
     /// is, `_2`, `_3` ... are inserted before the extension.
     ///
     /// Law: [`Policy::verdict`] accepts a suggested name, and there is no suggested name for it.
     ///
     /// ```
-    /// # use namegate_core::policy::{Confidence, Policy, profile};
+    /// # use namegate_core::policy::{Confidence, EncodingHint, Policy, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
-    /// let repair = |name: &[u8]| policy.suggest_name(name, None, &mut |other| other == "a b.txt");
+    /// let repair = |name: &[u8]| policy.suggest_name(name, EncodingHint::Unknown, &mut |other| other == "a b.txt");
     /// assert_eq!(repair(b"caf\xE9.txt").unwrap().name, "café.txt");
     /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "a b_2.txt");
     /// assert_eq!(repair(b"good.txt"), None);
@@ -91,11 +92,10 @@ impl Policy {
     pub fn suggest_name(
         &self,
         name: &[u8],
-        encoding: Option<Encoding>,
+        legacy: EncodingHint<'_>,
         in_use: &mut dyn FnMut(&str) -> bool,
     ) -> Option<SuggestedName> {
         let suggester = Suggester::new(self);
-        let legacy = encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
         let suggested = suggester.suggest(name, legacy)?;
         if !in_use(&suggested.name) {
             return Some(suggested);
@@ -115,6 +115,8 @@ pub struct DecodedName {
     pub confidence: Confidence,
     /// How the bytes were decoded.
     pub how: DecodingMethod,
+    /// Other texts that a guess considered, with their encodings, the likeliest first.
+    pub others: Vec<(Encoding, String)>,
 }
 
 /// How bytes that are not UTF-8 were decoded.
@@ -130,11 +132,11 @@ pub enum DecodingMethod {
 
 /// What is known about the encoding of names that are not UTF-8.
 #[derive(Clone, Copy, Debug)]
-pub enum EncodingHint {
+pub enum EncodingHint<'g> {
     /// The user chose the encoding.
     Given(Encoding),
-    /// The encoding was guessed from the names of the directory.
-    Guessed(Encoding, Confidence),
+    /// The encodings were guessed from the names of the directory.
+    Guessed(&'g EncodingGuess),
     /// The encoding is unknown.
     Unknown,
 }
@@ -182,7 +184,7 @@ impl<'p> Suggester<'p> {
     }
 
     /// Repairs `name` as far as possible; `None` if nothing can or must be repaired, or if the result is not valid.
-    fn suggest(&self, name: &[u8], legacy: EncodingHint) -> Option<SuggestedName> {
+    fn suggest(&self, name: &[u8], legacy: EncodingHint<'_>) -> Option<SuggestedName> {
         match std::str::from_utf8(name) {
             Ok(text) => self.suggest_for_text(name, text, Confidence::Certain),
             Err(_) => {
@@ -299,7 +301,7 @@ fn is_repository(name: &str) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
-impl EncodingHint {
+impl EncodingHint<'_> {
     /// Decodes `name`, which is not UTF-8.
     ///
     /// ```
@@ -312,38 +314,34 @@ impl EncodingHint {
     pub fn read(self, name: &[u8]) -> DecodedName {
         let by_structure = structural(name);
         let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
+        let decoded = |text, confidence, how| DecodedName { text, confidence, how, others: Vec::new() };
         if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
-            return DecodedName { text, confidence: Confidence::Certain, how: DecodingMethod::Structure };
+            return decoded(text, Confidence::Certain, DecodingMethod::Structure);
         }
         // Bytes that look like an overlong form or a surrogate are text in some encodings, but not in plausible Latin text.
         // Without evidence of an encoding they are what they look like.
-        let has_strays = has_stray_octets(name);
-        let read_in = |encoding: Encoding, confidence| {
-            let text = (has_strays || !encoding.is_latin()).then(|| encoding.read_name(name)).flatten()?;
-            Some(DecodedName { text, confidence, how: DecodingMethod::Encoding(encoding) })
-        };
-        let by_itself = || {
-            let mut evidence = Evidence::default();
-            evidence.add(name);
-            read_in(evidence.guess()?, Confidence::Guess)
+        let has_strays = has_stray_bytes(name);
+        let by_guess = |guess: &EncodingGuess| {
+            let reading = guess.read(name).filter(|_| has_strays)?;
+            let confidence = if reading.is_likely { Confidence::Likely } else { Confidence::Guess };
+            let how = DecodingMethod::Encoding(reading.encoding);
+            Some(DecodedName { text: reading.text, confidence, how, others: reading.others })
         };
         let by_encoding = match self {
-            Self::Given(encoding) => read_in(encoding, Confidence::Likely),
-            Self::Guessed(encoding, confidence) => read_in(encoding, confidence).or_else(by_itself),
-            Self::Unknown => by_itself(),
+            Self::Given(encoding) => (has_strays || !encoding.is_latin())
+                .then(|| encoding.read_name(name))
+                .flatten()
+                .map(|text| decoded(text, Confidence::Likely, DecodingMethod::Encoding(encoding))),
+            Self::Guessed(guess) => by_guess(guess),
+            Self::Unknown => {
+                EncodingGuess::for_names([name], &EncodingCounts::default()).as_ref().and_then(by_guess)
+            }
         };
-        let as_told = || {
-            by_structure.map(|text| DecodedName {
-                text,
-                confidence: Confidence::Likely,
-                how: DecodingMethod::Structure,
-            })
-        };
-        by_encoding.or_else(as_told).unwrap_or_else(|| DecodedName {
-            text: escape(name).into_owned(),
-            confidence: Confidence::Guess,
-            how: DecodingMethod::Escape,
-        })
+        let by_its_structure =
+            || by_structure.map(|text| decoded(text, Confidence::Likely, DecodingMethod::Structure));
+        by_encoding
+            .or_else(by_its_structure)
+            .unwrap_or_else(|| decoded(escape(name).into_owned(), Confidence::Guess, DecodingMethod::Escape))
     }
 }
 

@@ -1,109 +1,218 @@
-//! The legacy encodings, by `encoding_rs`, and the guess at them, by `chardetng`.
+//! The legacy encodings: those of the Encoding Standard by `encoding_rs`, the OEM code pages of DOS by `oem_cp`, and a few more.
 
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use oem_cp::code_table::DECODING_TABLE_CP_MAP;
 
-use super::{Encoding, NotLegacy, non_ascii};
+use super::code_pages::{CODE_PAGES, CodePage};
+use super::{Encoding, NotLegacy};
+use crate::name::normalize::{Form, to_form};
+
+/// Where the characters of an encoding are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Characters {
+    /// In the Encoding Standard.
+    Standard(&'static encoding_rs::Encoding),
+    /// In the OEM code page with this number and name.
+    Oem(u16, &'static str),
+    /// In a table of this crate.
+    Own(&'static CodePage),
+}
+
+use Characters::{Oem, Own, Standard};
+
+/// The OEM code pages that the Encoding Standard lacks; the others are IBM866 and windows-874.
+const OEM: [(u16, &str); 16] = [
+    (437, "cp437"),
+    (720, "cp720"),
+    (737, "cp737"),
+    (775, "cp775"),
+    (850, "cp850"),
+    (852, "cp852"),
+    (855, "cp855"),
+    (857, "cp857"),
+    (858, "cp858"),
+    (860, "cp860"),
+    (861, "cp861"),
+    (862, "cp862"),
+    (863, "cp863"),
+    (864, "cp864"),
+    (865, "cp865"),
+    (869, "cp869"),
+];
+
+/// Numbers of code pages whose characters are those of a label of the Encoding Standard that is another.
+const NUMBERS: [(u16, &str); 10] = [
+    (866, "ibm866"),
+    (874, "windows-874"),
+    (932, "shift_jis"),
+    (936, "gbk"),
+    (949, "euc-kr"),
+    (950, "big5"),
+    (10000, "macintosh"),
+    (10007, "x-mac-cyrillic"),
+    (20866, "koi8-r"),
+    (21866, "koi8-u"),
+];
 
 impl Encoding {
     /// windows-1252, the superset of ISO-8859-1 that Western systems used.
-    pub const WINDOWS_1252: Self = Self(encoding_rs::WINDOWS_1252);
+    pub const WINDOWS_1252: Self = Self(Standard(encoding_rs::WINDOWS_1252));
 
-    /// Encodings that many names of before were written in, the most common first.
-    pub const COMMON: [Self; 16] = [
-        Self(encoding_rs::WINDOWS_1252),
-        Self(encoding_rs::WINDOWS_1251),
-        Self(encoding_rs::SHIFT_JIS),
-        Self(encoding_rs::GBK),
-        Self(encoding_rs::KOI8_R),
-        Self(encoding_rs::EUC_KR),
-        Self(encoding_rs::BIG5),
-        Self(encoding_rs::IBM866),
-        Self(encoding_rs::EUC_JP),
-        Self(encoding_rs::WINDOWS_1250),
-        Self(encoding_rs::ISO_8859_2),
-        Self(encoding_rs::WINDOWS_1253),
-        Self(encoding_rs::WINDOWS_1254),
-        Self(encoding_rs::WINDOWS_1255),
-        Self(encoding_rs::WINDOWS_1256),
-        Self(encoding_rs::MACINTOSH),
-    ];
-
-    /// ISO-8859-15, which differs from ISO-8859-1 and windows-1252 in the euro sign and seven letters.
-    pub const ISO_8859_15: Self = Self(encoding_rs::ISO_8859_15);
-
-    /// The name of the encoding in the Encoding Standard, such as `IBM866`.
+    /// The name of the encoding: that in the Encoding Standard, such as `IBM866`, or else `cp850` and the like.
     pub fn name(self) -> &'static str {
-        self.0.name()
-    }
-
-    /// Whether each byte is a character of its own.
-    pub fn is_single_byte(self) -> bool {
-        self.0.is_single_byte()
+        match self.0 {
+            Standard(encoding) => encoding.name(),
+            Oem(_, name) => name,
+            Own(page) => page.name,
+        }
     }
 
     /// Whether its characters beyond ASCII are mostly Latin letters.
     pub fn is_latin(self) -> bool {
-        const LATIN: [&encoding_rs::Encoding; 14] = [
-            encoding_rs::WINDOWS_1252,
-            encoding_rs::WINDOWS_1250,
-            encoding_rs::WINDOWS_1254,
-            encoding_rs::WINDOWS_1257,
-            encoding_rs::WINDOWS_1258,
-            encoding_rs::ISO_8859_2,
-            encoding_rs::ISO_8859_3,
-            encoding_rs::ISO_8859_4,
-            encoding_rs::ISO_8859_10,
-            encoding_rs::ISO_8859_13,
-            encoding_rs::ISO_8859_14,
-            encoding_rs::ISO_8859_15,
-            encoding_rs::ISO_8859_16,
-            encoding_rs::MACINTOSH,
+        const OTHER: [&str; 28] = [
+            "Big5",
+            "EUC-JP",
+            "EUC-KR",
+            "GBK",
+            "IBM866",
+            "ISO-8859-5",
+            "ISO-8859-6",
+            "ISO-8859-7",
+            "ISO-8859-8",
+            "ISO-8859-8-I",
+            "KOI8-R",
+            "KOI8-U",
+            "Shift_JIS",
+            "cp1125",
+            "cp720",
+            "cp737",
+            "cp855",
+            "cp862",
+            "cp864",
+            "cp869",
+            "gb18030",
+            "windows-1251",
+            "windows-1253",
+            "windows-1255",
+            "windows-1256",
+            "windows-874",
+            "x-mac-cyrillic",
+            "x-mac-greek",
         ];
-        LATIN.contains(&self.0)
+        !OTHER.contains(&self.name())
     }
 
-    /// `bytes` read in the encoding; `None` if they are not of it.
+    /// `bytes` decoded in the encoding; `None` if they are not valid in it.
     pub(super) fn decode(self, bytes: &[u8]) -> Option<Cow<'_, str>> {
-        self.0.decode_without_bom_handling_and_without_replacement(bytes)
+        match self.0 {
+            Standard(encoding) => {
+                let text = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
+                // windows-1258 has tone marks apart from their letters; keyboards and other encodings do not.
+                let is_decomposed = encoding == encoding_rs::WINDOWS_1258 && !text.is_ascii();
+                Some(if is_decomposed { to_form(&text, Form::Nfc).into_owned().into() } else { text })
+            }
+            Oem(number, _) => {
+                DECODING_TABLE_CP_MAP.get(&number)?.decode_string_checked(bytes).map(Cow::Owned)
+            }
+            Own(page) => page.decode(bytes).map(Cow::Owned),
+        }
     }
 }
 
 impl FromStr for Encoding {
     type Err = NotLegacy;
 
-    /// Reads a label of the Encoding Standard without regard to case, or the number of a Windows code page of East Asia
-    /// as other converters write it (`cp932`, `cp936`, `cp949`, `cp950`).
+    /// Reads a label without regard to case: one of the Encoding Standard, the number of a code page of DOS, Windows or
+    /// the Macintosh as other converters write it (`cp850`, `ibm850`, `cp932`), or a name such as `mac-ce`.
     ///
     /// # Errors
     /// The label is unknown, or its encoding is UTF-8 or not an extension of ASCII (UTF-16, ISO-2022-JP).
     fn from_str(label: &str) -> Result<Self, NotLegacy> {
-        const CODE_PAGES: [(&str, &str); 4] =
-            [("cp932", "shift_jis"), ("cp936", "gbk"), ("cp949", "euc-kr"), ("cp950", "big5")];
-        let page = CODE_PAGES.iter().find(|(page, _)| page.eq_ignore_ascii_case(label.trim()));
-        let standard = page.map_or(label, |&(_, standard)| standard);
+        let lower = label.trim().to_ascii_lowercase();
+        let is_label = |page: &&CodePage| page.name == lower || page.labels.contains(&&*lower);
+        if let Some(page) = CODE_PAGES.iter().find(is_label) {
+            return Ok(Self(Own(page)));
+        }
+        let number = lower.strip_prefix("cp").or_else(|| lower.strip_prefix("ibm"));
+        let number: Option<u16> = number.and_then(|number| number.parse().ok());
+        if let Some(&(number, name)) = OEM.iter().find(|(oem, _)| Some(*oem) == number) {
+            return Ok(Self(Oem(number, name)));
+        }
+        let standard = NUMBERS.iter().find(|(page, _)| Some(*page) == number);
+        let standard = standard.map_or(&*lower, |&(_, standard)| standard);
         let found = encoding_rs::Encoding::for_label(standard.as_bytes());
         let modern = [encoding_rs::UTF_8, encoding_rs::REPLACEMENT, encoding_rs::X_USER_DEFINED];
         match found {
             Some(encoding) if encoding.is_ascii_compatible() && !modern.contains(&encoding) => {
-                Ok(Self(encoding))
+                Ok(Self(Standard(encoding)))
             }
             _ => Err(NotLegacy { label: label.to_owned(), is_known: found.is_some() }),
         }
     }
 }
 
-/// The likeliest encoding of `lines`.
-pub(super) fn guess(lines: &[u8]) -> Option<Encoding> {
-    /// So few letters say only that the text is Latin; then the most common encoding is the best guess.
-    const TOO_FEW: usize = 2;
-    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(lines, true);
-    let guess = Encoding(detector.guess(None, Utf8Detection::Deny));
-    let mut beyond_ascii = lines.iter().copied().filter(|octet| !octet.is_ascii());
-    let is_western_letter = |octet: u8| octet >= 0xC0 && char::from(octet).is_alphabetic();
-    let is_thin = non_ascii(lines) <= TOO_FEW && beyond_ascii.all(is_western_letter);
-    Some(if is_thin && guess.is_latin() { Encoding::WINDOWS_1252 } else { guess })
+/// The encodings that a guess tries, each with how common names in it are compared to the others.
+pub(super) const TRIED: [(&str, f32); 47] = [
+    ("windows-1252", 3.0),
+    ("iso-8859-15", 1.0),
+    ("cp850", 0.5),
+    ("cp437", 0.5),
+    ("macintosh", 0.3),
+    ("windows-1250", 0.6),
+    ("iso-8859-2", 0.5),
+    ("cp852", 0.3),
+    ("x-mac-ce", 0.05),
+    ("windows-1251", 0.8),
+    ("koi8-r", 0.5),
+    ("koi8-u", 0.3),
+    ("ibm866", 0.5),
+    ("cp1125", 0.1),
+    ("cp855", 0.1),
+    ("iso-8859-5", 0.15),
+    ("x-mac-cyrillic", 0.1),
+    ("windows-1253", 0.5),
+    ("iso-8859-7", 0.3),
+    ("cp737", 0.3),
+    ("cp869", 0.1),
+    ("x-mac-greek", 0.05),
+    ("windows-1254", 0.5),
+    ("cp857", 0.3),
+    ("x-mac-turkish", 0.02),
+    ("windows-1255", 0.5),
+    ("cp862", 0.2),
+    ("windows-1256", 0.5),
+    ("iso-8859-6", 0.1),
+    ("cp720", 0.1),
+    ("windows-1257", 0.4),
+    ("cp775", 0.2),
+    ("iso-8859-13", 0.2),
+    ("iso-8859-4", 0.02),
+    ("iso-8859-3", 0.02),
+    ("iso-8859-10", 0.02),
+    ("windows-1258", 0.2),
+    ("windows-874", 0.5),
+    ("cp860", 0.05),
+    ("cp861", 0.1),
+    ("cp863", 0.05),
+    ("cp865", 0.1),
+    ("shift_jis", 0.8),
+    ("euc-jp", 0.5),
+    ("gbk", 0.8),
+    ("big5", 0.6),
+    ("euc-kr", 0.7),
+];
+
+/// The level of a character in a national standard whose characters are in two levels, the common ones first.
+///
+/// `standard` is the encoding that is made of it, with the last lead byte of each level.
+pub(super) fn level(c: char, (standard, first, second): (&str, u8, u8)) -> Option<u8> {
+    let mut text = [0; 4];
+    let encoding = encoding_rs::Encoding::for_label(standard.as_bytes())?;
+    match *encoding.encode(c.encode_utf8(&mut text)).0 {
+        [lead @ 0xA1..=0xFF, 0x40..=0xFF] if lead <= first => Some(1),
+        [lead @ 0xA1..=0xFF, 0x40..=0xFF] if lead <= second => Some(2),
+        _ => None,
+    }
 }

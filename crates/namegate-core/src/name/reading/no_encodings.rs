@@ -6,16 +6,8 @@ use std::str::FromStr;
 use super::{Encoding, NotLegacy};
 
 impl Encoding {
-    /// Encodings that many names of before were written in: none.
-    pub const COMMON: [Self; 0] = [];
-
     /// The name of the encoding in the Encoding Standard.
     pub fn name(self) -> &'static str {
-        match self.0 {}
-    }
-
-    /// Whether each byte is a character of its own.
-    pub fn is_single_byte(self) -> bool {
         match self.0 {}
     }
 
@@ -41,6 +33,10 @@ impl FromStr for Encoding {
     }
 }
 
-pub(super) fn guess(_: &[u8]) -> Option<Encoding> {
+/// The encodings that a guess tries: none.
+pub(super) const TRIED: [(&str, f32); 0] = [];
+
+/// No character has a level without the encodings of East Asia.
+pub(super) fn level(_: char, _: (&str, u8, u8)) -> Option<u8> {
     None
 }

@@ -10,13 +10,10 @@ use std::iter;
 use super::{Confidence, EncodingHint, SuggestedName, Suggester, room_for};
 use crate::name::casefold::{self, Fold};
 use crate::name::normalize::{Form, is_in_form};
-use crate::name::reading::{Encoding, Evidence};
+use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
 use crate::policy::collision::{Collision, Equivalence};
 use crate::policy::rule::RuleId;
 use crate::policy::{Policy, Verdict};
-
-/// From this number of names that are not UTF-8 on, the guessed encoding counts as likely.
-const ENOUGH_NAMES: usize = 3;
 
 /// Calls its argument with each name in use in a directory, from the first to the last. It may be called several times.
 pub type NamesInUse<'f> = dyn FnMut(&mut dyn FnMut(&[u8])) + 'f;
@@ -67,13 +64,15 @@ impl Policy {
         encoding: Option<Encoding>,
     ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
-        let legacy = match encoding {
-            Some(encoding) => EncodingHint::Given(encoding),
-            None if imperfect.iter().all(|&at| std::str::from_utf8(there.names[at]).is_ok()) => {
-                EncodingHint::Unknown
-            }
-            None => guessed(there.names),
+        let guess = match encoding {
+            Some(_) => None,
+            None => EncodingGuess::for_names(
+                imperfect.iter().map(|&at| there.names[at]),
+                &EncodingCounts::default(),
+            ),
         };
+        let given = encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
+        let legacy = guess.as_ref().map_or(given, EncodingHint::Guessed);
         let suggested =
             imperfect.iter().filter_map(|&at| Some((at, suggester.suggest(there.names[at], legacy)?)));
         self.placed(&suggester, there, suggested.collect())
@@ -199,13 +198,6 @@ fn moving(there: &Occupants<'_, '_>, suggested: &BTreeMap<usize, SuggestedName>)
         moving.extend(staying.into_iter().filter(|&at| at < movable && Some(at) != keeper));
     }
     moving
-}
-
-fn guessed(names: &[&[u8]]) -> EncodingHint {
-    let mut evidence = Evidence::default();
-    names.iter().for_each(|name| evidence.add(name));
-    let confidence = if evidence.names() < ENOUGH_NAMES { Confidence::Guess } else { Confidence::Likely };
-    evidence.guess().map_or(EncodingHint::Unknown, |encoding| EncodingHint::Guessed(encoding, confidence))
 }
 
 /// Decides whether a name is free.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
+use super::EncodingHint;
 use super::tests::{desktop, optical, policies, repaired, suspicious};
 use crate::name::casefold;
 use crate::name::confusable::skeleton;
@@ -107,11 +108,11 @@ proptest! {
         for policy in POLICIES.iter() {
             let outcome = policy.check(&name).outcome();
             let is_good = outcome == CheckOutcome::Accept && matches!(policy.verdict(&name), Verdict::Accept(_));
-            let Some(repair) = policy.suggest_name(&name, None, &mut |_| false) else { continue };
+            let Some(repair) = policy.suggest_name(&name, EncodingHint::Unknown, &mut |_| false) else { continue };
             prop_assert!(!is_good, "{:?} for a good name", repair);
             let suggested = repair.name.as_bytes();
             prop_assert_eq!(policy.verdict(suggested), Verdict::Accept(&repair.name));
-            prop_assert_eq!(policy.suggest_name(suggested, None, &mut |_| false), None, "{:?}", repair);
+            prop_assert_eq!(policy.suggest_name(suggested, EncodingHint::Unknown, &mut |_| false), None, "{:?}", repair);
             prop_assert!(suggested.len() <= 255.max(name.len()));
         }
     }

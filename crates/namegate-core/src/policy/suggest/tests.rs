@@ -86,7 +86,7 @@ pub(super) fn policies() -> Vec<Policy> {
 }
 
 pub(super) fn repaired(policy: &Policy, name: &[u8]) -> Option<String> {
-    policy.suggest_name(name, None, &mut |_| false).map(|repair| repair.name)
+    policy.suggest_name(name, EncodingHint::Unknown, &mut |_| false).map(|repair| repair.name)
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn letters_that_a_target_lacks_become_the_nearest_that_it_has() {
 fn letters_are_given_up_only_where_they_are_errors_and_then_with_little_confidence() {
     let ascii = Chars::AllBut("abcdefghijklmnopqrstuvwxyz0123456789_.");
     let refusing = policy(vec![error(Test::Reserved(ascii.clone()))]);
-    let repair = refusing.suggest_name("日本!.txt".as_bytes(), None, &mut |_| false);
+    let repair = refusing.suggest_name("日本!.txt".as_bytes(), EncodingHint::Unknown, &mut |_| false);
     assert_eq!(repair, Some(SuggestedName { name: "___.txt".into(), confidence: Confidence::Guess }));
     let warning = policy(vec![ProfileRule::warn(Test::Reserved(ascii), "test")]);
     assert_eq!(repaired(&warning, "日本!é.txt".as_bytes()).as_deref(), Some("日本_e.txt"));
@@ -273,8 +273,9 @@ fn a_long_name_is_shortened_to_every_limit() {
     assert_eq!(repaired(&desktop, name.as_bytes()), Some(format!("{}.txt", "\u{1F600}".repeat(14))));
     // No limit was asked for, but what was read must be a name that can be given.
     let cyrillic = b"\xC6\xCF\xD4\xCF ".repeat(40);
-    let read =
-        Policy::from_profiles(&[]).suggest_name(&cyrillic, "koi8-r".parse().ok(), &mut |_| false).unwrap();
+    let read = Policy::from_profiles(&[])
+        .suggest_name(&cyrillic, EncodingHint::Given("koi8-r".parse().unwrap()), &mut |_| false)
+        .unwrap();
     assert!(
         read.name.starts_with("фото фото") && (240..=255).contains(&read.name.len()),
         "{}",
@@ -307,7 +308,11 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
     ];
     for &(name, label, expected, confidence) in cases {
         let encoding = label.map(|label| label.parse().unwrap());
-        let found = policy.suggest_name(name, encoding, &mut |_| false);
+        let found = policy.suggest_name(
+            name,
+            encoding.map_or(EncodingHint::Unknown, EncodingHint::Given),
+            &mut |_| false,
+        );
         let expected = SuggestedName { name: expected.into(), confidence };
         assert_eq!(found, Some(expected), "{name:02X?} in {label:?}");
     }
@@ -317,15 +322,22 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
 fn a_suggested_name_that_is_in_use_gets_a_number_before_its_extension() {
     let desktop = desktop();
     let with = |name: &str, taken: &[&str]| {
-        desktop.suggest_name(name.as_bytes(), None, &mut |other| taken.contains(&other)).unwrap().name
+        desktop
+            .suggest_name(name.as_bytes(), EncodingHint::Unknown, &mut |other| taken.contains(&other))
+            .unwrap()
+            .name
     };
     assert_eq!(with("a?.tar.gz", &["a_.tar.gz"]), "a__2.tar.gz");
     assert_eq!(with("a.", &["a", "a_2", "a_3"]), "a_4");
     let long = format!("{}?.txt", "x".repeat(60));
     let cut = format!("{}.txt", "x".repeat(36));
     assert_eq!(with(&long, &[&cut]), format!("{}_2.txt", "x".repeat(34)));
-    assert_eq!(desktop.suggest_name(b"a.", None, &mut |_| true), None);
-    assert_eq!(desktop.suggest_name(b"good", None, &mut |_| true), None, "a good name is not asked about");
+    assert_eq!(desktop.suggest_name(b"a.", EncodingHint::Unknown, &mut |_| true), None);
+    assert_eq!(
+        desktop.suggest_name(b"good", EncodingHint::Unknown, &mut |_| true),
+        None,
+        "a good name is not asked about"
+    );
 }
 
 fn directory(policy: &Policy, names: &[&str]) -> Vec<Option<String>> {
