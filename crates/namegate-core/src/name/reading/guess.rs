@@ -110,13 +110,6 @@ impl EncodingCounts {
         let pairs = self.0.range(Pair::new(encoding, 0)..Pair::new(encoding + 1, 0));
         pairs.map(|(_, count)| count).sum::<u64>() as f32 / PARTS
     }
-
-    /// The most common encoding.
-    pub fn most_common(&self) -> Option<Encoding> {
-        let numbers = self.0.keys().map(|pair| pair.encoding());
-        let most = numbers.max_by(|&a, &b| self.of(a).total_cmp(&self.of(b)).then(b.cmp(&a)));
-        most.map(|number| tried_encodings()[usize::from(number)].0)
-    }
 }
 
 /// The text of a name, as guessed.
@@ -249,12 +242,16 @@ impl EncodingGuess {
 
     /// Decodes `name`, one of the names of which this is the guess; `None` if no encoding can.
     pub fn read(&self, name: &[u8]) -> Option<NameReading> {
-        let known = self.sample.get(name).cloned();
-        let Readings { texts, candidates } = known.unwrap_or_else(|| {
-            let mut readings = readings(name);
-            readings.weigh(|pair| self.shares.of(pair));
-            readings
-        });
+        let other;
+        let Readings { texts, candidates } = match self.sample.get(name) {
+            Some(known) => known,
+            None => {
+                let mut readings = readings(name);
+                readings.weigh(|pair| self.shares.of(pair));
+                other = readings;
+                &other
+            }
+        };
         let mut by_text = vec![0.0; texts.len()];
         candidates.iter().for_each(|candidate| by_text[candidate.text] += candidate.probability);
         let mut order: Vec<usize> = (0..texts.len()).collect();
@@ -271,10 +268,8 @@ impl EncodingGuess {
         let encoding = tried_encodings()[usize::from(number)].0;
         let support: f32 = same.iter().map(|&encoding| self.supporting.of(encoding)).sum();
         let is_likely = by_text[best] >= LIKELY && support >= ENOUGH_NAMES;
-        let mut texts: Vec<Option<(Encoding, String)>> = texts.into_iter().map(Some).collect();
-        let mut take = |at: usize| texts[at].take().expect("each once");
-        let (_, text) = take(best);
-        let others = order.iter().skip(1).take(MAX_OTHERS).map(|&at| take(at)).collect();
+        let text = texts[best].1.clone();
+        let others = order.iter().skip(1).take(MAX_OTHERS).map(|&at| texts[at].clone()).collect();
         Some(NameReading { encoding, text, is_likely, others })
     }
 }
