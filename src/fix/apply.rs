@@ -27,7 +27,7 @@ use super::plan::{EntryKind, PlanDirectory, Rename, Retarget};
 use super::roots::{OpenPlanDir, PlanRoots};
 use super::stored_plan::{DirectoryRenames, StoredPlan};
 use crate::json::{Base64, Hex};
-use crate::policy::Policy;
+use crate::policy::{Confidence, Policy};
 use crate::progress::{Observer, Remaining};
 use crate::sys::open_files;
 use crate::sys::stat::{self, Stat};
@@ -49,6 +49,8 @@ pub const BATCH_SIZE: usize = 4096;
 pub struct ApplyOptions<'p> {
     /// The policy for new names; without it only their bytes are compared.
     pub policy: Option<&'p Policy>,
+    /// Leave out renames that are less certain.
+    pub at_least: Confidence,
     /// Keep the times of directories.
     pub keep_times: bool,
     /// Keep the original names in an attribute.
@@ -68,6 +70,8 @@ pub struct ApplyTally {
     pub already: u64,
     /// Lines of the plan that remain.
     pub remaining: u64,
+    /// Lines of the plan that are less certain than requested.
+    pub left_out: u64,
     /// The run was stopped before the end of the plan.
     pub is_interrupted: bool,
     /// How many original names could not be kept, by reason.
@@ -126,6 +130,8 @@ struct ApplyRun<'r> {
     again: Vec<(Arc<PlanDirectory>, GroupMember)>,
     /// The ids of finished renames.
     done: IdSet,
+    /// The ids of renames that are less certain than requested.
+    left_out: IdSet,
     /// Files without a birth time whose change time this plan may have set, because it renamed another name of theirs, or tried
     /// to.
     touched: HashSet<u64>,
@@ -154,6 +160,7 @@ impl<'r> ApplyRun<'r> {
             max_open: open_files::limit().saturating_sub(OTHER_FILES).clamp(1, MAX_OPEN),
             again: Vec::new(),
             done: IdSet::default(),
+            left_out: IdSet::default(),
             touched: HashSet::new(),
             relinked: HashMap::new(),
             tally: ApplyTally::default(),
@@ -224,7 +231,7 @@ impl<'r> ApplyRun<'r> {
     fn execute_plan(&mut self) -> io::Result<()> {
         let mut directories = self.plan.directories()?;
         while let Some(found) = directories.next()? {
-            self.rename_directory(&found)?;
+            self.rename_directory(found)?;
             if self.tally.is_interrupted {
                 return Ok(());
             }
@@ -239,13 +246,15 @@ impl<'r> ApplyRun<'r> {
     }
 
     /// Adds the renames of one directory to the batch. Conflicts are found before the first of them is executed.
-    fn rename_directory(&mut self, found: &DirectoryRenames) -> io::Result<()> {
-        let DirectoryRenames { directory, renames } = found;
+    fn rename_directory(&mut self, mut found: DirectoryRenames) -> io::Result<()> {
         if self.again.len() >= MAX_AGAIN {
             self.flush()?;
             self.rename_again()?;
         }
-        let dir = self.executor.roots.open_directory(&directory.path, directory.inode);
+        let PlanDirectory { path, inode, .. } = &*found.directory;
+        let dir = self.executor.roots.open_directory(path, *inode);
+        self.leave_out(&dir, &mut found.renames);
+        let renames = &found.renames;
         let mut conflicts = match &dir {
             Ok(dir) => self.find_conflicts(dir, renames),
             Err(_) => HashMap::new(),
@@ -255,12 +264,35 @@ impl<'r> ApplyRun<'r> {
         for group in order_names(&names) {
             let conflict = group.iter().find_map(|at| conflicts.remove(at));
             let group: Vec<&Rename> = group.iter().map(|&at| &renames[at]).collect();
-            self.rename_group(found, &dir, &group, conflict)?;
+            self.rename_group(&found, &dir, &group, conflict)?;
             if self.tally.is_interrupted {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Removes the renames that are less certain than requested. Those that an earlier run has made count as finished: a link may
+    /// lead to their entries.
+    fn leave_out(&mut self, dir: &Result<Rc<OpenPlanDir>, EntryFailure>, renames: &mut Vec<Rename>) {
+        renames.retain(|rename| {
+            let is_wanted = rename.confidence <= self.options.at_least;
+            if !is_wanted && dir.as_ref().is_ok_and(|dir| self.was_renamed(dir, rename)) {
+                self.record_earlier(rename);
+            } else if !is_wanted {
+                self.left_out.insert(rename.id);
+                self.tally.left_out += 1;
+            }
+            is_wanted
+        });
+    }
+
+    /// Records a rename that an earlier run has made.
+    fn record_earlier(&mut self, rename: &Rename) {
+        self.done.insert(rename.id);
+        if rename.entry.kind == EntryKind::Directory {
+            self.executor.roots.record_rename(rename.id);
+        }
     }
 
     /// Adds one rename or a cycle to the batch.
@@ -289,12 +321,7 @@ impl<'r> ApplyRun<'r> {
             }
             Ok((_, None)) => {
                 self.tally.already += renames.len() as u64;
-                for rename in renames {
-                    self.done.insert(rename.id);
-                    if rename.entry.kind == EntryKind::Directory {
-                        self.executor.roots.record_rename(rename.id);
-                    }
-                }
+                renames.iter().for_each(|rename| self.record_earlier(rename));
             }
             Err(failure) => {
                 for rename in renames {

@@ -23,8 +23,8 @@ pub struct StoredPlan {
     pub header: PlanHeader,
     /// The links with a new target.
     pub retargets: Vec<Retarget>,
-    /// The number of renames.
-    pub renames: u64,
+    /// The number of renames of each confidence, in the order of [`Confidence::ALL`].
+    renames: [u64; 3],
     /// The length of the file in bytes.
     pub bytes: u64,
     /// The CRC-32 of the file.
@@ -96,13 +96,13 @@ impl StoredPlan {
         let input = CheckedInput { input, bytes: 0, check: crc32fast::Hasher::new() };
         let mut input = BufReader::with_capacity(1 << 16, input);
         let (mut parser, mut sorter) = (PlanParser::default(), RecordSorter::default());
-        let (mut header, mut retargets, mut renames) = (PlanHeader::default(), Vec::new(), 0);
+        let (mut header, mut retargets, mut renames) = (PlanHeader::default(), Vec::new(), [0; 3]);
         let (mut line, mut payload) = (Vec::new(), Vec::new());
         while read_line(&mut input, &mut line, parser.room())? {
             match parser.parse_line(&line) {
                 Some(PlanLine::Header(found)) => header = found,
                 Some(PlanLine::Rename(rename)) => {
-                    renames += 1;
+                    renames[rename.confidence as usize] += 1;
                     payload.clear();
                     write_payload(&rename, parser.line() as u64, &mut payload);
                     let (dir, name) = (&*rename.directory.path, &*rename.old);
@@ -163,6 +163,11 @@ impl StoredPlan {
         Ok(StoredDirectories { cursor: self.sorted.cursor()?, next: None })
     }
 
+    /// The number of renames that are at least as certain as `least`.
+    pub fn renames(&self, least: Confidence) -> u64 {
+        self.renames[..=least as usize].iter().sum()
+    }
+
     /// The new names of directories.
     ///
     /// # Errors
@@ -205,7 +210,8 @@ const KINDS: [EntryKind; 7] = [
     EntryKind::Character,
 ];
 
-/// The numbers in a payload: id, line, inode of the directory, inode, three times, length; then the kind and the new name.
+/// The numbers in a payload: id, line, inode of the directory, inode, three times, length; then the kind, the confidence and
+/// the new name.
 const NUMBERS: usize = 11;
 
 /// The number that says that there is a birth time.
@@ -232,6 +238,7 @@ fn write_payload(rename: &Rename, line: u64, to: &mut Vec<u8>) {
     ];
     numbers.iter().for_each(|number| to.extend_from_slice(&number.to_le_bytes()));
     to.push(KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u8);
+    to.push(rename.confidence as u8);
     to.extend_from_slice(rename.new.as_bytes());
 }
 
@@ -259,8 +266,12 @@ impl<'p> PayloadReader<'p> {
         KINDS[usize::from(self.0[8 * NUMBERS])]
     }
 
+    fn confidence(&self) -> Confidence {
+        Confidence::ALL[usize::from(self.0[8 * NUMBERS + 1])]
+    }
+
     fn new_name(&self) -> &'p [u8] {
-        &self.0[8 * NUMBERS + 1..]
+        &self.0[8 * NUMBERS + 2..]
     }
 
     fn entry(&self) -> SeenEntry {
@@ -341,7 +352,7 @@ fn read_rename(
         new,
         entry: payload.entry(),
         reasons: Vec::new(),
-        confidence: Confidence::Guess,
+        confidence: payload.confidence(),
         reading: String::new(),
         evidence: None,
         alternatives: Vec::new(),

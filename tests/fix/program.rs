@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use namegate::policy::Confidence;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -102,6 +103,59 @@ fn a_plan_is_applied_shown_by_status_and_undone() {
     let output = fix(dir.path(), &["undo", "--last"]);
     assert_eq!(status(&output), 2);
     assert!(messages(&output).contains("has changes to undo"), "{}", messages(&output));
+}
+
+#[test]
+fn renames_that_are_less_certain_than_requested_are_left_out_and_counted() {
+    let (dir, root) = make_tree(&[
+        b"a\xFF",
+        b"b\xFF",
+        b"d\xFF/",
+        b"d\xFF/x\xFF",
+        b"l -> d\xFF/x\xFF",
+        b"m -> a\xFF",
+        b"n -> d\xFF",
+    ]);
+    let wanted: &[(&[u8], &str)] =
+        &[(b"a\xFF", "certain"), (b"b\xFF", "likely"), (b"d\xFF", "guess"), (b"d\xFF/x\xFF", "x")];
+    let mut plan = plan(&root, wanted);
+    for (rename, level) in plan.renames.iter_mut().zip([0, 1, 2, 0]) {
+        rename.confidence = Confidence::ALL[level];
+    }
+    fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+    let before = snapshot(&root);
+    let link = |name: &str| fs::read_link(root.join(name)).unwrap();
+    let run = |args: &[&str], state: i32, expected: &str| {
+        let output = fix(dir.path(), args);
+        assert_eq!(status(&output), state, "{args:?}: {}", messages(&output));
+        assert!(messages(&output).contains(expected), "{args:?}: {}", messages(&output));
+        messages(&output)
+    };
+    let certain =
+        run(&["apply", "plan", "--at-least", "certain"], 0, "2 entries renamed, 2 links retargeted.\n");
+    assert!(certain.contains("3 lines of the plan left out, less certain than `certain`"), "{certain}");
+    assert!(certain.contains(r#"grep -E '"confidence":"(likely|guess)"' plan"#), "{certain}");
+    assert_eq!(snapshot(&root), before);
+
+    let likely = run(&["apply", "plan", "--yes"], 0, "3 entries renamed, 2 links retargeted.\n");
+    assert!(likely.contains("2 lines of the plan left out, less certain than `likely`"), "{likely}");
+    assert!(root.join("certain").exists() && root.join("likely").exists());
+    let kept = OsStr::from_bytes(b"d\xFF");
+    assert!(root.join(kept).join("x").exists() && !root.join("guess").exists());
+    assert_eq!((link("l"), link("m"), link("n")), (Path::new(kept).join("x"), "certain".into(), kept.into()));
+    run(&["status"], 0, "  done      5 of 6\n");
+
+    // The rest; then nothing is left out, because it is done.
+    run(&["apply", "plan", "--yes", "--at-least", "guess"], 0, "1 entry renamed");
+    assert_eq!(link("n").as_os_str(), "guess");
+    let again = run(&["apply", "plan", "--yes"], 0, "0 entries renamed");
+    assert!(!again.contains("left out"), "{again}");
+    for _ in 0..2 {
+        run(&["undo", "--last"], 0, "restored");
+    }
+    assert_eq!(names(&snapshot(&root)), names(&before));
+    run(&["apply", "plan", "--resume", "--at-least", "guess"], 2, "cannot be used with");
+    run(&["apply", "plan", "--at-least", "perhaps"], 2, "certain, likely, guess");
 }
 
 #[test]

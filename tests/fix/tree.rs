@@ -215,8 +215,13 @@ impl Observer for Recorder {
 }
 
 /// Default options of the tests: batches so small that every plan has several.
-pub const OPTIONS: ApplyOptions<'static> =
-    ApplyOptions { policy: None, keep_times: false, keep_original: false, batch_size: 2 };
+pub const OPTIONS: ApplyOptions<'static> = ApplyOptions {
+    policy: None,
+    at_least: Confidence::Guess,
+    keep_times: false,
+    keep_original: false,
+    batch_size: 2,
+};
 
 /// The plan as it is applied, with its roots.
 fn stored(plan: &Plan) -> (StoredPlan, PlanRoots) {

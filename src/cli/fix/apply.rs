@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use nix::unistd::geteuid;
 
@@ -20,8 +21,8 @@ use crate::fix::status::JournalPhase;
 use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
 use crate::json::Base64;
 use crate::name::display::shown;
-use crate::policy::Policy;
 use crate::policy::config::Config;
+use crate::policy::{Confidence, Policy};
 use crate::progress::NoProgress;
 use crate::report::layout::counted;
 use crate::sys::trust::others_can_write;
@@ -32,11 +33,13 @@ Examples:
   namegate fix plan /srv/share --profile windows -o plan.jsonl
   namegate fix apply plan.jsonl               # show what would be done
   namegate fix apply plan.jsonl --yes
+  namegate fix apply plan.jsonl --yes --at-least guess
   namegate fix apply plan.jsonl --resume      # continue a killed or interrupted run
   namegate fix undo --last
 
 Each change is written to a journal on the disk before it is made; `fix undo` reverts the changes of a journal. An entry that \
-has changed since the plan was made stays as it is, and nothing is ever overwritten.
+has changed since the plan was made stays as it is, and nothing is ever overwritten. New names that are guesses are left out \
+unless --at-least includes them.
 
 Ctrl-C ends the run after the current batch; a second Ctrl-C ends it at once, and --resume continues it.
 
@@ -58,6 +61,9 @@ pub struct ApplyArgs {
     /// /var/lib/namegate/journals].
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+    /// Leave out new names that are less certain; with --resume, the choice of the interrupted run.
+    #[arg(long, value_name = "LEVEL", default_value = "likely", value_parser = confidences(), conflicts_with = "resume")]
+    at_least: Confidence,
     /// Continue a killed or interrupted run from its journal.
     #[arg(long)]
     resume: bool,
@@ -73,6 +79,12 @@ pub struct ApplyArgs {
     /// Number of renames between two flushes of the journal.
     #[arg(long, value_name = "N", default_value_t = BATCH_SIZE, value_parser = parse_batch_size)]
     batch: usize,
+}
+
+fn confidences() -> impl TypedValueParser<Value = Confidence> {
+    let parse = |word: String| Confidence::ALL.into_iter().find(|level| level.as_str() == word);
+    PossibleValuesParser::new(Confidence::ALL.map(Confidence::as_str))
+        .map(move |word| parse(word).expect("it is one of the words"))
 }
 
 fn parse_batch_size(text: &str) -> Result<usize, String> {
@@ -106,7 +118,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     if !args.yes && !args.resume {
         return show_changes(&args, &plan, open_roots(args.cross_file_systems)?, policy.as_ref(), out);
     }
-    if plan.renames == 0 && plan.retargets.is_empty() {
+    if plan.renames(Confidence::Guess) == 0 && plan.retargets.is_empty() {
         writeln!(out, "Nothing to do: the plan has no renames.")?;
         return Ok(ExitStatus::Clean);
     }
@@ -125,6 +137,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     };
     let options = ApplyOptions {
         policy: policy.as_ref(),
+        at_least: header.at_least.unwrap_or(Confidence::Guess),
         keep_times: header.keep_times,
         keep_original: header.keep_original,
         batch_size: args.batch,
@@ -152,6 +165,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         ))
     })?;
     write_result(&tally, out)?;
+    write_left_out(&tally, options.at_least, &args.plan, out)?;
     if let Some(status) = stopped.filter(|_| tally.is_interrupted) {
         writeln!(
             out,
@@ -215,14 +229,16 @@ fn show_changes(
     policy: Option<&Policy>,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitStatus, CliError> {
-    let ApplyArgs { keep_times, keep_original, batch, .. } = *args;
-    let options = ApplyOptions { policy, keep_times, keep_original, batch_size: batch };
-    let progress = TerminalProgress::for_changes(out, plan.renames + plan.retargets.len() as u64);
+    let ApplyArgs { at_least, keep_times, keep_original, batch, .. } = *args;
+    let options = ApplyOptions { policy, at_least, keep_times, keep_original, batch_size: batch };
+    let changes = plan.renames(at_least) + plan.retargets.len() as u64;
+    let progress = TerminalProgress::for_changes(out, changes);
     let tally = progress.run(|| rehearse(plan, roots, options, &progress));
     progress.finish()?;
     let tally = tally.map_err(CliError::new)?;
     write!(out, "Would change: ")?;
     write_result(&tally, out)?;
+    write_left_out(&tally, at_least, &args.plan, out)?;
     if !args.dry_run {
         writeln!(
             out,
@@ -256,6 +272,29 @@ fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), 
     Ok(())
 }
 
+/// Writes how many lines are less certain than `at_least`, and how to see them.
+fn write_left_out(
+    tally: &ApplyTally,
+    at_least: Confidence,
+    plan: &Path,
+    out: &mut (dyn Write + Send),
+) -> Result<(), CliError> {
+    if tally.left_out > 0 {
+        let lesser = Confidence::ALL[at_least as usize + 1..].iter().map(|level| level.as_str());
+        let lesser: Vec<&str> = lesser.collect();
+        writeln!(
+            out,
+            "{} of the plan left out, less certain than `{}`. To see them: grep -E '\"confidence\":\"({})\"' {}; to include \
+             them: --at-least guess",
+            counted(tally.left_out, "line", "lines"),
+            at_least.as_str(),
+            lesser.join("|"),
+            shown(plan)
+        )?;
+    }
+    Ok(())
+}
+
 impl ApplyArgs {
     fn header(&self, plan: &StoredPlan) -> Result<JournalHeader, CliError> {
         let path = path::absolute(&self.plan).map_err(|error| about(&self.plan, error))?;
@@ -267,7 +306,8 @@ impl ApplyArgs {
             plan_bytes: plan.bytes,
             plan_check: format!("{:08x}", plan.check),
             roots: plan.header.roots.clone(),
-            renames: plan.renames,
+            at_least: Some(self.at_least),
+            renames: plan.renames(self.at_least),
             retargets: plan.retargets.len() as u64,
             keep_times: self.keep_times,
             keep_original: self.keep_original,

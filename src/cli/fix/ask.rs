@@ -9,8 +9,8 @@ use crate::fix::plan::Rename;
 use crate::fix::plan::check::check_renames;
 use crate::fix::propose::{DirectoryPlan, PlanDraft};
 use crate::name::display::display;
-use crate::policy::Policy;
 use crate::policy::rule::RuleId;
+use crate::policy::{Confidence, Policy};
 use crate::report::layout::{BOLD, DIM};
 
 /// The longest answer, in bytes.
@@ -72,6 +72,8 @@ impl RenameDialog<'_> {
                 has_heading = true;
             }
             wanted[at] = !self.has_quit && self.ask(draft, planned, &wanted, at)?;
+            // A person has chosen the name.
+            planned.renames[at].confidence = Confidence::Certain;
         }
         let mut wanted = wanted.into_iter();
         planned.renames.retain(|_| wanted.next().unwrap_or_default());

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::ApplyRun;
 use crate::fix::entry::{EntryFailure, free_name, random_name};
 use crate::fix::journal::BatchEntry;
-use crate::fix::plan::Retarget;
+use crate::fix::plan::{Retarget, TargetPart, components};
 use crate::fix::relink::{OpenLink, Relink};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::{Base64, Hex};
@@ -27,6 +27,11 @@ impl ApplyRun<'_> {
             let own = plan.link_renames.get(&link).filter(|rename| self.done.contains(rename.id));
             let own = own.map(|rename| rename.new.as_bytes());
             let target = retarget.target(renamed);
+            let is_left_out = |part: &TargetPart| self.left_out.contains(part.rename);
+            if target == retarget.old_target && retarget.after.iter().all(is_left_out) {
+                self.tally.left_out += 1;
+                continue;
+            }
             match self.check_link(retarget, own, &target) {
                 Ok(Some((dir, relink))) => {
                     self.add_entry(&retarget.directory, dir, BatchEntry::Retarget(relink))?;
@@ -39,6 +44,18 @@ impl ApplyRun<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports whether `current` is the target of the plan, possibly with the new names of some components: an earlier run may have
+    /// left out the renames of the others.
+    fn is_partly_retargeted(&self, retarget: &Retarget, current: &[u8]) -> bool {
+        let current_names: Vec<&[u8]> = components(current).collect();
+        let renamed = |id: u64| {
+            let new = self.plan.target_names.get(&id)?.as_slice();
+            let mut parts = retarget.after.iter().filter(|part| part.rename == id);
+            parts.any(|part| current_names.get(part.component) == Some(&new)).then_some(new)
+        };
+        retarget.target(renamed) == current
     }
 
     /// The change that leads a link to `target`; `None` if the link leads there already. `own` is the new name of the link itself.
@@ -62,7 +79,7 @@ impl ApplyRun<'_> {
         }
         // The target identifies a link: an undo makes a new one.
         let is_relinked = self.relinked.get(&(path.clone(), name.to_vec())) == Some(&current);
-        if !is_relinked && current != retarget.old_target {
+        if !is_relinked && !self.is_partly_retargeted(retarget, &current) {
             return Err(EntryFailure::Changed);
         }
         // The links of a directory in a batch share a private directory.

@@ -78,6 +78,11 @@ impl ApplyRun<'_> {
         Ok(Some(RenameGroup { directory: 0, members, temp_name }))
     }
 
+    /// Reports whether the entry has its new name and no longer its old one.
+    pub(super) fn was_renamed(&self, dir: &OpenPlanDir, rename: &Rename) -> bool {
+        look_up(dir, &rename.old) == Ok(None) && self.is_done(dir, rename)
+    }
+
     /// Reports whether the entry has its new name already.
     fn is_done(&self, dir: &OpenPlanDir, rename: &Rename) -> bool {
         let new = rename.new.as_bytes();

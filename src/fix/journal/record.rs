@@ -10,6 +10,7 @@ use crate::fix::group::RenameGroup;
 use crate::fix::plan::{InodeTime, PlanRoot};
 use crate::fix::relink::Relink;
 use crate::json::Base64;
+use crate::policy::Confidence;
 use crate::progress::Remaining;
 
 /// A record.
@@ -87,7 +88,10 @@ pub struct JournalHeader {
     pub plan_check: String,
     /// The roots of the plan.
     pub roots: Vec<PlanRoot>,
-    /// The number of renames in the plan.
+    /// Renames that are less certain are left out; `None` in journals of older versions, which leave out none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<Confidence>,
+    /// The number of renames in the plan, without those that are left out.
     pub renames: u64,
     /// The number of links with a new target.
     pub retargets: u64,

@@ -49,6 +49,9 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// All levels, from most to least likely.
+    pub const ALL: [Self; 3] = [Self::Certain, Self::Likely, Self::Guess];
+
     /// `certain`, `likely` or `guess`.
     pub const fn as_str(self) -> &'static str {
         match self {
