@@ -83,6 +83,12 @@ pub struct PlanHeader {
     /// The requested character mapping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
+    /// Names are written in ASCII.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transliterate: bool,
+    /// The requested replacement for characters that are not allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<char>,
 }
 
 /// A root: a directory with everything below it, and its own name. The same in a plan and in a journal.
@@ -260,6 +266,8 @@ impl Default for PlanHeader {
             encoding: text(),
             normalize: None,
             map: None,
+            transliterate: false,
+            replacement: None,
         }
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! The same tree gives the same plan: the results of the threads are sorted, deepest first.
 
+pub mod char_table;
+pub mod conversion;
 mod directory;
 mod draft;
 mod links;
@@ -25,10 +27,10 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 
+use self::conversion::NameConversion;
 use self::directory::{DirectoryProposals, EarlierNames, Proposal, Unplanned};
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
 use self::draft::{LineRecord, tag, too_long};
-use self::map::CharMap;
 use self::root_set::RootSet;
 use super::plan::{Rename, SeenEntry, Skipped, path_in};
 use super::records::{EntryRecord, RecordSorter};
@@ -62,8 +64,8 @@ pub struct PlanRequest {
 pub struct PlanSettings {
     /// The encoding of names that are not UTF-8; guessed for each directory if `None`.
     pub encoding: Option<Encoding>,
-    /// A character mapping.
-    pub map: Option<CharMap>,
+    /// What is done with all names.
+    pub conversion: NameConversion,
     /// The prefix of all paths on the target, without a separator at its end. It counts for path lengths.
     pub prefix: Vec<u8>,
 }

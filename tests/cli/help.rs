@@ -70,6 +70,7 @@ fn home() -> tempfile::TempDir {
         fs::write(path(file), "").unwrap();
     }
     fs::write(path("srv/share").join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
+    fs::write(path("srv/share/tab\there"), "").unwrap();
     fs::write(path("site.toml"), "profiles = [\"strict\"]\n").unwrap();
     fs::write(path("inventory.csv"), "1,a%20b\n2,c%2Fd\n").unwrap();
     // The end of the directory of a zip archive: there is no more in an empty one.
@@ -201,7 +202,7 @@ fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
     }
     let names = |dir: &str| fs::read_dir(home.path().join(dir)).unwrap().count();
     assert!(home.path().join("srv/share/what?").exists(), "the examples of `fix undo` restored the names");
-    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") == 3);
+    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") == 4);
 }
 
 #[test]

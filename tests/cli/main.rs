@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod engines;
 mod explain;
+mod fix_conversion;
 mod fix_plan;
 #[cfg(feature = "git")]
 mod git;

@@ -1,14 +1,14 @@
 //! `namegate fix plan`: writes a plan that can be edited.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::format::FormatArgs;
@@ -17,8 +17,11 @@ use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
 use crate::cli::targets::read_prefix;
 use crate::fix::plan::{PlanHeader, Retarget};
-use crate::fix::propose::map::CharMap;
+use crate::fix::propose::char_table::{self, CharTable};
+use crate::fix::propose::conversion::NameConversion;
+use crate::fix::propose::map::{CharMap, KnownMap};
 use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
+use crate::name::display::shown;
 use crate::name::reading::{Encoding, NotLegacy};
 use crate::policy::Policy;
 use crate::policy::config::Config;
@@ -34,6 +37,8 @@ Examples:
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
   namegate fix plan /data --profile windows,macos --normalize nfc -o plan.jsonl
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
+  namegate fix plan /data --profile windows --map to-rclone -o plan.jsonl
+  namegate fix plan /old --transliterate --replacement - -o plan.jsonl
 
 Nothing is renamed. The plan is JSON Lines: delete the lines of names to keep, or change a `new`. Renames come deepest first, \
 symbolic links with a new target last.
@@ -52,9 +57,16 @@ pub struct PlanArgs {
     /// Encoding of names that are not UTF-8; `auto` guesses it for each directory.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     encoding: EncodingArg,
-    /// Decode characters that were substituted for Windows-reserved ones; `to-` encodes them.
-    #[arg(long, value_name = "MAPPING", value_parser = maps())]
-    map: Option<CharMap>,
+    /// Replace characters by a table: FILE with a line `CHARACTER -> REPLACEMENT` for each, or a MAPPING for the characters that
+    /// Windows reserves: sfm, sfu, catia and rclone decode the substitutes; to-sfm, to-sfu, to-catia and to-rclone encode.
+    #[arg(long, value_name = "MAPPING|FILE")]
+    map: Option<PathBuf>,
+    /// Write all names in ASCII: `é` as `e`, `Я` as `Ia`
+    #[arg(long)]
+    transliterate: bool,
+    /// Character instead of those that are not allowed [default: `_`, or another one if `_` is not allowed].
+    #[arg(long, value_name = "CHARACTER")]
+    replacement: Option<char>,
     /// Write the plan to FILE, which appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -119,8 +131,31 @@ impl FromStr for EncodingArg {
     }
 }
 
-fn maps() -> impl TypedValueParser<Value = CharMap> {
-    PossibleValuesParser::new(CharMap::WORDS).try_map(|word| word.parse::<CharMap>())
+/// The mapping with this name, or the table in this file.
+fn read_map(argument: &Path) -> Result<CharMap, CliError> {
+    if let Some(known) = argument.to_str().and_then(|word| word.parse::<KnownMap>().ok()) {
+        return Ok(CharMap::Known(known));
+    }
+    let name = shown(argument).to_string();
+    let mut text = Vec::new();
+    let read =
+        File::open(argument).and_then(|file| file.take(char_table::MAX_BYTES + 1).read_to_end(&mut text));
+    read.map_err(|error| {
+        CliError::new(format_args!(
+            "--map: '{name}' is none of the mappings {}, and cannot be read as a table: {error}",
+            KnownMap::WORDS.join(", ")
+        ))
+    })?;
+    if text.len() as u64 > char_table::MAX_BYTES {
+        return Err(CliError::new(format_args!(
+            "--map: {name} has more than {} bytes",
+            char_table::MAX_BYTES
+        )));
+    }
+    let table = CharTable::parse(&name, &text);
+    table
+        .map(|table| CharMap::Table(table.into()))
+        .map_err(|error| CliError::new(format_args!("{name}: {error}")))
 }
 
 /// Runs the command.
@@ -128,8 +163,8 @@ fn maps() -> impl TypedValueParser<Value = CharMap> {
 /// # Errors
 /// The policy or a pattern is invalid, or the plan cannot be written.
 pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let policy = args.policy()?;
-    let settings = args.settings();
+    let settings = args.settings()?;
+    let policy = args.policy(&settings.conversion)?;
     let request = args.request()?;
     let create = || {
         args.output.as_deref().map(|path| {
@@ -151,7 +186,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     }
     let file = if args.interactive { create().transpose()? } else { begun };
     draft.finish_renames(&policy, &settings).map_err(CliError::new)?;
-    let header = args.header(&draft, &policy);
+    let header = args.header(&draft, &policy, &settings);
     let retargets = match progress.run(|| draft.find_retargets(&progress)).map_err(CliError::new)? {
         ControlFlow::Continue(retargets) => retargets,
         ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
@@ -191,19 +226,31 @@ fn write_plan(
 
 impl PlanArgs {
     /// The policy, with `mojibake` unless the configuration disables it, and without the rules that the mapping breaks.
-    fn policy(&self) -> Result<Policy, CliError> {
+    fn policy(&self, conversion: &NameConversion) -> Result<Policy, CliError> {
         let mut config = self.policy.config(&[&STRICT])?;
         config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
-        if self.map.is_some_and(CharMap::makes_private_use) {
+        if conversion.map.as_ref().is_some_and(CharMap::makes_private_use) {
             config.severities.insert(RuleId::SmbPrivateUse, None);
             config.severities.insert(RuleId::PrivateUse, None);
         }
-        self.policy.build(&config)
+        let policy = self.policy.build(&config)?;
+        let Some(replacement) = self.replacement else { return Ok(policy) };
+        policy.with_replacement(replacement).ok_or_else(|| {
+            let replacement = shown(Path::new(&replacement.to_string())).to_string();
+            CliError::new(format_args!(
+                "--replacement: the policy does not allow '{replacement}' at the beginning, in the middle and at the end of a name"
+            ))
+        })
     }
 
-    fn settings(&self) -> PlanSettings {
+    fn settings(&self) -> Result<PlanSettings, CliError> {
         let prefix = self.tree.prefix.as_deref().map(read_prefix).unwrap_or_default();
-        PlanSettings { encoding: self.encoding.0, map: self.map, prefix }
+        let conversion = NameConversion {
+            map: self.map.as_deref().map(read_map).transpose()?,
+            transliterates: self.transliterate,
+            replacement: self.replacement.unwrap_or('_'),
+        };
+        Ok(PlanSettings { encoding: self.encoding.0, conversion, prefix })
     }
 
     fn request(&self) -> Result<PlanRequest, CliError> {
@@ -218,7 +265,7 @@ impl PlanArgs {
         })
     }
 
-    fn header(&self, draft: &PlanDraft, policy: &Policy) -> PlanHeader {
+    fn header(&self, draft: &PlanDraft, policy: &Policy, settings: &PlanSettings) -> PlanHeader {
         PlanHeader {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             created: timestamp_of_now(),
@@ -227,7 +274,9 @@ impl PlanArgs {
             policy: Config::from_policy(policy).ok().map(|config| config.to_toml()),
             encoding: self.encoding.0.map_or("auto", Encoding::name).to_owned(),
             normalize: policy.normalization().map(|normalization| normalization.form.to_string()),
-            map: self.map.map(|map| map.to_string()),
+            map: settings.conversion.map.as_ref().map(CharMap::to_string),
+            transliterate: self.transliterate,
+            replacement: self.replacement,
             ..PlanHeader::default()
         }
     }

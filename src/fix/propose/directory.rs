@@ -1,12 +1,14 @@
 //! Suggests names for the entries of one directory. Pure: the entries are looked up later.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::PlanSettings;
-use super::map::CharMap;
+use super::conversion::NameConversion;
 use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
+use crate::name::mojibake;
 use crate::name::normalize::to_form;
 use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess, has_stray_bytes, likeliest};
 use crate::policy::profile::Test;
@@ -87,8 +89,8 @@ pub(super) fn propose_names(
 ) -> DirectoryProposals {
     let directory = batch.directory(&settings.prefix);
     let check = policy.check_directory(&directory);
-    let mapped = || is_mapped(batch, settings).then(|| DirectoryCheck::without_violations(&directory));
-    let Some(check) = check.or_else(mapped) else { return DirectoryProposals::default() };
+    let converted = || is_converted(batch, settings).then(|| DirectoryCheck::without_violations(&directory));
+    let Some(check) = check.or_else(converted) else { return DirectoryProposals::default() };
     let names = &check.names[..check.checked];
     let long = check.path_violations.keys().map(|&at| names[at].to_vec()).collect();
     let mut found = BTreeMap::<usize, BrokenRules>::new();
@@ -107,7 +109,9 @@ pub(super) fn propose_names(
         return DirectoryProposals { long, ..skip_unlisted(names, found) };
     }
     let all: Vec<&[u8]> = check.all_names().collect();
-    let meanings = NameMeanings::read(&all, names.len(), settings, earlier);
+    let is_mojibake =
+        |at: usize| found.get(&at).is_some_and(|broken| broken.rules.contains(&RuleId::Mojibake));
+    let meanings = NameMeanings::read(&all, names.len(), settings, earlier, &is_mojibake);
     let repairs = check.suggested_names_for_meanings(policy, &meanings.texts);
     let encodings = meanings.guess.as_ref().map(|guess| guess.counts().clone());
     let is_uncertain = encodings.is_some() && meanings.have_guesses();
@@ -133,10 +137,9 @@ pub(super) fn propose_names(
     findings
 }
 
-fn is_mapped(batch: &DirectoryBatch, settings: &PlanSettings) -> bool {
-    let Some(map) = settings.map else { return false };
+fn is_converted(batch: &DirectoryBatch, settings: &PlanSettings) -> bool {
     let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
-    texts.any(|name| map.apply(name).is_some())
+    texts.any(|name| settings.conversion.apply(name).is_some())
 }
 
 /// Skips the names of a directory whose other names are unknown: a suggested name could be taken.
@@ -173,8 +176,9 @@ fn find_merging<'n>(policy: &Policy, names: &[&'n [u8]], count: usize) -> BTreeM
     merging
 }
 
-/// The meanings of names that are not UTF-8 or have characters of a mapping.
-struct NameMeanings {
+/// The meanings of names that are not UTF-8 or that are converted.
+struct NameMeanings<'s> {
+    conversion: &'s NameConversion,
     texts: Vec<Option<(String, Confidence)>>,
     /// The source of the meaning with the same index; `None` for a name that means what it says.
     sources: Vec<Option<MeaningSource>>,
@@ -184,14 +188,31 @@ struct NameMeanings {
 }
 
 #[derive(Clone)]
-enum MeaningSource {
-    Bytes(DecodingMethod, Vec<(Encoding, String)>),
-    Mapped(CharMap),
+struct MeaningSource {
+    /// How the text was decoded.
+    decoded: DecodedText,
+    /// The conversions of the text; empty if there was none.
+    conversion: String,
 }
 
-impl NameMeanings {
+#[derive(Clone)]
+enum DecodedText {
+    /// The name is the text.
+    Name,
+    /// The name was encoded twice.
+    Mojibake,
+    Bytes(DecodingMethod, Vec<(Encoding, String)>),
+}
+
+impl<'s> NameMeanings<'s> {
     /// Reads the first `count` of `names`; the others are only evidence for the encoding.
-    fn read(names: &[&[u8]], count: usize, settings: &PlanSettings, earlier: &EarlierNames) -> Self {
+    fn read(
+        names: &[&[u8]],
+        count: usize,
+        settings: &'s PlanSettings,
+        earlier: &EarlierNames,
+        is_mojibake: &dyn Fn(usize) -> bool,
+    ) -> Self {
         let guess = match settings.encoding {
             Some(_) => None,
             None => EncodingGuess::for_names(names.iter().copied(), &earlier.encodings),
@@ -204,28 +225,34 @@ impl NameMeanings {
         let legacy = guess.as_ref().map_or(given, EncodingHint::Guessed);
         let (mut texts, mut sources) = (vec![None; names.len()], vec![None; names.len()]);
         for (at, name) in names.iter().enumerate().take(count) {
-            match std::str::from_utf8(name) {
+            let (text, confidence, decoded) = match std::str::from_utf8(name) {
                 Err(_) => {
                     let meaning = legacy.read(name);
-                    sources[at] = Some(MeaningSource::Bytes(meaning.how, meaning.others));
-                    texts[at] = Some((meaning.text, meaning.confidence));
+                    let decoded = DecodedText::Bytes(meaning.how, meaning.others);
+                    (Cow::from(meaning.text), meaning.confidence, decoded)
                 }
-                Ok(text) => {
-                    let mapped = settings.map.and_then(|map| Some((map, map.apply(text)?)));
-                    if let Some((map, text)) = mapped {
-                        sources[at] = Some(MeaningSource::Mapped(map));
-                        texts[at] = Some((text, map.confidence()));
-                    }
-                }
-            }
+                Ok(text) => match is_mojibake(at).then(|| mojibake::undo(text)).flatten() {
+                    Some(meant) => (meant.into(), Confidence::Likely, DecodedText::Mojibake),
+                    None => (text.into(), Confidence::Certain, DecodedText::Name),
+                },
+            };
+            let (text, confidence, conversion) = match settings.conversion.apply(&text) {
+                Some(converted) => (converted.text, confidence.max(converted.confidence), converted.reading),
+                // The policy repairs it.
+                None if !matches!(decoded, DecodedText::Bytes(..)) => continue,
+                None => (text.into_owned(), confidence, String::new()),
+            };
+            sources[at] = Some(MeaningSource { decoded, conversion });
+            texts[at] = Some((text, confidence));
         }
-        Self { texts, sources, guess, evidence }
+        Self { conversion: &settings.conversion, texts, sources, guess, evidence }
     }
 
     /// Whether a name was decoded by a guess that is not likely.
     fn have_guesses(&self) -> bool {
         let is_decoded = |source: &Option<MeaningSource>| {
-            matches!(source, Some(MeaningSource::Bytes(DecodingMethod::Encoding(_), _)))
+            let decoded = source.as_ref().map(|source| &source.decoded);
+            matches!(decoded, Some(DecodedText::Bytes(DecodingMethod::Encoding(_), _)))
         };
         let is_guess = |text: &Option<(String, Confidence)>| matches!(text, Some((_, Confidence::Guess)));
         self.sources.iter().zip(&self.texts).any(|(source, text)| is_decoded(source) && is_guess(text))
@@ -241,10 +268,10 @@ impl NameMeanings {
     ) -> Proposal {
         let SuggestedName { name: new, confidence } = repair;
         let (mut evidence, mut alternatives) = (None, Vec::new());
-        let reading = match &self.sources[at] {
-            Some(MeaningSource::Mapped(map)) => format!("map {map}"),
-            Some(MeaningSource::Bytes(how, others)) => {
-                alternatives = find_alternatives(policy, name, &new, others);
+        let decoded = self.sources[at].as_ref().map(|source| &source.decoded);
+        let mut reading = match decoded {
+            Some(DecodedText::Bytes(how, others)) => {
+                alternatives = self.find_alternatives(policy, name, &new, others);
                 match how {
                     DecodingMethod::Structure => "structure".to_owned(),
                     DecodingMethod::Escape => "escape".to_owned(),
@@ -254,13 +281,50 @@ impl NameMeanings {
                     }
                 }
             }
-            None if reasons.contains(&RuleId::Mojibake) => {
+            Some(DecodedText::Name) => String::new(),
+            Some(DecodedText::Mojibake) | None if reasons.contains(&RuleId::Mojibake) => {
                 evidence = Some("UTF-8 that was read as windows-1252 and encoded again".to_owned());
                 "mojibake".to_owned()
             }
-            None => describe_change(policy, name, &new, &reasons),
+            _ => describe_change(policy, name, &new, &reasons),
         };
+        if let Some(source) = self.sources[at].as_ref().filter(|source| !source.conversion.is_empty()) {
+            let separator = if reading.is_empty() { "" } else { ", " };
+            reading = format!("{reading}{separator}{}", source.conversion);
+        }
         Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// Other valid names that the bytes of `name` could stand for: `others` are texts that a guess considered.
+    fn find_alternatives(
+        &self,
+        policy: &Policy,
+        name: &[u8],
+        new: &str,
+        others: &[(Encoding, String)],
+    ) -> Vec<Alternative> {
+        /// More would not help the user to choose.
+        const MAX: usize = 3;
+        let by_itself =
+            || if others.is_empty() && has_stray_bytes(name) { likeliest(name) } else { Vec::new() };
+        let mut alternatives: Vec<Alternative> = Vec::new();
+        for (encoding, text) in others.iter().cloned().chain(by_itself()) {
+            let converted = self.conversion.apply(&text);
+            let text = converted.map_or(text, |converted| converted.text);
+            let valid = match policy.verdict(text.as_bytes()) {
+                Verdict::Accept(_) => Some(text),
+                _ => {
+                    let suggested =
+                        policy.suggest_name(text.as_bytes(), EncodingHint::Unknown, &mut |_| false);
+                    suggested.map(|repair| repair.name)
+                }
+            };
+            let Some(other) = valid else { continue };
+            if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
+                alternatives.push(Alternative { new: other, reading: encoding.name().to_owned() });
+            }
+        }
+        alternatives
     }
 }
 
@@ -274,33 +338,6 @@ fn describe_evidence(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
         "" => format!("guessed from {names}"),
         place => format!("guessed from {names} and those {place}"),
     }
-}
-
-/// Other valid names that the bytes of `name` could stand for: `others` are texts that a guess considered.
-fn find_alternatives(
-    policy: &Policy,
-    name: &[u8],
-    new: &str,
-    others: &[(Encoding, String)],
-) -> Vec<Alternative> {
-    /// More would not help the user to choose.
-    const MAX: usize = 3;
-    let by_itself = || if others.is_empty() && has_stray_bytes(name) { likeliest(name) } else { Vec::new() };
-    let mut alternatives: Vec<Alternative> = Vec::new();
-    for (encoding, text) in others.iter().cloned().chain(by_itself()) {
-        let valid = match policy.verdict(text.as_bytes()) {
-            Verdict::Accept(_) => Some(text),
-            _ => {
-                let suggested = policy.suggest_name(text.as_bytes(), EncodingHint::Unknown, &mut |_| false);
-                suggested.map(|repair| repair.name)
-            }
-        };
-        let Some(other) = valid else { continue };
-        if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
-            alternatives.push(Alternative { new: other, reading: encoding.name().to_owned() });
-        }
-    }
-    alternatives
 }
 
 /// How the new name follows from a name that is UTF-8 and means what it says.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
+use super::map::CharMap;
 use super::*;
 use crate::fix::plan::check::check_renames;
 use crate::fix::plan::order::order;
@@ -268,7 +269,13 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
         ],
     );
     let nfc = Some(crate::name::normalize::Form::Nfc);
-    let settings = PlanSettings { map: Some("sfm".parse().unwrap()), ..PlanSettings::default() };
+    let settings = PlanSettings {
+        conversion: NameConversion {
+            map: Some(CharMap::Known("sfm".parse().unwrap())),
+            ..NameConversion::default()
+        },
+        ..PlanSettings::default()
+    };
     let (draft, _) = planned(&request(&[dir.path()]), &policy(&["windows"], nfc), &settings);
     let renames = renames(&draft);
     let told: BTreeMap<&str, (Confidence, &str)> =

@@ -81,6 +81,8 @@ pub struct Policy {
     pub(super) everyone: ProfileSet,
     pub(super) tables: Tables,
     pub(super) prefilter: Prefilter,
+    /// What suggested names have instead of characters that are not allowed; chosen from what is allowed if `None`.
+    pub(super) replacement: Option<char>,
 }
 
 impl Policy {
@@ -92,6 +94,26 @@ impl Policy {
     /// Starts a policy of profiles, own rules, severities and a normalization.
     pub fn builder() -> PolicyBuilder {
         PolicyBuilder::default()
+    }
+
+    /// Sets what suggested names have instead of characters that are not allowed, and between a name and a number; `None` if the
+    /// policy does not allow the character everywhere in a name.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{EncodingHint, Policy, profile};
+    /// let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
+    /// assert!(windows.clone().with_replacement('?').is_none() && windows.clone().with_replacement(' ').is_none());
+    /// let policy = windows.with_replacement('~').unwrap();
+    /// let suggested = policy.suggest_name(b"a:b", EncodingHint::Unknown, &mut |_| false);
+    /// assert_eq!(suggested.unwrap().name, "a~b");
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
+    /// ```
+    #[must_use]
+    pub fn with_replacement(self, replacement: char) -> Option<Self> {
+        let is_allowed = [format!("{replacement}x"), format!("x{replacement}x"), format!("x{replacement}")]
+            .iter()
+            .all(|name| self.is_spotless(name.as_bytes()));
+        is_allowed.then_some(Self { replacement: Some(replacement), ..self })
     }
 
     /// The profiles of the policy.
@@ -287,7 +309,7 @@ fn assemble(
     let converts = normalization.is_some_and(|n| n.on_mismatch == OnMismatch::Convert);
     let tables = Tables::new(&rules);
     let prefilter = Prefilter::new(&rules, &tables, converts);
-    Policy { profiles, rules, normalization, everyone, tables, prefilter }
+    Policy { profiles, rules, normalization, everyone, tables, prefilter, replacement: None }
 }
 
 #[cfg(test)]

@@ -57,10 +57,11 @@ impl Edit {
     }
 }
 
-/// The replacement for characters that are not allowed: the first of a few that the policy allows.
+/// The replacement for characters that are not allowed: that of the policy, or the first of a few that are allowed.
 pub(super) fn stand_in(policy: &Policy) -> char {
+    let find = || ['_', '-', 'x', 'X', '0'].into_iter().find(|&c| is_unreserved(policy, c));
     // If all are reserved, any will do: the result is invalid, so no name is suggested.
-    ['_', '-', 'x', 'X', '0'].into_iter().find(|&c| is_unreserved(policy, c)).unwrap_or('_')
+    policy.replacement.or_else(find).unwrap_or('_')
 }
 
 fn is_unreserved(policy: &Policy, c: char) -> bool {
