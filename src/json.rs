@@ -94,7 +94,7 @@ impl JsonBytes {
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn write_line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+pub fn write_line(out: &mut (impl Write + ?Sized), object: &impl Serialize) -> io::Result<()> {
     write(out, object)?;
     out.write_all(b"\n")
 }
@@ -103,7 +103,7 @@ pub fn write_line(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+pub fn write(out: &mut (impl Write + ?Sized), object: &impl Serialize) -> io::Result<()> {
     object.serialize(&mut serde_json::Serializer::with_formatter(out, SafeFormatter { in_markup: false }))?;
     Ok(())
 }
@@ -112,7 +112,7 @@ pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn write_in_markup(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+pub fn write_in_markup(out: &mut (impl Write + ?Sized), object: &impl Serialize) -> io::Result<()> {
     object.serialize(&mut serde_json::Serializer::with_formatter(out, SafeFormatter { in_markup: true }))?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A scan: names from a source, checked against a policy, findings to a report.
 //!
-//! The threads of the source check the directories that they read; only findings get a path and pass the one lock in front of
-//! the report.
+//! The threads of the source check the directories that they read, count their findings and render them; only writing the
+//! report needs a lock.
 
 mod checkpoint;
 mod chunked;
@@ -13,12 +13,13 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
-use self::directory::{DirectoryFindings, DirectoryScan};
+use self::directory::DirectoryScan;
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
@@ -27,9 +28,9 @@ use crate::policy::rule::RuleId;
 use crate::progress::Observer;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
-use crate::report::{Report, ReportedName, Summary};
+use crate::report::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
 use crate::source::location::DirectoryPath;
-use crate::source::{DirectoryBatch, DirectoryVersion, Fault, Frontier, Source, SourceEvent};
+use crate::source::{DirectoryVersion, Fault, Frontier, Source, SourceEvent};
 
 /// Settings of a scan besides the policy.
 #[derive(Debug, Default)]
@@ -66,49 +67,85 @@ pub fn scan(
     before: Option<Checkpoint>,
 ) -> io::Result<Summary> {
     let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
-    let mut sink = ReportSink {
+    // A scan that resumes this one can have another report.
+    let detail = if checkpoints.is_some() { Detail::Everything } else { report.detail() };
+    let directories = DirectoryScan { policy, settings, detail };
+    let renderer = report.renderer();
+    let counters = Counters::new(targets);
+    let mut output = ScanOutput {
         report,
-        summary: Summary::for_targets(targets),
+        counters: &counters,
         checkpoints,
         baseline: settings.baseline.as_ref(),
         accepted_before: 0,
         failure: None,
-        reported: Deduplicator::default(),
     };
     if let Some(before) = before {
-        sink.replay(before)?;
+        output.replay(before, &*renderer)?;
     }
-    let shows_findings = sink.report.shows_findings() || checkpoints.is_some();
-    let directories = DirectoryScan { policy, settings, shows_findings };
-    let sink = Mutex::new(sink);
-    source.read(&|event| {
-        let output = match event {
-            SourceEvent::Directory(batch) => {
-                let result = DirectoryResult::new(&batch, directories.check(&batch, None));
-                let findings = result.findings.records.len() as u64;
-                observer.checked(&batch.dir, result.names, findings);
-                ScanOutput::Directory(result)
-            }
-            SourceEvent::Large(parts) => ScanOutput::Directory(chunked::check(parts, &directories, observer)),
-            SourceEvent::Fault(fault) => ScanOutput::Fault(fault, 1),
-            SourceEvent::RepeatedFault(fault, count) => ScanOutput::Fault(fault, count),
-            SourceEvent::Vanished => ScanOutput::Vanished,
-            SourceEvent::Frontier(frontier) => ScanOutput::Frontier(frontier),
-        };
-        let mut sink = sink.lock();
-        if sink.failure.is_none()
-            && let Err(error) = sink.report(&output)
+    let (output, reported) = (Mutex::new(output), Mutex::new(Deduplicator::default()));
+    let has_failed = AtomicBool::new(false);
+    let write = |write: &dyn Fn(&mut ScanOutput<'_>) -> io::Result<()>| {
+        let mut output = output.lock();
+        if output.failure.is_none()
+            && let Err(error) = write(&mut output)
         {
-            sink.failure = Some(error);
+            output.failure = Some(error);
+            has_failed.store(true, Relaxed);
         }
-        if sink.failure.is_some() || observer.is_stopped() {
+    };
+    let report_findings = |mut findings: DirectoryFindings, has_versions: bool| {
+        counters.count(|summary| {
+            match has_versions {
+                true => reported.lock().keep_new(&mut findings, summary),
+                false => findings.records.iter().for_each(|record| summary.count(record)),
+            }
+            summary.collisions += findings.groups.len() as u64;
+        });
+        // A name that collided before can collide with another one in a new version.
+        if !findings.records.is_empty() || !findings.groups.is_empty() {
+            let rendered = renderer.render(&findings);
+            let line = checkpoints.and_then(|_| checkpoint::findings_line(&findings));
+            write(&|output| output.write_findings(&findings, &rendered, line.as_deref()));
+        }
+    };
+    source.read(&|event| {
+        match event {
+            SourceEvent::Directory(batch) => {
+                let version = batch.version.unwrap_or(DirectoryVersion { is_first: true, again: 0 });
+                let names = (batch.count - version.again) as u64;
+                counters.count(|summary| {
+                    summary.directories += u64::from(batch.is_whole() && version.is_first);
+                    summary.names += names;
+                });
+                observer.checked(&batch.dir, names, 0);
+                directories.check(&batch, None, &mut |findings| {
+                    observer.checked(&batch.dir, 0, findings.records.len() as u64);
+                    report_findings(findings, batch.version.is_some());
+                });
+            }
+            SourceEvent::Large(parts) => {
+                let names = chunked::check(parts, &directories, observer, &mut |findings| {
+                    report_findings(findings, false);
+                });
+                counters.count(|summary| {
+                    summary.directories += 1;
+                    summary.names += names;
+                });
+            }
+            SourceEvent::Fault(fault) => write(&|output| output.write_fault(&fault, 1)),
+            SourceEvent::RepeatedFault(fault, count) => write(&|output| output.write_fault(&fault, count)),
+            SourceEvent::Vanished => counters.count(|summary| summary.vanished += 1),
+            SourceEvent::Frontier(frontier) => write(&|output| output.save(&frontier)),
+        }
+        if has_failed.load(Relaxed) || observer.is_stopped() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     });
-    let sink = sink.into_inner();
-    let accepted = sink.accepted();
-    let ReportSink { report, mut summary, failure, .. } = sink;
+    let output = output.into_inner();
+    let (accepted, mut summary) = (output.accepted(), counters.sum());
+    let ScanOutput { report, failure, .. } = output;
     summary.was_interrupted = observer.is_stopped();
     summary.baseline = settings
         .baseline
@@ -119,45 +156,41 @@ pub fn scan(
     if summary.is_unread { Ok(summary) } else { written.map(|()| summary) }
 }
 
-/// The result of one directory, or of one version of it.
-#[derive(Default)]
-struct DirectoryResult {
-    directories: u64,
-    names: u64,
-    findings: DirectoryFindings,
-    /// Whether the directory has several versions.
-    is_version: bool,
+/// Counts in any thread: each takes a summary that no other uses, so that none waits while another counts.
+struct Counters<'t> {
+    targets: &'t [&'static Profile],
+    idle: Mutex<Vec<Summary>>,
 }
 
-impl DirectoryResult {
-    fn new(batch: &DirectoryBatch, findings: DirectoryFindings) -> Self {
-        let version = batch.version.unwrap_or(DirectoryVersion { is_first: true, again: 0 });
-        Self {
-            directories: u64::from(batch.is_whole() && version.is_first),
-            names: (batch.count - version.again) as u64,
-            findings,
-            is_version: batch.version.is_some(),
-        }
+impl<'t> Counters<'t> {
+    fn new(targets: &'t [&'static Profile]) -> Self {
+        Self { targets, idle: Mutex::default() }
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Summary)) {
+        let idle = self.idle.lock().pop();
+        let mut summary = idle.unwrap_or_else(|| Summary::for_targets(self.targets));
+        count(&mut summary);
+        self.idle.lock().push(summary);
+    }
+
+    /// The sum of all counts, when no thread counts.
+    fn sum(&self) -> Summary {
+        let mut sum = Summary::for_targets(self.targets);
+        self.idle.lock().iter().for_each(|part| sum.add(part.clone()));
+        sum
     }
 }
 
-/// A piece of the report, written under one lock.
-enum ScanOutput {
-    Directory(DirectoryResult),
-    Fault(Fault, u64),
-    Vanished,
-    Frontier(Frontier),
-}
-
-struct ReportSink<'s> {
+/// Where findings and faults go, under one lock.
+struct ScanOutput<'s> {
     report: &'s mut dyn Report,
-    summary: Summary,
+    counters: &'s Counters<'s>,
     checkpoints: Option<&'s dyn CheckpointSink>,
     baseline: Option<&'s Baseline>,
     /// Entries of the baseline that the scan before the checkpoint found.
     accepted_before: u64,
     failure: Option<io::Error>,
-    reported: Deduplicator,
 }
 
 /// What was reported of directories that have several versions.
@@ -169,104 +202,87 @@ struct Deduplicator {
     groups: HashSet<String>,
 }
 
-impl ReportSink<'_> {
-    fn report(&mut self, output: &ScanOutput) -> io::Result<()> {
-        match output {
-            ScanOutput::Directory(DirectoryResult { directories, names, findings, is_version }) => {
-                self.summary.directories += directories;
-                self.summary.names += names;
-                if let Some(checkpoints) = self.checkpoints
-                    && let Some(line) = checkpoint::findings_line(findings)
-                {
-                    checkpoints.append(&line)?;
-                }
-                self.report_findings(findings, *is_version)?;
-            }
-            ScanOutput::Fault(fault, count) => {
-                if let Some(checkpoints) = self.checkpoints {
-                    checkpoints.append(&checkpoint::fault_line(fault))?;
-                }
-                self.report_fault(&fault.path, &fault.to_string(), *count)?;
-            }
-            ScanOutput::Vanished => self.summary.vanished += 1,
-            ScanOutput::Frontier(frontier) => {
-                // What a checkpoint takes for reported must have been written.
-                self.report.pause()?;
-                if let Some(checkpoints) = self.checkpoints {
-                    checkpoints.save(frontier, &self.counts())?;
-                }
-            }
+impl ScanOutput<'_> {
+    /// Writes findings, and `line` for a scan that resumes this one.
+    fn write_findings(
+        &mut self,
+        findings: &DirectoryFindings,
+        rendered: &RenderedFindings,
+        line: Option<&[u8]>,
+    ) -> io::Result<()> {
+        if let (Some(checkpoints), Some(line)) = (self.checkpoints, line) {
+            checkpoints.append(line)?;
         }
-        Ok(())
+        self.report.directory(findings, rendered)?;
+        self.report.pause()
     }
 
-    fn report_findings(&mut self, findings: &DirectoryFindings, is_version: bool) -> io::Result<()> {
-        for group in &findings.groups {
-            if !is_version || self.reported.groups.insert(group.id.clone()) {
-                self.summary.collisions += 1;
-                self.report.collision(group)?;
-            }
+    fn write_fault(&mut self, fault: &Fault, count: u64) -> io::Result<()> {
+        if let Some(checkpoints) = self.checkpoints {
+            checkpoints.append(&checkpoint::fault_line(fault))?;
         }
-        for record in &findings.records {
-            if !is_version {
-                self.summary.count(record);
-                self.report.record(record)?;
-            } else if let Some(new) = self.deduplicate(record) {
-                self.report.record(&new)?;
-            }
-        }
-        if !findings.records.is_empty() {
-            self.report.pause()?;
-        }
-        Ok(())
+        self.report_fault(&fault.path, &fault.to_string(), count)
     }
 
     fn report_fault(&mut self, path: &Path, message: &str, count: u64) -> io::Result<()> {
-        self.summary.unreadable += count;
+        self.counters.count(|summary| summary.unreadable += count);
         self.report.fault(path.as_os_str().as_bytes(), message)
     }
 
+    fn save(&mut self, frontier: &Frontier) -> io::Result<()> {
+        // What a checkpoint takes for reported must have been written.
+        self.report.pause()?;
+        let Some(checkpoints) = self.checkpoints else { return Ok(()) };
+        let Summary { directories, names, vanished, .. } = self.counters.sum();
+        checkpoints
+            .save(frontier, &CheckpointCounts { directories, names, vanished, accepted: self.accepted() })
+    }
+
     /// Reports the findings of a checkpoint.
-    fn replay(&mut self, before: Checkpoint) -> io::Result<()> {
+    fn replay(&mut self, before: Checkpoint, renderer: &dyn Renderer) -> io::Result<()> {
         for line in BufRead::split(before.lines, b'\n') {
             match checkpoint::read(&line?)? {
-                Replay::Findings(findings) => self.report_findings(&findings, false)?,
+                Replay::Findings(findings) => {
+                    self.counters.count(|summary| {
+                        findings.records.iter().for_each(|record| summary.count(record));
+                        summary.collisions += findings.groups.len() as u64;
+                    });
+                    self.write_findings(&findings, &renderer.render(&findings), None)?;
+                }
                 Replay::Fault { path, message } => self.report_fault(&path, &message, 1)?,
             }
         }
         let CheckpointCounts { directories, names, vanished, accepted } = before.counts;
-        self.summary.directories = directories;
-        self.summary.names = names;
-        self.summary.vanished = vanished;
+        self.counters.count(|summary| {
+            summary.directories = directories;
+            summary.names = names;
+            summary.vanished = vanished;
+        });
         self.accepted_before = accepted;
         Ok(())
-    }
-
-    fn counts(&self) -> CheckpointCounts {
-        let Summary { directories, names, vanished, .. } = self.summary;
-        CheckpointCounts { directories, names, vanished, accepted: self.accepted() }
     }
 
     /// Entries of the baseline that were found, now and before the checkpoint.
     fn accepted(&self) -> u64 {
         self.accepted_before + self.baseline.map_or(0, Baseline::met)
     }
+}
 
-    /// The violations of the name that were not reported yet, counted; `None` if all were.
-    fn deduplicate(&mut self, record: &ReportedName) -> Option<ReportedName> {
-        let reported = self.reported.names.entry(record.path()).or_default();
-        let is_known = !reported.is_empty();
-        let mut new = record.clone();
-        new.objections.retain(|o| !reported.contains(&(o.violation.rule, o.violation.span)));
-        reported.extend(new.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
-        if new.objections.is_empty() {
-            return None;
-        }
-        if is_known {
-            self.summary.count_rules(&new)
-        } else {
-            self.summary.count(&new)
-        }
-        Some(new)
+impl Deduplicator {
+    /// Removes what was reported before, and counts the rest.
+    fn keep_new(&mut self, findings: &mut DirectoryFindings, summary: &mut Summary) {
+        findings.groups.retain(|group| self.groups.insert(group.id.clone()));
+        findings.records.retain_mut(|record| {
+            let reported = self.names.entry(record.path()).or_default();
+            let is_known = !reported.is_empty();
+            record.objections.retain(|o| !reported.contains(&(o.violation.rule, o.violation.span)));
+            reported.extend(record.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
+            match (record.objections.is_empty(), is_known) {
+                (true, _) => {}
+                (false, true) => summary.count_rules(record),
+                (false, false) => summary.count(record),
+            }
+            !record.objections.is_empty()
+        });
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Report, ReportedName, Summary};
+use super::{Detail, Report, ReportedName, Summary};
 use crate::json::{self, Base64};
 use crate::policy::Policy;
 use crate::policy::rule::RuleId;
@@ -131,6 +131,10 @@ impl<W: Write + Send> BaselineWriter<W> {
 }
 
 impl<W: Write + Send> Report for BaselineWriter<W> {
+    fn detail(&self) -> Detail {
+        Detail::Violations
+    }
+
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         let path = record.path();
         self.found.extend(record.objections.iter().map(|o| (path.clone(), o.violation.rule.name())));

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::uri::encoded;
-use super::{Report, ReportedName, Summary};
+use super::{DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::name::display::display;
 use crate::policy::Policy;
 
@@ -35,36 +35,40 @@ const COLUMNS: [&str; 18] = [
 ];
 
 /// Writes records as CSV.
-pub struct Csv<W: Write> {
-    out: csv::Writer<W>,
+pub struct Csv<W> {
+    out: W,
     has_heading: bool,
 }
 
 impl<W: Write + Send> Csv<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        let out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
         Self { out, has_heading: false }
     }
 
-    fn row(&mut self, cells: &[&str]) -> io::Result<()> {
-        if !self.has_heading {
-            self.has_heading = true;
-            self.out.write_record(COLUMNS).map_err(cause)?;
+    fn begin(&mut self) -> io::Result<()> {
+        if self.has_heading {
+            return Ok(());
         }
-        for cell in cells {
-            self.out.write_field(inert(cell).as_bytes()).map_err(cause)?;
-        }
-        self.out.write_record(None::<&[u8]>).map_err(cause)?;
-        Ok(())
+        self.has_heading = true;
+        self.out.write_all(&rows(|out| out.write_record(COLUMNS)))
     }
 }
 
-/// The I/O error in a CSV error. The conversion in the crate csv hides a closed pipe.
-fn cause(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
+/// Rows that `write` writes to memory.
+fn rows(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> Vec<u8> {
+    let mut rows = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+    write(&mut rows).expect("memory takes every write, and all rows have the same columns");
+    rows.into_inner().expect("memory takes every write")
+}
+
+/// Renders a row for each violation.
+struct CsvRenderer;
+
+impl Renderer for CsvRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        let write = |out: &mut _| findings.records.iter().try_for_each(|record| write_record(out, record));
+        RenderedFindings::Bytes(rows(write))
     }
 }
 
@@ -75,44 +79,65 @@ fn inert(cell: &str) -> Cow<'_, str> {
     if runs { format!("'{cell}").into() } else { cell.into() }
 }
 
-impl<W: Write + Send> Report for Csv<W> {
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let path = record.path();
-        let (shown, name) = (display(&path).to_string(), display(&record.name).to_string());
-        let repair = record.repair.as_ref();
-        let fix = repair.map(|repair| display(repair.name.as_bytes()).to_string()).unwrap_or_default();
-        let confidence = repair.map_or("", |repair| repair.confidence.as_str());
-        let dir =
-            record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
-        let location = record.location.map(|location| location.to_string()).unwrap_or_default();
-        let (path, verdict) = (encoded(&path), record.outcome().as_str());
-        for objection in &record.objections {
-            let violation = &objection.violation;
-            let rule = violation.rule.rule();
-            let [profiles, refused_by] = [violation.profiles, violation.refused_by]
-                .map(|set| set.names().collect::<Vec<_>>().join(" "));
-            self.row(&[
-                &shown,
-                &path,
-                &name,
-                verdict,
-                rule.name,
-                rule.concern.as_str(),
-                violation.severity.as_str(),
-                &violation.span.start.to_string(),
-                &violation.span.end.to_string(),
-                &objection.message,
-                &profiles,
-                &refused_by,
-                objection.group.as_ref().map_or("", |group| &group.id),
-                &fix,
-                confidence,
-                &dir,
-                &location,
-                record.owner.as_deref().unwrap_or_default(),
-            ])?;
+/// Writes a row for each violation.
+fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::Result<()> {
+    let path = record.path();
+    let (shown, name) = (display(&path).to_string(), display(&record.name).to_string());
+    let repair = record.repair.as_ref();
+    let fix = repair.map(|repair| display(repair.name.as_bytes()).to_string()).unwrap_or_default();
+    let confidence = repair.map_or("", |repair| repair.confidence.as_str());
+    let dir = record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
+    let location = record.location.map(|location| location.to_string()).unwrap_or_default();
+    let (path, verdict) = (encoded(&path), record.outcome().as_str());
+    for objection in &record.objections {
+        let violation = &objection.violation;
+        let rule = violation.rule.rule();
+        let [profiles, refused_by] =
+            [violation.profiles, violation.refused_by].map(|set| set.names().collect::<Vec<_>>().join(" "));
+        let cells: [&str; COLUMNS.len()] = [
+            &shown,
+            &path,
+            &name,
+            verdict,
+            rule.name,
+            rule.concern.as_str(),
+            violation.severity.as_str(),
+            &violation.span.start.to_string(),
+            &violation.span.end.to_string(),
+            &objection.message,
+            &profiles,
+            &refused_by,
+            objection.group.as_ref().map_or("", |group| &group.id),
+            &fix,
+            confidence,
+            &dir,
+            &location,
+            record.owner.as_deref().unwrap_or_default(),
+        ];
+        for cell in cells {
+            out.write_field(inert(cell).as_bytes())?;
         }
-        Ok(())
+        out.write_record(None::<&[u8]>)?;
+    }
+    Ok(())
+}
+
+impl<W: Write + Send> Report for Csv<W> {
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(CsvRenderer)
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        let RenderedFindings::Bytes(rows) = rendered else {
+            return findings.records.iter().try_for_each(|record| self.record(record));
+        };
+        self.begin()?;
+        self.out.write_all(rows)
+    }
+
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
+        self.begin()?;
+        self.out.write_all(&rows(|out| write_record(out, record)))
     }
 
     fn fault(&mut self, _path: &[u8], _message: &str) -> io::Result<()> {
@@ -124,10 +149,7 @@ impl<W: Write + Send> Report for Csv<W> {
     }
 
     fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
-        if !self.has_heading {
-            self.has_heading = true;
-            self.out.write_record(COLUMNS).map_err(cause)?;
-        }
+        self.begin()?;
         self.out.flush()
     }
 }

@@ -2,7 +2,10 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use super::{CollisionGroup, Report, ReportedName, Summary};
+use super::{
+    CollisionGroup, Detail, DirectoryFindings, RenderedFindings, RenderedLater, Renderer, Report,
+    ReportedName, Summary,
+};
 use crate::policy::Policy;
 
 /// Writes everything to several reports.
@@ -10,55 +13,79 @@ use crate::policy::Policy;
 /// A closed pipe ends only its own report. If it was the only one, there is nothing more to do, and the error is
 /// returned.
 pub struct MultiReport<'o> {
-    reports: Vec<Box<dyn Report + 'o>>,
+    /// `None`: nobody reads this report any more.
+    reports: Vec<Option<Box<dyn Report + 'o>>>,
 }
 
 impl<'o> MultiReport<'o> {
     /// Writes to all of `reports`.
     pub fn new(reports: Vec<Box<dyn Report + 'o>>) -> Self {
-        Self { reports }
+        Self { reports: reports.into_iter().map(Some).collect() }
     }
 
-    fn each(&mut self, mut write: impl FnMut(&mut dyn Report) -> io::Result<()>) -> io::Result<()> {
-        let mut at = 0;
-        while let Some(report) = self.reports.get_mut(at) {
-            match write(&mut **report) {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe && self.reports.len() > 1 => {
-                    self.reports.remove(at);
+    fn each(&mut self, mut write: impl FnMut(usize, &mut dyn Report) -> io::Result<()>) -> io::Result<()> {
+        let mut read = self.reports.iter().flatten().count();
+        for (at, place) in self.reports.iter_mut().enumerate() {
+            let Some(report) = place else { continue };
+            match write(at, &mut **report) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe && read > 1 => {
+                    *place = None;
+                    read -= 1;
                 }
-                result => {
-                    result?;
-                    at += 1;
-                }
+                result => result?,
             }
         }
         Ok(())
     }
 }
 
+/// Renders for several reports.
+struct MultiRenderer(Vec<Box<dyn Renderer>>);
+
+impl Renderer for MultiRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        RenderedFindings::Each(self.0.iter().map(|renderer| renderer.render(findings)).collect())
+    }
+}
+
 impl Report for MultiReport<'_> {
-    fn shows_findings(&self) -> bool {
-        self.reports.iter().any(|report| report.shows_findings())
+    fn detail(&self) -> Detail {
+        self.reports.iter().flatten().map(|report| report.detail()).max().unwrap_or(Detail::Violations)
+    }
+
+    fn renderer(&self) -> Box<dyn Renderer> {
+        let renderer = |report: &Option<Box<dyn Report + '_>>| match report {
+            Some(report) => report.renderer(),
+            None => Box::new(RenderedLater),
+        };
+        Box::new(MultiRenderer(self.reports.iter().map(renderer).collect()))
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        self.each(|at, report| match rendered {
+            RenderedFindings::Each(rendered) => report.directory(findings, &rendered[at]),
+            rendered => report.directory(findings, rendered),
+        })
     }
 
     fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
-        self.each(|report| report.collision(group))
+        self.each(|_, report| report.collision(group))
     }
 
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        self.each(|report| report.record(record))
+        self.each(|_, report| report.record(record))
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
-        self.each(|report| report.fault(path, message))
+        self.each(|_, report| report.fault(path, message))
     }
 
     fn pause(&mut self) -> io::Result<()> {
-        self.each(|report| report.pause())
+        self.each(|_, report| report.pause())
     }
 
     fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
-        self.each(|report| report.finish(policy, summary))
+        self.each(|_, report| report.finish(policy, summary))
     }
 }
 
@@ -75,8 +102,8 @@ impl<W: Write + Send> FaultReport<W> {
 }
 
 impl<W: Write + Send> Report for FaultReport<W> {
-    fn shows_findings(&self) -> bool {
-        false
+    fn detail(&self) -> Detail {
+        Detail::Violations
     }
 
     fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
@@ -108,8 +135,8 @@ impl<'o> SummaryReport<'o> {
 }
 
 impl Report for SummaryReport<'_> {
-    fn shows_findings(&self) -> bool {
-        false
+    fn detail(&self) -> Detail {
+        Detail::Violations
     }
 
     fn record(&mut self, _record: &ReportedName) -> io::Result<()> {

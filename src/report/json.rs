@@ -10,7 +10,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::readiness::Readiness;
-use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
+use super::{
+    CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
+    Summary,
+};
 use crate::json::{self, Base64, Hex};
 use crate::name::scalar::UNICODE_VERSION;
 use crate::policy::Policy;
@@ -244,40 +247,76 @@ fn target_line(readiness: &Readiness, names: u64) -> TargetLine {
     }
 }
 
+struct JsonRenderer;
+
+impl Renderer for JsonRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        let mut lines = Vec::new();
+        write_findings(&mut lines, findings).expect("memory takes every write");
+        RenderedFindings::Bytes(lines)
+    }
+}
+
+fn write_findings(out: &mut impl Write, findings: &DirectoryFindings) -> io::Result<()> {
+    findings.groups.iter().try_for_each(|group| write_collision(out, group))?;
+    findings.records.iter().try_for_each(|record| write_record(out, record))
+}
+
+fn write_collision(out: &mut impl Write, group: &CollisionGroup) -> io::Result<()> {
+    let violation = &group.violation;
+    let dir = &group.place.dir;
+    let line = CollisionLine {
+        r#type: "collision",
+        group: &group.id,
+        rule: violation.rule.name(),
+        severity: violation.severity.as_str(),
+        dir: std::str::from_utf8(dir).ok(),
+        dir_base64: Base64(dir),
+        profiles: violation.profiles.names().collect(),
+        refused_by: violation.refused_by.names().collect(),
+        members: (group.members.iter())
+            .map(|name| MemberFields { name: std::str::from_utf8(name).ok(), name_hex: Hex(&**name) })
+            .collect(),
+    };
+    json::write_line(out, &line)
+}
+
+fn write_record(out: &mut impl Write, record: &ReportedName) -> io::Result<()> {
+    let path = record.place.as_ref().map(|_| record.path());
+    let line = RecordLine {
+        r#type: if record.place.is_some() { "finding" } else { "name" },
+        path: path.as_deref().and_then(|path| std::str::from_utf8(path).ok()),
+        path_base64: path.as_deref().map(Base64),
+        name_hex: Hex(&record.name),
+        parent_inode: record.place.as_ref().and_then(|place| place.inode),
+        standing: ContainerFields::of(record),
+        verdict: record.outcome().as_str(),
+        violations: record.objections.iter().map(ViolationLine::from).collect(),
+        repair: record.repair.as_ref().map(|repair| repair.name.as_str()),
+        repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str()),
+        owner: record.owner.as_deref(),
+    };
+    json::write_line(out, &line)
+}
+
 impl<W: Write + Send> Report for Json<W> {
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(JsonRenderer)
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        match rendered {
+            RenderedFindings::Bytes(lines) => self.out.write_all(lines),
+            _ => write_findings(&mut self.out, findings),
+        }
+    }
+
     fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
-        let violation = &group.violation;
-        let dir = &group.place.dir;
-        self.line(&CollisionLine {
-            r#type: "collision",
-            group: &group.id,
-            rule: violation.rule.name(),
-            severity: violation.severity.as_str(),
-            dir: std::str::from_utf8(dir).ok(),
-            dir_base64: Base64(dir),
-            profiles: violation.profiles.names().collect(),
-            refused_by: violation.refused_by.names().collect(),
-            members: (group.members.iter())
-                .map(|name| MemberFields { name: std::str::from_utf8(name).ok(), name_hex: Hex(&**name) })
-                .collect(),
-        })
+        write_collision(&mut self.out, group)
     }
 
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let path = record.place.as_ref().map(|_| record.path());
-        self.line(&RecordLine {
-            r#type: if record.place.is_some() { "finding" } else { "name" },
-            path: path.as_deref().and_then(|path| std::str::from_utf8(path).ok()),
-            path_base64: path.as_deref().map(Base64),
-            name_hex: Hex(&record.name),
-            parent_inode: record.place.as_ref().and_then(|place| place.inode),
-            standing: ContainerFields::of(record),
-            verdict: record.outcome().as_str(),
-            violations: record.objections.iter().map(ViolationLine::from).collect(),
-            repair: record.repair.as_ref().map(|repair| repair.name.as_str()),
-            repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str()),
-            owner: record.owner.as_deref(),
-        })
+        write_record(&mut self.out, record)
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {

@@ -116,11 +116,71 @@ impl ReportedName {
     }
 }
 
+/// The findings of one directory.
+#[derive(Debug, Default)]
+pub struct DirectoryFindings {
+    /// Groups of names that become one.
+    pub groups: Vec<Arc<CollisionGroup>>,
+    /// Names with violations, in the order of their bytes.
+    pub records: Vec<ReportedName>,
+}
+
+/// What a report shows of a finding; the rest is not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Its path, rules and places.
+    Violations,
+    /// A suggested name too, and a message for the first violation of each rule and severity.
+    OneMessagePerRule,
+    /// A suggested name too, and a message for each violation.
+    Everything,
+}
+
+/// Renders the findings of a directory for one report: in any thread, while others write.
+pub trait Renderer: Send + Sync {
+    /// Renders the findings.
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings;
+}
+
+/// The findings of a directory as a [`Renderer`] made them for its report.
+#[derive(Debug)]
+pub enum RenderedFindings {
+    /// The report renders them when it writes them: what it writes depends on what it wrote before.
+    Later,
+    /// The output.
+    Bytes(Vec<u8>),
+    /// The output for each of several reports.
+    Each(Vec<RenderedFindings>),
+}
+
+/// The renderer of reports that render findings when they write them.
+struct RenderedLater;
+
+impl Renderer for RenderedLater {
+    fn render(&self, _findings: &DirectoryFindings) -> RenderedFindings {
+        RenderedFindings::Later
+    }
+}
+
 /// Writes records in one format.
 pub trait Report: Send {
-    /// Whether the report shows findings. If not, they are only counted: they come without messages and suggested names.
-    fn shows_findings(&self) -> bool {
-        true
+    /// What the report shows of a finding.
+    fn detail(&self) -> Detail {
+        Detail::Everything
+    }
+
+    /// Renders findings for [`Report::directory`].
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(RenderedLater)
+    }
+
+    /// Writes the findings of a directory, as the [`Renderer`] of this report rendered them.
+    ///
+    /// # Errors
+    /// As writing to the output.
+    fn directory(&mut self, findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
+        findings.groups.iter().try_for_each(|group| self.collision(group))?;
+        findings.records.iter().try_for_each(|record| self.record(record))
     }
 
     /// Writes a group of names that become one; their records follow.

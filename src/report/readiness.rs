@@ -1,7 +1,7 @@
 //! Readiness of names for one target: how many it refuses, merges or changes, how many paths are too long, and how many only
 //! warn.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::ReportedName;
@@ -142,11 +142,28 @@ impl Readiness {
             Fate::Refused => &mut self.refused,
         } += 1;
         self.rejected += u64::from(violations().any(|violation| self.refuses(violation)));
-        let broken = violations().filter(|violation| self.fate(violation).is_some());
-        for rule in broken.map(|violation| violation.rule).collect::<BTreeSet<RuleId>>() {
-            *self.rules.entry(rule).or_default() += 1;
+        for (at, objection) in record.objections.iter().enumerate() {
+            let rule = objection.violation.rule;
+            let breaks = |violation: &Violation| violation.rule == rule && self.fate(violation).is_some();
+            let is_again = || record.objections[..at].iter().any(|earlier| breaks(&earlier.violation));
+            if breaks(&objection.violation) && !is_again() {
+                *self.rules.entry(rule).or_default() += 1;
+            }
         }
         Some(fate)
+    }
+
+    /// Adds the counts of another part of the run for the same target.
+    pub fn add(&mut self, part: Self) {
+        self.refused += part.refused;
+        self.changed += part.changed;
+        self.merged += part.merged;
+        self.too_long += part.too_long;
+        self.warned += part.warned;
+        self.rejected += part.rejected;
+        for (rule, count) in part.rules {
+            *self.rules.entry(rule).or_default() += count;
+        }
     }
 
     /// How many of `names` names arrive unchanged, without a warning.

@@ -85,21 +85,53 @@ impl Summary {
         self.lost_or_changed += u64::from(fates.max().is_some_and(|fate| !fate.arrives()));
         self.count_scripts(&record.name);
         if let Some(place) = &record.place {
-            self.directories_with_most.count(&place.heading());
+            self.directories_with_most.count(&place.heading(), 1);
         }
     }
 
     /// Counts further violations of a name that was counted before.
     pub fn count_rules(&mut self, record: &ReportedName) {
         for ReportedViolation { violation, .. } in &record.objections {
-            let (count, severity) = self.rules.entry(violation.rule).or_default();
-            *count += 1;
-            *severity = (*severity).max(Some(violation.severity));
+            self.count_rule(violation.rule, 1, Some(violation.severity));
         }
+    }
+
+    /// Adds the counts of another part of the same run.
+    pub fn add(&mut self, part: Self) {
+        self.directories += part.directories;
+        self.names += part.names;
+        self.rejected += part.rejected;
+        self.warned += part.warned;
+        self.insecure += part.insecure;
+        self.unreadable += part.unreadable;
+        self.vanished += part.vanished;
+        self.collisions += part.collisions;
+        self.lost_or_changed += part.lost_or_changed;
+        for (rule, (count, severity)) in part.rules {
+            self.count_rule(rule, count, severity);
+        }
+        for (script, count) in part.scripts {
+            *self.scripts.entry(script).or_default() += count;
+        }
+        for (target, part) in self.targets.iter_mut().zip(part.targets) {
+            target.add(part);
+        }
+        self.directories_with_most.add(part.directories_with_most);
+    }
+
+    fn count_rule(&mut self, rule: RuleId, count: u64, severity: Option<Severity>) {
+        let (all, worst) = self.rules.entry(rule).or_default();
+        *all += count;
+        *worst = (*worst).max(severity);
     }
 
     fn count_scripts(&mut self, name: &[u8]) {
         let scripts = match std::str::from_utf8(name) {
+            // Of ASCII only letters have a script.
+            Ok(text) if text.is_ascii() => match name.iter().any(u8::is_ascii_alphabetic) {
+                true => vec!["Latin"],
+                false => Vec::new(),
+            },
             Ok(text) => script::scripts(text),
             Err(_) => vec![NOT_UTF8],
         };
@@ -158,16 +190,22 @@ struct TopDirectories {
 impl TopDirectories {
     const KEPT: usize = 20;
 
-    fn count(&mut self, dir: &[u8]) {
+    fn count(&mut self, dir: &[u8], findings: u64) {
         match &mut self.current {
-            Some((current, count)) if current == dir => *count += 1,
+            Some((current, count)) if current == dir => *count += findings,
             _ => {
                 self.settle();
                 // A directory that occurs again, as in a list, continues its count.
                 let known = self.kept.iter().position(|(kept, _)| kept == dir);
                 let before = known.map_or(0, |at| self.kept.swap_remove(at).1);
-                self.current = Some((dir.to_vec(), before + 1));
+                self.current = Some((dir.to_vec(), before + findings));
             }
+        }
+    }
+
+    fn add(&mut self, part: Self) {
+        for (dir, count) in part.kept.into_iter().chain(part.current) {
+            self.count(&dir, count);
         }
     }
 
@@ -197,10 +235,10 @@ mod tests {
         let mut most = TopDirectories::default();
         for dir in 0..1000_u32 {
             for _ in 0..=dir % 100 {
-                most.count(format!("{dir:04}").as_bytes());
+                most.count(format!("{dir:04}").as_bytes(), 1);
             }
         }
-        most.count(b"0099");
+        most.count(b"0099", 1);
         let found = most.sorted();
         assert_eq!(found.len(), TopDirectories::KEPT);
         assert_eq!(found[0], (&b"0099"[..], 101), "a directory that comes again goes on");

@@ -12,7 +12,9 @@ use super::layout::{
     write_wrapped_to,
 };
 use super::readiness::{Readiness, ReadinessVerdict};
-use super::{Report, ReportedName, ReportedViolation, Summary};
+use super::{
+    Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation, Summary,
+};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
 use crate::name::scalar::UNICODE_VERSION;
@@ -64,6 +66,19 @@ impl<W: Write + Send> Text<W> {
         Self { out, layout, place: None, by_rule: BTreeMap::new() }
     }
 
+    /// Writes the heading of the directory of `record`, unless it is that of the last record.
+    fn begin_directory(&mut self, record: &ReportedName) -> io::Result<()> {
+        let Some(place) = &record.place else { return Ok(()) };
+        if self.place.as_ref().is_none_or(|last| !last.is_same(place)) {
+            if self.place.is_some() {
+                writeln!(self.out)?;
+            }
+            writeln!(self.out, "{}", styled(BOLD, display(&place.heading()), 0))?;
+            self.place = Some(Arc::clone(place));
+        }
+        Ok(())
+    }
+
     fn keep(&mut self, record: &ReportedName) {
         let path = record.path();
         let name_at = path.len() - record.name.len();
@@ -93,61 +108,34 @@ impl<W: Write + Send> Text<W> {
 }
 
 impl<W: Write + Send> Report for Text<W> {
+    fn detail(&self) -> Detail {
+        match self.layout.group_by {
+            GroupBy::Directory => Detail::OneMessagePerRule,
+            GroupBy::Rule => Detail::Everything,
+        }
+    }
+
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(TextRenderer(self.layout))
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        match (rendered, findings.records.first()) {
+            (RenderedFindings::Bytes(bytes), Some(first)) => {
+                self.begin_directory(first)?;
+                self.out.write_all(bytes)
+            }
+            _ => findings.records.iter().try_for_each(|record| self.record(record)),
+        }
+    }
+
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         if self.layout.group_by == GroupBy::Rule {
             self.keep(record);
             return Ok(());
         }
-        let indent = match &record.place {
-            None => {
-                let outcome = record.outcome();
-                write!(self.out, "{}  ", styled(outcome_style(outcome), outcome.as_str(), 6))?;
-                "        "
-            }
-            Some(place) => {
-                if self.place.as_ref().is_none_or(|last| !last.is_same(place)) {
-                    if self.place.is_some() {
-                        writeln!(self.out)?;
-                    }
-                    writeln!(self.out, "{}", styled(BOLD, display(&place.heading()), 0))?;
-                    self.place = Some(Arc::clone(place));
-                }
-                self.out.write_all(b"  ")?;
-                "    "
-            }
-        };
-        write!(self.out, "{}", marked(&record.name, &record.objections))?;
-        match record.location {
-            Some(location) => writeln!(self.out, "  {}", styled(DIM, location, 0))?,
-            None => writeln!(self.out)?,
-        }
-        let rules = by_rule(&record.objections);
-        let firsts = || rules.iter().map(|violations| &violations[0].violation);
-        let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
-        let place_width = firsts().map(|first| place_of(first.span).len()).max().unwrap_or(0);
-        let width = terminal_width().filter(|_| self.layout.is_wrapped).unwrap_or(usize::MAX);
-        let column = indent.len() + 5 + 2 + rule_width + 2 + place_width + 2;
-        for violations in &rules {
-            let first = &violations[0].violation;
-            let severity = styled(severity_style(first.severity), first.severity, 5);
-            let rule = styled(PLAIN, first.rule, rule_width);
-            let place = styled(DIM, place_of(first.span), place_width);
-            write!(self.out, "{indent}{severity}  {rule}  {place}  ")?;
-            let message = message_for_rule(violations);
-            if width.saturating_sub(column) >= MIN_MESSAGE {
-                write_wrapped_to(&mut self.out, width, column, PLAIN, &message)?;
-            } else {
-                let at = indent.len() + 7;
-                write!(self.out, "\n{:at$}", "")?;
-                write_wrapped_to(&mut self.out, width, at, PLAIN, &message)?;
-            }
-        }
-        if let Some(repair) = &record.repair {
-            let name = styled(GOOD, display(repair.name.as_bytes()), 0);
-            let confidence = styled(DIM, format_args!("({})", repair.confidence.as_str()), 0);
-            writeln!(self.out, "{indent}{}  {name} {confidence}", styled(GOOD, "fix", 5))?;
-        }
-        Ok(())
+        self.begin_directory(record)?;
+        write_record(&mut self.out, self.layout, record)
     }
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
@@ -172,6 +160,69 @@ impl<W: Write + Send> Report for Text<W> {
         }
         self.out.flush()
     }
+}
+
+/// Renders the names of a directory, without its heading.
+struct TextRenderer(Layout);
+
+impl Renderer for TextRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        if self.0.group_by == GroupBy::Rule {
+            return RenderedFindings::Later;
+        }
+        let mut bytes = Vec::new();
+        for record in &findings.records {
+            write_record(&mut bytes, self.0, record).expect("memory takes every write");
+        }
+        RenderedFindings::Bytes(bytes)
+    }
+}
+
+/// Writes a name and its violations.
+fn write_record(out: &mut impl Write, layout: Layout, record: &ReportedName) -> io::Result<()> {
+    let indent = match &record.place {
+        None => {
+            let outcome = record.outcome();
+            write!(out, "{}  ", styled(outcome_style(outcome), outcome.as_str(), 6))?;
+            "        "
+        }
+        Some(_) => {
+            out.write_all(b"  ")?;
+            "    "
+        }
+    };
+    write!(out, "{}", marked(&record.name, &record.objections))?;
+    match record.location {
+        Some(location) => writeln!(out, "  {}", styled(DIM, location, 0))?,
+        None => writeln!(out)?,
+    }
+    let rules = by_rule(&record.objections);
+    let firsts = || rules.iter().map(|violations| &violations[0].violation);
+    let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
+    let place_width = firsts().map(|first| place_of(first.span).len()).max().unwrap_or(0);
+    let width = terminal_width().filter(|_| layout.is_wrapped).unwrap_or(usize::MAX);
+    let column = indent.len() + 5 + 2 + rule_width + 2 + place_width + 2;
+    for violations in &rules {
+        let first = &violations[0].violation;
+        let severity = styled(severity_style(first.severity), first.severity, 5);
+        let rule = styled(PLAIN, first.rule, rule_width);
+        let place = styled(DIM, place_of(first.span), place_width);
+        write!(out, "{indent}{severity}  {rule}  {place}  ")?;
+        let message = message_for_rule(violations);
+        if width.saturating_sub(column) >= MIN_MESSAGE {
+            write_wrapped_to(out, width, column, PLAIN, &message)?;
+        } else {
+            let at = indent.len() + 7;
+            write!(out, "\n{:at$}", "")?;
+            write_wrapped_to(out, width, at, PLAIN, &message)?;
+        }
+    }
+    if let Some(repair) = &record.repair {
+        let name = styled(GOOD, display(repair.name.as_bytes()), 0);
+        let confidence = styled(DIM, format_args!("({})", repair.confidence.as_str()), 0);
+        writeln!(out, "{indent}{}  {name} {confidence}", styled(GOOD, "fix", 5))?;
+    }
+    Ok(())
 }
 
 fn outcome_style(outcome: CheckOutcome) -> Style {

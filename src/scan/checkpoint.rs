@@ -12,13 +12,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::DirectoryFindings;
 use crate::json::Base64;
 use crate::name::Span;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, SuggestedName, Violation};
-use crate::report::{CollisionGroup, ReportedName, ReportedViolation};
+use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
 use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
 
@@ -215,6 +214,7 @@ impl StoredViolation {
 mod tests {
     use super::*;
     use crate::policy::{Policy, profile};
+    use crate::report::Detail;
     use crate::scan::ScanSettings;
     use crate::scan::directory::DirectoryScan;
     use crate::source::DirectoryBatch;
@@ -227,8 +227,9 @@ mod tests {
         }
         let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
         let settings = ScanSettings::default();
-        let scan = DirectoryScan { policy: &policy, settings: &settings, shows_findings: true };
-        let findings = scan.check(&batch, None);
+        let scan = DirectoryScan { policy: &policy, settings: &settings, detail: Detail::Everything };
+        let mut findings = DirectoryFindings::default();
+        scan.check(&batch, None, &mut |found| findings = found);
         assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
         let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));

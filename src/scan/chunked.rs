@@ -6,17 +6,18 @@
 
 use std::path::PathBuf;
 
-use super::DirectoryResult;
 use super::directory::DirectoryScan;
 use crate::progress::Observer;
+use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts};
 
-/// Checks the names of a large directory.
+/// Checks the names of a large directory, gives the findings to `emit`, and returns the number of names.
 pub(super) fn check(
     parts: &mut dyn Parts,
     scan: &DirectoryScan<'_>,
     observer: &dyn Observer,
-) -> DirectoryResult {
+    emit: &mut dyn FnMut(DirectoryFindings),
+) -> u64 {
     let prefix = scan.settings.prefix.as_slice();
     let mut check = scan.policy.check_in_parts();
     let (mut dir, mut names) = (PathBuf::new(), 0);
@@ -26,17 +27,18 @@ pub(super) fn check(
         observer.checked(&part.dir, part.count as u64, 0);
         dir.clone_from(&part.dir);
     });
-    let findings = check.suspects().map(|suspects| {
-        let mut batch = None;
-        parts.each(&mut |part| {
-            let batch = batch.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
-            suspects.add_to(&mut batch.names, &part.directory(prefix));
-        });
-        // Collisions are known, and their fingerprints take memory.
-        drop(suspects);
-        batch.map(|batch| scan.check(&batch, Some(parts)))
+    let Some(suspects) = check.suspects() else { return names };
+    let mut found: Option<DirectoryBatch> = None;
+    parts.each(&mut |part| {
+        let found = found.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
+        suspects.add_to(&mut found.names, &part.directory(prefix));
     });
-    let findings = findings.flatten().unwrap_or_default();
-    observer.checked(&dir, 0, findings.records.len() as u64);
-    DirectoryResult { directories: 1, names, findings, is_version: false }
+    let used = suspects.into_used();
+    if let Some(found) = found {
+        scan.check(&found, Some((parts, used.as_ref())), &mut |findings| {
+            observer.checked(&dir, 0, findings.records.len() as u64);
+            emit(findings);
+        });
+    }
+    names
 }

@@ -1,6 +1,7 @@
 //! The check of one directory.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -9,127 +10,162 @@ use crate::check::DirectoryCheck;
 use crate::name::Span;
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
-use crate::policy::{Collision, NameCheck, Policy, Violation};
-use crate::report::baseline::Baseline;
-use crate::report::{CollisionGroup, ReportedName, ReportedViolation};
+use crate::policy::{Collision, NameCheck, NamesInUse, Policy, UsedFingerprints, Violation};
+use crate::report::{CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation};
 use crate::source::location::{Container, DirectoryPath};
 use crate::source::{DirectoryBatch, Parts};
-
-/// The findings of one directory.
-#[derive(Default)]
-pub(super) struct DirectoryFindings {
-    /// Groups of names that become one.
-    pub(super) groups: Vec<Arc<CollisionGroup>>,
-    /// Names with violations, in the order of their bytes.
-    pub(super) records: Vec<ReportedName>,
-}
 
 /// Checks directories one by one.
 pub(super) struct DirectoryScan<'s> {
     pub(super) policy: &'s Policy,
     pub(super) settings: &'s ScanSettings,
-    /// Whether findings are shown. Otherwise they have no messages and no suggested names.
-    pub(super) shows_findings: bool,
+    /// What the report shows of a finding.
+    pub(super) detail: Detail,
 }
 
+/// All names of a large directory, of which a batch has only the suspects, and their fingerprints if they were computed.
+pub(super) type WholeDirectory<'w> = (&'w mut dyn Parts, Option<&'w UsedFingerprints>);
+
+/// The most findings that are rendered at a time.
+const MOST_TOGETHER: usize = 512;
+
 impl DirectoryScan<'_> {
-    /// Checks one directory. If `batch` has only the suspects of a large directory, `parts` are all its names.
-    pub(super) fn check(&self, batch: &DirectoryBatch, parts: Option<&mut dyn Parts>) -> DirectoryFindings {
-        let &Self { policy, settings, shows_findings } = self;
+    /// Checks one directory and gives its findings to `emit`, in parts if there are many. If `batch` has only the suspects of
+    /// a large directory, `whole` has all its names.
+    pub(super) fn check(
+        &self,
+        batch: &DirectoryBatch,
+        whole: Option<WholeDirectory<'_>>,
+        emit: &mut dyn FnMut(DirectoryFindings),
+    ) {
+        let &Self { policy, settings, .. } = self;
         let directory = batch.directory(&settings.prefix);
         let check = policy.check_directory(&directory);
         // The container of the directory may have rules of its own.
         let by_container =
             || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
-        let Some(check) = check.or_else(by_container) else { return DirectoryFindings::default() };
-        let names = &check.names[..check.checked];
-        let mut found = ObjectionsByName::new();
-        for (&at, violations) in &check.violations {
-            let check = NameCheck { name: names[at], violations: Vec::new() };
-            let message = |v| if shows_findings { check.message(policy, v) } else { String::new() };
-            let objections = violations.iter().map(|v| ReportedViolation {
-                violation: *v,
-                message: message(v),
-                group: None,
-            });
-            found.entry(at).or_default().extend(objections);
-        }
-        if let Some(container) = batch.container.as_deref() {
-            apply_container_rules(container, policy, batch, names, &mut found);
-        }
-        for (&at, violations) in &check.path_violations {
-            let path = check.path_on_target(at);
-            let objections = violations.iter().map(|v| path_violation(policy, &path, v, names[at]));
-            found.entry(at).or_default().extend(objections);
-        }
-        if found.is_empty() && check.collisions.is_empty() {
-            return DirectoryFindings::default();
+        let Some(mut check) = check.or_else(by_container) else { return };
+        let mut by_container = match batch.container.as_deref() {
+            Some(container) => container_violations(container, policy, &check),
+            None => BTreeMap::new(),
+        };
+        if check.is_clean() && by_container.is_empty() {
+            return;
         }
         let place = Arc::new(DirectoryPath {
             container: batch.container.clone(),
             dir: batch.dir.as_os_str().as_bytes().to_vec(),
-            inode: batch.inode(),
+            inode: if self.has_messages() { batch.inode() } else { None },
         });
+        let accepts = |name: &[u8], rule: RuleId| {
+            settings.baseline.as_ref().is_some_and(|known| known.accepts(&place.join(name), rule))
+        };
         let mut groups = Vec::with_capacity(check.collisions.len());
+        let mut by_collision = ObjectionsByName::new();
         for collision in &check.collisions {
-            let twins = shows_findings.then(|| Twins::new(collision, &check.names));
+            let twins = self.has_messages().then(|| Twins::new(collision, &check.names));
             let group = Arc::new(group_of(collision, &check.names, &place));
+            let mut is_new = false;
             for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
                 // A sibling that is not checked is a member without a finding of its own.
-                if at < names.len() {
+                if at < check.checked && !accepts(check.names[at], violation.rule) {
+                    is_new = true;
+                    let message = twins.as_ref().map_or_else(String::new, |twins| twins.message(at));
                     let group = Some(Arc::clone(&group));
-                    found.entry(at).or_default().push(ReportedViolation {
-                        violation,
-                        message: twins.as_ref().map_or_else(String::new, |twins| twins.message(at)),
-                        group,
-                    });
+                    let objection = ReportedViolation { violation, message, group };
+                    by_collision.entry(at).or_default().push(objection);
                 }
             }
-            groups.push(group);
+            if is_new {
+                groups.push(group);
+            }
         }
-        if settings.baseline.as_ref().is_some_and(|known| accept(known, &place, names, &mut found)) {
-            let reported: HashSet<*const CollisionGroup> =
-                found.values().flatten().filter_map(|o| o.group.as_ref().map(Arc::as_ptr)).collect();
-            groups.retain(|group| reported.contains(&Arc::as_ptr(group)));
-        }
-        if found.is_empty() {
-            return DirectoryFindings::default();
-        }
-        let mut repairs = match parts {
-            _ if !shows_findings => BTreeMap::new(),
+        let mut repairs = match whole {
+            _ if !self.has_messages() => BTreeMap::new(),
             None => check.suggested_names(policy, settings.encoding),
-            Some(parts) => {
-                check.suggested_names_among(policy, settings.encoding, &mut |take| parts.each_name(take))
+            Some((parts, used)) => {
+                let in_use: &mut NamesInUse<'_> = &mut |take| parts.each_name(take);
+                check.suggested_names_among(policy, settings.encoding, in_use, used)
             }
         };
-        let record = |(at, mut objections): (usize, Vec<ReportedViolation>)| {
+        let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]
+            .into_iter()
+            .flatten()
+            .chain(by_collision.keys())
+            .chain(by_container.keys())
+            .copied()
+            .collect();
+        found.sort_unstable_by_key(|&at| check.names[at]);
+        found.dedup();
+        let mut records = Vec::with_capacity(found.len().min(MOST_TOGETHER));
+        for at in found {
+            let name = check.names[at];
+            let own = check.violations.remove(&at).unwrap_or_default();
+            let mut objections = self.objections(name, own, batch);
+            objections.extend(by_container.remove(&at).unwrap_or_default());
+            if let Some(violations) = check.path_violations.remove(&at) {
+                let path = check.path_on_target(at);
+                objections.extend(violations.iter().map(|v| path_violation(policy, &path, v, name)));
+            }
+            if settings.baseline.is_some() {
+                objections.retain(|o| !accepts(name, o.violation.rule));
+            }
+            objections.extend(by_collision.remove(&at).unwrap_or_default());
+            if objections.is_empty() {
+                continue;
+            }
             objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-            ReportedName {
+            records.push(ReportedName {
                 place: Some(Arc::clone(&place)),
                 location: batch.locations.get(at).copied(),
-                name: names[at].to_vec(),
+                name: name.to_vec(),
                 objections,
                 repair: repairs.remove(&at),
-                owner: settings.owner_of.and_then(|owner_of| owner_of(&place, names[at])),
+                owner: settings.owner_of.and_then(|owner_of| owner_of(&place, name)),
+            });
+            if records.len() == MOST_TOGETHER {
+                emit(DirectoryFindings { groups: mem::take(&mut groups), records: mem::take(&mut records) });
             }
-        };
-        let mut records: Vec<ReportedName> = found.into_iter().map(record).collect();
-        records.sort_by(|a, b| a.name.cmp(&b.name));
-        DirectoryFindings { groups, records }
+        }
+        if !records.is_empty() {
+            emit(DirectoryFindings { groups, records });
+        }
     }
-}
 
-/// Removes known findings; returns whether there were any.
-fn accept(known: &Baseline, place: &DirectoryPath, names: &[&[u8]], found: &mut ObjectionsByName) -> bool {
-    let mut has_accepted = false;
-    found.retain(|&at, objections| {
-        let path = place.join(names[at]);
-        let before = objections.len();
-        objections.retain(|o| !known.accepts(&path, o.violation.rule));
-        has_accepted |= objections.len() < before;
-        !objections.is_empty()
-    });
-    has_accepted
+    fn has_messages(&self) -> bool {
+        self.detail > Detail::Violations
+    }
+
+    /// The violations of a name alone, with the messages that the report shows.
+    fn objections(
+        &self,
+        name: &[u8],
+        violations: Vec<Violation>,
+        batch: &DirectoryBatch,
+    ) -> Vec<ReportedViolation> {
+        let &Self { policy, detail, .. } = self;
+        let check = NameCheck { name, violations };
+        let dir = batch.dir.as_os_str().as_bytes();
+        let objection = |(of, violation): (usize, &Violation)| {
+            let kind = |v: &Violation| (v.rule, v.severity);
+            let is_shown = match detail {
+                Detail::Violations => false,
+                Detail::OneMessagePerRule => {
+                    !check.violations[..of].iter().any(|earlier| kind(earlier) == kind(violation))
+                }
+                Detail::Everything => true,
+            };
+            let by_container = || {
+                container_rules::message(batch.container.as_deref()?, dir, violation.rule).map(str::to_owned)
+            };
+            let message = match is_shown {
+                true => by_container().unwrap_or_else(|| check.message(policy, violation)),
+                false => String::new(),
+            };
+            ReportedViolation { violation: *violation, message, group: None }
+        };
+        check.violations.iter().enumerate().map(objection).collect()
+    }
 }
 
 fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) -> CollisionGroup {
@@ -140,28 +176,15 @@ fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) 
 /// Violations by the index of the name in its directory.
 type ObjectionsByName = BTreeMap<usize, Vec<ReportedViolation>>;
 
-/// Applies the rules of a container that is not a directory on disk.
-fn apply_container_rules(
+/// The violations that follow from a container that is not a directory on disk.
+fn container_violations(
     container: &Container,
     policy: &Policy,
-    batch: &DirectoryBatch,
-    names: &[&[u8]],
-    found: &mut ObjectionsByName,
-) {
-    let dir = batch.dir.as_os_str().as_bytes();
-    for objections in found.values_mut() {
-        for objection in objections {
-            if let Some(message) = container_rules::message(container, dir, objection.violation.rule) {
-                objection.message = message.to_owned();
-            }
-        }
-    }
-    for (at, name) in names.iter().enumerate() {
-        let objections = container_rules::violations(policy, container, name);
-        if !objections.is_empty() {
-            found.entry(at).or_default().extend(objections);
-        }
-    }
+    check: &DirectoryCheck<'_>,
+) -> ObjectionsByName {
+    let names = check.names[..check.checked].iter().enumerate();
+    let found = names.map(|(at, name)| (at, container_rules::violations(policy, container, name)));
+    found.filter(|(_, objections)| !objections.is_empty()).collect()
 }
 
 /// Names that become one, as the message of each names the others.

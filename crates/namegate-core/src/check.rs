@@ -28,7 +28,7 @@ use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 use crate::policy::{
     Collision, Confidence, Fingerprints, NamesInUse, Occupants, Policy, SharedFingerprints, SuggestedName,
-    Violation,
+    UsedFingerprints, Violation,
 };
 
 /// The names in a directory that are not checked.
@@ -97,13 +97,13 @@ impl<'n> DirectoryNames<'n> {
         path
     }
 
-    fn shared<'p>(&self, policy: &'p Policy) -> Option<SharedFingerprints<'p>> {
+    fn fingerprints<'p>(&self, policy: &'p Policy) -> Option<SharedFingerprints<'p>> {
         let mut fingerprints = policy.fingerprints()?;
         self.add_to(&mut fingerprints);
         if let Siblings::Compared(others) = self.siblings {
             fingerprints.add_all(others);
         }
-        Some(fingerprints.shared()).filter(|shared| !shared.is_empty())
+        Some(fingerprints.shared())
     }
 
     fn add_to(&self, fingerprints: &mut Fingerprints<'_>) {
@@ -129,6 +129,8 @@ pub struct DirectoryCheck<'n> {
     pub collisions: Vec<Collision>,
     left_out: Vec<&'n [u8]>,
     is_listed: bool,
+    /// The fingerprints of all names in use, if they were computed.
+    used: Option<UsedFingerprints>,
     path: Vec<u8>,
 }
 
@@ -153,6 +155,7 @@ impl<'n> DirectoryCheck<'n> {
             collisions: Vec::new(),
             left_out,
             is_listed: !matches!(directory.siblings, Siblings::Unknown),
+            used: None,
             path: directory.path_on_target(),
         }
     }
@@ -184,19 +187,22 @@ impl<'n> DirectoryCheck<'n> {
         policy: &Policy,
         encoding: Option<Encoding>,
     ) -> BTreeMap<usize, SuggestedName> {
-        self.suggested_names_among(policy, encoding, &mut |take| self.all_names().for_each(take))
+        let in_use: &mut NamesInUse<'_> = &mut |take| self.all_names().for_each(take);
+        self.suggested_names_among(policy, encoding, in_use, self.used.as_ref())
     }
 
     /// [`DirectoryCheck::suggested_names`] for a directory of which only suspects are stored ([`SuspectNames`]). `in_use` calls
-    /// its argument with every name of the directory; it is called a few times.
+    /// its argument with every name of the directory; it is called a few times. `used` are the fingerprints of all these names
+    /// ([`SuspectNames::into_used`]), if they were computed.
     pub fn suggested_names_among(
         &self,
         policy: &Policy,
         encoding: Option<Encoding>,
         in_use: &mut NamesInUse<'_>,
+        used: Option<&UsedFingerprints>,
     ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
-            true => policy.suggest_among(self.occupants(in_use), &self.imperfect(policy), encoding),
+            true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), encoding),
             false => BTreeMap::new(),
         }
     }
@@ -209,13 +215,20 @@ impl<'n> DirectoryCheck<'n> {
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |take| self.all_names().for_each(take);
         match self.is_listed {
-            true => policy.suggest_for_meanings_among(self.occupants(in_use), &self.imperfect(policy), meant),
+            true => {
+                let there = self.occupants(in_use, self.used.as_ref());
+                policy.suggest_for_meanings_among(there, &self.imperfect(policy), meant)
+            }
             false => BTreeMap::new(),
         }
     }
 
-    fn occupants<'a>(&'a self, in_use: &'a mut NamesInUse<'a>) -> Occupants<'a, 'n> {
-        Occupants { names: &self.names, movable: self.checked, collisions: &self.collisions, in_use }
+    fn occupants<'a>(
+        &'a self,
+        in_use: &'a mut NamesInUse<'a>,
+        used: Option<&'a UsedFingerprints>,
+    ) -> Occupants<'a, 'n> {
+        Occupants { names: &self.names, movable: self.checked, collisions: &self.collisions, in_use, used }
     }
 
     /// The checked names that have violations or are not stored as they are.
@@ -246,7 +259,8 @@ impl Policy {
     /// ```
     pub fn check_directory<'n>(&self, directory: &DirectoryNames<'n>) -> Option<DirectoryCheck<'n>> {
         let mut suspects = self.check_arena(directory.names).peekable();
-        let shared = directory.shared(self);
+        let fingerprints = directory.fingerprints(self);
+        let shared = fingerprints.as_ref().filter(|shared| !shared.is_empty());
         let has_long_paths = directory.may_have_long_paths(self);
         let has_suspects = suspects.peek().is_some() || !directory.holding_nul.is_empty();
         if !has_suspects && shared.is_none() && !has_long_paths {
@@ -271,6 +285,8 @@ impl Policy {
                 }
             }
         }
+        // The names that were left out have no fingerprints.
+        check.used = fingerprints.filter(|_| check.left_out.is_empty()).map(SharedFingerprints::into_used);
         (!check.is_clean()).then_some(check)
     }
 
@@ -298,7 +314,12 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_in_parts(&self) -> PartsCheck<'_> {
-        PartsCheck { policy: self, fingerprints: self.fingerprints(), may_have_violations: false }
+        PartsCheck {
+            policy: self,
+            fingerprints: self.fingerprints(),
+            may_have_violations: false,
+            has_left_out: false,
+        }
     }
 }
 
@@ -308,6 +329,7 @@ pub struct PartsCheck<'p> {
     policy: &'p Policy,
     fingerprints: Option<Fingerprints<'p>>,
     may_have_violations: bool,
+    has_left_out: bool,
 }
 
 impl<'p> PartsCheck<'p> {
@@ -316,6 +338,7 @@ impl<'p> PartsCheck<'p> {
         self.may_have_violations |= part.may_have_long_paths(self.policy)
             || !part.holding_nul.is_empty()
             || self.policy.check_arena(part.names).next().is_some();
+        self.has_left_out |= matches!(part.siblings, Siblings::Excluded(_));
         if let Some(fingerprints) = &mut self.fingerprints {
             part.add_to(fingerprints);
         }
@@ -323,9 +346,10 @@ impl<'p> PartsCheck<'p> {
 
     /// Finds the suspects when the parts are read again; `None` if the directory has no violation.
     pub fn suspects(self) -> Option<SuspectNames<'p>> {
-        let Self { policy, fingerprints, may_have_violations } = self;
-        let shared = fingerprints.map(Fingerprints::shared).filter(|shared| !shared.is_empty());
-        (may_have_violations || shared.is_some()).then_some(SuspectNames { policy, shared })
+        let Self { policy, fingerprints, may_have_violations, has_left_out } = self;
+        let shared = fingerprints.map(Fingerprints::shared);
+        let is_shared = shared.as_ref().is_some_and(|shared| !shared.is_empty());
+        (may_have_violations || is_shared).then_some(SuspectNames { policy, shared, has_left_out })
     }
 }
 
@@ -335,9 +359,15 @@ impl<'p> PartsCheck<'p> {
 pub struct SuspectNames<'p> {
     policy: &'p Policy,
     shared: Option<SharedFingerprints<'p>>,
+    has_left_out: bool,
 }
 
 impl SuspectNames<'_> {
+    /// The fingerprints of all names of the directory; `None` if they were not computed.
+    pub fn into_used(self) -> Option<UsedFingerprints> {
+        self.shared.filter(|_| !self.has_left_out).map(SharedFingerprints::into_used)
+    }
+
     /// Adds the suspects of `part` to `found`.
     pub fn add_to(&self, found: &mut Arena, part: &DirectoryNames<'_>) {
         let mut violating = self.policy.check_arena(part.names).map(|(offset, _)| offset).peekable();

@@ -20,6 +20,22 @@ pub struct Fingerprints<'p> {
 pub struct SharedFingerprints<'p> {
     policy: &'p Policy,
     numbers: Vec<u64>,
+    used: UsedFingerprints,
+}
+
+/// The fingerprints of all names of a directory, by which most other names are known to be free.
+#[derive(Clone, Debug)]
+pub struct UsedFingerprints {
+    /// Sorted; a number that several names share is there several times.
+    numbers: Vec<u64>,
+}
+
+impl UsedFingerprints {
+    /// How many names have this number.
+    pub(super) fn count(&self, number: u64) -> usize {
+        let from = self.numbers.partition_point(|&other| other < number);
+        self.numbers[from..].iter().take_while(|&&other| other == number).count()
+    }
 }
 
 impl Policy {
@@ -74,13 +90,12 @@ impl<'p> Fingerprints<'p> {
 
     /// The fingerprints that several of the added names share.
     pub fn shared(self) -> SharedFingerprints<'p> {
-        let Self { policy, mut numbers } = self;
-        numbers.sort_unstable();
-        let mut last = None;
-        let mut is_again = |number: u64| last.replace(number) == Some(number);
-        numbers.retain(|&number| is_again(number));
+        let Self { policy, numbers: mut used } = self;
+        used.sort_unstable();
+        let mut numbers: Vec<u64> =
+            used.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0]).collect();
         numbers.dedup();
-        SharedFingerprints { policy, numbers }
+        SharedFingerprints { policy, numbers, used: UsedFingerprints { numbers: used } }
     }
 }
 
@@ -88,6 +103,11 @@ impl SharedFingerprints<'_> {
     /// Whether no fingerprint is shared.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
+    }
+
+    /// The fingerprints of all names that were added.
+    pub fn into_used(self) -> UsedFingerprints {
+        self.used
     }
 
     /// The collisions of `names`, the distinct names in the directory, as [`Policy::collisions`] finds them. Compares only

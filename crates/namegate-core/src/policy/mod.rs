@@ -34,7 +34,7 @@ mod visit;
 
 pub use collision::Collision;
 pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
-pub use fingerprint::{Fingerprints, SharedFingerprints};
+pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use nearest::UnknownWord;
 pub(crate) use suggest::Occupants;
 pub use suggest::{Confidence, DecodedName, DecodingMethod, EncodingHint, NamesInUse, SuggestedName};

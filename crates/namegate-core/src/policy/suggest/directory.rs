@@ -5,7 +5,6 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::iter;
 
 use super::{Confidence, EncodingHint, SuggestedName, Suggester, room_for};
 use crate::name::casefold::{self, Fold};
@@ -13,7 +12,7 @@ use crate::name::normalize::{Form, is_in_form};
 use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
 use crate::policy::collision::{Collision, Equivalence};
 use crate::policy::rule::RuleId;
-use crate::policy::{Policy, Verdict};
+use crate::policy::{Policy, SharedFingerprints, UsedFingerprints, Verdict};
 
 /// Calls its argument with each name in use in a directory, from the first to the last. It may be called several times.
 pub type NamesInUse<'f> = dyn FnMut(&mut dyn FnMut(&[u8])) + 'f;
@@ -28,6 +27,8 @@ pub(crate) struct Occupants<'a, 'n> {
     pub(crate) collisions: &'a [Collision],
     /// All names in use, `names` included.
     pub(crate) in_use: &'a mut NamesInUse<'a>,
+    /// The fingerprints of all names in use, if they were computed.
+    pub(crate) used: Option<&'a UsedFingerprints>,
 }
 
 impl Policy {
@@ -132,12 +133,20 @@ impl Policy {
         names: &[&[u8]],
         suggest: impl FnOnce(Occupants<'_, '_>) -> BTreeMap<usize, SuggestedName>,
     ) -> Vec<Option<SuggestedName>> {
-        let collisions = self.fingerprints().map_or_else(Vec::new, |mut fingerprints| {
+        let shared = self.fingerprints().map(|mut fingerprints| {
             names.iter().for_each(|name| fingerprints.add(name));
-            fingerprints.shared().collisions(names)
+            fingerprints.shared()
         });
+        let collisions = shared.as_ref().map(|shared| shared.collisions(names)).unwrap_or_default();
+        let used = shared.map(SharedFingerprints::into_used);
         let mut in_use = |take: &mut dyn FnMut(&[u8])| names.iter().for_each(|name| take(name));
-        let there = Occupants { names, movable: names.len(), collisions: &collisions, in_use: &mut in_use };
+        let there = Occupants {
+            names,
+            movable: names.len(),
+            collisions: &collisions,
+            in_use: &mut in_use,
+            used: used.as_ref(),
+        };
         let mut suggested = suggest(there);
         (0..names.len()).map(|at| suggested.remove(&at)).collect()
     }
@@ -162,10 +171,7 @@ impl Policy {
         // Sorted by their bytes: which name gets a number must not depend on the order of the directory.
         let mut entries: Vec<_> = suggested.into_iter().collect();
         entries.sort_unstable_by_key(|&(at, _)| names[at]);
-        let mut directory = OccupiedNames::new(self, there.in_use);
-        directory.look_up(suggester, names, &entries);
-        let placed = entries.into_iter();
-        placed.filter_map(|(at, new)| Some((at, directory.place(suggester, names[at], new)?))).collect()
+        OccupiedNames::new(suggester, &entries, there).place_all()
     }
 
     /// Whether `name` has no violation and is stored as it is.
@@ -202,16 +208,27 @@ fn moving(there: &Occupants<'_, '_>, suggested: &BTreeMap<usize, SuggestedName>)
 
 /// Decides whether a name is free.
 ///
-/// Most suggested names are. So the names of the directory are not stored: their fingerprints are compared with those of the
-/// suggested names, and only names with equal fingerprints are. Each comparison reads the whole directory, so it is
-/// done for many suggested names together.
-struct OccupiedNames<'a> {
-    policy: &'a Policy,
-    in_use: &'a mut NamesInUse<'a>,
+/// Most suggested names are: no name of the directory and no other suggested name has their fingerprint. Only the others are
+/// contested, and compared with the names that have the same fingerprint. For that the directory is read again, for many
+/// contested names together.
+struct OccupiedNames<'s, 'a, 'n> {
+    policy: &'s Policy,
+    suggester: &'s Suggester<'s>,
+    names: &'s [&'n [u8]],
+    /// The suggested names and the indexes of their names, sorted by the names.
+    entries: &'s [(usize, SuggestedName)],
+    in_use: &'s mut NamesInUse<'a>,
+    used: Option<&'s UsedFingerprints>,
+    /// The fingerprints of the suggested names, each with the index of its entry; sorted.
+    numbers: Vec<(u64, usize)>,
+    /// Whether each entry must be compared.
+    contested: Vec<bool>,
+    /// How many entries have their final names.
+    placed: usize,
     /// The fingerprints that were looked up; `None` after all names were read in.
     looked_up: Option<HashSet<u64>>,
     passes: usize,
-    /// The names with fingerprints that were looked up, and the suggested names.
+    /// The names with fingerprints that were looked up, and the suggested names that were contested.
     exact: HashSet<Box<[u8]>>,
     /// For each equivalence: how many of these names have a key.
     held: Vec<(Equivalence, HashMap<Box<str>, usize>)>,
@@ -225,17 +242,38 @@ const NUMBERS_TOGETHER: usize = 8;
 /// After this many comparisons with the whole directory, all its names are stored instead.
 const MAX_PASSES: usize = 8;
 
-impl<'a> OccupiedNames<'a> {
-    fn new(policy: &'a Policy, in_use: &'a mut NamesInUse<'a>) -> Self {
+impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
+    fn new(
+        suggester: &'s Suggester<'s>,
+        entries: &'s [(usize, SuggestedName)],
+        there: Occupants<'a, 'n>,
+    ) -> Self {
+        let policy = suggester.policy;
         let mut kinds: Vec<Equivalence> = Vec::new();
         for same in policy.rules.iter().filter_map(|rule| Equivalence::for_test(&rule.test)) {
             if !kinds.contains(&same) {
                 kinds.push(same);
             }
         }
+        let mut numbers = Vec::with_capacity(entries.len());
+        for (entry, (_, new)) in entries.iter().enumerate() {
+            policy.each_number(&new.name, |number| numbers.push((number, entry)));
+        }
+        numbers.sort_unstable();
+        let mut contested = vec![false; entries.len()];
+        for same in numbers.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+            same.iter().for_each(|&(_, entry)| contested[entry] = true);
+        }
         Self {
             policy,
-            in_use,
+            suggester,
+            names: there.names,
+            entries,
+            in_use: there.in_use,
+            used: there.used,
+            numbers,
+            contested,
+            placed: 0,
             looked_up: Some(HashSet::new()),
             passes: 0,
             exact: HashSet::new(),
@@ -244,51 +282,123 @@ impl<'a> OccupiedNames<'a> {
         }
     }
 
-    /// Looks up `suggested`, the new names of `names` by their indexes, and numbered ones where they may be in use.
-    fn look_up(&mut self, suggester: &Suggester<'_>, names: &[&[u8]], suggested: &[(usize, SuggestedName)]) {
-        self.look_up_all(suggested.iter().map(|(_, new)| &*new.name));
-        let mut seen = HashSet::new();
-        let mut numbered = Vec::new();
-        for (at, new) in suggested {
+    /// Finds a free name for each entry.
+    fn place_all(mut self) -> BTreeMap<usize, SuggestedName> {
+        let mut wanted = Vec::new();
+        match self.used {
+            Some(used) => {
+                for entry in 0..self.entries.len() {
+                    self.contested[entry] |= self.may_be_used(used, entry);
+                    if self.contested[entry] {
+                        wanted.push(&*self.entries[entry].1.name);
+                    }
+                }
+            }
+            None => wanted.extend(self.entries.iter().map(|(_, new)| &*new.name)),
+        }
+        self.read(self.fingerprints(&wanted));
+        let (mut seen, mut numbered) = (HashSet::new(), Vec::new());
+        for (entry, (at, new)) in self.entries.iter().enumerate().filter(|(entry, _)| self.contested[*entry])
+        {
             let mut is_again = false;
             self.policy.each_number(&new.name, |number| is_again |= !seen.insert(number));
-            if is_again || self.is_in_use(&new.name, names[*at]) {
-                let numbers = 2..2 + NUMBERS_TOGETHER;
-                numbered
-                    .extend(numbers.map_while(|n| suggester.with_number(&new.name, room_for(names[*at]), n)));
+            if is_again || self.is_in_use(&new.name, self.names[*at]) {
+                numbered.extend(self.with_numbers(entry, 2));
             }
         }
-        self.look_up_all(numbered.iter().map(|name| &**name));
+        self.look_up(&numbered);
+        let mut placed = BTreeMap::new();
+        for (entry, (at, new)) in self.entries.iter().enumerate() {
+            let new = match self.contested[entry] {
+                true => self.place(entry),
+                false => Some(new.clone()),
+            };
+            placed.extend(new.map(|new| (*at, new)));
+            self.placed = entry + 1;
+        }
+        placed
     }
 
-    /// Adds the names of the directory that may equal one of `candidates`.
-    fn look_up_all<'c>(&mut self, candidates: impl Iterator<Item = &'c str>) {
-        let Some(looked_up) = &mut self.looked_up else { return };
+    /// Whether another name of the directory may equal the suggested name of this entry; `false` is certain.
+    fn may_be_used(&self, used: &UsedFingerprints, entry: usize) -> bool {
+        let (at, new) = &self.entries[entry];
+        let own = std::str::from_utf8(self.names[*at]).ok();
+        let mut may_be_used = false;
+        self.policy.each_number(&new.name, |number| {
+            if !may_be_used && let count @ 1.. = used.count(number) {
+                let mut is_own = false;
+                own.inspect(|own| self.policy.each_number(own, |other| is_own |= other == number));
+                may_be_used = count > usize::from(is_own);
+            }
+        });
+        may_be_used
+    }
+
+    /// The suggested name of this entry with a few numbers, the first of them `from`.
+    fn with_numbers(&self, entry: usize, from: usize) -> Vec<String> {
+        let (at, new) = &self.entries[entry];
+        let room = room_for(self.names[*at]);
+        (from..from + NUMBERS_TOGETHER)
+            .map_while(|number| self.suggester.with_number(&new.name, room, number))
+            .collect()
+    }
+
+    /// The fingerprints of `names`, sorted.
+    fn fingerprints(&self, names: &[impl AsRef<str>]) -> Vec<u64> {
         let mut numbers = Vec::new();
-        for candidate in candidates {
-            self.policy.each_number(candidate, |number| {
-                if looked_up.insert(number) {
-                    numbers.push(number);
-                }
-            });
+        for name in names {
+            self.policy.each_number(name.as_ref(), |number| numbers.push(number));
         }
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Adds the names that may equal one of `candidates`: those of the directory, and suggested ones.
+    fn look_up(&mut self, candidates: &[impl AsRef<str>]) {
+        let numbers = self.fingerprints(candidates);
+        for &number in &numbers {
+            self.contest(number);
+        }
+        self.read(numbers);
+    }
+
+    /// Adds the names of the directory with these fingerprints, unless they were added before.
+    fn read(&mut self, mut numbers: Vec<u64>) {
+        let Some(looked_up) = &mut self.looked_up else { return };
+        let used = self.used;
+        numbers.retain(|&number| used.is_none_or(|used| used.count(number) > 0) && looked_up.insert(number));
         if numbers.is_empty() {
             return;
         }
-        numbers.sort_unstable();
         self.passes += 1;
-        let Self { policy, in_use, exact, held, .. } = self;
         let is_last = self.passes > MAX_PASSES;
+        let Self { policy, in_use, exact, held, contested, numbers: suggested, .. } = self;
         in_use(&mut |name| {
             let Ok(text) = std::str::from_utf8(name) else { return };
             let mut may_be_equal = is_last;
-            policy.each_number(text, |number| may_be_equal |= numbers.binary_search(&number).is_ok());
+            policy.each_number(text, |number| {
+                if numbers.binary_search(&number).is_ok() {
+                    may_be_equal = true;
+                    with_number(suggested, number).for_each(|entry| contested[entry] = true);
+                }
+            });
             if may_be_equal && !exact.contains(name) {
                 occupy(exact, held, text);
             }
         });
         if is_last {
             self.looked_up = None;
+        }
+    }
+
+    /// Has the suggested names with this fingerprint compared with others from now on.
+    fn contest(&mut self, number: u64) {
+        let Self { numbers, contested, entries, exact, held, placed, .. } = self;
+        for entry in with_number(numbers, number) {
+            if !std::mem::replace(&mut contested[entry], true) && entry < *placed {
+                occupy(exact, held, &entries[entry].1.name);
+            }
         }
     }
 
@@ -305,41 +415,40 @@ impl<'a> OccupiedNames<'a> {
         })
     }
 
-    /// Finds a free name for `own`, starting from `repair`, and marks it as used.
-    fn place(
-        &mut self,
-        suggester: &Suggester<'_>,
-        own: &[u8],
-        repair: SuggestedName,
-    ) -> Option<SuggestedName> {
-        let placed =
-            if self.is_in_use(&repair.name, own) { self.numbered(suggester, own, repair)? } else { repair };
+    /// Finds a free name for a contested entry, and marks it as used.
+    fn place(&mut self, entry: usize) -> Option<SuggestedName> {
+        let (at, new) = &self.entries[entry];
+        let placed = match self.is_in_use(&new.name, self.names[*at]) {
+            true => self.numbered(entry)?,
+            false => new.clone(),
+        };
         occupy(&mut self.exact, &mut self.held, &placed.name);
         Some(placed)
     }
 
-    fn numbered(
-        &mut self,
-        suggester: &Suggester<'_>,
-        own: &[u8],
-        repair: SuggestedName,
-    ) -> Option<SuggestedName> {
+    fn numbered(&mut self, entry: usize) -> Option<SuggestedName> {
+        let (at, new) = &self.entries[entry];
+        let (own, suggester) = (self.names[*at], self.suggester);
         let room = room_for(own);
-        let first = suggester.with_number(&repair.name, room, 2)?;
+        let first = suggester.with_number(&new.name, room, 2)?;
         let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
         let from = self.next.get(&family).copied().unwrap_or(2);
-        let together =
-            (from..from + NUMBERS_TOGETHER).map_while(|n| suggester.with_number(&repair.name, room, n));
-        self.look_up_all(together.collect::<Vec<_>>().iter().map(|name| &**name));
+        self.look_up(&self.with_numbers(entry, from));
         let mut in_use = |candidate: &str| {
-            self.look_up_all(iter::once(candidate));
+            self.look_up(&[candidate]);
             self.is_in_use(candidate, own)
         };
         // The directory has an end, and so have the numbers in use.
-        let (name, number) = suggester.numbered(&repair.name, room, from, usize::MAX, &mut in_use)?;
+        let (name, number) = suggester.numbered(&new.name, room, from, usize::MAX, &mut in_use)?;
         self.next.insert(family, number + 1);
-        Some(SuggestedName { name, confidence: repair.confidence.max(Confidence::Likely) })
+        Some(SuggestedName { name, confidence: new.confidence.max(Confidence::Likely) })
     }
+}
+
+/// The entries whose suggested names have this fingerprint.
+fn with_number(numbers: &[(u64, usize)], number: u64) -> impl Iterator<Item = usize> {
+    let from = numbers.partition_point(|&(other, _)| other < number);
+    numbers[from..].iter().take_while(move |&&(other, _)| other == number).map(|&(_, entry)| entry)
 }
 
 /// Adds a name that is in use.
