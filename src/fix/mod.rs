@@ -12,6 +12,7 @@ pub mod journal;
 pub mod listing;
 pub mod original_name_xattr;
 pub mod plan;
+pub mod plan_table;
 pub mod private;
 pub mod propose;
 pub mod records;

@@ -1,6 +1,6 @@
 //! A plan: what to rename, why, and what follows from it. This module opens no file, reads no clock and writes no log.
 //!
-//! A plan is JSON Lines for programs and for people with an editor; `docs/FIX.md` describes every field. It contains the
+//! A plan is JSON Lines for programs and for people with an editor, or a [table](super::plan_table); `docs/FIX.md` describes every field. It contains the
 //! exact bytes of names, and the inode number and ctime of each entry, so that `fix apply` can detect entries that have
 //! changed. An editor may delete lines, change a `new`, and reorder lines.
 //!
@@ -469,4 +469,4 @@ macro_rules! text_in_json {
 text_in_json!(FileHandle, InodeTime);
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

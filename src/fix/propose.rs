@@ -197,7 +197,10 @@ impl PlanReader<'_> {
 
     /// Checks the directories with guesses again, with the other names of the tree as evidence.
     fn review_encodings(&self, exclude: &Exclude) -> io::Result<()> {
-        let UncertainDirectories { records, mut singles, .. } = std::mem::take(&mut self.found().uncertain);
+        let (UncertainDirectories { records, mut singles, .. }, mut tree) = {
+            let mut found = self.found();
+            (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.tree))
+        };
         let records = records.finish()?;
         let mut cursor = records.cursor()?;
         let mut uncertain: Option<UncertainDirectory> = None;
@@ -207,7 +210,7 @@ impl PlanReader<'_> {
             let begins = record.is_none_or(|record| record.name.get(8) == Some(&UNCERTAIN));
             if begins && let Some(mut directory) = uncertain.take() {
                 let single = singles.remove(&directory.number);
-                self.review_directory(&mut directory, single, exclude);
+                self.review_directory(&mut directory, single, exclude, &mut tree);
                 add_lines(&mut self.found().lines, &directory.path, &directory.lines)?;
             }
             let Some(EntryRecord { dir, name, payload }) = record else { break };
@@ -219,23 +222,37 @@ impl PlanReader<'_> {
         Ok(())
     }
 
-    /// Gives an uncertain directory the lines that it has with more evidence.
+    /// Gives an uncertain directory the lines that it has with more evidence: `tree` has the names of the whole tree.
     fn review_directory(
         &self,
         directory: &mut UncertainDirectory,
         single: Option<DirectoryBatch>,
         exclude: &Exclude,
+        tree: &mut EncodingCounts,
+    ) {
+        let own = self.found().encodings_of(&directory.path).cloned().unwrap_or_default();
+        tree.remove(&own);
+        if tree.names() >= 1.0 {
+            let place = "in the rest of the tree";
+            let earlier = EarlierNames { encodings: std::mem::take(tree), place };
+            self.review_with(directory, single, exclude, &earlier);
+            *tree = earlier.encodings;
+        }
+        tree.add(&own);
+    }
+
+    fn review_with(
+        &self,
+        directory: &mut UncertainDirectory,
+        single: Option<DirectoryBatch>,
+        exclude: &Exclude,
+        earlier: &EarlierNames,
     ) {
         let path = &directory.path;
-        let encodings = self.found().elsewhere(path);
-        if encodings.names() < 1.0 {
-            return;
-        }
         // A directory that cannot be read again keeps its first suggestions.
         let batch = single.or_else(|| self.root_set.read_batch(path, directory.root_len, exclude).ok());
         let Some(batch) = batch else { return };
-        let earlier = EarlierNames { encodings, place: "in the rest of the tree" };
-        let findings = directory::propose_names(&batch, self.policy, self.settings, &earlier);
+        let findings = directory::propose_names(&batch, self.policy, self.settings, earlier);
         let lines = self.look_up(path, DirectoryProposals { long: Vec::new(), ..findings });
         // The batch may have only some names of the directory, if a root lies in it.
         let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
@@ -320,15 +337,6 @@ impl TreeFindings {
 
     fn encodings_of(&self, dir: &[u8]) -> Option<&EncodingCounts> {
         self.encodings.get(&self.hash.hash_one(dir))
-    }
-
-    /// The names of the tree without those of `dir`.
-    fn elsewhere(&self, dir: &[u8]) -> EncodingCounts {
-        let mut tree = self.tree.clone();
-        if let Some(own) = self.encodings_of(dir) {
-            tree.remove(own);
-        }
-        tree
     }
 
     /// The names of the nearest directory above `dir` that has any in legacy encodings. A directory is checked before its

@@ -13,6 +13,7 @@ use super::plan::{
     EntryKind, InodeTime, PlanDirectory, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget,
     SeenBirth, SeenEntry,
 };
+use super::plan_table::PlanTableReader;
 use super::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
 use crate::policy::Confidence;
 
@@ -29,6 +30,8 @@ pub struct StoredPlan {
     pub bytes: u64,
     /// The CRC-32 of the file.
     pub check: u32,
+    /// The file is a table.
+    pub is_table: bool,
     /// The new names of the entries that links lead to, by the ids of their renames.
     pub(super) target_names: HashMap<u64, Vec<u8>>,
     /// The renames of links with a new target, by directory and name.
@@ -87,31 +90,65 @@ impl<R: Read> Read for CheckedInput<R> {
     }
 }
 
+/// The lines of a plan while it is read.
+#[derive(Default)]
+struct PlanLines {
+    parser: PlanParser,
+    sorter: RecordSorter,
+    header: PlanHeader,
+    retargets: Vec<Retarget>,
+    renames: [u64; 3],
+    /// Memory that is used again.
+    payload: Vec<u8>,
+}
+
+impl PlanLines {
+    /// Adds the line that the parser has parsed.
+    fn add(&mut self, line: Option<PlanLine>) -> io::Result<()> {
+        match line {
+            Some(PlanLine::Header(header)) => self.header = header,
+            Some(PlanLine::Rename(rename)) => {
+                self.renames[rename.confidence as usize] += 1;
+                self.payload.clear();
+                write_payload(&rename, self.parser.line() as u64, &mut self.payload);
+                let (dir, name) = (&*rename.directory.path, &*rename.old);
+                self.sorter.push(EntryRecord { dir, name, payload: &self.payload })?;
+            }
+            Some(PlanLine::Retarget(retarget)) => self.retargets.push(retarget),
+            Some(PlanLine::Skipped(_)) | None => {}
+        }
+        Ok(())
+    }
+}
+
 impl StoredPlan {
-    /// Reads a plan.
+    /// Reads a plan, from JSON Lines or a table.
     ///
     /// # Errors
     /// The plan cannot be read or has errors, or a temporary file cannot be written.
     pub fn read(input: impl Read) -> Result<Self, StoredPlanError> {
         let input = CheckedInput { input, bytes: 0, check: crc32fast::Hasher::new() };
         let mut input = BufReader::with_capacity(1 << 16, input);
-        let (mut parser, mut sorter) = (PlanParser::default(), RecordSorter::default());
-        let (mut header, mut retargets, mut renames) = (PlanHeader::default(), Vec::new(), [0; 3]);
-        let (mut line, mut payload) = (Vec::new(), Vec::new());
-        while read_line(&mut input, &mut line, parser.room())? {
-            match parser.parse_line(&line) {
-                Some(PlanLine::Header(found)) => header = found,
-                Some(PlanLine::Rename(rename)) => {
-                    renames[rename.confidence as usize] += 1;
-                    payload.clear();
-                    write_payload(&rename, parser.line() as u64, &mut payload);
-                    let (dir, name) = (&*rename.directory.path, &*rename.old);
-                    sorter.push(EntryRecord { dir, name, payload: &payload })?;
-                }
-                Some(PlanLine::Retarget(retarget)) => retargets.push(retarget),
-                Some(PlanLine::Skipped(_)) | None => {}
+        let mut lines = PlanLines::default();
+        let is_table = PlanTableReader::is_table(&mut input)?;
+        if is_table {
+            let mut table = PlanTableReader::open(&mut input)?.ok_or_else(|| {
+                let message =
+                    "neither JSON Lines nor a table with the column `record`: not a plan".to_owned();
+                StoredPlanError::Lines(vec![PlanError { line: 1, message }])
+            })?;
+            while let Some((number, line)) = table.next_line()? {
+                let parsed = lines.parser.parse_row(number, line);
+                lines.add(parsed)?;
+            }
+        } else {
+            let mut line = Vec::new();
+            while read_line(&mut input, &mut line, lines.parser.room())? {
+                let parsed = lines.parser.parse_line(&line);
+                lines.add(parsed)?;
             }
         }
+        let PlanLines { mut parser, sorter, header, retargets, renames, .. } = lines;
         let CheckedInput { bytes, check, .. } = input.into_inner();
         let mut plan = Self {
             header,
@@ -119,6 +156,7 @@ impl StoredPlan {
             renames,
             bytes,
             check: check.finalize(),
+            is_table,
             target_names: HashMap::new(),
             link_renames: HashMap::new(),
             sorted: sorter.finish()?,

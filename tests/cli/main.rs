@@ -10,6 +10,7 @@ mod engines;
 mod explain;
 mod fix_conversion;
 mod fix_plan;
+mod fix_table;
 #[cfg(feature = "git")]
 mod git;
 mod help;

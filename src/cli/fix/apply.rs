@@ -49,7 +49,7 @@ Exit status: 0 everything is done, 1 some entries remain, 2 error, 130 ended by 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ApplyArgs {
-    /// Plan from `namegate fix plan`.
+    /// Plan from `namegate fix plan`, as JSON Lines or CSV.
     plan: PathBuf,
     /// Make the changes.
     #[arg(short, long)]
@@ -165,7 +165,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         ))
     })?;
     write_result(&tally, out)?;
-    write_left_out(&tally, options.at_least, &args.plan, out)?;
+    args.write_left_out(&tally, options.at_least, plan.is_table, out)?;
     if let Some(status) = stopped.filter(|_| tally.is_interrupted) {
         writeln!(
             out,
@@ -238,7 +238,7 @@ fn show_changes(
     let tally = tally.map_err(CliError::new)?;
     write!(out, "Would change: ")?;
     write_result(&tally, out)?;
-    write_left_out(&tally, at_least, &args.plan, out)?;
+    args.write_left_out(&tally, at_least, plan.is_table, out)?;
     if !args.dry_run {
         writeln!(
             out,
@@ -272,30 +272,36 @@ fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), 
     Ok(())
 }
 
-/// Writes how many lines are less certain than `at_least`, and how to see them.
-fn write_left_out(
-    tally: &ApplyTally,
-    at_least: Confidence,
-    plan: &Path,
-    out: &mut (dyn Write + Send),
-) -> Result<(), CliError> {
-    if tally.left_out > 0 {
-        let lesser = Confidence::ALL[at_least as usize + 1..].iter().map(|level| level.as_str());
-        let lesser: Vec<&str> = lesser.collect();
+impl ApplyArgs {
+    /// Writes how many lines are less certain than `at_least`, and how to see them.
+    fn write_left_out(
+        &self,
+        tally: &ApplyTally,
+        at_least: Confidence,
+        is_table: bool,
+        out: &mut (dyn Write + Send),
+    ) -> Result<(), CliError> {
+        if tally.left_out == 0 {
+            return Ok(());
+        }
+        let lesser: Vec<&str> =
+            Confidence::ALL[at_least as usize + 1..].iter().map(|level| level.as_str()).collect();
+        let see = match is_table {
+            true => format!("see the column `confidence` for {}", lesser.join(" and ")),
+            false => {
+                let lesser = lesser.join("|");
+                format!("to see them: grep -E '\"confidence\":\"({lesser})\"' {}", shown(&self.plan))
+            }
+        };
         writeln!(
             out,
-            "{} of the plan left out, less certain than `{}`. To see them: grep -E '\"confidence\":\"({})\"' {}; to include \
-             them: --at-least guess",
+            "{} of the plan left out, less certain than `{}`; {see}; to include them: --at-least guess",
             counted(tally.left_out, "line", "lines"),
             at_least.as_str(),
-            lesser.join("|"),
-            shown(plan)
         )?;
+        Ok(())
     }
-    Ok(())
-}
 
-impl ApplyArgs {
     fn header(&self, plan: &StoredPlan) -> Result<JournalHeader, CliError> {
         let path = path::absolute(&self.plan).map_err(|error| about(&self.plan, error))?;
         Ok(JournalHeader {

@@ -17,6 +17,7 @@ use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
 use crate::cli::targets::read_prefix;
 use crate::fix::plan::{PlanHeader, Retarget};
+use crate::fix::plan_table::PlanTableWriter;
 use crate::fix::propose::char_table::{self, CharTable};
 use crate::fix::propose::conversion::NameConversion;
 use crate::fix::propose::map::{CharMap, KnownMap};
@@ -34,13 +35,14 @@ const EXAMPLES: &str = "\
 Examples:
   namegate fix plan /srv/share                              # show the plan
   namegate fix plan /srv/share -o plan.jsonl                # write the plan
+  namegate fix plan /srv/share -o plan.csv                  # write the plan as a table
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
   namegate fix plan /data --profile windows,macos --normalize nfc -o plan.jsonl
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
   namegate fix plan /data --profile windows --map to-rclone -o plan.jsonl
   namegate fix plan /old --transliterate --replacement - -o plan.jsonl
 
-Nothing is renamed. The plan is JSON Lines: delete the lines of names to keep, or change a `new`. Renames come deepest first, \
+Nothing is renamed. The plan is JSON Lines, or CSV for spreadsheets: delete the lines of names to keep, or change a `new`. Renames come deepest first, \
 symbolic links with a new target last.
 
 Names in UTF-8 are never converted to another encoding. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
@@ -108,10 +110,12 @@ struct TreeArgs {
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PlanFormat {
-    /// Only the counts with --output, otherwise text on a terminal and json elsewhere
+    /// json or, for a file named `.csv`, csv with --output; otherwise text on a terminal and json elsewhere
     Auto,
     /// The plan as JSON Lines
     Json,
+    /// The plan as a table for spreadsheets
+    Csv,
     /// Table: old name, new name, rules
     Text,
 }
@@ -196,32 +200,55 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         PlanFormat::Auto if file.is_none() => PlanFormat::Json,
         format => format,
     };
+    let plan = FinishedPlan { header: &header, draft: &draft, retargets: &retargets };
     match format {
-        PlanFormat::Json => write_plan(out, &header, &draft, &retargets)?,
+        PlanFormat::Json => plan.write_json(out)?,
+        PlanFormat::Csv if file.is_none() => plan.write_csv(out)?,
         PlanFormat::Text => show::write_table(out, &draft, &retargets, show::output_width())?,
-        PlanFormat::Auto => {}
+        PlanFormat::Csv | PlanFormat::Auto => {}
     }
     if let Some((path, mut file)) = file {
-        let written = write_plan(&mut file, &header, &draft, &retargets).and_then(|()| file.finish());
-        written.map_err(|error| cannot_write(path, &error))?;
+        let is_table = match format {
+            PlanFormat::Csv => true,
+            PlanFormat::Auto => {
+                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
+            }
+            PlanFormat::Json | PlanFormat::Text => false,
+        };
+        let written = if is_table { plan.write_csv(&mut file) } else { plan.write_json(&mut file) };
+        written.and_then(|()| file.finish()).map_err(|error| cannot_write(path, &error))?;
     }
-    if format != PlanFormat::Json {
+    if format != PlanFormat::Json && (format != PlanFormat::Csv || args.output.is_some()) {
         show::write_counts(out, &draft, &retargets)?;
     }
     Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
 }
 
-/// Writes the plan.
-fn write_plan(
-    out: &mut dyn Write,
-    header: &PlanHeader,
-    draft: &PlanDraft,
-    retargets: &[Retarget],
-) -> io::Result<()> {
-    writeln!(out, "{}", header.to_line())?;
-    draft.write_lines(out)?;
-    retargets.iter().try_for_each(|retarget| writeln!(out, "{}", retarget.to_line()))?;
-    out.flush()
+/// The parts of a plan.
+struct FinishedPlan<'p> {
+    header: &'p PlanHeader,
+    draft: &'p PlanDraft,
+    retargets: &'p [Retarget],
+}
+
+impl FinishedPlan<'_> {
+    /// Calls `write` with each line.
+    fn each_line(&self, write: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+        write(&self.header.to_line())?;
+        self.draft.each_line(write)?;
+        self.retargets.iter().try_for_each(|retarget| write(&retarget.to_line()))
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.each_line(&mut |line| writeln!(out, "{line}"))?;
+        out.flush()
+    }
+
+    fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = PlanTableWriter::new(out)?;
+        self.each_line(&mut |line| table.write_line(line))?;
+        table.finish()
+    }
 }
 
 impl PlanArgs {

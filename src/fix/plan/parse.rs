@@ -112,6 +112,15 @@ impl PlanParser {
         self.line
     }
 
+    /// Parses the line `number` of a table, which is a line of a plan or an error; `None` for an error.
+    pub fn parse_row(&mut self, number: usize, line: Result<Vec<u8>, String>) -> Option<PlanLine> {
+        self.line = number.saturating_sub(1);
+        match line {
+            Ok(line) => self.parse_line(&line),
+            Err(message) => self.fail_at(number, message),
+        }
+    }
+
     /// Parses the next line, without its line feed; `None` for an empty line, and for one with an error.
     pub fn parse_line(&mut self, line: &[u8]) -> Option<PlanLine> {
         self.line += 1;

@@ -6,7 +6,7 @@ use super::order::{order, order_names};
 use super::*;
 use crate::name::display::acts_or_hides;
 
-fn header() -> PlanHeader {
+pub(in crate::fix) fn header() -> PlanHeader {
     PlanHeader {
         tool: "1.2.3".into(),
         created: "2026-01-02T03:04:05Z".into(),
@@ -29,7 +29,7 @@ fn entry(kind: EntryKind) -> SeenEntry {
     SeenEntry { inode: 12, ctime: time, kind, birth: Some(SeenBirth { born: time, mtime: time, size: 9 }) }
 }
 
-fn rename(id: u64, dir: &[u8], old: &[u8], new: &str) -> Rename {
+pub(in crate::fix) fn rename(id: u64, dir: &[u8], old: &[u8], new: &str) -> Rename {
     Rename {
         id,
         directory: directory(dir),
@@ -44,7 +44,7 @@ fn rename(id: u64, dir: &[u8], old: &[u8], new: &str) -> Rename {
     }
 }
 
-fn retarget() -> Retarget {
+pub(in crate::fix) fn retarget() -> Retarget {
     Retarget {
         directory: directory(b"/srv/caf\xE9"),
         name: b"link".to_vec(),
@@ -55,7 +55,7 @@ fn retarget() -> Retarget {
     }
 }
 
-fn skipped() -> Skipped {
+pub(in crate::fix) fn skipped() -> Skipped {
     Skipped {
         directory: directory(b"/srv"),
         name: b"caf\xE9".to_vec(),

@@ -288,24 +288,25 @@ impl PlanDraft {
         Ok(())
     }
 
-    /// Writes the lines of all directories.
+    /// Calls `write` with each line of all directories, without its line feed.
     ///
     /// # Errors
-    /// The output cannot be written, or a temporary file cannot be read.
-    pub fn write_lines(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut lines = self.lines()?;
+    /// Those of `write`; or a temporary file cannot be read.
+    pub fn each_line(&self, write: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+        let (mut lines, mut whole) = (self.lines()?, Vec::new());
         while let Some(line) = lines.next()? {
+            whole.clear();
             match line.tag {
                 tag::RENAME => {
                     let (_, text) = split_payload(line.payload)?;
-                    out.write_all(&text[..BEFORE_ID])?;
-                    write!(out, "{}", line.id)?;
-                    out.write_all(&text[WITHOUT_ID.len()..])?;
+                    whole.extend_from_slice(&text[..BEFORE_ID]);
+                    write!(whole, "{}", line.id)?;
+                    whole.extend_from_slice(&text[WITHOUT_ID.len()..]);
                 }
                 tag::LONG => continue,
-                _ => out.write_all(line.payload)?,
+                _ => whole.extend_from_slice(line.payload),
             }
-            out.write_all(b"\n")?;
+            write(std::str::from_utf8(&whole).map_err(io::Error::other)?)?;
         }
         Ok(())
     }
