@@ -26,24 +26,33 @@ pub enum Fold {
     /// Full case folding (status C and F of CaseFolding.txt), as APFS and the casefold feature of ext4 and f2fs do. `ß`
     /// and `SS` become equal.
     Full,
-    /// The simple upper case mapping of UnicodeData.txt, as in the `$UpCase` table of NTFS and the up-case table of
-    /// exFAT. Those tables map single UTF-16 units, so code points above U+FFFF are not changed. Each volume has the table
-    /// of the time when it was formatted, with fewer letters than Unicode has today: this fold may report two names as
-    /// equal that an old volume distinguishes, but misses none that the mapping of the standard merges.
+    /// The simple upper case mapping of UnicodeData.txt, for single UTF-16 units: code points above U+FFFF are not changed.
     Upcase,
+    /// The `$UpCase` table of NTFS: [`Fold::Upcase`] of letters that are the lower case of their upper case. So `ı` is not `I`,
+    /// `ſ` not `S`, `µ` not `Μ`, and `ς` not `Σ`. Each volume has the table of the time when it was formatted, with fewer letters
+    /// than Unicode has today: this fold may report two names as equal that an old volume distinguishes, but misses none that the
+    /// table merges.
+    Ntfs,
+    /// The recommended up-case table of exFAT (exFAT file system specification, section 7.2.5.1): [`Fold::Ntfs`], and `ς` is `Σ`.
+    Exfat,
 }
 
 impl Fold {
     /// All folds.
-    pub const ALL: [Self; 4] = [Self::Ascii, Self::Simple, Self::Full, Self::Upcase];
+    pub const ALL: [Self; 6] = [Self::Ascii, Self::Simple, Self::Full, Self::Upcase, Self::Ntfs, Self::Exfat];
 
     fn scalar(self, c: char) -> char {
         match self {
             Self::Ascii => c.to_ascii_lowercase(),
             // Full folding can give several scalar values for one; `fold` leaves these to the string mapping.
             Self::Simple | Self::Full => CASE.simple_fold(c),
-            Self::Upcase if c <= '\u{FFFF}' => CASE.simple_uppercase(c),
-            Self::Upcase => c,
+            Self::Upcase | Self::Ntfs | Self::Exfat if c > '\u{FFFF}' => c,
+            Self::Upcase => CASE.simple_uppercase(c),
+            Self::Exfat if c == 'ς' => 'Σ',
+            Self::Ntfs | Self::Exfat => {
+                let upper = CASE.simple_uppercase(c);
+                if CASE.simple_lowercase(upper) == c { upper } else { c }
+            }
         }
     }
 }
@@ -58,6 +67,8 @@ impl Fold {
 /// assert_eq!(fold("\u{c9}T\u{c9}", Fold::Ascii), "\u{c9}t\u{c9}");
 /// // U+10428 has an upper case letter, but is two UTF-16 units.
 /// assert_eq!(fold("\u{10428}", Fold::Upcase), "\u{10428}");
+/// assert_eq!(fold("ıſi", Fold::Upcase), "ISI");
+/// assert_eq!(fold("ıſi", Fold::Ntfs), "ıſI");
 /// ```
 pub fn fold(name: &str, fold: Fold) -> Cow<'_, str> {
     if name.is_ascii() {
@@ -78,7 +89,7 @@ pub fn fold(name: &str, fold: Fold) -> Cow<'_, str> {
 }
 
 fn fold_ascii(name: &str, fold: Fold) -> Cow<'_, str> {
-    let to_upper = fold == Fold::Upcase;
+    let to_upper = matches!(fold, Fold::Upcase | Fold::Ntfs | Fold::Exfat);
     let changes = if to_upper { u8::is_ascii_lowercase } else { u8::is_ascii_uppercase };
     if !name.as_bytes().iter().any(changes) {
         return Cow::Borrowed(name);

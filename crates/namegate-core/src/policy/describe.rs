@@ -31,6 +31,8 @@ impl Test {
                     Fold::Simple => "equal under simple case folding",
                     Fold::Full => "equal under full case folding",
                     Fold::Upcase => "equal when uppercased letter by letter",
+                    Fold::Ntfs => "equal under the up-case table of NTFS",
+                    Fold::Exfat => "equal under the up-case table of exFAT",
                 };
                 match form {
                     Some(form) => format!("{folded} and in {}", upper(*form)),

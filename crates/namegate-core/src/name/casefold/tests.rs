@@ -3,6 +3,7 @@ use crate::name::normalize::is_in_form;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 /// The lines of a Unicode data file of version 15.0, or `None` when the package is absent.
 fn data_file(name: &str) -> Option<String> {
@@ -94,6 +95,96 @@ fn upcase_is_the_simple_upper_case_of_the_basic_plane() {
     }
 }
 
+/// What a formatter writes on an image of 16 MiB; `None` if the program is absent.
+fn formatted(program: &str, options: &[&str]) -> Option<Vec<u8>> {
+    let path = std::env::temp_dir().join(format!("namegate-{}-{program}", std::process::id()));
+    fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
+    let output = Command::new(program).args(options).arg(&path).output();
+    let image = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    match output {
+        Ok(output) => assert!(output.status.success(), "{program}: {output:?}"),
+        Err(error) => {
+            println!("SKIPPED: {program}: {error}");
+            return None;
+        }
+    }
+    Some(image)
+}
+
+fn number<const LEN: usize>(bytes: &[u8], at: usize) -> usize {
+    bytes[at..at + LEN].iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
+}
+
+/// The table in `units`, in which FFFF and a count stand for units that are their own upper case.
+fn uncompressed(units: &[u8]) -> Vec<u32> {
+    let mut units = units.as_chunks::<2>().0.iter().map(|&unit| u32::from(u16::from_le_bytes(unit)));
+    let mut table = Vec::new();
+    while let Some(unit) = units.next() {
+        let next = table.len() as u32;
+        match unit {
+            // The last unit stands for itself.
+            0xFFFF => table.extend(next..=next + units.next().map_or(0, |count| count - 1)),
+            unit => table.push(unit),
+        }
+    }
+    table
+}
+
+/// Checks that `fold` merges what the table merges, and else only letters that Unicode did not have in `version`.
+fn assert_folds_as(table: &[u32], fold_by: Fold, version: (u8, u8)) {
+    let of = |c: char| fold(&c.to_string(), fold_by).chars().next().unwrap();
+    let upper = |c: char| table.get(c as usize).map_or(c, |&upper| char::from_u32(upper).unwrap());
+    let assigned = crate::name::age::assigned_by(version).unwrap();
+    let mut count = 0;
+    for c in '\0'..='\u{FFFF}' {
+        count += usize::from(upper(c) != c);
+        assert_eq!(of(c), of(upper(c)), "{fold_by:?} misses U+{:04X}", c as u32);
+        let folded = of(c);
+        let is_newer = !assigned.contains(c) || !assigned.contains(folded);
+        assert!(upper(c) == upper(folded) || is_newer, "{fold_by:?} merges U+{:04X} and {folded}", c as u32);
+    }
+    assert!(count > 800, "{count}");
+}
+
+#[test]
+fn the_fold_of_exfat_is_the_recommended_up_case_table() {
+    let Some(image) = formatted("mkfs.exfat", &[]) else { return };
+    let sector = 1 << image[108];
+    let (heap, root) = (number::<4>(&image, 88), number::<4>(&image, 96));
+    let place = |cluster: usize| (heap + ((cluster - 2) << image[109])) * sector;
+    let entry = (place(root)..).step_by(32).find(|&at| image[at] == 0x82).unwrap();
+    let table = &image[place(number::<4>(&image, entry + 20))..][..number::<8>(&image, entry + 24)];
+    let add = |sum: u32, &byte: &u8| sum.rotate_right(1).wrapping_add(u32::from(byte));
+    assert_eq!(table.iter().fold(0, add), 0xE619_D30D, "the checksum in the specification");
+    assert_folds_as(&uncompressed(table), Fold::Exfat, (5, 0));
+}
+
+#[test]
+fn the_fold_of_ntfs_is_the_table_of_a_volume() {
+    let Some(image) = formatted("mkntfs", &["-F", "-Q", "-q"]) else { return };
+    let begin: Vec<u8> = (0..=0x60_u16).chain([0x41, 0x42]).flat_map(u16::to_le_bytes).collect();
+    let at = memchr::memmem::find(&image, &begin).expect("the volume has the table");
+    let units = image[at..].as_chunks::<2>().0[..1 << 16].iter();
+    let table: Vec<u32> = units.map(|&unit| u16::from_le_bytes(unit).into()).collect();
+    assert_folds_as(&table, Fold::Ntfs, (5, 1));
+}
+
+#[test]
+fn letters_that_are_not_the_lower_case_of_their_upper_case_differ_on_windows() {
+    let merges = |fold_by: Fold, a: &str, b: &str| fold(a, fold_by) == fold(b, fold_by);
+    for (a, b) in
+        [("ı", "I"), ("ı", "i"), ("ſ", "s"), ("µ", "μ"), ("ǅ", "Ǆ"), ("ϐ", "Β"), ("ẛ", "Ṡ"), ("ß", "ẞ")]
+    {
+        assert!(!merges(Fold::Ntfs, a, b) && !merges(Fold::Exfat, a, b), "{a} {b}");
+    }
+    for (a, b) in [("i", "I"), ("ά", "Ά"), ("ÿ", "Ÿ"), ("я", "Я"), ("ǆ", "Ǆ"), ("ⅷ", "Ⅷ"), ("ᾳ", "ᾼ")]
+    {
+        assert!(merges(Fold::Ntfs, a, b) && merges(Fold::Exfat, a, b), "{a} {b}");
+    }
+    assert!(merges(Fold::Exfat, "ς", "σ") && !merges(Fold::Ntfs, "ς", "σ"));
+}
+
 #[test]
 fn ascii_folds_only_ascii_letters() {
     for c in planes_with_letters() {
@@ -141,7 +232,11 @@ fn keys_of_all_scalar_values_are_idempotent_and_blind_to_spelling_and_case() {
                 for spelled in if form.is_compatibility() { &all } else { &canonical } {
                     assert_eq!(of(spelled), once, "{}: as {spelled:?}", about());
                 }
-                assert_eq!(of(&folded), once, "{}: folded", about());
+                // The tables of Windows keep a final sigma, which is the compatibility form of a letter that they fold. No target
+                // normalizes and folds by them.
+                if !form.is_compatibility() || !matches!(case, Fold::Ntfs | Fold::Exfat) {
+                    assert_eq!(of(&folded), once, "{}: folded", about());
+                }
             }
             for (one, other) in [(Form::Nfc, Form::Nfd), (Form::Nfkc, Form::Nfkd)] {
                 assert_eq!(key(&text, Some(one), Some(case)), key(&text, Some(other), Some(case)));
@@ -153,31 +248,36 @@ fn keys_of_all_scalar_values_are_idempotent_and_blind_to_spelling_and_case() {
 
 #[test]
 fn names_that_collide_have_equal_keys_and_others_do_not() {
-    use Fold::{Ascii, Full, Simple, Upcase};
+    use Fold::{Ascii, Exfat, Full, Ntfs, Simple, Upcase};
     let (nfc, nfkc) = (Some(Form::Nfc), Some(Form::Nfkc));
     let cases: &[(&str, &str, Option<Form>, &[Fold])] = &[
-        ("README", "readme", None, &[Ascii, Simple, Full, Upcase]),
-        ("\u{c9}t\u{c9}", "\u{e9}T\u{e9}", None, &[Simple, Full, Upcase]),
+        ("README", "readme", None, &[Ascii, Simple, Full, Upcase, Ntfs, Exfat]),
+        ("\u{c9}t\u{c9}", "\u{e9}T\u{e9}", None, &[Simple, Full, Upcase, Ntfs, Exfat]),
         ("\u{df}", "SS", nfc, &[Full]),
         ("\u{df}", "\u{1e9e}", nfc, &[Simple, Full]),
         ("\u{fb01}", "FI", nfc, &[Full]),
-        ("\u{fb01}", "FI", nfkc, &[Ascii, Simple, Full, Upcase]),
-        ("\u{212b}", "\u{c5}", nfc, &[Ascii, Simple, Full, Upcase]),
-        ("\u{212b}", "A\u{30a}", nfc, &[Ascii, Simple, Full, Upcase]),
-        ("\u{212b}", "\u{e5}", nfc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{fb01}", "FI", nfkc, &[Ascii, Simple, Full, Upcase, Ntfs, Exfat]),
+        ("\u{212b}", "\u{c5}", nfc, &[Ascii, Simple, Full, Upcase, Ntfs, Exfat]),
+        ("\u{212b}", "A\u{30a}", nfc, &[Ascii, Simple, Full, Upcase, Ntfs, Exfat]),
+        ("\u{212b}", "\u{e5}", nfc, &[Ascii, Simple, Full, Upcase, Ntfs, Exfat]),
         ("\u{212b}", "\u{e5}", None, &[Simple, Full]),
         // Final and other sigma.
-        ("\u{3c3}", "\u{3c2}", None, &[Simple, Full, Upcase]),
-        ("\u{39f}\u{3a3}", "\u{3bf}\u{3c2}", nfc, &[Simple, Full, Upcase]),
+        ("\u{3c3}", "\u{3c2}", None, &[Simple, Full, Upcase, Exfat]),
+        ("\u{39f}\u{3a3}", "\u{3bf}\u{3c2}", nfc, &[Simple, Full, Upcase, Exfat]),
         // Dotted and dotless i: no Turkic mapping, but the simple upper case of a dotless i is I.
         ("\u{131}", "i", nfc, &[Upcase]),
-        ("\u{130}", "i\u{307}", nfc, &[Ascii, Simple, Full, Upcase]),
+        ("\u{130}", "i\u{307}", nfc, &[Ascii, Simple, Full, Upcase, Ntfs, Exfat]),
         ("\u{212a}", "k", None, &[Simple, Full]),
         // U+0345 folds to a letter, so it must be ordered after the other marks before it is folded.
-        ("\u{1fb4}", "\u{391}\u{345}\u{301}", nfc, &[Simple, Full, Upcase]),
+        ("\u{1fb4}", "\u{391}\u{345}\u{301}", nfc, &[Simple, Full, Upcase, Ntfs, Exfat]),
         ("\u{1fb4}", "\u{3ac}\u{3b9}", nfc, &[Simple, Full, Upcase]),
         // Compatibility-equivalent: the half-width mark becomes a combining one, which is ordered before U+0345.
-        ("\u{1f80}\u{ff9e}", "\u{3b1}\u{3099}\u{313}\u{345}", nfkc, &[Ascii, Simple, Full, Upcase]),
+        (
+            "\u{1f80}\u{ff9e}",
+            "\u{3b1}\u{3099}\u{313}\u{345}",
+            nfkc,
+            &[Ascii, Simple, Full, Upcase, Ntfs, Exfat],
+        ),
         // A Deseret letter is two UTF-16 units.
         ("\u{10400}", "\u{10428}", None, &[Simple, Full]),
         ("a", "b", nfkc, &[]),

@@ -24,7 +24,7 @@ pub(super) const LENGTH: Test = Test::Length(Limit { max: 255, unit: Unit::Utf16
 /// The classic MAX_PATH, 260, without the NUL at its end.
 pub(super) const PATH: Test = Test::PathLength(Limit { max: 259, unit: Unit::Utf16 });
 /// One UTF-16 unit at a time, without normalization.
-pub(super) const CASE: Test = Test::SameFold { fold: Fold::Upcase, form: None };
+pub(super) const CASE: Test = Test::SameFold { fold: Fold::Ntfs, form: None };
 
 const NAMING: &str =
     "Microsoft, Naming Files, Paths, and Namespaces; Linux fs/ntfs3/fsntfs.c; git compat/mingw.c";
@@ -67,7 +67,7 @@ pub static WINDOWS: Profile = Profile {
         ),
         ProfileRule::error(
             CASE,
-            "Microsoft, Naming Files, Paths, and Namespaces (OSCAR, Oscar and oscar); Linux fs/ntfs3/upcase.c",
+            "the table $UpCase that mkntfs(8) of ntfs-3g writes; Microsoft, Naming Files, Paths, and Namespaces",
         ),
     ],
 };
@@ -88,7 +88,10 @@ pub static EXFAT: Profile = Profile {
         )
         .stored_otherwise(),
         ProfileRule::error(LENGTH, "Linux fs/exfat (MAX_NAME_LENGTH, else ENAMETOOLONG)"),
-        ProfileRule::error(CASE, "Linux fs/exfat/nls.c, by the volume's up-case table"),
+        ProfileRule::error(
+            Test::SameFold { fold: Fold::Exfat, form: None },
+            "Microsoft, exFAT file system specification, section 7.2.5.1 (Recommended Up-case Table)",
+        ),
     ],
 };
 
