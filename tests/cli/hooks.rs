@@ -124,3 +124,152 @@ fn a_push_that_brings_a_bad_name_is_refused_and_leaves_nothing() {
     let heads = String::from_utf8(git(&server, &["for-each-ref", "--format=%(refname)"]).stdout).unwrap();
     assert_eq!(heads.trim(), "refs/heads/main");
 }
+
+/// The directory of the sources.
+fn sources() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Whether a program runs.
+fn has(program: &str, version: &str) -> bool {
+    let runs = Command::new(program).arg(version).output().is_ok_and(|output| output.status.success());
+    if !runs {
+        println!("SKIPPED: {program} does not run");
+    }
+    runs
+}
+
+#[test]
+fn pre_commit_runs_the_hooks_that_are_published() {
+    if !has_git() || !has("pre-commit", "--version") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (hooks, work) = (dir.path().join("hooks"), dir.path().join("work"));
+    for path in [&hooks, &work] {
+        fs::create_dir(path).unwrap();
+        must(&git(path, &["init", "-q"]));
+    }
+    fs::create_dir_all(hooks.join("scripts/hooks")).unwrap();
+    for file in [".pre-commit-hooks.yaml", "scripts/hooks/pre-commit"] {
+        fs::copy(sources().join(file), hooks.join(file)).unwrap();
+    }
+    must(&git(&hooks, &["add", "-A"]));
+    must(&git(&hooks, &["commit", "-qm", "hooks"]));
+    let revision = String::from_utf8(git(&hooks, &["rev-parse", "HEAD"]).stdout).unwrap();
+    let config = format!(
+        "repos:\n- repo: {}\n  rev: {}\n  hooks:\n  - id: namegate\n    args: [--profile, windows]\n  - id: namegate-paths\n    args: [--profile, windows]\n",
+        hooks.display(),
+        revision.trim()
+    );
+    fs::write(work.join(".pre-commit-config.yaml"), config).unwrap();
+    must(&git(&work, &["add", "-A"]));
+    let bin = Path::new(env!("CARGO_BIN_EXE_namegate")).parent().unwrap();
+    let run = |hook: &str| {
+        let output = Command::new("pre-commit")
+            .args(["run", hook, "--all-files"])
+            .current_dir(&work)
+            .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
+            .env("PRE_COMMIT_HOME", dir.path().join("cache"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+        (output.status.success(), text)
+    };
+    for hook in ["namegate", "namegate-paths"] {
+        let (is_good, text) = run(hook);
+        assert!(is_good, "{text}");
+    }
+    add(&work, b"aux.txt");
+    for hook in ["namegate", "namegate-paths"] {
+        let (is_good, text) = run(hook);
+        assert!(!is_good && text.contains("reserved-name"), "{text}");
+    }
+}
+
+#[test]
+fn the_steps_of_the_action_scan_write_sarif_and_report_the_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("a tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("good"), "").unwrap();
+    let (sarif, outputs) = (dir.path().join("found.sarif"), dir.path().join("outputs"));
+    let step = |step: &str, options: &str| {
+        fs::write(&outputs, "").unwrap();
+        let output = Command::new(sources().join("scripts/action"))
+            .arg(step)
+            .env("GITHUB_OUTPUT", &outputs)
+            .env("NAMEGATE_PROGRAM", env!("CARGO_BIN_EXE_namegate"))
+            .env("NAMEGATE_PATH", &tree)
+            .env("NAMEGATE_PROFILE", "windows")
+            .env("NAMEGATE_OPTIONS", options)
+            .env("NAMEGATE_FAIL_ON", "error")
+            .env("NAMEGATE_SARIF", &sarif)
+            .output()
+            .unwrap();
+        (output.status.code(), fs::read_to_string(&outputs).unwrap())
+    };
+    let program = format!("program={}\n", env!("CARGO_BIN_EXE_namegate"));
+    assert_eq!(step("program", ""), (Some(0), program));
+    assert_eq!(step("scan", ""), (Some(0), "status=0\n".into()));
+    // Options are arguments, whatever they contain.
+    fs::write(tree.join("con"), "").unwrap();
+    assert_eq!(step("scan", "--exclude\n$(touch x) *\n"), (Some(0), "status=1\n".into()));
+    assert_eq!(step("scan", "--exclude\ncon"), (Some(0), "status=0\n".into()));
+    assert_eq!(step("scan", "--no-such-option"), (Some(2), String::new()));
+    assert_eq!(step("nothing", "").0, Some(2));
+    step("scan", "");
+    let found: serde_json::Value = serde_json::from_slice(&fs::read(&sarif).unwrap()).unwrap();
+    assert_eq!(found["runs"][0]["results"][0]["ruleId"], "reserved-name");
+    // Every input of the action reaches the script.
+    let action = fs::read_to_string(sources().join("action.yml")).unwrap();
+    for input in ["program", "path", "profile", "options", "fail-on", "sarif", "upload"] {
+        assert!(
+            action.contains(&format!("inputs.{input} ")) && action.contains(&format!("\n  {input}:\n")),
+            "{input}"
+        );
+    }
+}
+
+#[test]
+fn an_image_has_the_static_program_and_nothing_else() {
+    let program = std::env::var_os("NAMEGATE_STATIC");
+    let Some(program) = program.filter(|_| has("buildah", "--version")) else {
+        println!(
+            "SKIPPED: NAMEGATE_STATIC does not name a program of scripts/build-static, or there is no buildah"
+        );
+        return;
+    };
+    let name = format!("namegate-test-{}", std::process::id());
+    let buildah = |args: &[&str]| {
+        let output = Command::new("buildah").args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let built = Command::new(sources().join("scripts/build-image"))
+        .arg("--program")
+        .arg(&program)
+        .arg(&name)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", told(&built));
+    let container = buildah(&["from", &name]);
+    let said = buildah(&[
+        "run",
+        "--isolation",
+        "chroot",
+        container.trim(),
+        "--",
+        "/usr/bin/namegate",
+        "check",
+        "good",
+    ]);
+    let root = buildah(&["mount", container.trim()]);
+    let inside = fs::read(Path::new(root.trim()).join("usr/bin/namegate")).unwrap();
+    buildah(&["rm", container.trim()]);
+    buildah(&["rmi", &name]);
+    assert!(said.is_empty() || said.contains("good"), "{said}");
+    assert!(inside == fs::read(&program).unwrap());
+}
