@@ -19,6 +19,7 @@ pub mod scan;
 pub mod service;
 pub mod settings;
 pub mod source;
+pub mod state;
 pub mod sys;
 pub mod telemetry;
 pub mod time;

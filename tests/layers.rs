@@ -20,14 +20,16 @@ const MODULES: &[(&str, &[&str])] = &[
     ("scan", &["check", "json", "policy", "progress", "source", "report", "name"]),
     ("fix", &["check", "json", "policy", "progress", "source", "output", "sys", "name"]),
     ("doctor", &["sys", "name::display"]),
-    ("passthrough", &["sys", "gate::Admitted"]),
+    ("passthrough", &["state", "sys", "gate::Admitted"]),
     ("telemetry", &["json", "report", "policy", "output", "name", "time"]),
     ("settings", &["gate", "policy", "name", "telemetry"]),
     ("watch", &["policy", "source", "telemetry", "sys", "name"]),
     ("guard", &["json", "name", "policy", "sys", "telemetry"]),
+    // What a server leaves to its successor: numbers and bytes.
+    ("state", &["sys"]),
     // The protocol of the kernel; it knows no names and no files.
-    ("wire", &["sys"]),
-    ("fuse", &["passthrough", "gate", "settings", "telemetry", "name", "sys", "wire", "workers"]),
+    ("wire", &["state", "sys"]),
+    ("fuse", &["passthrough", "gate", "settings", "state", "telemetry", "name", "sys", "wire", "workers"]),
     (
         "service",
         &[
@@ -35,6 +37,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "guard",
             "json",
             "settings",
+            "state",
             "telemetry",
             "report",
             "gate",

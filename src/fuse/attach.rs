@@ -55,6 +55,16 @@ impl Attachment {
         Self { place: place.into(), connection, device: device_at(place) }
     }
 
+    /// The mount that a predecessor has attached to `place`.
+    pub(super) fn resume(place: &Path, device: Option<String>, connection: OwnedFd) -> Self {
+        Self { place: place.into(), connection, device }
+    }
+
+    /// The device number that the mount table shows.
+    pub(super) fn device_number(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// A descriptor for notifications to the kernel.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! FUSE passthrough: files that the kernel reads and writes by itself, without this process (fuse-passthrough.rst of the kernel).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,8 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use super::replies::OpenedNode;
-use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough};
+use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough, RecoveredFile};
+use crate::state::{BackingRecord, SurvivalState};
 use crate::sys::fuse::{close_backing, open_backing};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::abi::fopen;
@@ -20,6 +21,7 @@ use crate::wire::abi::fopen;
 pub(super) struct BackingId {
     device: Arc<OwnedFd>,
     number: u32,
+    state: Option<&'static SurvivalState>,
 }
 
 impl BackingId {
@@ -30,8 +32,12 @@ impl BackingId {
 
 impl Drop for BackingId {
     fn drop(&mut self) {
+        let closing = self.state.and_then(|state| Some((state, state.closing(self.number)?)));
         if let Err(error) = close_backing(&*self.device, self.number) {
             log::debug!("the kernel does not release a backing file: {error}");
+        }
+        if let Some((state, place)) = closing {
+            state.closed(place);
         }
     }
 }
@@ -61,6 +67,10 @@ struct LentFile {
 
 type Ids = HashMap<NodeId, LentFile>;
 
+fn record(id: Option<&BackingId>) -> BackingRecord {
+    id.map_or(BackingRecord::Unusable, |id| BackingRecord::Registered(id.number))
+}
+
 /// The backing files that are registered with the kernel.
 #[derive(Debug)]
 pub(super) struct Backing {
@@ -79,14 +89,15 @@ pub(super) struct Backing {
     writers: AtomicUsize,
     was_said: AtomicBool,
     metrics: Arc<Metrics>,
+    state: Option<&'static SurvivalState>,
 }
 
 impl Backing {
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(metrics: Arc<Metrics>, state: Option<&'static SurvivalState>) -> Self {
         let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
         let (lent, writers) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (has_locks, device) = (AtomicBool::new(false), OnceLock::new());
-        Self { is_offered, has_locks, device, ids: Mutex::default(), lent, writers, was_said, metrics }
+        Self { is_offered, has_locks, device, ids: Mutex::default(), lent, writers, was_said, metrics, state }
     }
 
     /// Whether passthrough is used.
@@ -114,7 +125,48 @@ impl Backing {
     fn register(&self, file: &OwnedFd) -> io::Result<BackingId> {
         let device = self.device.get().ok_or(Errno::ENOTCONN)?.clone();
         let number = open_backing(&*device, file)?;
-        Ok(BackingId { device, number })
+        if let Some(state) = self.state {
+            state.set_last_backing(number);
+        }
+        Ok(BackingId { device, number, state: self.state })
+    }
+
+    /// Takes over what a predecessor has registered for nodes of `tree`, and its open files.
+    pub(super) fn take_over(
+        &self,
+        tree: &Passthrough,
+        registered: &[(NodeId, BackingRecord, bool)],
+        files: &[RecoveredFile],
+    ) {
+        let (Some(device), Some(state)) = (self.device.get(), self.state) else { return };
+        let mut ids = self.ids.lock();
+        for &(node, record, is_revoked) in registered {
+            let Ok(generation) = tree.generation_of(node) else { continue };
+            let id = match record {
+                BackingRecord::Registered(number) => {
+                    self.lent.fetch_add(1, Ordering::Relaxed);
+                    Some(Arc::new(BackingId { device: device.clone(), number, state: Some(state) }))
+                }
+                BackingRecord::None | BackingRecord::Unusable => None,
+            };
+            ids.insert(node, LentFile { generation, id, opens: 0, writers: 0, is_revoked });
+        }
+        for file in files {
+            if let Some(lent) = ids.get_mut(&file.node) {
+                let _id = self.count(lent, file.is_writer);
+            }
+        }
+        // Those that it had registered and not recorded yet, and those that it was about to release.
+        let known: HashSet<u32> = ids.values().filter_map(|lent| Some(lent.id.as_ref()?.number)).collect();
+        /// More than the number of threads.
+        const MOST: u32 = 1024;
+        let last = state.last_backing();
+        let lost =
+            state.take_over_closing().into_iter().chain(last.saturating_sub(MOST)..last.saturating_add(MOST));
+        for number in lost.filter(|number| *number > 0 && !known.contains(number)) {
+            // Most of them do not exist.
+            let _ = close_backing(&**device, number);
+        }
     }
 
     /// Builds the reply for a file that was opened, and closes the file again on error. Also returns whether this is the first open
@@ -197,6 +249,7 @@ impl Backing {
         };
         let lent = ids.entry(node).or_insert_with(|| {
             self.lent.fetch_add(made.is_some().into(), Ordering::Relaxed);
+            tree.note_backing(node, record(made.as_deref()), is_revoked);
             LentFile { generation, id: made.clone(), opens: 0, writers: 0, is_revoked }
         });
         self.count(lent, is_writer)
@@ -225,7 +278,12 @@ impl Backing {
                         self.writers.fetch_sub(1, Ordering::AcqRel);
                     }
                     let is_over = lent.opens == 0 && lent.is_revoked;
-                    if is_over { self.remove(&mut ids, node) } else { None }
+                    if is_over {
+                        tree.note_backing(node, BackingRecord::None, false);
+                        self.remove(&mut ids, node)
+                    } else {
+                        None
+                    }
                 }
                 _ => None,
             }
@@ -236,12 +294,15 @@ impl Backing {
     }
 
     /// Ends passthrough for `node`. Files that are already open keep using it.
-    pub(super) fn revoke(&self, node: NodeId) {
+    pub(super) fn revoke(&self, tree: &Passthrough, node: NodeId) {
         let _id = {
             let mut ids = self.ids.lock();
             let Some(lent) = ids.get_mut(&node) else { return };
             lent.is_revoked = true;
-            if lent.opens == 0 { self.remove(&mut ids, node) } else { None }
+            let is_over = lent.opens == 0;
+            let left = if is_over { BackingRecord::None } else { record(lent.id.as_deref()) };
+            tree.note_backing(node, left, !is_over);
+            if is_over { self.remove(&mut ids, node) } else { None }
         };
     }
 

@@ -25,6 +25,7 @@ use super::replies::Responder;
 use super::request_context::RequestContext;
 use super::server::Server;
 use crate::passthrough::NodeId;
+use crate::state::{SurvivalState, journal};
 use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
 use crate::wire::abi::init;
 use crate::wire::{Granted, Wishes};
@@ -77,8 +78,12 @@ pub(super) struct RequestCore {
 
 impl RequestCore {
     /// Also registers the gauges of `server` with `metrics`.
-    pub(super) fn new(server: Arc<Server>, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let backing = Arc::new(Backing::new(metrics.clone()));
+    pub(super) fn new(
+        server: Arc<Server>,
+        metrics: Arc<Metrics>,
+        state: Option<&'static SurvivalState>,
+    ) -> std::io::Result<Self> {
+        let backing = Arc::new(Backing::new(metrics.clone(), state));
         let workers = Arc::new(Workers::start(regular_readers(), PoolLimits::default())?);
         let (served, lent, busy) =
             (Arc::downgrade(&server), Arc::downgrade(&backing), Arc::downgrade(&workers));
@@ -174,8 +179,14 @@ impl RequestCore {
         bytes: usize,
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
+        let entry = match journal::hand_on() {
+            Ok(entry) => entry,
+            // The client gets an error when the job is dropped.
+            Err(error) => return log::error!("{}: the request fails: {error}", op.name()),
+        };
         let core = self.clone();
         self.workers.submit_with(ticket, lane, op as u8, bytes, move || {
+            let _attending = entry.map(journal::attend);
             let resumed = Instant::now();
             job(&RequestContext::resumed(&core, core.metrics.resume(op, begun), lane));
             core.learn(op, lane.user, resumed);
@@ -204,6 +215,14 @@ impl RequestCore {
     pub(super) fn room(&self, lane: Lane, bytes: usize) -> usize {
         const LITTLE: usize = 64 << 10;
         if bytes <= LITTLE || self.workers.has_room(lane) { bytes } else { LITTLE }
+    }
+
+    /// Between two requests: blocks while the thread is not needed, unless it has requests of a predecessor to finish.
+    fn rest(&self) {
+        journal::finish();
+        if !journal::is_catching_up() {
+            self.workers.rest();
+        }
     }
 
     fn learn(&self, op: Op, user: u32, since: Instant) {
@@ -238,7 +257,7 @@ impl ReceivedRequest<'_> {
     pub(super) fn here(self, job: impl FnOnce(&RequestContext<'_>)) {
         let core = self.core;
         self.among_others(job);
-        core.workers.rest();
+        core.rest();
     }
 
     /// Serves it in this thread, which has more requests of the same message to serve.
@@ -265,6 +284,6 @@ impl ReceivedRequest<'_> {
         let Self { core, turn, timing, ticket, .. } = self;
         core.submit((timing.op(), lane, timing.hand_on()), ticket, bytes, job);
         drop((timing, turn));
-        core.workers.rest();
+        core.rest();
     }
 }

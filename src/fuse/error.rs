@@ -37,6 +37,8 @@ pub enum Error {
     Device(io::Error),
     /// The process has no right to mount, and fusermount3 is not installed.
     Helper(PathBuf),
+    /// The source is on a file system whose mounts do not survive their server.
+    Remote(PathBuf),
     /// The mount call failed.
     Mount(PathBuf, io::Error),
     /// Serving ended with an error.
@@ -93,6 +95,11 @@ impl fmt::Display for Error {
                 "cannot mount on {}: this needs root, or fusermount3 (of the package fuse3) for other users",
                 shown(mountpoint)
             ),
+            Self::Remote(source) => write!(
+                f,
+                "cannot mount {} with --survive: it is on a network or user-space file system; mount it without",
+                shown(source)
+            ),
             Self::Serving(error) => write!(f, "the mount ended: {}", why(error)),
             Self::Stuck(requests) => write!(
                 f,
@@ -111,9 +118,12 @@ impl std::error::Error for Error {
             | Self::Device(error)
             | Self::Mount(_, error)
             | Self::Serving(error) => Some(error),
-            Self::Inside { .. } | Self::Mounted { .. } | Self::ForRoot | Self::Helper(_) | Self::Stuck(_) => {
-                None
-            }
+            Self::Inside { .. }
+            | Self::Mounted { .. }
+            | Self::ForRoot
+            | Self::Remote(_)
+            | Self::Helper(_)
+            | Self::Stuck(_) => None,
         }
     }
 }

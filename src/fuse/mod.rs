@@ -37,19 +37,28 @@ mod translate;
 
 pub use error::Error;
 pub use failure::RequestFailure;
-pub use mount::mount;
+pub use mount::{mount, resume};
 pub use mounted::{Handle, Mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use server::Server;
 
 use crate::settings::LockKeeping;
+use crate::state::SurvivalState;
 use crate::sys::process::page_size;
-use crate::wire::Wishes;
 use crate::wire::abi::init;
+use crate::wire::{Device, Wishes};
 
 /// Longest read and write of one request, in bytes.
 const MAX_TRANSFER: u32 = 1 << 20;
+
+/// The state of a mount that is to survive its server.
+///
+/// # Errors
+/// There is no memory for it.
+pub fn new_state() -> std::io::Result<&'static SurvivalState> {
+    SurvivalState::new(Device::buffer_len(MAX_TRANSFER))
+}
 
 /// The capabilities requested from the kernel for a mount with `options`, whatever the transport. Those that the kernel does not offer
 /// are not used.

@@ -3,6 +3,7 @@
 //! The source is opened before anything is mounted, so that a mount over the source itself serves the directory that it
 //! covers.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -14,7 +15,7 @@ use nix::mount::MsFlags;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 
-use super::attach::Attaching;
+use super::attach::{Attaching, Attachment};
 use super::dispatch::RequestCore;
 use super::error::Error;
 use super::mounted::Mounted;
@@ -25,6 +26,8 @@ use super::server::Server;
 use super::session::MountSession;
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{Passthrough, PassthroughSettings};
+use crate::state::SurvivalState;
+use crate::sys::inherited::Inherited;
 use crate::sys::open_files;
 use crate::sys::tree::{clone_tree, keep_access_times};
 use crate::telemetry::audit::{self, Audit};
@@ -80,9 +83,12 @@ pub fn mount(
 
     umask(Mode::empty());
     open_files::raise_limit();
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS };
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, state: options.state };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
+    if options.state.is_some() && tree.is_remote() {
+        return Err(Error::Remote(source.into()));
+    }
     if !tree.holds_by_handle() {
         log::warn!(
             "every file in use costs an open file descriptor: no kernel file handles on this file system, or no right to \
@@ -93,7 +99,7 @@ pub fn mount(
     metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
     let server = Arc::new(Server::new(tree, config).with_metrics(metrics.clone()).with_audit(audit));
-    let core = Arc::new(RequestCore::new(server.clone(), metrics).map_err(Error::Serving)?);
+    let core = Arc::new(RequestCore::new(server.clone(), metrics, options.state).map_err(Error::Serving)?);
     let not_mounted = |error: io::Error| match error.kind() {
         // All files that were named exist: the missing one is the program that mounts for other users.
         io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
@@ -103,10 +109,51 @@ pub fn mount(
         Attaching::begin(&target, &canonical_source, &root.into(), options).map_err(not_mounted)?;
     let session = MountSession::begin(&core, requests, options).map_err(not_mounted)?;
     let attachment = attaching.finish().map_err(not_mounted)?;
+    if let Some(state) = options.state {
+        state.set_place(&target, attachment.device_number()).map_err(not_mounted)?;
+    }
     log::info!("mounted");
     server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
     Ok(Mounted::new(session, attachment, core, &target))
+}
+
+/// Takes over the mount that a predecessor has served, by `state`. Nothing here may ask the mount: nobody serves it yet.
+///
+/// # Errors
+/// The predecessor has left too little.
+pub fn resume(
+    state: &'static SurvivalState,
+    inherited: &Inherited,
+    config: ServeConfig,
+    audit: audit::AuditSettings,
+) -> Result<Mounted, Error> {
+    umask(Mode::empty());
+    open_files::raise_limit();
+    let root = inherited.take(state.root()).ok_or_else(|| Error::Serving(Errno::EBADF.into()))?;
+    let outstanding = state.outstanding().map_err(Error::Serving)?;
+    let unfinished = outstanding.iter().filter(|request| !request.entry.is_done());
+    let unfinished: HashSet<u64> = unfinished.map(|request| request.entry.unique()).collect();
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, state: Some(state) };
+    let tree = Passthrough::new(root, settings).map_err(|errno| Error::Serving(errno.into()))?;
+    let (files, registered) = tree.take_over(inherited, &unfinished);
+    let metrics = audit.metrics.clone();
+    metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
+    let audit = Audit::new(audit).map_err(Error::Serving)?;
+    let server = Arc::new(Server::new(tree, config).with_metrics(metrics.clone()).with_audit(audit));
+    let core = Arc::new(RequestCore::new(server.clone(), metrics, Some(state)).map_err(Error::Serving)?);
+    let left = outstanding.len();
+    let (session, connection) =
+        MountSession::resume(&core, state, inherited, outstanding).map_err(Error::Serving)?;
+    let (place, device) = state.place();
+    let attachment = Attachment::resume(&place, device, connection);
+    server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
+    core.backing.register_with(attachment.device().map_err(Error::Serving)?);
+    core.backing.take_over(&server.tree, &registered, &files);
+    inherited.close_rest();
+    let (nodes, open) = (server.tree.nodes(), server.tree.open_files());
+    log::info!("the mount was taken over: {nodes} inodes, {open} open files, {left} unfinished requests");
+    Ok(Mounted::new(session, attachment, core, &place))
 }
 
 /// Maximum number of descriptors kept open for later requests; a quarter of the limit of open files if that is low.

@@ -16,6 +16,7 @@ use super::replies::{
 };
 use super::request_context::RequestContext;
 use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Fh, NodeId, OpenNode, SetId};
+use crate::state::journal;
 use crate::sys::stat::Time;
 use crate::telemetry::metrics::Op;
 use crate::workers::{Domain, Load};
@@ -31,6 +32,18 @@ pub(super) struct WriteRequest {
     pub(super) clears_set_id: bool,
     /// Flags of open(2).
     pub(super) open_flags: i32,
+}
+
+/// Replies to a request before it is served: no client waits for the reply, but the kernel limits the number of such requests in
+/// progress. Returns the reply if a successor would not know then that the request is to be served.
+fn reply_early<R: Responds<()>>(reply: R) -> Option<R> {
+    match journal::unique() {
+        0 => {
+            reply.respond(());
+            None
+        }
+        _ => Some(reply),
+    }
 }
 
 impl RequestCore {
@@ -113,7 +126,7 @@ impl RequestCore {
             let set = serving.core.server.tree.setattr(&caller, node, fh, &changes);
             if changes.mode.is_some_and(|mode| mode & (libc::S_ISUID | libc::S_ISGID) != 0) {
                 // From now on, clients that open the file must write with their own rights.
-                serving.core.backing.revoke(node);
+                serving.core.backing.revoke(&serving.core.server.tree, node);
             }
             serving.attr(node, set, reply);
         });
@@ -324,11 +337,11 @@ impl RequestCore {
 
     pub(super) fn release(self: &Arc<Self>, caller: &Caller, node: NodeId, fh: Fh, reply: impl Responds<()>) {
         let weight = self.on(node).takes_if(self.server.tree.takes_long_to_release(fh), Load::Closing);
-        // No client waits for the reply, but the kernel limits the number of such requests in progress.
-        reply.respond(());
+        let late = reply_early(reply);
         self.serve_on(Op::Release, caller, weight, move |serving| {
             serving.core.unlock_released(fh);
             serving.core.backing.release(&serving.core.server.tree, node, fh);
+            late.into_iter().for_each(|reply| reply.respond(()));
         });
     }
 
@@ -397,9 +410,10 @@ impl RequestCore {
         fh: Fh,
         reply: impl Responds<()>,
     ) {
-        reply.respond(());
+        let late = reply_early(reply);
         self.serve_on(Op::Releasedir, caller, self.on(node), move |serving| {
             serving.core.server.tree.releasedir(fh);
+            late.into_iter().for_each(|reply| reply.respond(()));
         });
     }
 

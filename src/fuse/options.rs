@@ -6,9 +6,10 @@ use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
 use crate::settings::{LockKeeping, Transport};
+use crate::state::SurvivalState;
 
 /// Options of a mount. Only mount(8) can change the flags of a live mount, by `-o remount`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The source in the mount table; the source's path if not given.
     pub fsname: Option<String>,
@@ -22,6 +23,8 @@ pub struct Options {
     pub passthrough: bool,
     /// Where locks apply.
     pub locks: LockKeeping,
+    /// The state that a successor of this process takes over.
+    pub state: Option<&'static SurvivalState>,
 }
 
 impl Default for Options {
@@ -33,6 +36,7 @@ impl Default for Options {
             transport: Transport::default(),
             passthrough: true,
             locks: LockKeeping::default(),
+            state: None,
         }
     }
 }

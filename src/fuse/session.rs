@@ -12,6 +12,9 @@ use super::dispatch::RequestCore;
 use super::options::Options;
 use super::wishes;
 use crate::settings::Transport;
+use crate::state::SurvivalState;
+use crate::state::journal::Outstanding;
+use crate::sys::inherited::Inherited;
 use crate::wire::abi::init;
 use crate::wire::{self, Wishes};
 use crate::workers::{Roster, regular_readers};
@@ -34,12 +37,13 @@ impl MountSession {
     /// # Errors
     /// The kernel is too old, or ends the connection.
     pub(super) fn begin(core: &Arc<RequestCore>, requests: OwnedFd, options: &Options) -> io::Result<Self> {
+        let state = options.state;
         let wishes = wishes(options);
         match options.transport {
             Transport::Dev => {
                 // What `fuser` does not pass on.
                 let wishes = Wishes { flags: wishes.flags | init::CREATE_SUPP_GROUP, ..wishes };
-                let session = wire::Session::begin(requests, &wishes)?;
+                let session = wire::Session::begin(requests, &wishes, state)?;
                 core.agreed(session.granted(), &wishes);
                 Ok(Self::Dev(session, core.clone()))
             }
@@ -53,6 +57,27 @@ impl MountSession {
                 Ok(Self::Fuser(Box::new(session)))
             }
         }
+    }
+
+    /// Takes over the connection of a predecessor, with the requests that it has left.
+    ///
+    /// # Errors
+    /// A descriptor of the connection is missing.
+    pub(super) fn resume(
+        core: &Arc<RequestCore>,
+        state: &'static SurvivalState,
+        inherited: &Inherited,
+        outstanding: Vec<Outstanding>,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let session = wire::Session::resume(state, inherited, outstanding)?;
+        let granted = session.granted();
+        // What is not in use was logged by the first server.
+        core.agreed(
+            granted,
+            &Wishes { flags: granted.flags, max_transfer: 0, max_background: 0, page_size: 0 },
+        );
+        let connection = session.connection()?;
+        Ok((Self::Dev(session, core.clone()), connection))
     }
 
     /// Serves requests until the mount is gone.
@@ -113,10 +138,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "content").unwrap();
         let source = fs::File::open(dir.path()).unwrap();
-        let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4 }).unwrap();
+        let tree =
+            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, state: None }).unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         let server = Arc::new(Server::new(tree, ServeConfig::new(gate, MountSettings::default())));
-        let core = Arc::new(RequestCore::new(server, AuditSettings::default().metrics).unwrap());
+        let core = Arc::new(RequestCore::new(server, AuditSettings::default().metrics, None).unwrap());
         let (here, there) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         let kernel = FakeKernel(there);

@@ -7,6 +7,7 @@ use nix::fcntl::FallocateFlags;
 use nix::unistd::{Whence, lseek};
 
 use super::file::errno;
+use super::successor::has_appended;
 use super::{Caller, Fh, Passthrough, Result, SetId};
 use crate::sys::nowait;
 
@@ -89,6 +90,11 @@ impl Passthrough {
     ) -> Result<usize> {
         let open = self.files.get(fh)?;
         let file = self.file(&open)?;
+        if open.appends()
+            && let Some(written) = has_appended(&file, data.len())
+        {
+            return Ok(written);
+        }
         let writer = writer.unwrap_or(open.opener());
         self.changing(open.node(), writer, set_id, || file.write_at(data, offset).map_err(errno))
     }

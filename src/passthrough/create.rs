@@ -9,6 +9,7 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::file::{OpenFile, opened_as};
+use super::successor::{has_created, has_linked};
 use super::{Caller, Fh, LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::{again, beneath, path_of};
@@ -37,7 +38,10 @@ impl Passthrough {
     ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
-        self.as_caller(caller, groups_matter(mode), || mkdirat(&*dir, name.as_os_str(), permissions(mode)))?;
+        if !has_created(&dir, name, caller) {
+            let make = || mkdirat(&*dir, name.as_os_str(), permissions(mode));
+            self.as_caller(caller, groups_matter(mode), make)?;
+        }
         self.lookup_in(&*dir, name)
     }
 
@@ -56,9 +60,11 @@ impl Passthrough {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
-        self.as_caller(caller, groups_matter(mode), || {
-            mknodat(&*dir, name.as_os_str(), kind, permissions(mode), device(rdev))
-        })?;
+        if !has_created(&dir, name, caller) {
+            self.as_caller(caller, groups_matter(mode), || {
+                mknodat(&*dir, name.as_os_str(), kind, permissions(mode), device(rdev))
+            })?;
+        }
         self.lookup_in(&*dir, name)
     }
 
@@ -75,7 +81,9 @@ impl Passthrough {
     ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
-        self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
+        if !has_created(&dir, name, caller) {
+            self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
+        }
         self.lookup_in(&*dir, name)
     }
 
@@ -93,9 +101,11 @@ impl Passthrough {
         let (file, dir) = (self.fd(node)?, self.fd(parent)?);
         // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; linkat(2) documents this alternative.
         let path = path_of(&*file);
-        self.charged_to(caller, || {
-            linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)
-        })?;
+        if !has_linked(&dir, name, &file) {
+            self.charged_to(caller, || {
+                linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)
+            })?;
+        }
         self.lookup_in(&*dir, name)
     }
 
@@ -145,6 +155,13 @@ impl Passthrough {
             let exclusive = opened_as(flags) | OFlag::O_CREAT | OFlag::O_EXCL;
             self.nodes.with_room(|| beneath(&*dir, name.as_os_str(), exclusive, permissions(mode)))
         };
+        if has_created(&dir, name, caller) {
+            let held = self.hold(&*dir, name)?;
+            // By its mode, the one who has created it might not be allowed to open it again.
+            let file = self.nodes.with_room(|| again(&held, opened_as(flags)))?;
+            let entry = self.nodes.count(held)?;
+            return self.opened_new(caller, entry, flags, file);
+        }
         let (entry, file) = match self.as_caller(caller, groups_matter(mode), make) {
             // Use the new descriptor, not the name: the name may already belong to another file.
             Ok(file) => (self.nodes.count_opened(&file)?, file),
@@ -174,8 +191,8 @@ impl Passthrough {
         file: OwnedFd,
     ) -> Result<(LookupEntry, Fh)> {
         let opened = self.nodes.node(entry.node).map(|node| OpenFile::new(node, caller, flags, Some(file)));
-        match opened {
-            Ok(opened) => Ok((entry, self.files.add(opened))),
+        match opened.and_then(|opened| self.add_file(opened)) {
+            Ok(fh) => Ok((entry, fh)),
             Err(error) => {
                 self.forget(entry.node, 1);
                 Err(error)

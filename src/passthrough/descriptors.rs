@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock, Weak};
 
 use nix::errno::Errno;
@@ -20,6 +20,7 @@ use super::Result;
 use super::budget::{Budget, DescriptorShare};
 use super::cached_version::CachedVersion;
 use super::inode::{InodeRef, NodeTable, TrackedNode};
+use crate::state::NodeRecord;
 use crate::sys::handle;
 use crate::sys::open::again;
 
@@ -75,6 +76,8 @@ pub(super) enum Stay {
 /// The descriptors of a node, and how it is used.
 #[derive(Debug, Default)]
 pub(super) struct NodeDescriptors {
+    /// The record for a successor. Declared before the descriptor, which is closed after it.
+    record: Option<Box<NodeRecord>>,
     /// The most recent descriptor, if it is still open.
     last: Weak<Descriptor>,
     /// The most recent descriptor, kept open for later requests.
@@ -91,14 +94,33 @@ pub(super) struct NodeDescriptors {
 }
 
 impl NodeDescriptors {
+    /// For a node with this record.
+    pub(super) fn recorded(record: Option<NodeRecord>) -> Self {
+        Self { record: record.map(Box::new), ..Self::default() }
+    }
+
     /// For a node that is referenced by this descriptor.
-    pub(super) fn held(fd: Arc<Descriptor>) -> Self {
-        let mut opened = Self { stay: Stay::UntilForgotten, ..Self::default() };
+    pub(super) fn held(fd: Arc<Descriptor>, record: Option<NodeRecord>) -> Self {
+        let mut opened = Self { stay: Stay::UntilForgotten, ..Self::recorded(record) };
         opened.keep(fd);
         opened
     }
 
+    pub(super) fn record(&self) -> Option<&NodeRecord> {
+        self.record.as_deref()
+    }
+
+    /// Records the user to whom the descriptor is charged.
+    pub(super) fn note_charge(&self, uid: u32) {
+        if let Some(record) = &self.record {
+            record.set_uid(Some(uid));
+        }
+    }
+
     pub(super) fn keep(&mut self, fd: Arc<Descriptor>) {
+        if let Some(record) = &self.record {
+            record.set_fd(Some(fd.as_raw_fd()));
+        }
         self.last = Arc::downgrade(&fd);
         self.kept = Some(fd);
     }
@@ -109,6 +131,9 @@ impl NodeDescriptors {
 
     /// Removes the kept descriptor.
     pub(super) fn take(&mut self) -> Option<Arc<Descriptor>> {
+        if let Some(record) = &self.record {
+            record.set_fd(None);
+        }
         self.kept.take()
     }
 
@@ -197,7 +222,7 @@ impl NodeTable {
         Ok(fd)
     }
 
-    fn keep_spare(&self, node: &Arc<TrackedNode>) {
+    pub(super) fn keep_spare(&self, node: &Arc<TrackedNode>) {
         let spare: Weak<TrackedNode> = Arc::downgrade(node);
         self.spares.keep(spare);
     }
@@ -252,6 +277,7 @@ impl NodeTable {
                 return;
             }
             let before = opened.take();
+            opened.note_charge(uid);
             opened.keep(fd);
             opened.stay = stay;
             before

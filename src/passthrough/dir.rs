@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, atomic};
 
 use nix::fcntl::OFlag;
@@ -15,6 +15,7 @@ use super::budget::DescriptorShare;
 use super::cached_version::{CachedVersion, is_settled};
 use super::inode::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
+use crate::state::{OpenData, OpenRecord};
 use crate::sys::directory;
 
 /// The buffer size of C libraries: some 1000 entries of ordinary length.
@@ -23,6 +24,8 @@ const BUFFER: usize = 32 * 1024;
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
+    /// The record for a successor. Declared before the descriptor, which is closed after it.
+    _record: Option<OpenRecord>,
     file: Arc<File>,
     /// The user to whom it is charged, if it stays open.
     _share: Option<DescriptorShare>,
@@ -66,7 +69,19 @@ pub(super) const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(
 impl OpenDir {
     pub(super) fn new(dir: OwnedFd) -> Self {
         let stream = EntryStream { buffer: Vec::new(), filled: 0..0, position: 0 };
-        Self { file: Arc::new(dir.into()), _share: None, settled: None, stream: Mutex::new(stream) }
+        Self {
+            _record: None,
+            file: Arc::new(dir.into()),
+            _share: None,
+            settled: None,
+            stream: Mutex::new(stream),
+        }
+    }
+
+    /// The open directory that a predecessor has recorded. It may have read entries, so that the position is not known.
+    pub(super) fn recovered(dir: OwnedFd, record: OpenRecord, share: Option<DescriptorShare>) -> Self {
+        let stream = EntryStream { buffer: Vec::new(), filled: 0..0, position: u64::MAX };
+        Self { _record: Some(record), _share: share, stream: Mutex::new(stream), ..Self::new(dir) }
     }
 
     /// As [`OpenDir::each`], for clients that read some entries at a time: they get the entries before an error, and the error with
@@ -137,8 +152,15 @@ impl Passthrough {
             (true, false) => Listing::New,
             (true, true) => Listing::Same,
         };
+        let fh = self.dirs.reserve();
+        let fd = Some(dir.file.as_raw_fd());
+        let opener = [uid, 0, 0, 0];
+        let data =
+            OpenData { fh: fh.0, node: node.id.0, is_directory: true, fd, opener, ..OpenData::default() };
         let settled = is_settled.then_some((node, version));
-        Ok((self.dirs.add(OpenDir { _share: share, settled, ..dir }), listing))
+        let _record = self.record_open(data)?;
+        self.dirs.insert(fh, OpenDir { _record, _share: share, settled, ..dir });
+        Ok((fh, listing))
     }
 
     /// Records that entries are shown under other names from now on: no listing is the [same](Listing::Same) as an earlier one.

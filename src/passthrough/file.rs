@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
@@ -21,6 +21,7 @@ use super::descriptors::{Spare, Stay};
 use super::inode::{TrackedNode, is_large};
 use super::remove::renames_removed;
 use super::{Caller, Fh, NodeId, Passthrough, Result};
+use crate::state::{OpenData, OpenRecord};
 
 /// An open file.
 ///
@@ -29,6 +30,8 @@ use super::{Caller, Fh, NodeId, Passthrough, Result};
 /// the file, it keeps the file open as long as the client does, and charges the descriptor to the user.
 #[derive(Debug)]
 pub(super) struct OpenFile {
+    /// The record for a successor. Declared before the descriptor, which is closed after it.
+    record: Option<OpenRecord>,
     opener: Caller,
     flags: OFlag,
     backing: Mutex<BackingFile>,
@@ -50,6 +53,9 @@ struct BackingFile {
     /// cached of an earlier version.
     version: Option<CachedVersion>,
 }
+
+/// A descriptor that stays open, and the user to whom it is charged.
+pub(super) type KeptFile = Option<(OwnedFd, Option<DescriptorShare>)>;
 
 /// Counts one open file of a node until dropped.
 #[derive(Debug)]
@@ -88,7 +94,28 @@ impl OpenFile {
         let write_errors = node.opened.lock().write_errors;
         let file = file.map(|file| Arc::new(File::from(file)));
         let backing = Mutex::new(BackingFile { file, write_errors, ..BackingFile::default() });
-        Self { opener: *opener, flags, backing, node: OpenCount::new(node) }
+        Self { record: None, opener: *opener, flags, backing, node: OpenCount::new(node) }
+    }
+
+    /// The open file that a predecessor has recorded, with the descriptor that it had to keep.
+    pub(super) fn recovered(
+        node: Arc<TrackedNode>,
+        data: &OpenData,
+        record: OpenRecord,
+        kept: KeptFile,
+    ) -> Self {
+        let [uid, gid, pid, umask] = data.opener;
+        let opener = Caller { uid, gid, pid, group: None, umask };
+        let (file, share) =
+            kept.map_or((None, None), |(file, share)| (Some(Arc::new(File::from(file))), share));
+        let (write_errors, was_closed) = (node.opened.lock().write_errors, file.is_none());
+        let backing = Mutex::new(BackingFile { file, share, was_closed, write_errors, version: None });
+        let flags = OFlag::from_bits_truncate(data.flags);
+        Self { record: Some(record), opener, flags, backing, node: OpenCount::new(node) }
+    }
+
+    pub(super) fn appends(&self) -> bool {
+        self.flags.contains(OFlag::O_APPEND)
     }
 
     pub(super) fn node(&self) -> &Arc<TrackedNode> {
@@ -233,7 +260,18 @@ impl Passthrough {
         if node.kind != SFlag::S_IFREG {
             return Err(Errno::EINVAL);
         }
-        Ok(self.files.add(OpenFile::new(node, opener, OFlag::from_bits_truncate(flags), None)))
+        self.add_file(OpenFile::new(node, opener, OFlag::from_bits_truncate(flags), None))
+    }
+
+    /// Adds an open file, and records it for a successor.
+    pub(super) fn add_file(&self, mut open: OpenFile) -> Result<Fh> {
+        let fh = self.files.reserve();
+        let Caller { uid, gid, pid, umask, .. } = open.opener;
+        let (node, flags) = (open.node().id.0, open.flags.bits());
+        let data = OpenData { fh: fh.0, node, flags, opener: [uid, gid, pid, umask], ..OpenData::default() };
+        open.record = self.record_open(data)?;
+        self.files.insert(fh, open);
+        Ok(fh)
     }
 
     /// Opens the backing file, to read and write it in the server. Returns whether the content that the kernel has cached is still that
@@ -247,6 +285,9 @@ impl Passthrough {
         let mut backing = open.backing.lock();
         let (file, _) = self.opened(&open, &mut backing)?;
         backing.share = Some(share);
+        if let Some(record) = &open.record {
+            record.set_fd(Some(file.as_raw_fd()));
+        }
         backing.version = self.version(&open, &file);
         Ok(backing.version.is_some() && backing.version == open.node().cached())
     }
@@ -300,10 +341,14 @@ impl Passthrough {
     ) -> io::Result<Option<T>> {
         let is_own = self.nodes.is_own(node);
         let node = self.nodes.node(node)?;
-        if node.has_set_id() {
-            return Ok(None);
-        }
         let fd = self.nodes.fd(&node)?;
+        // Its mode may have changed since, or is not known yet.
+        if node.has_set_id() {
+            node.note_mode(fstat(&*fd)?.st_mode);
+            if node.has_set_id() {
+                return Ok(None);
+            }
+        }
         let kind = if is_own { self.kind } else { fstatfs(&*fd)?.filesystem_type() };
         if creates_twice(kind) {
             return Ok(None);
@@ -366,6 +411,14 @@ impl Passthrough {
     /// EBADF if nothing is open as `fh`.
     pub fn generation(&self, fh: Fh) -> Result<u32> {
         Ok(self.files.get(fh)?.node().generation())
+    }
+
+    /// The generation of the inode that is known as `node`.
+    ///
+    /// # Errors
+    /// ESTALE for an unknown node.
+    pub fn generation_of(&self, node: NodeId) -> Result<u32> {
+        Ok(self.nodes.node(node)?.generation())
     }
 
     /// Whether the last close of the file may take long: on another mount, where close(2) reports errors, or if it frees the blocks

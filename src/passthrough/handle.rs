@@ -21,15 +21,19 @@ pub(super) struct HandleMap<T> {
 }
 
 impl<T> HandleMap<T> {
-    pub(super) fn new() -> Self {
-        Self { open: RwLock::default(), next: AtomicU64::new(1) }
+    /// Of the server with the number `server`, counted from 0: none of its handles is one of another server.
+    pub(super) fn new(server: u64) -> Self {
+        Self { open: RwLock::default(), next: AtomicU64::new((server << 40) + 1) }
     }
 
-    pub(super) fn add(&self, value: T) -> Fh {
+    /// A new handle.
+    pub(super) fn reserve(&self) -> Fh {
         // 64 bits do not wrap around: no number is used twice.
-        let fh = self.next.fetch_add(1, Ordering::Relaxed);
-        self.open.write().insert(fh, Arc::new(value));
-        Fh(fh)
+        Fh(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn insert(&self, fh: Fh, value: T) {
+        self.open.write().insert(fh.0, Arc::new(value));
     }
 
     /// Number of open handles.

@@ -30,6 +30,17 @@ pub(super) struct HeldNodes {
 }
 
 impl HeldNodes {
+    /// The numbers of the server with the number `server`, counted from 0, begin here: they rarely meet those of its predecessors.
+    pub(super) fn for_server(server: u64) -> Self {
+        Self { made: AtomicU32::new((server << 20) as u32), ..Self::default() }
+    }
+
+    /// Adds an inode to which a predecessor has given this number.
+    pub(super) fn take_over(&self, id: NodeId, number: u32) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.queue.lock().push_back((id, number));
+    }
+
     /// Adds an inode and returns its number.
     pub(super) fn add(&self, id: NodeId) -> u32 {
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -113,6 +124,7 @@ impl Passthrough {
         let Some(fd) = node.opened.lock().kept().cloned() else { return Ok(()) };
         if !fd.is_counted() {
             fd.count(self.nodes.charge(uid)?);
+            node.opened.lock().note_charge(uid);
         }
         Ok(())
     }

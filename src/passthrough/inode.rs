@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +23,7 @@ use super::cached_version::CachedVersion;
 use super::descriptors::{Descriptor, NodeDescriptors, Spares};
 use super::held::HeldNodes;
 use super::{LookupEntry, Passthrough, Result};
+use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 use crate::sys::handle::{self, KernelHandle, MountId};
 use crate::sys::open::{again, path_of};
 use crate::sys::stat::{at_hand, mount_of};
@@ -42,13 +43,13 @@ const FOREIGN: u64 = 1 << 63;
 
 /// Identifies an inode as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct FileId {
-    dev: u64,
-    ino: u64,
+pub(super) struct FileId {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
 }
 
 impl FileId {
-    fn from_stat(stat: &FileStat) -> Self {
+    pub(super) fn from_stat(stat: &FileStat) -> Self {
         Self { dev: stat.st_dev, ino: stat.st_ino }
     }
 }
@@ -72,14 +73,14 @@ impl InodeRef {
 #[derive(Debug)]
 pub(super) struct TrackedNode {
     pub(super) id: NodeId,
-    place: FileId,
+    pub(super) place: FileId,
     /// The file type, `S_IFMT` of the mode.
     pub(super) kind: SFlag,
     pub(super) hold: InodeRef,
     /// Whether it was a regular file with set-id bits when its mode was last read.
-    has_set_id: AtomicBool,
+    pub(super) has_set_id: AtomicBool,
     /// Its mount, if that is not the mount of the source.
-    mount: Option<u64>,
+    pub(super) mount: Option<u64>,
     pub(super) opened: Mutex<NodeDescriptors>,
 }
 
@@ -196,15 +197,15 @@ pub enum Reach {
 pub const ELSEWHERE: Errno = Errno::EREMOTE;
 
 #[derive(Debug)]
-struct LookupCount {
-    node: Arc<TrackedNode>,
-    lookups: u64,
+pub(super) struct LookupCount {
+    pub(super) node: Arc<TrackedNode>,
+    pub(super) lookups: u64,
 }
 
 #[derive(Debug, Default)]
-struct LookupTable {
-    nodes: HashMap<u64, LookupCount>,
-    foreign: HashMap<FileId, u64>,
+pub(super) struct LookupTable {
+    pub(super) nodes: HashMap<u64, LookupCount>,
+    pub(super) foreign: HashMap<FileId, u64>,
     foreign_made: u64,
 }
 
@@ -217,10 +218,11 @@ pub(super) struct NodeTable {
     root_mount: Option<u64>,
     /// The mount for opening handles, if handles can be opened.
     pub(super) mount: Option<(OwnedFd, MountId)>,
-    known: Mutex<LookupTable>,
+    pub(super) known: Mutex<LookupTable>,
     pub(super) budget: Arc<Budget>,
     pub(super) spares: Spares,
     pub(super) held: HeldNodes,
+    pub(super) state: Option<&'static SurvivalState>,
 }
 
 /// Whether a file of this mode, type included, is a regular one with set-id bits, which a write may take away.
@@ -233,14 +235,24 @@ fn kind_of(stat: &FileStat) -> SFlag {
 }
 
 impl NodeTable {
-    pub(super) fn new(root: OwnedFd, spares: usize) -> Result<Self> {
+    pub(super) fn new(
+        root: OwnedFd,
+        spares: usize,
+        state: Option<&'static SurvivalState>,
+        server: u64,
+    ) -> Result<Self> {
         let stat = fstat(&root)?;
         if kind_of(&stat) != SFlag::S_IFDIR {
             return Err(Errno::ENOTDIR);
         }
         // Calls that accept no O_PATH descriptor use /proc. If it is missing, fail at the start.
         nix::sys::stat::stat(path_of(&root).as_str())?;
-        let mount = mount_for_handles(&root).ok();
+        let mount =
+            mount_for_handles(&root).ok().filter(|(_, _, len)| state.is_none() || *len <= LONGEST_HANDLE);
+        let mount = mount.map(|(mount, id, _)| (mount, id));
+        if let Some(state) = state {
+            state.set_root(root.as_raw_fd());
+        }
         let root = Descriptor::new(root);
         let place = FileId::from_stat(&stat);
         let node = TrackedNode {
@@ -250,9 +262,9 @@ impl NodeTable {
             hold: InodeRef::Fd(0),
             has_set_id: AtomicBool::new(false),
             mount: None,
-            opened: Mutex::new(NodeDescriptors::held(root.clone())),
+            opened: Mutex::new(NodeDescriptors::held(root.clone(), None)),
         };
-        let mut known = LookupTable::default();
+        let mut known = LookupTable { foreign_made: server << 40, ..LookupTable::default() };
         known.nodes.insert(NodeId::ROOT.0, LookupCount { node: Arc::new(node), lookups: 1 });
         let budget = Budget::new();
         Ok(Self {
@@ -263,7 +275,8 @@ impl NodeTable {
             known: Mutex::new(known),
             spares: Spares::new(spares, budget.clone()),
             budget,
-            held: HeldNodes::default(),
+            held: HeldNodes::for_server(server),
+            state,
         })
     }
 
@@ -419,25 +432,31 @@ impl NodeTable {
                 }
             };
             let kind = kind_of(&stat);
-            let new = |by| {
+            let new = |by| -> Result<Arc<TrackedNode>> {
                 let (hold, opened) = match by {
-                    FoundInode::Handle(handle) => (InodeRef::Handle(handle), NodeDescriptors::default()),
+                    FoundInode::Handle(handle) => {
+                        let record = self.record(id, place, kind, mount, Ok(&handle))?;
+                        (InodeRef::Handle(handle), NodeDescriptors::recorded(record))
+                    }
                     FoundInode::Fd(fd) => {
-                        (InodeRef::Fd(self.held.add(NodeId(id))), NodeDescriptors::held(Descriptor::new(fd)))
+                        let number = self.held.add(NodeId(id));
+                        let record = self.record(id, place, kind, mount, Err(number))?;
+                        (InodeRef::Fd(number), NodeDescriptors::held(Descriptor::new(fd), record))
                     }
                 };
                 let has_set_id = AtomicBool::new(has_set_id(stat.st_mode));
                 let opened = Mutex::new(opened);
-                Arc::new(TrackedNode { id: NodeId(id), place, kind, hold, has_set_id, mount, opened })
+                Ok(Arc::new(TrackedNode { id: NodeId(id), place, kind, hold, has_set_id, mount, opened }))
             };
             let counted = match known.nodes.entry(id) {
-                MapEntry::Vacant(vacant) => vacant.insert(LookupCount { node: new(by), lookups: 0 }),
+                MapEntry::Vacant(vacant) => vacant.insert(LookupCount { node: new(by)?, lookups: 0 }),
                 MapEntry::Occupied(occupied) => {
                     let counted = occupied.into_mut();
                     // The inode number was given to another file. The kernel distinguishes both by their generation, and forgets the
                     // lookups of both together.
                     if !counted.node.is_held(&by, kind) {
-                        let before = std::mem::replace(&mut counted.node, new(by));
+                        let before = std::mem::replace(&mut counted.node, new(by)?);
+                        self.record_lookups(&before, 0);
                         self.held.remove(&before);
                         replaced = Replaced::Node(before);
                     } else {
@@ -448,9 +467,11 @@ impl NodeTable {
                 }
             };
             counted.lookups += 1;
+            self.record_lookups(&counted.node, counted.lookups);
             (counted.node.id, counted.node.generation())
         };
         drop(replaced);
+        journal::note_lookup(id.0);
         stat.st_ino = id.0;
         Ok(LookupEntry { node: id, generation, stat })
     }
@@ -460,7 +481,9 @@ impl NodeTable {
     fn forget(&self, id: NodeId, lookups: u64) -> Forgotten {
         let mut known = self.known.lock();
         let Some(counted) = known.nodes.get_mut(&id.0) else { return Forgotten(None) };
+        journal::note_forget(id.0);
         counted.lookups = counted.lookups.saturating_sub(lookups);
+        self.record_lookups(&counted.node, counted.lookups);
         if counted.lookups > 0 || id == NodeId::ROOT {
             return Forgotten(None);
         }
@@ -491,8 +514,8 @@ pub(super) enum FoundInode {
     Fd(OwnedFd),
 }
 
-/// A descriptor on the mount of the root, if files can be opened by handle there.
-fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
+/// A descriptor on the mount of the root, if files can be opened by handle there, and the length of a handle.
+fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId, usize)> {
     // By default, a FUSE server forgets the inode of a handle as soon as no process holds it (fuse_get_dentry).
     if fstatfs(root)?.filesystem_type() == FUSE_SUPER_MAGIC {
         return Err(Errno::EOPNOTSUPP);
@@ -500,7 +523,7 @@ fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId)> {
     let (handle, id) = handle::from_fd(root)?;
     let mount = again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     handle::open(&mount, &handle, OFlag::O_PATH)?;
-    Ok((mount, id))
+    Ok((mount, id, handle.parts().1.len()))
 }
 
 impl Passthrough {

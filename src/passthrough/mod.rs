@@ -28,6 +28,7 @@ mod path;
 mod remove;
 mod set_id;
 mod spelling;
+mod successor;
 #[cfg(test)]
 mod tests;
 mod xattr;
@@ -51,6 +52,7 @@ pub use inode::{ELSEWHERE, Forgotten, NodeId, Reach, has_set_id};
 pub use locks::{LockOwner, LockRange};
 pub use set_id::SetId;
 pub use spelling::NameEquivalence;
+pub use successor::RecoveredFile;
 
 use cached_version::time_of_maps;
 use descriptors::Descriptor;
@@ -59,6 +61,8 @@ use handle::HandleMap;
 use inode::NodeTable;
 use locks::LockTable;
 use spelling::Spellings;
+
+use crate::state::SurvivalState;
 
 /// The result of an operation, or its errno.
 pub type Result<T> = std::result::Result<T, Errno>;
@@ -79,6 +83,8 @@ pub struct LookupEntry {
 pub struct PassthroughSettings {
     /// Maximum number of descriptors kept open for later requests.
     pub cached_fds: usize,
+    /// Where nodes and open files are recorded for a successor.
+    pub state: Option<&'static SurvivalState>,
 }
 
 /// A backing tree.
@@ -112,15 +118,17 @@ impl Passthrough {
     /// ENOTDIR if `source` is no directory; ENOENT if /proc is not mounted.
     pub fn new(source: OwnedFd, settings: PassthroughSettings) -> Result<Self> {
         let kind = fstatfs(&source)?.filesystem_type();
+        let state = settings.state;
+        let server = state.map_or(0, |state| state.server().saturating_sub(1));
         Ok(Self {
             closes_silently: file::closes_silently(kind),
             kind,
             renames_removed: remove::renames_removed(kind),
             is_remote: file::is_remote(kind),
             keeps_content_after: time_of_maps(),
-            nodes: NodeTable::new(source, settings.cached_fds)?,
-            files: HandleMap::new(),
-            dirs: HandleMap::new(),
+            nodes: NodeTable::new(source, settings.cached_fds, state, server)?,
+            files: HandleMap::new(server),
+            dirs: HandleMap::new(server),
             locks: LockTable::default(),
             acts_for_others: nix::unistd::geteuid().is_root(),
             spellings: Spellings::default(),

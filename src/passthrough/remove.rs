@@ -12,6 +12,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::descriptors::{Descriptor, Stay};
 use super::inode::TrackedNode;
+use super::successor::{has_removed, has_renamed};
 use super::{Caller, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::rename::renameat2;
@@ -72,6 +73,9 @@ impl Passthrough {
         flags: u32,
     ) -> Result<()> {
         let (from, to) = (self.fd(parent)?, self.fd(new_parent)?);
+        if has_renamed((&from, name), (&to, new_name), flags) {
+            return Ok(());
+        }
         let replaced = match flags & libc::RENAME_EXCHANGE != 0 {
             true => None,
             false => self.leaving(&to, new_parent, new_name),
@@ -85,6 +89,9 @@ impl Passthrough {
 
     fn remove(&self, uid: u32, parent: NodeId, name: &Admitted<'_>, how: UnlinkatFlags) -> Result<()> {
         let dir = self.fd(parent)?;
+        if has_removed(&dir, name) {
+            return Ok(());
+        }
         let leaving = self.leaving(&dir, parent, name);
         let removed = unlinkat(&*dir, name.as_os_str(), how);
         self.has_left(uid, &dir, name, leaving, removed.is_ok());

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use nix::errno::Errno;
 use nix::unistd::{Uid, geteuid};
 
+use super::successor::{has_set, has_unset};
 use super::{Caller, NodeId, Passthrough, Result};
 use crate::sys::capability::CapabilitySet;
 use crate::sys::identity::status;
@@ -87,6 +88,9 @@ impl Passthrough {
         flags: i32,
     ) -> Result<()> {
         let fd = self.fd(node)?;
+        if has_set(&*fd, name, value, flags) {
+            return Ok(());
+        }
         let set = || xattr::set(&*fd, name, value, flags);
         if name == ACCESS_ACL && Uid::from_raw(caller.uid) != geteuid() {
             return self.as_caller(caller, true, set);
@@ -100,6 +104,7 @@ impl Passthrough {
     /// # Errors
     /// As removexattr(2) says.
     pub fn removexattr(&self, node: NodeId, name: &OsStr) -> Result<()> {
-        xattr::remove(&*self.fd(node)?, name)
+        let fd = self.fd(node)?;
+        if has_unset(&*fd, name) { Ok(()) } else { xattr::remove(&*fd, name) }
     }
 }

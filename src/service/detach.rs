@@ -6,6 +6,7 @@
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
@@ -64,6 +65,16 @@ impl ReadyReceiver {
 }
 
 impl ReadySender {
+    /// The number of its descriptor.
+    pub(super) fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Drops this value in a process in which another one owns the descriptor.
+    pub(super) fn disown(self) {
+        let _number = OwnedFd::from(self.0).into_raw_fd();
+    }
+
     /// Leaves terminal, session and working directory, logs to the system log from now on, and reports to the starter.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
-use nix::unistd::{Gid, Group};
+use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
 use crate::fuse::{Options, ServeConfig};
@@ -12,6 +12,7 @@ use crate::gate::Gate;
 use crate::name::display::{display, shown};
 use crate::policy::profile;
 use crate::settings::{ConfigFile, LockKeeping, MountSettings, Transport};
+use crate::state::SurvivalState;
 use crate::telemetry::audit::{self, AuditLog};
 use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 
@@ -55,21 +56,29 @@ impl MountConfig {
         if settings.locks() == LockKeeping::Backing && settings.transport() == Transport::Fuser {
             return Err("--locks backing needs --transport dev: the transport fuser cannot interrupt a client that waits".into());
         }
+        if settings.survive() {
+            check_survival(&settings)?;
+        }
         let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
         let policy = given.build_policy(&policy)?;
+        let gate = Gate::new(Arc::new(policy), settings.mode());
+        if settings.survive() && gate.knows_spellings() {
+            return Err(SPELLINGS.into());
+        }
         Ok(Self {
             source: place(&settings.source, "source")?,
             mountpoint: place(&settings.mountpoint, "mountpoint")?,
-            serve: ServeConfig::new(Gate::new(Arc::new(policy), settings.mode()), settings.clone()),
+            serve: ServeConfig::new(gate, settings.clone()),
             settings,
             file,
             name,
         })
     }
 
-    /// The mount options.
-    pub fn options(&self) -> Options {
+    /// The mount options, with the state for a successor.
+    pub fn options(&self, state: Option<&'static SurvivalState>) -> Options {
         Options {
+            state,
             fsname: self.settings.fsname.clone(),
             flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
             allow_other: self.settings.allow_other(),
@@ -119,6 +128,35 @@ impl MountConfig {
         };
         MetricsOutlets::open(wanted, metrics).map_err(|error| error.to_string())
     }
+}
+
+/// Why a configuration cannot be used with `survive`: equivalent names depend on what only the memory of a server has.
+pub(super) const SPELLINGS: &str = "--survive cannot be used with a normalization that converts or matches names; use --on-mismatch refuse, or mount without --survive";
+
+/// Checks that a server with these settings can be replaced while clients wait.
+fn check_survival(settings: &MountSettings) -> Result<(), String> {
+    if settings.transport() != Transport::Dev {
+        return Err("--survive needs --transport dev".into());
+    }
+    if settings.locks() != LockKeeping::Kernel {
+        return Err("--survive needs --locks kernel: locks that the server keeps end with it".into());
+    }
+    if !geteuid().is_root() {
+        return Err("--survive is for root".into());
+    }
+    // A server that takes over opens these files while nobody serves the mount.
+    let mountpoint = settings.mountpoint.as_deref().and_then(|place| path::absolute(place).ok());
+    let files = [("audit", &settings.audit), ("metrics-textfile", &settings.metrics_textfile)];
+    for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
+        let place = path::absolute(file).unwrap_or(file.into());
+        if mountpoint.as_ref().is_some_and(|mountpoint| place.starts_with(mountpoint)) {
+            return Err(format!(
+                "--survive: the file of `{setting}`, {}, must not be in the mount",
+                shown(file)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Looks up a group by its name or number.

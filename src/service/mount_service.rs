@@ -10,11 +10,12 @@ use parking_lot::Mutex;
 use super::control::{
     ActivePolicy, ControlHandler, InstanceCounters, InstanceName, InstanceStatus, LastReload, ReloadOutcome,
 };
-use super::mount_config::MountConfig;
+use super::mount_config::{MountConfig, SPELLINGS};
 use crate::fuse::{Handle, ServeConfig};
 use crate::gate::{Gate, Mode};
 use crate::json::JsonBytes;
-use crate::settings::{Choices, MountSettings};
+use crate::settings::{Choices, MountSettings, NamedValue};
+use crate::state::SurvivalState;
 use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::Metrics;
 use crate::time::timestamp;
@@ -29,6 +30,8 @@ pub(super) struct MountService {
     handle: Handle,
     metrics: Arc<Metrics>,
     recent: Arc<RecentRefusals>,
+    /// What a successor takes over.
+    survival: Option<&'static SurvivalState>,
     since: SystemTime,
     /// Locked during a whole change of the configuration, which takes as long as reading files and making the kernel forget
     /// names.
@@ -55,8 +58,10 @@ impl MountService {
         mounted: MountConfig,
         handle: Handle,
         (metrics, recent): (Arc<Metrics>, Arc<RecentRefusals>),
+        survival: Option<&'static SurvivalState>,
     ) -> Self {
-        let state = State { configured: mounted.settings.clone(), mounted, by_hand: None, last_reload: None };
+        let by_hand = survival.and_then(mode_by_hand);
+        let state = State { configured: mounted.settings.clone(), mounted, by_hand, last_reload: None };
         Self {
             name,
             source,
@@ -64,6 +69,7 @@ impl MountService {
             handle,
             metrics,
             recent,
+            survival,
             since: SystemTime::now(),
             changing: Mutex::default(),
             state: Mutex::new(state),
@@ -91,6 +97,9 @@ impl MountService {
 
     fn try_reload(&self) -> Result<ReloadOutcome, String> {
         let config = MountConfig::load(&self.given)?;
+        if self.survival.is_some() && config.serve.gate.knows_spellings() {
+            return Err(SPELLINGS.into());
+        }
         let changed = self.swap(config.serve.gate.clone(), &config.settings)?;
         let mut state = self.state.lock();
         let needs_mount = state.mounted.settings.differences(&config.settings, false);
@@ -100,8 +109,16 @@ impl MountService {
             format!("mode: {}, as set by `namegate mode`; configured is {}", by_hand.word(), mode.word())
         });
         state.configured = config.settings;
+        if let Some(survival) = self.survival {
+            survival.note_reload();
+        }
         Ok(ReloadOutcome { changed, needs_mount, kept: kept.into_iter().collect() })
     }
+}
+
+/// The mode that was set by hand, as a predecessor has recorded it.
+pub(super) fn mode_by_hand(survival: &SurvivalState) -> Option<Mode> {
+    Some(Mode::ALL.get(usize::from(survival.mode()?))?.value)
 }
 
 impl ControlHandler for MountService {
@@ -159,6 +176,10 @@ impl ControlHandler for MountService {
         let configured = {
             let mut state = self.state.lock();
             state.by_hand = (mode != state.configured.mode()).then_some(mode);
+            if let Some(survival) = self.survival {
+                let is_it = |choice: &NamedValue<Mode>| Some(choice.value) == state.by_hand;
+                survival.set_mode(Mode::ALL.iter().position(is_it).and_then(|place| place.try_into().ok()));
+            }
             state.configured.clone()
         };
         let changed = self.swap(gate, &configured)?;

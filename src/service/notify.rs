@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{Pid, getpid};
 
 /// The variable with the address of the service manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
@@ -33,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct ServiceManager {
     line: Option<Arc<NotifySocket>>,
     watchdog: Option<Duration>,
+    /// The main process of the service, if it is not this one.
+    main: Option<Pid>,
 }
 
 #[derive(Debug)]
@@ -83,7 +86,13 @@ impl ServiceManager {
         let address = self::address(address)?;
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog })
+        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog, main: None })
+    }
+
+    /// For a server that has a holder, which is the main process.
+    #[must_use]
+    pub fn with_main(self, main: Option<Pid>) -> Self {
+        Self { main, ..self }
     }
 
     /// Whether there is a service manager.
@@ -96,9 +105,9 @@ impl ServiceManager {
         self.watchdog
     }
 
-    /// Reports that the service is ready, and that this process is its main process.
+    /// Reports that the service is ready, and which process is its main process.
     pub fn ready(&self) {
-        self.tell(format_args!("READY=1\nMAINPID={}", process::id()));
+        self.tell(format_args!("READY=1\nMAINPID={}", self.main.unwrap_or_else(getpid)));
     }
 
     /// Reports that a reload has begun. [`ServiceManager::reloaded`] must follow, even if the reload fails.

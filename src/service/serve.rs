@@ -3,23 +3,27 @@
 
 use std::fmt;
 use std::path::{self, Path};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
+use super::holder::hold;
 use super::mount_config::MountConfig;
-use super::mount_service::MountService;
+use super::mount_service::{MountService, mode_by_hand};
 use super::notify::ServiceManager;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
-use crate::fuse;
+use crate::fuse::{self, ServeConfig};
 use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::settings::MountSettings;
+use crate::state::SurvivalState;
 use crate::telemetry::audit::{self, RecentRefusals};
+use crate::telemetry::log as log_output;
 use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 
 /// The reason why a mount failed or has ended.
@@ -53,16 +57,31 @@ fn mount_metrics(mountpoint: &Path) -> Metrics {
 pub fn serve(
     mut settings: MountSettings,
     manager: ServiceManager,
-    ready: Option<ReadySender>,
+    mut ready: Option<ReadySender>,
 ) -> Result<(), ServeError> {
     settings
         .make_absolute()
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
     let config = MountConfig::load(&settings).map_err(ServeError::new)?;
+    let is_detached = ready.is_some();
+    let held = match config.settings.survive() {
+        true => Some(hold(ready.as_ref().map(ReadySender::number), config.settings.sandbox())?),
+        false => None,
+    };
+    let manager = manager.with_main(held.as_ref().map(|held| held.holder));
+    let state = held.as_ref().map(|held| held.state);
+    let inherited = state.and_then(SurvivalState::inherited);
+    if let Some(death) = held.as_ref().and_then(|held| held.previous.as_ref()) {
+        if let Some(ready) = ready.take() {
+            ready.disown();
+            log_output::to_system();
+        }
+        log::warn!("the server was ended by {death}; this one takes over");
+    }
     let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit the signal mask.
-    let signals =
-        ServerSignals::block().map_err(|error| ServeError::new(format!("cannot block signals: {error}")))?;
+    let signals = ServerSignals::block(held.is_some())
+        .map_err(|error| ServeError::new(format!("cannot block signals: {error}")))?;
     let reserved = reserve(&config)?;
     let metrics = Arc::new(mount_metrics(&config.mountpoint));
     let outlets = config.open_outlets(metrics.clone()).map_err(ServeError::new)?;
@@ -71,21 +90,34 @@ pub fn serve(
     let audit = config.open_audit(metrics.clone()).map_err(ServeError::new)?;
     let audit = audit::AuditSettings { recent: recent.clone(), ..audit };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
-    let mounted =
-        fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &config.options())
-            .map_err(ServeError::new)?;
+    let mounted = match state.zip(inherited) {
+        Some((state, inherited)) => fuse::resume(state, inherited, resumed_config(&config, state), audit),
+        None => {
+            let options = config.options(state);
+            fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
+        }
+    };
+    let mounted = mounted.map_err(ServeError::new)?;
     let _outlets = outlets.start().map_err(ServeError::new)?;
-    let is_detached = ready.is_some();
     if let Some(ready) = ready {
         ready.detach().map_err(|error| ServeError::new(format!("cannot go into the background: {error}")))?;
     }
     let name = reserved.as_ref().map_or_else(|| instance_name(&config), |reserved| reserved.name().clone());
-    let served =
-        Arc::new(MountService::new((name, source), settings, config, mounted.handle(), (metrics, recent)));
+    let served = Arc::new(MountService::new(
+        (name, source),
+        settings,
+        config,
+        mounted.handle(),
+        (metrics, recent),
+        state,
+    ));
     let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
     let control =
         control.map_err(|error| ServeError::new(format!("cannot serve the control socket: {error}")))?;
     let _pulse = service.mounted(status)?;
+    if inherited.is_some() && state.is_some_and(SurvivalState::was_reloaded) {
+        reload_before_serving(&served)?;
+    }
     let control = Arc::new(Mutex::new(control));
     let (socket, notifier) = (control.clone(), manager.clone());
     let handle_signal = move |request| match request {
@@ -118,6 +150,30 @@ pub fn serve(
         }
         false => ServeError::new(error),
     })
+}
+
+/// The configuration with which a server goes on: that of the mount, with the mode that was set by hand.
+fn resumed_config(config: &MountConfig, state: &SurvivalState) -> ServeConfig {
+    let ServeConfig { gate, settings } = config.serve.clone();
+    let mode = mode_by_hand(state).or(settings.mode);
+    ServeConfig::new(gate, MountSettings { mode, ..settings })
+}
+
+/// Reads the configuration as it was read again before, in a thread that is not waited for long: a file that lies in the mount can be
+/// read only when the mount is served.
+fn reload_before_serving(served: &Arc<MountService>) -> Result<(), ServeError> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let (ends, ended) = mpsc::channel::<()>();
+    let served = served.clone();
+    let reloading = move || {
+        // The result has been logged.
+        drop(served.reload());
+        drop(ends);
+    };
+    let started = thread::Builder::new().name("reload".into()).spawn(reloading);
+    started.map_err(|error| ServeError::new(format!("cannot read the configuration again: {error}")))?;
+    let _ = ended.recv_timeout(PATIENCE);
+    Ok(())
 }
 
 /// The status line that a service manager shows.

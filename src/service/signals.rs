@@ -8,6 +8,7 @@
 //!
 //! Sources: signal(7), signalfd(2), sigwait(3), tty(4), daemon(7).
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -81,8 +82,10 @@ pub enum SignalRequest {
 /// The signals of a server, which are blocked, so that only the threads receive them.
 #[derive(Debug)]
 pub struct ServerSignals {
-    set: SigSet,
+    fd: SignalFd,
     has_terminal: bool,
+    /// Whether signals may come twice: from their sender, and from the holder, which passes them on.
+    has_holder: bool,
 }
 
 impl ServerSignals {
@@ -90,10 +93,11 @@ impl ServerSignals {
     ///
     /// # Errors
     /// As pthread_sigmask(3) says.
-    pub fn block() -> io::Result<Self> {
+    pub fn block(has_holder: bool) -> io::Result<Self> {
         let set = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>();
         set.thread_block()?;
-        Ok(Self { set, has_terminal: has_terminal() })
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?;
+        Ok(Self { fd, has_terminal: has_terminal(), has_holder })
     }
 
     /// For a process that has left its terminal: SIGHUP always requests a reload.
@@ -118,8 +122,10 @@ impl ServerSignals {
         let carry_out = move || ends.iter().for_each(|()| act(SignalRequest::End));
         thread::Builder::new().name("end".into()).spawn(carry_out)?;
         let wait = move || {
-            let mut is_ending = false;
-            while let Ok(signal) = self.set.wait() {
+            let (mut is_ending, mut senders) = (false, HashSet::new());
+            while let Ok(Some(info)) = self.fd.read_signal() {
+                let number = i32::try_from(info.ssi_signo).unwrap_or_default();
+                let Ok(signal) = Signal::try_from(number) else { continue };
                 let request = match signal {
                     Signal::SIGHUP if !self.has_terminal || has_terminal() => SignalRequest::Reload,
                     _ => SignalRequest::End,
@@ -128,8 +134,11 @@ impl ServerSignals {
                     SignalRequest::Reload => log::info!("{signal}: reading the configuration again"),
                     SignalRequest::End => log::info!("{signal}: unmounting"),
                 }
-                if request == SignalRequest::End && std::mem::replace(&mut is_ending, true) {
-                    process::exit(128 + signal as i32);
+                if request == SignalRequest::End {
+                    let is_new = senders.insert(info.ssi_pid);
+                    if std::mem::replace(&mut is_ending, true) && !(self.has_holder && is_new) {
+                        process::exit(128 + signal as i32);
+                    }
                 }
                 // A pending reload also serves this request.
                 let _ = match request {

@@ -155,6 +155,10 @@ settings! {
     locks: LockKeeping = LockKeeping::default(), {
         name: "locks", key: ("mount", "locks"), value_name: "WHERE", places: ALL,
     }
+    "Keep the mount alive when the server dies: a holder starts another server, and clients wait for it; for root only"
+    survive: bool = false, {
+        name: "survive", key: ("mount", "survive"), places: ALL,
+    }
     "Name of the source in the mount table"
     fsname: String, {
         name: "fsname", key: ("mount", "fsname"), value_name: "NAME", default_text: "path of the source", places: ALL,

@@ -9,6 +9,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::abi::{Dirent, EntryOut, OutHeader};
 use super::device::Device;
+use crate::state::journal;
 
 /// The reply to one request. If it is dropped, the client gets EIO: no client waits for ever.
 #[derive(Debug)]
@@ -55,7 +56,10 @@ impl Reply {
 
     fn send(&mut self, error: i32, parts: &[&[u8]]) {
         let Some(device) = self.device.take() else { return };
-        match device.send(error, self.unique, parts) {
+        journal::answering(self.unique, error, parts);
+        let sent = device.send(error, self.unique, parts);
+        journal::sent(self.unique);
+        match sent {
             Ok(()) => {}
             // The client was interrupted before the reply came, or the mount is gone.
             Err(Errno::ENOENT | Errno::ENODEV | Errno::EPERM | Errno::ECONNABORTED) => {}

@@ -1,7 +1,7 @@
 //! /dev/fuse: requests are read from it, and served by a few threads.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -9,13 +9,17 @@ use std::thread;
 use nix::errno::Errno;
 use nix::sys::uio::writev;
 use nix::unistd::read;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::abi::ForgetOne;
+use super::abi::{ForgetOne, InHeader};
 use super::answer::{self, Reply};
 use super::init::{Agreement, Granted, Wishes, agree};
 use super::request::{Malformed, Operation, Request};
+use crate::state::journal::{self, JournalEntry, Outstanding, Remedy};
+use crate::state::{MOST_READERS, SurvivalState};
 use crate::sys::fuse::clone_connection;
+use crate::sys::inherited::Inherited;
+use crate::sys::shared::keep_in_memory;
 
 /// A descriptor of a connection with the kernel. What is read from it is answered on it.
 #[derive(Debug)]
@@ -29,9 +33,14 @@ impl Device {
 
     /// A buffer for messages, if reads and writes are at most `max_transfer` bytes long.
     pub fn buffer(max_transfer: u32) -> Vec<u8> {
+        vec![0; Self::buffer_len(max_transfer)]
+    }
+
+    /// The length of such a buffer.
+    pub fn buffer_len(max_transfer: u32) -> usize {
         /// Room for the headers of a request beside its data. The kernel asks for 8 KiB at least.
         const HEADERS: usize = 8192;
-        vec![0; max_transfer as usize + HEADERS]
+        max_transfer as usize + HEADERS
     }
 
     /// Waits for the next message; `None` when the mount is gone.
@@ -77,9 +86,19 @@ pub trait Service: Send + Sync + 'static {
 /// A connection with the kernel after INIT.
 #[derive(Debug)]
 pub struct Session {
-    device: Arc<Device>,
+    /// Descriptors of the connection. The missing ones are made when it runs.
+    devices: Vec<Arc<Device>>,
     granted: Granted,
     max_transfer: u32,
+    survival: Option<Survival>,
+}
+
+/// What makes a connection survive the process: requests are read into memory that a successor has too.
+#[derive(Debug)]
+struct Survival {
+    state: &'static SurvivalState,
+    /// The requests that a predecessor has left.
+    outstanding: Vec<Outstanding>,
 }
 
 impl Session {
@@ -87,7 +106,7 @@ impl Session {
     ///
     /// # Errors
     /// The kernel is too old, or the mount is gone.
-    pub fn begin(fd: OwnedFd, wishes: &Wishes) -> io::Result<Self> {
+    pub fn begin(fd: OwnedFd, wishes: &Wishes, state: Option<&'static SurvivalState>) -> io::Result<Self> {
         let device = Arc::new(Device::new(fd));
         let max_transfer = wishes.max_transfer;
         let mut buffer = Device::buffer(max_transfer);
@@ -107,7 +126,8 @@ impl Session {
                         granted.flags
                     );
                     reply.message(&answer);
-                    return Ok(Self { device, granted, max_transfer });
+                    let survival = state.map(|state| Survival { state, outstanding: Vec::new() });
+                    return Ok(Self { devices: vec![device], granted, max_transfer, survival });
                 }
                 Agreement::AskAgain(answer) => reply.message(&answer),
                 Agreement::TooOld => {
@@ -117,6 +137,32 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Takes over the connection of a predecessor, with the requests that it has left.
+    ///
+    /// # Errors
+    /// A descriptor of the connection is missing.
+    pub fn resume(
+        state: &'static SurvivalState,
+        inherited: &Inherited,
+        outstanding: Vec<Outstanding>,
+    ) -> io::Result<Self> {
+        let device = |number| inherited.take(number).map(|fd| Arc::new(Device::new(fd)));
+        let devices: Option<Vec<_>> = state.devices().into_iter().map(device).collect();
+        let devices = devices.filter(|devices| !devices.is_empty());
+        let devices = devices.ok_or_else(|| io::Error::other("a descriptor of the connection is missing"))?;
+        let (minor, flags) = state.granted();
+        let survival = Some(Survival { state, outstanding });
+        Ok(Self { devices, granted: Granted { minor, flags }, max_transfer: 0, survival })
+    }
+
+    /// Another descriptor of the connection, for notifications.
+    ///
+    /// # Errors
+    /// As dup(2) says.
+    pub fn connection(&self) -> io::Result<OwnedFd> {
+        self.devices[0].0.try_clone()
     }
 
     /// What the kernel and this server have agreed on.
@@ -130,15 +176,47 @@ impl Session {
     /// # Errors
     /// A thread cannot be started, or the kernel's device fails.
     pub fn run(self, readers: usize, service: Arc<impl Service>) -> io::Result<()> {
-        let mut devices = vec![self.device];
-        while devices.len() < readers {
+        let Self { mut devices, granted, max_transfer, mut survival } = self;
+        let readers = if survival.is_some() { readers.min(MOST_READERS) } else { readers };
+        // A successor reads from the descriptors that its predecessor has made, whatever the number of processors is now: requests are
+        // answered on the descriptor from which they were read.
+        let is_new = survival.as_ref().is_none_or(|survival| !survival.state.is_serving());
+        while is_new && devices.len() < readers {
             devices.push(Arc::new(Device::new(clone_connection(&devices[0].0)?)));
         }
+        if let Some(Survival { state, .. }) = survival.as_ref().filter(|_| is_new) {
+            let numbers: Vec<_> = devices.iter().map(|device| device.0.as_raw_fd()).collect();
+            state.serve((granted.minor, granted.flags), &numbers);
+        }
         let mut threads = Vec::new();
+        let all = devices.clone();
         for (number, device) in devices.into_iter().enumerate() {
-            let (service, mut buffer) = (service.clone(), Device::buffer(self.max_transfer));
+            let service = service.clone();
             let thread = thread::Builder::new().name(format!("reader-{number}"));
-            threads.push(thread.spawn(move || read_requests(&device, &*service, &mut buffer))?);
+            threads.push(match &mut survival {
+                None => {
+                    let mut buffer = Device::buffer(max_transfer);
+                    thread.spawn(move || read_requests(&device, &*service, &mut buffer, None))?
+                }
+                Some(Survival { state, outstanding }) => {
+                    let state = *state;
+                    let buffer =
+                        state.buffer(number).ok_or_else(|| io::Error::other("a buffer is in use"))?;
+                    let its = |other: &Outstanding| other.reader % all.len() == number;
+                    let left: Vec<_> = outstanding.extract_if(.., |other| its(other)).collect();
+                    let all = all.clone();
+                    thread.spawn(move || {
+                        // A read into memory that is not present fails if the process is killed meanwhile, and its request with it.
+                        if let Err(errno) = keep_in_memory(buffer) {
+                            log::debug!("buffers of requests may be moved to swap: {errno}");
+                        }
+                        journal::catch_up(|| {
+                            left.into_iter().for_each(|request| finish(request, &all, &*service))
+                        });
+                        read_requests(&device, &*service, buffer, Some((state, number)))
+                    })?
+                }
+            });
         }
         let ended = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that reads requests has died")))
@@ -153,8 +231,42 @@ fn no_request(opcode: Option<u32>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the kernel sent {what} instead of INIT"))
 }
 
-fn read_requests(device: &Arc<Device>, service: &impl Service, buffer: &mut [u8]) -> io::Result<()> {
+/// Finishes a request that a predecessor has left.
+fn finish(request: Outstanding, devices: &[Arc<Device>], service: &impl Service) {
+    let Outstanding { entry, reader, message } = request;
+    let Some(device) = devices.get(reader) else { return };
+    let (remedy, unique) = (entry.remedy(), entry.unique());
+    log::debug!("request {unique} of the previous server: {remedy:?}");
+    let _attending = journal::attend(entry);
+    match remedy {
+        Remedy::Serve(nodes) => {
+            let one = |nodeid| ForgetOne { nodeid, nlookup: 1 };
+            service.forget(&mut nodes.into_iter().map(one));
+            if catch_unwind(AssertUnwindSafe(|| serve(device, service, &message))).is_err() {
+                log::error!("a request failed because of a bug in namegate");
+            }
+        }
+        // The kernel may have got it already.
+        Remedy::Reply(error, bytes) => drop(device.send(error, unique, &[&bytes])),
+        Remedy::Fail => {
+            log::error!("request {unique} fails: servers have ended several times while they served it");
+            Reply::new(device.clone(), unique).error(Errno::EIO);
+        }
+    }
+}
+
+fn read_requests(
+    device: &Arc<Device>,
+    service: &impl Service,
+    buffer: &mut [u8],
+    survival: Option<(&'static SurvivalState, usize)>,
+) -> io::Result<()> {
     while let Some(message) = device.receive(buffer)? {
+        let _attending = survival.map(|(state, reader)| {
+            let (unique, opcode) =
+                InHeader::read_from_prefix(message).map_or((0, 0), |(head, _)| (head.unique, head.opcode));
+            journal::attend(JournalEntry::begin(state, reader, unique, opcode))
+        });
         // A panic must not cost a thread. The client of the request gets an error.
         if catch_unwind(AssertUnwindSafe(|| serve(device, service, message))).is_err() {
             log::error!("a request failed because of a bug in namegate");
@@ -177,9 +289,9 @@ fn serve(device: &Arc<Device>, service: &impl Service, message: &[u8]) {
     match request.operation {
         Operation::Forget { lookups } => {
             let one = ForgetOne { nodeid: request.head.nodeid, nlookup: lookups };
-            service.forget(&mut std::iter::once(one));
+            service.forget(&mut journal::count_forgets(std::iter::once(one)));
         }
-        Operation::BatchForget(mut nodes) => service.forget(&mut nodes),
+        Operation::BatchForget(nodes) => service.forget(&mut journal::count_forgets(nodes)),
         // It has no reply. EAGAIN would make the kernel send it again for ever if the other request is answered meanwhile.
         Operation::Interrupt { unique } => service.interrupt(unique),
         _ => service.serve(&request, Reply::new(device.clone(), request.head.unique)),
@@ -236,7 +348,7 @@ mod tests {
         ask(opcode::INIT, 1, &[newer.as_bytes()]);
         ask(opcode::INIT, 2, &[InitIn { major: 7, minor: 31, ..newer }.as_bytes()]);
         let wishes = Wishes { flags: u64::MAX, max_transfer: 8192, max_background: 16, page_size: 4096 };
-        let session = Session::begin(here, &wishes).unwrap();
+        let session = Session::begin(here, &wishes, None).unwrap();
         assert_eq!(session.granted(), Granted { minor: 31, flags: 0 });
         for unique in [1, 2] {
             let (error, of, body) = answer();
@@ -271,7 +383,7 @@ mod tests {
         let old = InitIn { major: 7, minor: 30, ..InitIn::default() };
         write(&kernel, &message(head, &[old.as_bytes()])).unwrap();
         let wishes = Wishes { flags: 0, max_transfer: 8192, max_background: 16, page_size: 4096 };
-        let error = Session::begin(here, &wishes).unwrap_err();
+        let error = Session::begin(here, &wishes, None).unwrap_err();
         assert!(error.to_string().contains("7.30"), "{error}");
     }
 }

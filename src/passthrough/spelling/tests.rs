@@ -48,7 +48,8 @@ impl Tree {
         let policy = Policy::builder().normalization(normalization).build().unwrap();
         let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
         let equivalence = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
-        let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4 }).unwrap();
+        let tree =
+            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, state: None }).unwrap();
         Self { dir, tree, equivalence }
     }
 

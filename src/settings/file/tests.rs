@@ -42,6 +42,7 @@ sandbox = false
 transport = "dev"
 passthrough = false
 locks = "backing"
+survive = true
 fsname = "share, of all"
 
 [audit]
@@ -86,6 +87,7 @@ fn every_key_is_read_and_written() {
         transport: Some(Transport::Dev),
         passthrough: Some(false),
         locks: Some(LockKeeping::Backing),
+        survive: Some(true),
         fsname: Some("share, of all".into()),
         audit: Some("/var/log/namegate/share.jsonl".into()),
         audit_group: Some("adm".into()),

@@ -1,0 +1,162 @@
+//! The holder of a mount that survives its server (`--survive`).
+//!
+//! The server is a child of the holder. Both use the same table of descriptors and the same memory for the state of the mount
+//! ([`SurvivalState`]). So the kernel's device, the descriptors of nodes and the open files stay when the server is killed: clients
+//! wait. The holder starts another server, which finishes the requests that were out and goes on.
+//!
+//! The holder does nothing else but to pass on signals. It opens nothing after the first server has started: the next server closes
+//! descriptors that it does not know.
+//!
+//! Sources: clone(2), `CLONE_FILES`; proc_pid_oom_score_adj(5); waitpid(2).
+
+use std::collections::HashSet;
+use std::env;
+use std::fs;
+use std::os::fd::RawFd;
+use std::process;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, getpid, setsid};
+
+use super::confinement::{give_up, raise_open_files};
+use super::serve::ServeError;
+use crate::fuse::new_state;
+use crate::state::SurvivalState;
+use crate::state::journal::{CRASHED, KILLED};
+use crate::sys::inherited::{Inherited, fork_with_common_descriptors, open_numbers};
+use crate::telemetry::log as log_output;
+
+/// The exit status of a Rust program that has panicked.
+const PANICKED: i32 = 101;
+
+/// After servers have ended so often without finishing any request, weighed like the blame for requests, there is no other one.
+const MOST: u64 = 64;
+
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// A server that has a holder.
+#[derive(Clone, Debug)]
+pub(super) struct HeldServer {
+    /// The state of the mount.
+    pub(super) state: &'static SurvivalState,
+    /// The holder.
+    pub(super) holder: Pid,
+    /// How the previous server has ended; `None` for the first server.
+    pub(super) previous: Option<String>,
+}
+
+/// Makes this process the holder, and returns in each server that it starts. The holder ends with the last server, with its status.
+///
+/// `starter` is a descriptor that the first server closes when the mount is live; then the holder leaves terminal and directory.
+///
+/// # Errors
+/// No server can be started, or the state of the mount cannot be kept.
+pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServer, ServeError> {
+    let impossible = |what: &str, error: &dyn std::fmt::Display| {
+        ServeError::new(format!("cannot {what}, as --survive needs: {error}"))
+    };
+    let state = new_state().map_err(|error| impossible("create the state of the mount", &error))?;
+    raise_open_files();
+    let score = fs::read_to_string(OOM_SCORE).ok();
+    // Without the right to do so, it stays as likely to be ended as before.
+    let _ = fs::write(OOM_SCORE, "-1000");
+    if is_confined {
+        give_up().map_err(|error| impossible("give up privileges", &error))?;
+    }
+    if starter.is_some() {
+        // The first server does the same for itself.
+        let detached = setsid().map_err(std::io::Error::from).and_then(|_| env::set_current_dir("/"));
+        detached.map_err(|error| impossible("go into the background", &error))?;
+    }
+    let child = SigSet::from(Signal::SIGCHLD);
+    let passed_on = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    let all = passed_on.into_iter().chain([Signal::SIGCHLD]).collect::<SigSet>();
+    all.thread_block().map_err(|errno| impossible("block signals", &errno.desc()))?;
+    let mut own = open_numbers().map_err(|error| impossible("list descriptors", &error))?;
+    if let Some(starter) = starter {
+        own.remove(&starter);
+    }
+    let holder = getpid();
+    let (mut previous, mut deaths) = (None, 0);
+    loop {
+        let progress = state.progress();
+        state.begin_server();
+        match fork_with_common_descriptors() {
+            Err(errno) => return Err(impossible("start a server", &errno.desc())),
+            Ok(ForkResult::Child) => {
+                let _ = child.thread_unblock();
+                if let Some(score) = &score {
+                    let _ = fs::write(OOM_SCORE, score.trim());
+                }
+                let server = HeldServer { state, holder, previous };
+                return server.take_over(&own).map_err(|error| impossible("take over descriptors", &error));
+            }
+            Ok(ForkResult::Parent { child: server }) => {
+                let (death, blame) = wait(server, &all);
+                let fail = |why: &str| {
+                    if starter.is_some() {
+                        log_output::to_system();
+                    }
+                    log::error!("{why}");
+                    process::exit(2);
+                };
+                if !state.is_serving() {
+                    fail(&format!("the server was ended by {death} before it had mounted"));
+                }
+                deaths = if state.progress() == progress { deaths + blame } else { blame };
+                if deaths >= MOST {
+                    fail(&format!(
+                        "servers end without serving, the last one by {death}: clients of the mount get errors"
+                    ));
+                }
+                if deaths > blame {
+                    sleep(Duration::from_millis(2 * deaths));
+                }
+                state.set_blame(blame);
+                previous = Some(death);
+            }
+        }
+    }
+}
+
+/// Waits until the server has ended, and passes signals on to it. Returns only if another one is to follow: what has ended it, and how
+/// much its requests are to blame.
+fn wait(server: Pid, signals: &SigSet) -> (String, u64) {
+    let mut is_ending = false;
+    loop {
+        match signals.wait() {
+            Ok(Signal::SIGCHLD) | Err(_) => {}
+            Ok(signal) => {
+                is_ending |= signal != Signal::SIGHUP;
+                // It may have ended just now.
+                let _ = kill(server, signal);
+            }
+        }
+        match waitpid(server, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, PANICKED)) => return ("a panic".into(), CRASHED),
+            Ok(WaitStatus::Exited(_, status)) => process::exit(status),
+            Ok(WaitStatus::Signaled(_, signal, _)) if is_ending => process::exit(128 + signal as i32),
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                let blame = if signal == Signal::SIGKILL { KILLED } else { CRASHED };
+                return (signal.to_string(), blame);
+            }
+            Err(Errno::ECHILD) => process::exit(2),
+            _ => {}
+        }
+    }
+}
+
+impl HeldServer {
+    /// Takes over the descriptors of the previous server. Those in `own` were open before the first one.
+    fn take_over(self, own: &HashSet<RawFd>) -> std::io::Result<Self> {
+        if self.previous.is_some() {
+            let needed = self.state.needed_descriptors().collect();
+            self.state.inherit(Inherited::sort_out(own, &needed)?);
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,431 @@
+//! Journals of requests: what a successor must know to finish a request that was out when the server died.
+//!
+//! Each request has a journal: of the thread that has read it, or, when it goes to the pool, one of its own with a copy of the message.
+//! The thread that serves the request [attends](attend) to its journal; the functions of this module concern the journal to which the
+//! current thread attends, and do nothing without one.
+//!
+//! 1. A thread that changes something calls [`start`] before. That records when it began and what it saw. Called by a successor, it
+//!    returns what its predecessor recorded: then the change may have been made.
+//! 2. The reply is recorded before it is sent ([`answering`]). A successor sends the same reply again; the kernel ignores it if it has
+//!    got it already. Replies that are too long for that are those of requests that change nothing.
+//! 3. When all is done, the request is marked as answered.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::faults;
+use super::slots::Slot;
+use super::{MOST_SHORT, SHORT, SurvivalState, load_bytes, store_bytes};
+
+/// The request that was finished last.
+pub(super) const ANSWERED: usize = 1;
+/// The request that this journal is for. It is the first word, which says whether a slot is in use.
+const UNIQUE: usize = 0;
+const PHASE: usize = 2;
+const BLAME: usize = 3;
+const SECONDS: usize = 4;
+const NANOSECONDS: usize = 5;
+const OBSERVED: usize = 6;
+const ENTERED: usize = 8;
+const FORGOTTEN: usize = 9;
+const READER: usize = 10;
+const ERROR: usize = 11;
+const REPLY_LEN: usize = 12;
+const MESSAGE_LEN: usize = 13;
+const OPCODE: usize = 14;
+const REPLY: usize = 16;
+/// Length of the longest reply that is recorded, in words.
+const REPLY_WORDS: usize = 64;
+const NODES: usize = REPLY + REPLY_WORDS;
+/// Length of a journal in words.
+pub(super) const JOURNAL_WORDS: usize = 320;
+
+/// Nothing was done yet, or nothing that could not be done twice.
+const READ: u64 = 0;
+/// A change may have been made.
+const STARTED: u64 = 1;
+/// The reply is recorded.
+const DONE: u64 = 2;
+/// A reply was sent that is not recorded.
+const SENT: u64 = 3;
+
+/// A request with this much blame is not tried again.
+const MOST_BLAME: u64 = 16;
+/// The blame for the end of a server that has crashed. A request is tried twice again.
+pub const CRASHED: u64 = 8;
+/// The blame for the end of a server that was killed.
+pub const KILLED: u64 = 1;
+
+/// The journal of a request.
+#[derive(Debug)]
+pub struct JournalEntry {
+    state: &'static SurvivalState,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Reader(usize),
+    Pool(Slot),
+}
+
+/// What a predecessor recorded before it made a change, or before it died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// When it began: seconds and nanoseconds, by the clock that sets times of files.
+    pub begun: (i64, i64),
+    /// What it saw.
+    pub observed: [u64; 2],
+}
+
+/// A request that a predecessor has left.
+#[derive(Debug)]
+pub struct Outstanding {
+    /// Its journal.
+    pub entry: JournalEntry,
+    /// The thread that has read it; the reply goes to the descriptor of that.
+    pub reader: usize,
+    /// Its message.
+    pub message: Vec<u8>,
+}
+
+/// How to finish a request that a predecessor has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Serve it. Before that, subtract one lookup of each of these nodes: the kernel does not know of them.
+    Serve(Vec<u64>),
+    /// Send this error and these bytes.
+    Reply(i32, Vec<u8>),
+    /// Let it fail: servers have died of it.
+    Fail,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<JournalEntry>> = const { RefCell::new(None) };
+    static CATCHES_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+fn with<T>(act: impl FnOnce(&JournalEntry) -> T) -> Option<T> {
+    CURRENT.with_borrow(|current| current.as_ref().map(act))
+}
+
+/// While this exists, the thread attends to a journal, unless another one has taken over the request.
+#[derive(Debug)]
+pub struct Attending(());
+
+/// Attends to a journal. The request is finished when the returned value is dropped.
+#[must_use]
+pub fn attend(entry: JournalEntry) -> Attending {
+    CURRENT.set(Some(entry));
+    Attending(())
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        finish();
+    }
+}
+
+/// Marks the request as answered.
+pub fn finish() {
+    if let Some(entry) = CURRENT.take() {
+        entry.finish();
+    }
+}
+
+/// Runs `work`, which finishes requests of a predecessor.
+pub fn catch_up(work: impl FnOnce()) {
+    CATCHES_UP.set(true);
+    work();
+    CATCHES_UP.set(false);
+}
+
+/// Whether this thread has requests of a predecessor to finish.
+pub fn is_catching_up() -> bool {
+    CATCHES_UP.get()
+}
+
+/// Takes the journal away from this thread, for another one that goes on with the request. `message` is not copied if the request has
+/// a journal of its own already.
+///
+/// # Errors
+/// Too many requests are out, or there is no memory. The journal stays.
+pub fn hand_on() -> io::Result<Option<JournalEntry>> {
+    let Some(entry) = CURRENT.take() else { return Ok(None) };
+    match entry.moved() {
+        Ok(entry) => Ok(Some(entry)),
+        Err((entry, error)) => {
+            CURRENT.set(Some(entry));
+            Err(error)
+        }
+    }
+}
+
+/// The number of the request; 0 without a journal.
+pub fn unique() -> u64 {
+    with(|entry| entry.get(UNIQUE)).unwrap_or_default()
+}
+
+/// Records that a change begins, and what `observe` returns. If a predecessor has begun it, returns what that recorded instead.
+pub fn start(observe: impl FnOnce() -> [u64; 2]) -> Option<Earlier> {
+    // `observe` must not find the journal borrowed.
+    if with(|entry| entry.get(PHASE))? == STARTED {
+        return with(|entry| Earlier {
+            begun: (entry.get(SECONDS).cast_signed(), entry.get(NANOSECONDS).cast_signed()),
+            observed: [entry.get(OBSERVED), entry.get(OBSERVED + 1)],
+        });
+    }
+    // The clock from which file systems take their times.
+    let now =
+        clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or((0, 0), |now| (now.tv_sec(), now.tv_nsec()));
+    let observed = observe();
+    with(|entry| {
+        entry.set(SECONDS, now.0.cast_unsigned());
+        entry.set(NANOSECONDS, now.1.cast_unsigned());
+        entry.set(OBSERVED, observed[0]);
+        entry.set(OBSERVED + 1, observed[1]);
+        entry.set(PHASE, STARTED);
+        entry.die_at("started");
+    });
+    None
+}
+
+/// Records that a lookup of `node` was counted for the reply.
+pub fn note_lookup(node: u64) {
+    with(|entry| {
+        let count = entry.get(ENTERED);
+        if let Some(word) = entry.words().get(NODES + count as usize) {
+            word.store(node, Ordering::Relaxed);
+            entry.set(ENTERED, count + 1);
+        }
+    });
+}
+
+/// Records that a lookup of `node` that was counted for the reply was taken back.
+pub fn note_forget(node: u64) {
+    with(|entry| {
+        let last = entry.get(ENTERED).checked_sub(1)?;
+        // Before it is taken back: a count may be too high, never too low.
+        (entry.get(NODES + last as usize) == node).then(|| entry.set(ENTERED, last))
+    });
+}
+
+/// The items of a request that forgets nodes, without those that a predecessor has taken. One that it has taken and not served is
+/// lost.
+pub fn count_forgets<T>(items: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let done = with(|entry| entry.get(FORGOTTEN)).unwrap_or_default();
+    items.skip(done as usize).enumerate().map(move |(at, item)| {
+        with(|entry| entry.set(FORGOTTEN, done + at as u64 + 1));
+        item
+    })
+}
+
+/// Records the reply to the request `unique`, which is about to be sent.
+pub fn answering(unique: u64, error: i32, parts: &[&[u8]]) {
+    with(|entry| {
+        if entry.get(UNIQUE) != unique || entry.get(PHASE) >= DONE {
+            return;
+        }
+        entry.die_at("changed");
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len > REPLY_WORDS * 8 {
+            return entry.set(PHASE, SENT);
+        }
+        store_bytes(&entry.words()[REPLY..REPLY + REPLY_WORDS], parts);
+        entry.set(ERROR, u64::from(error.cast_unsigned()));
+        entry.set(REPLY_LEN, len as u64);
+        entry.set(PHASE, DONE);
+        entry.die_at("recorded");
+    });
+}
+
+/// To be called when the reply to the request `unique` was sent.
+pub fn sent(unique: u64) {
+    with(|entry| {
+        if entry.get(UNIQUE) == unique {
+            entry.die_at("sent");
+        }
+    });
+}
+
+impl JournalEntry {
+    /// The journal of a request that the reading thread with this number has just read.
+    pub fn begin(state: &'static SurvivalState, reader: usize, unique: u64, opcode: u32) -> Self {
+        let entry = Self { state, place: Place::Reader(reader) };
+        entry.set(OPCODE, opcode.into());
+        entry.reset(unique);
+        entry.die_at("read");
+        entry
+    }
+
+    fn die_at(&self, moment: &str) {
+        faults::die_at(moment, self.get(OPCODE));
+    }
+
+    fn reset(&self, unique: u64) {
+        self.set(UNIQUE, 0);
+        for word in [PHASE, BLAME, ENTERED, FORGOTTEN] {
+            self.set(word, 0);
+        }
+        self.set(UNIQUE, unique);
+    }
+
+    fn words(&self) -> &'static [AtomicU64] {
+        match &self.place {
+            Place::Reader(reader) => self.state.reader_words(*reader),
+            Place::Pool(slot) => slot.words(),
+        }
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        self.words()[word].load(Ordering::Acquire)
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        self.words()[word].store(value, Ordering::Release);
+    }
+
+    fn finish(self) {
+        match self.place {
+            Place::Reader(_) => {
+                self.set(ANSWERED, self.get(UNIQUE));
+                self.die_at("finished");
+            }
+            Place::Pool(slot) => {
+                let ((at, room), opcode) = (self.state.room(&slot), slot.get(OPCODE));
+                if room > SHORT {
+                    self.state.memory.free_unmapped(at, room);
+                }
+                drop(slot);
+                faults::die_at("finished", opcode);
+            }
+        }
+    }
+
+    /// The journal of the request in the pool, if it is not there yet.
+    fn moved(self) -> Result<Self, (Self, io::Error)> {
+        let Place::Reader(reader) = self.place else { return Ok(self) };
+        match self.copied(reader) {
+            Ok(slot) => {
+                self.finish();
+                Ok(slot)
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn copied(&self, reader: usize) -> io::Result<Self> {
+        let state = self.state;
+        let len = message_len(&state.memory.read_buffer(reader, size_of::<u32>())?);
+        let message = state.memory.read_buffer(reader, len)?;
+        let table = if len <= SHORT { &state.short } else { &state.long };
+        let slot = table.claim().ok_or_else(|| io::Error::other("too many requests are waiting"))?;
+        let (at, _) = state.room(&slot);
+        state.memory.write_unmapped(at, &message)?;
+        // All but the first word, which says that it counts.
+        for word in PHASE..NODES + self.get(ENTERED) as usize {
+            slot.set(word, self.get(word));
+        }
+        slot.set(READER, reader as u64);
+        slot.set(MESSAGE_LEN, message.len() as u64);
+        slot.set(UNIQUE, self.get(UNIQUE));
+        self.die_at("copied");
+        Ok(Self { state, place: Place::Pool(slot) })
+    }
+
+    /// How to finish the request. To be called once by each successor.
+    pub fn remedy(&self) -> Remedy {
+        let blame = self.get(BLAME) + self.state.blame();
+        self.set(BLAME, blame);
+        match self.get(PHASE) {
+            DONE => {
+                let len = (self.get(REPLY_LEN) as usize).min(REPLY_WORDS * 8);
+                let bytes = load_bytes(&self.words()[REPLY..REPLY + REPLY_WORDS], len);
+                Remedy::Reply((self.get(ERROR) as u32).cast_signed(), bytes)
+            }
+            _ if blame >= MOST_BLAME => Remedy::Fail,
+            phase => {
+                let count = (self.get(ENTERED) as usize).min(JOURNAL_WORDS - NODES);
+                let nodes =
+                    self.words()[NODES..NODES + count].iter().map(|word| word.load(Ordering::Relaxed));
+                // The kernel may have got a reply with these nodes.
+                let nodes = if phase == SENT { Vec::new() } else { nodes.collect() };
+                self.set(ENTERED, 0);
+                if phase == SENT {
+                    self.set(PHASE, READ);
+                }
+                Remedy::Serve(nodes)
+            }
+        }
+    }
+
+    /// The number of the request.
+    pub fn unique(&self) -> u64 {
+        self.get(UNIQUE)
+    }
+
+    /// Whether the reply of the predecessor was recorded: the handles in it are valid.
+    pub fn is_done(&self) -> bool {
+        self.get(PHASE) >= DONE
+    }
+}
+
+/// The length of a message, by its first word (`fuse_in_header`, linux/fuse.h).
+fn message_len(message: &[u8]) -> usize {
+    message.first_chunk().map_or(0, |len| u32::from_ne_bytes(*len) as usize)
+}
+
+/// The number of the request in a message.
+fn message_unique(message: &[u8]) -> u64 {
+    message.get(8..16).and_then(<[u8]>::first_chunk).map_or(0, |unique| u64::from_ne_bytes(*unique))
+}
+
+impl SurvivalState {
+    /// Where the message of a request in the pool is, and the length of the room there.
+    fn room(&'static self, slot: &Slot) -> (usize, usize) {
+        match slot.is_in(&self.short) {
+            true => (slot.index() * SHORT, SHORT),
+            false => (MOST_SHORT * SHORT + slot.index() * self.buffer_len, self.buffer_len),
+        }
+    }
+
+    /// The requests that a predecessor has left. To be called once, before any request is read.
+    ///
+    /// # Errors
+    /// The messages cannot be read.
+    pub fn outstanding(&'static self) -> io::Result<Vec<Outstanding>> {
+        let mut all: Vec<Outstanding> = Vec::new();
+        for slot in [&self.short, &self.long].into_iter().flat_map(|table| table.take_over()) {
+            let (at, room) = self.room(&slot);
+            let message = self.memory.read_unmapped(at, (slot.get(MESSAGE_LEN) as usize).min(room))?;
+            let reader = slot.get(READER) as usize;
+            all.push(Outstanding {
+                entry: JournalEntry { state: self, place: Place::Pool(slot) },
+                reader,
+                message,
+            });
+        }
+        for reader in 0..self.devices().len() {
+            const HEADER: usize = 40;
+            let header = self.memory.read_buffer(reader, HEADER)?;
+            let (len, unique) = (message_len(&header), message_unique(&header));
+            let entry = JournalEntry { state: self, place: Place::Reader(reader) };
+            if unique == 0 || unique == entry.get(ANSWERED) {
+                continue;
+            }
+            if all.iter().any(|other| other.entry.unique() == unique) {
+                // It died between the two steps of handing it on.
+                entry.set(ANSWERED, unique);
+                continue;
+            }
+            if entry.get(UNIQUE) != unique {
+                entry.reset(unique);
+            }
+            all.push(Outstanding { entry, reader, message: self.memory.read_buffer(reader, len)? });
+        }
+        Ok(all)
+    }
+}

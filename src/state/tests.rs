@@ -1,0 +1,196 @@
+use std::mem::forget;
+use std::thread;
+
+use super::journal::{CRASHED, Earlier, JournalEntry, KILLED, Outstanding, Remedy};
+use super::*;
+
+const BUFFER: usize = 1 << 16;
+
+fn state() -> &'static SurvivalState {
+    SurvivalState::new(BUFFER).unwrap()
+}
+
+/// Puts a message into the buffer of a reading thread, as the kernel does.
+fn message(buffer: &mut [u8], unique: u64, len: usize) {
+    buffer[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+    buffer[8..16].copy_from_slice(&unique.to_ne_bytes());
+    buffer[40..len].fill(unique as u8);
+}
+
+/// Serves a request in a thread that ends in the middle of it.
+fn dies(work: impl FnOnce() + Send) {
+    thread::scope(|scope| scope.spawn(work).join().unwrap());
+}
+
+fn begin(state: &'static SurvivalState, reader: usize, unique: u64) -> journal::Attending {
+    journal::attend(JournalEntry::begin(state, reader, unique, 0))
+}
+
+fn outstanding(state: &'static SurvivalState) -> Vec<(u64, usize, Remedy)> {
+    let all = state.outstanding().unwrap();
+    let found = all.iter().map(|Outstanding { entry, reader, message }| {
+        assert!(
+            message[40..].iter().all(|&byte| byte == entry.unique() as u8),
+            "it is the message of the request"
+        );
+        (entry.unique(), *reader, entry.remedy())
+    });
+    let found = found.collect();
+    // The next server finds them again.
+    all.into_iter().for_each(forget);
+    found
+}
+
+#[test]
+fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
+    let state = state();
+    let node = NodeData {
+        id: 1 << 63 | 7,
+        dev: 3,
+        ino: u64::MAX,
+        lookups: 2,
+        kind: libc::S_IFREG,
+        number: 9,
+        handle: Some((-1, (0..LONGEST_HANDLE as u8).collect())),
+        mount: Some(0),
+        fd: Some(0),
+        uid: Some(u32::MAX),
+        backing: BackingRecord::Registered(u32::MAX),
+        is_revoked: true,
+    };
+    let plain = NodeData { id: 2, ..NodeData::default() };
+    let too_long = NodeData { handle: Some((1, vec![0; LONGEST_HANDLE + 1])), ..plain.clone() };
+    assert!(state.add_node(&too_long).is_none());
+    let open = OpenData {
+        fh: 5,
+        node: 2,
+        is_directory: true,
+        flags: -1,
+        unique: 4,
+        fd: Some(1),
+        opener: [1, 2, 3, 4],
+    };
+    forget((state.add_node(&node), state.add_open(&open)));
+    drop((state.add_node(&NodeData { id: 3, ..plain.clone() }), state.add_open(&OpenData { fh: 6, ..open })));
+    forget(state.add_node(&plain));
+    state.set_root(0);
+    let mut needed: Vec<_> = state.needed_descriptors().collect();
+    needed.sort_unstable();
+    assert_eq!(needed, [0, 0, 1], "of the source, the node and the open directory");
+    let found: Vec<_> = state.take_over_nodes().into_iter().map(|(_, data)| data).collect();
+    assert_eq!(found, [node, plain]);
+    let (record, found) = state.take_over_opens().pop().unwrap();
+    assert_eq!(found, open);
+    record.set_fd(None);
+    assert_eq!(state.needed_descriptors().count(), 1, "that of the source");
+}
+
+#[test]
+fn the_head_remembers_the_mount() {
+    let state = state();
+    assert!(!state.is_serving() && state.devices().is_empty() && state.mode().is_none());
+    state.serve((45, 1 << 63), &[3, 4]);
+    assert_eq!((state.granted(), state.devices()), ((45, 1 << 63), vec![3, 4]));
+    let place = Path::new(OsStr::from_bytes(b"/mnt/caf\xE9"));
+    state.set_place(place, Some("0:45")).unwrap();
+    assert_eq!(state.place(), (place.into(), Some("0:45".into())));
+    assert!(state.set_place(Path::new(&"x".repeat(1 << 14)), None).is_err());
+    state.set_mode(Some(0));
+    assert_eq!((state.mode(), state.begin_server(), state.begin_server()), (Some(0), 1, 2));
+    let places = [state.closing(0), state.closing(9)];
+    state.closed(places[0].unwrap());
+    assert_eq!((state.take_over_closing(), state.take_over_closing()), (vec![9], vec![]));
+}
+
+#[test]
+fn a_successor_knows_how_far_each_request_has_come() {
+    let state = state();
+    state.serve((45, 0), &[3, 4, 5, 6, 7]);
+    let mut buffers: Vec<_> = (0..5).map(|reader| state.buffer(reader).unwrap()).collect();
+    let progress = state.progress();
+    assert!(outstanding(state).is_empty());
+    // One that is finished, one that was only read, one that has begun a change, one whose reply is recorded, and a long reply.
+    for (reader, buffer) in buffers.iter_mut().enumerate() {
+        message(buffer, 10 + reader as u64, 100 + reader);
+    }
+    drop(begin(state, 0, 10));
+    dies(|| {
+        let attending = begin(state, 2, 12);
+        assert_eq!((journal::unique(), journal::start(|| [7, 8])), (12, None));
+        journal::note_lookup(20);
+        journal::note_lookup(21);
+        journal::note_forget(22);
+        journal::note_forget(21);
+        forget(attending);
+    });
+    dies(|| {
+        let attending = begin(state, 3, 13);
+        journal::note_lookup(20);
+        journal::answering(99, 0, &[b"of another request"]);
+        journal::answering(13, -5, &[b"a", b"reply"]);
+        journal::answering(13, 0, &[b"a second one"]);
+        forget(attending);
+    });
+    dies(|| {
+        let attending = begin(state, 4, 14);
+        journal::note_lookup(20);
+        journal::answering(14, 0, &[&[0; 513]]);
+        forget(attending);
+    });
+    assert_ne!(state.progress(), progress);
+    let serve = |nodes: &[u64]| Remedy::Serve(nodes.to_vec());
+    let reply = Remedy::Reply(-5, b"areply".to_vec());
+    let expected = [(11, 1, serve(&[])), (12, 2, serve(&[20])), (13, 3, reply.clone()), (14, 4, serve(&[]))];
+    state.set_blame(KILLED);
+    assert_eq!(outstanding(state), expected);
+    // The next one finds the change as the first one has recorded it.
+    let entry = |unique| {
+        state.outstanding().unwrap().into_iter().find(|one| one.entry.unique() == unique).unwrap().entry
+    };
+    dies(|| {
+        let attending = journal::attend(entry(12));
+        let Some(Earlier { observed: [7, 8], begun }) = journal::start(|| panic!("not asked again")) else {
+            panic!()
+        };
+        assert!(begun.0 > 1 << 30);
+        forget(attending);
+    });
+    // A request of which servers crash is not tried for ever; a recorded reply is sent in any case.
+    state.set_blame(CRASHED);
+    assert_eq!(outstanding(state)[1], (12, 2, serve(&[])));
+    assert_eq!(outstanding(state)[1..3], [(12, 2, Remedy::Fail), (13, 3, reply)]);
+    drop(journal::attend(entry(12)));
+    assert!(outstanding(state).iter().all(|(unique, ..)| *unique != 12));
+}
+
+#[test]
+fn a_request_in_the_pool_has_a_journal_of_its_own() {
+    let state = state();
+    state.serve((45, 0), &[3]);
+    let buffer = state.buffer(0).unwrap();
+    for (unique, len) in [(20, 100), (21, 9000), (22, BUFFER)] {
+        message(buffer, unique, len);
+        let attending = begin(state, 0, unique);
+        journal::note_lookup(unique);
+        assert_eq!(journal::start(|| [unique, 0]), None);
+        forget(journal::hand_on().unwrap().unwrap());
+        assert!(journal::unique() == 0 && journal::hand_on().unwrap().is_none());
+        drop(attending);
+    }
+    let expected = [20, 21, 22].map(|unique| (unique, 0, Remedy::Serve(vec![unique])));
+    assert_eq!(outstanding(state), expected);
+    // Forgetting goes on behind what was taken.
+    message(buffer, 23, 100);
+    dies(|| {
+        let attending = begin(state, 0, 23);
+        assert_eq!(journal::count_forgets(0..5).take(2).collect::<Vec<_>>(), [0, 1]);
+        forget(attending);
+        let _attending = journal::attend(JournalEntry::begin(state, 1, 0, 0));
+        assert_eq!(journal::count_forgets(0..2).count(), 2);
+    });
+    dies(|| {
+        let entry = state.outstanding().unwrap().pop().unwrap().entry;
+        let _attending = journal::attend(entry);
+        assert_eq!(journal::count_forgets(0..5).collect::<Vec<_>>(), [2, 3, 4]);
+    });
+}

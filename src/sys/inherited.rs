@@ -1,0 +1,124 @@
+//! Descriptors that a process shares with another one, and takes over when that has ended.
+//!
+//! A child that was created with `CLONE_FILES` (clone(2)) uses the same table of descriptors as its parent. What it has open
+//! stays open when it is killed, as long as the parent lives. The next child sorts it out: [`Inherited::sort_out`].
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::unistd::{ForkResult, Pid};
+use parking_lot::Mutex;
+
+/// fork(2) with a common table of descriptors, in a process with only one thread.
+///
+/// # Errors
+/// EDEADLK if there are more threads, or /proc does not show them; otherwise as clone(2) says.
+pub fn fork_with_common_descriptors() -> Result<ForkResult, Errno> {
+    if !fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
+        return Err(Errno::EDEADLK);
+    }
+    let mut flags = libc::CLONE_FILES | libc::SIGCHLD;
+    let own_id = thread_id_place();
+    if !own_id.is_null() {
+        flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
+    }
+    // SAFETY: without CLONE_VM the child has memory of its own. No other thread exists that could hold a lock in it. The kernel writes
+    // the number of the child where the C library of the child expects it, as the fork of that library asks for.
+    let made = unsafe { clone(flags, own_id) };
+    Ok(match Errno::result(made)? {
+        0 => ForkResult::Child,
+        child => ForkResult::Parent { child: Pid::from_raw(child as i32) },
+    })
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+unsafe fn clone(flags: i32, own_id: *mut i32) -> i64 {
+    let none = std::ptr::null_mut::<i32>();
+    // SAFETY: those of the caller. The order of the last two arguments depends on the architecture (clone(2)).
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        return libc::syscall(libc::SYS_clone, i64::from(flags), none, none, own_id, none);
+        #[cfg(target_arch = "aarch64")]
+        return libc::syscall(libc::SYS_clone, i64::from(flags), none, none, none, own_id);
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn clone(_: i32, _: *mut i32) -> i64 {
+    Errno::ENOSYS.set();
+    -1
+}
+
+/// Where the C library of this thread has its number: glibc tells the kernel the place. musl tells it another one.
+fn thread_id_place() -> *mut i32 {
+    let mut place = std::ptr::null_mut::<i32>();
+    if cfg!(target_env = "gnu") {
+        /// From linux/prctl.h.
+        const PR_GET_TID_ADDRESS: i32 = 40;
+        // SAFETY: the kernel writes one address. Kernels without CONFIG_CHECKPOINT_RESTORE write none.
+        let told = unsafe { libc::prctl(PR_GET_TID_ADDRESS, &raw mut place) };
+        if told != 0 {
+            return std::ptr::null_mut();
+        }
+    }
+    place
+}
+
+/// The numbers of all descriptors of this process.
+///
+/// # Errors
+/// /proc does not show them.
+pub fn open_numbers() -> io::Result<HashSet<RawFd>> {
+    let names = fs::read_dir("/proc/self/fd")?;
+    let numbers: Vec<RawFd> =
+        names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).collect();
+    // The descriptor through which the list was read is in it, and closed by now.
+    // SAFETY: F_GETFD only reads flags.
+    Ok(numbers.into_iter().filter(|&number| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0).collect())
+}
+
+/// Descriptors that a predecessor has left, and that nobody owns yet.
+#[derive(Debug, Default)]
+pub struct Inherited(Mutex<HashSet<RawFd>>);
+
+impl Inherited {
+    /// Closes all descriptors but those with the numbers in `own`, which have owners in this process, and in `left`, which become the
+    /// descriptors that this value offers.
+    ///
+    /// To be called once, right after the process was created, while its only owners of descriptors are those of `own`.
+    ///
+    /// # Errors
+    /// /proc does not show the open descriptors.
+    pub fn sort_out(own: &HashSet<RawFd>, left: &HashSet<RawFd>) -> io::Result<Self> {
+        let mut offered = HashSet::new();
+        for number in open_numbers()? {
+            if own.contains(&number) {
+                continue;
+            }
+            if left.contains(&number) {
+                offered.insert(number);
+            } else {
+                // SAFETY: the predecessor has ended, and nothing in this process owns the descriptor.
+                unsafe { libc::close(number) };
+            }
+        }
+        Ok(Self(Mutex::new(offered)))
+    }
+
+    /// The descriptor with this number, for one caller; `None` if there is none.
+    pub fn take(&self, number: RawFd) -> Option<OwnedFd> {
+        // SAFETY: it was open, and nobody owned it; it is offered only once.
+        self.0.lock().remove(&number).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+    }
+
+    /// Closes those that nobody has taken.
+    pub fn close_rest(&self) {
+        for number in self.0.lock().drain() {
+            // SAFETY: as in `take`.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Clients that know the right result of each call.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use namegate::sys::rename::renameat2;
+use namegate::sys::xattr;
+use nix::errno::Errno;
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{Mode, SFlag, mknod};
+
+/// What clients do together.
+#[derive(Default)]
+pub struct Work {
+    pub ends: AtomicBool,
+    /// Number of calls that were made.
+    pub calls: AtomicU64,
+}
+
+impl Work {
+    fn call<T>(&self, what: &str, result: io::Result<T>) -> T {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        result.unwrap_or_else(|error| panic!("{what}: {error}"))
+    }
+
+    #[track_caller]
+    fn fails<T>(&self, what: &str, result: io::Result<T>, errno: Errno) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let found = result.map(drop).map_err(|error| error.raw_os_error());
+        assert_eq!(found, Err(Some(errno as i32)), "{what}");
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.ends.load(Ordering::Relaxed)
+    }
+
+    /// Names: creates, renames, links and removes entries of `dir`, which nobody else uses.
+    pub fn change_names(&self, dir: &Path) {
+        let at = |name: &str| dir.join(name);
+        let mut round = 0u64;
+        while self.goes_on() {
+            round += 1;
+            let (made, file, other) = (at(&format!("d{round}")), at(&format!("f{round}")), at("other"));
+            self.call("mkdir", fs::create_dir(&made));
+            self.fails("a second mkdir", fs::create_dir(&made), Errno::EEXIST);
+            let mut open = self.call(
+                "create",
+                OpenOptions::new().read(true).write(true).create_new(true).mode(0o400).open(&file),
+            );
+            self.call("write", open.write_all(b"content"));
+            self.fails("a second create", File::create_new(&file), Errno::EEXIST);
+            self.call("link", fs::hard_link(&file, &other));
+            self.fails("a second link", fs::hard_link(&file, &other), Errno::EEXIST);
+            assert_eq!(self.call("stat", open.metadata()).nlink(), 2);
+            self.call("rename", fs::rename(&other, made.join("moved")));
+            self.fails("a second rename", fs::rename(&other, made.join("moved")), Errno::ENOENT);
+            self.call("symlink", symlink("f", at("link")));
+            self.fails("a second symlink", symlink("f", at("link")), Errno::EEXIST);
+            let fifo = || mknod(&at("fifo"), SFlag::S_IFIFO, Mode::S_IRUSR, 0).map_err(io::Error::from);
+            self.call("mknod", fifo());
+            self.fails("a second mknod", fifo(), Errno::EEXIST);
+            let exchange = || {
+                renameat2(AT_FDCWD, &at("link"), AT_FDCWD, &at("fifo"), libc::RENAME_EXCHANGE)
+                    .map_err(io::Error::from)
+            };
+            self.call("exchange", exchange());
+            assert!(self.call("lstat", fs::symlink_metadata(at("fifo"))).is_symlink());
+            let names = self.call("readdir", fs::read_dir(dir));
+            let names: Vec<_> = names.map(|entry| self.call("readdir", entry).file_name()).collect();
+            assert_eq!(names.len(), 4, "d, f, link and fifo");
+            for name in ["link", "fifo"] {
+                self.call("unlink", fs::remove_file(at(name)));
+                self.fails("a second unlink", fs::remove_file(at(name)), Errno::ENOENT);
+            }
+            self.fails("rmdir", fs::remove_dir(&made), Errno::ENOTEMPTY);
+            self.call("unlink", fs::remove_file(made.join("moved")));
+            self.call("rmdir", fs::remove_dir(&made));
+            self.fails("a second rmdir", fs::remove_dir(&made), Errno::ENOENT);
+            self.call("unlink", fs::remove_file(&file));
+            // It is open and has no name.
+            let mut content = String::new();
+            self.call("seek", open.seek(SeekFrom::Start(0)));
+            self.call("read", open.read_to_string(&mut content));
+            assert_eq!((content.as_str(), self.call("stat", open.metadata()).nlink()), ("content", 0));
+        }
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+    }
+
+    /// Attributes and lengths of the files in `dir`, which nobody else uses.
+    pub fn change_files(&self, dir: &Path) {
+        let path = dir.join("file");
+        let file = File::create_new(&path).unwrap();
+        let mut round = 0u64;
+        while self.goes_on() {
+            round += 1;
+            let value = round.to_string();
+            let name = std::ffi::OsStr::new("user.round");
+            let set =
+                || xattr::set(&file, name, value.as_bytes(), libc::XATTR_CREATE).map_err(io::Error::from);
+            self.call("setxattr", set());
+            self.fails("a second setxattr", set(), Errno::EEXIST);
+            let mut found = [0; 32];
+            let len = self.call("getxattr", xattr::get(&file, name, &mut found).map_err(io::Error::from));
+            assert_eq!(found[..len], *value.as_bytes());
+            self.call("removexattr", xattr::remove(&file, name).map_err(io::Error::from));
+            self.fails(
+                "a second removexattr",
+                xattr::remove(&file, name).map_err(io::Error::from),
+                Errno::ENODATA,
+            );
+            self.call("truncate", file.set_len(round % 1000));
+            assert_eq!(self.call("stat", fs::metadata(&path)).len(), round % 1000);
+            let mode = 0o600 | (round as u32 % 8);
+            self.call(
+                "chmod",
+                fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)),
+            );
+            assert_eq!(self.call("stat", file.metadata()).mode() & 0o777, mode);
+        }
+    }
+
+    /// Content: appends to a file and reads it.
+    pub fn append(&self, path: &Path) {
+        let mut expected = Vec::new();
+        let open = || self.call("open", OpenOptions::new().read(true).append(true).create(true).open(path));
+        let mut file = open();
+        while self.goes_on() {
+            let line = format!("{}\n", expected.len());
+            self.call("append", file.write_all(line.as_bytes()));
+            expected.extend_from_slice(line.as_bytes());
+            assert_eq!(self.call("stat", file.metadata()).len(), expected.len() as u64);
+            let mut tail = vec![0; line.len()];
+            self.call("read", file.read_exact_at(&mut tail, (expected.len() - line.len()) as u64));
+            assert_eq!(tail, line.as_bytes());
+            if expected.len() % 7 == 0 {
+                file = open();
+            }
+        }
+        assert_eq!(fs::read(path).unwrap(), expected);
+    }
+
+    /// Lists a directory of 300 files, with their attributes or without.
+    pub fn list(&self, dir: &Path) {
+        while self.goes_on() {
+            for has_attributes in [false, true] {
+                let names = self.call("readdir", fs::read_dir(dir)).map(|entry| {
+                    let entry = self.call("readdir", entry);
+                    if has_attributes {
+                        self.call("stat", fs::symlink_metadata(entry.path()));
+                    }
+                });
+                assert_eq!(names.count(), 300);
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The server is killed under load.
+
+use std::fs::{self, File};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::clients::Work;
+use crate::mounted::{Mounted, wait_until};
+use crate::{STUCK, kill_server, kills, surviving};
+
+/// Kills the server again and again while clients work.
+fn survives(mut mounted: Mounted) {
+    let mnt = mounted.mnt();
+    for name in ["a", "b", "files", "list"] {
+        fs::create_dir(mnt.join(name)).unwrap();
+    }
+    (0..300).for_each(|number| drop(File::create(mnt.join(format!("list/{number}"))).unwrap()));
+    let work = Work::default();
+    let (mut longest, begin) = (Duration::ZERO, Instant::now());
+    thread::scope(|scope| {
+        let clients = [
+            scope.spawn(|| work.change_names(&mnt.join("a"))),
+            scope.spawn(|| work.change_names(&mnt.join("b"))),
+            scope.spawn(|| work.change_files(&mnt.join("files"))),
+            scope.spawn(|| work.append(&mnt.join("appended"))),
+            scope.spawn(|| work.list(&mnt.join("list"))),
+        ];
+        let is_well = || !clients.iter().any(|client| client.is_finished());
+        for number in 0..kills() {
+            // At a different moment each time.
+            let calls = work.calls.load(Ordering::Relaxed) + 100 + (number as u64 * 37) % 100;
+            wait_until("progress of the clients", || {
+                !is_well() || work.calls.load(Ordering::Relaxed) >= calls
+            });
+            if !is_well() {
+                break;
+            }
+            let (killed, before) = (Instant::now(), work.calls.load(Ordering::Relaxed));
+            kill_server(&mounted);
+            wait_until("an answer", || {
+                assert!(killed.elapsed() < STUCK, "clients are stuck");
+                !is_well() || work.calls.load(Ordering::Relaxed) > before + 10
+            });
+            longest = longest.max(killed.elapsed());
+        }
+        work.ends.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    println!(
+        "{} kills, {} calls in {:?}, longest pause {longest:?}",
+        kills(),
+        work.calls.load(Ordering::Relaxed),
+        begin.elapsed()
+    );
+    // Nothing piles up with each server.
+    let descriptors = mounted.descriptors();
+    kill_server(&mounted);
+    fs::metadata(mnt.join("list/7")).unwrap();
+    assert!(mounted.descriptors() <= descriptors + 64, "{} after {descriptors}", mounted.descriptors());
+    mounted.signal(Signal::SIGTERM);
+    let (status, said) = mounted.ended();
+    assert!(status.success(), "{status}: {said}");
+}
+
+#[test]
+fn clients_wait_and_no_call_fails_or_is_made_twice() {
+    let Some(mounted) = surviving(&[]) else { return };
+    survives(mounted);
+}
+
+#[test]
+fn clients_wait_where_contents_go_through_the_server() {
+    let Some(mounted) = surviving(&["--no-passthrough"]) else { return };
+    survives(mounted);
+}

@@ -1,0 +1,62 @@
+//! Mounts that survive their server: it is killed while clients know the right result of each call. Needs root and /dev/fuse; a test
+//! that cannot run prints SKIPPED.
+//!
+//! `NAMEGATE_TEST_KILLS` sets the number of kills, 20 by default.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+mod clients;
+mod faults;
+mod kills;
+#[allow(dead_code, reason = "it is shared with the tests of mounts")]
+#[path = "../mount/mounted.rs"]
+mod mounted;
+mod remains;
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use mounted::{Mounted, transport, wait_until};
+
+/// A mount that survives; `None`, after a message, if nothing can be mounted.
+fn surviving(args: &[&str]) -> Option<Mounted> {
+    if transport() != "dev" {
+        println!("SKIPPED: mounts survive over the transport dev alone");
+        return None;
+    }
+    Mounted::new(&[&["--survive"], args].concat())
+}
+
+/// The server of a mount: the child of the holder.
+fn server_of(mounted: &Mounted) -> Pid {
+    let holder = mounted.server();
+    let mut found = None;
+    wait_until("the start of a server", || {
+        let children = fs::read_to_string(format!("/proc/{holder}/task/{holder}/children")).unwrap();
+        // One that was killed is a child until the holder has noticed.
+        let is_alive = |pid: &i32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        };
+        found = children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_alive);
+        found.is_some()
+    });
+    Pid::from_raw(found.unwrap())
+}
+
+/// Kills the server, and waits until another one has started.
+fn kill_server(mounted: &Mounted) {
+    let server = server_of(mounted);
+    kill(server, Signal::SIGKILL).unwrap();
+    wait_until("the start of another server", || server_of(mounted) != server);
+}
+
+fn kills() -> usize {
+    std::env::var("NAMEGATE_TEST_KILLS").map_or(20, |number| number.parse().unwrap())
+}
+
+/// A client that waits for longer than this counts as stuck.
+const STUCK: Duration = Duration::from_secs(60);
