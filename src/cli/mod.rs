@@ -33,6 +33,7 @@ mod status;
 mod targets;
 mod top;
 mod watch;
+mod why;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -162,6 +163,7 @@ enum Color {
 enum Command {
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
+    Why(why::WhyArgs),
     Scan(Box<scan::ScanArgs>),
     Fix(fix::FixArgs),
     Mount(Box<mount::MountArgs>),
@@ -288,6 +290,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     match command {
         Command::Check(args) => check::run(args, out),
         Command::Explain(args) => explain::run(&args, out),
+        Command::Why(args) => why::run(&args, out),
         Command::Scan(args) => scan::run(*args, out),
         Command::Fix(args) => fix::run(args, out),
         Command::Mount(args) => mount::run(&args),

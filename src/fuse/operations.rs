@@ -18,6 +18,7 @@ use super::request_context::RequestContext;
 use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Fh, NodeId, OpenNode, SetId};
 use crate::state::journal;
 use crate::sys::stat::Time;
+use crate::telemetry::audit::WHY_ATTRIBUTE;
 use crate::telemetry::metrics::Op;
 use crate::workers::{Domain, Load};
 
@@ -464,8 +465,11 @@ impl RequestCore {
         (name, size): (&OsStr, u32),
         reply: impl Responds<AttributeSize> + RespondsBytes,
     ) {
-        let name = name.to_owned();
+        let (name, uid) = (name.to_owned(), caller.uid);
         self.serve_on(Op::Getxattr, caller, self.on(node), move |serving| {
+            if name == WHY_ATTRIBUTE {
+                return serving.xattr(size, reply, |value| serving.core.server.why(uid, value));
+            }
             let tree = &serving.core.server.tree;
             serving.xattr(size, reply, |value| tree.getxattr(node, &name, value));
         });

@@ -131,6 +131,17 @@ impl Server {
         Self { audit: Some(audit), ..self }
     }
 
+    /// Why names of the user `uid` were refused, for [`WHY_ATTRIBUTE`](crate::telemetry::audit::WHY_ATTRIBUTE): written to `value`,
+    /// which may be empty to get the length.
+    pub(super) fn why(&self, uid: u32, value: &mut [u8]) -> nix::Result<usize> {
+        let audit = self.audit.as_ref().ok_or(Errno::ENODATA)?;
+        let answer = audit.why(uid, self.now().serve.gate.policy());
+        if !value.is_empty() {
+            value.get_mut(..answer.len()).ok_or(Errno::ERANGE)?.copy_from_slice(&answer);
+        }
+        Ok(answer.len())
+    }
+
     /// Continues in a new file if the old one was moved away: see [`Audit::reopen`].
     pub fn reopen_audit(&self) {
         self.audit.iter().for_each(Audit::reopen);

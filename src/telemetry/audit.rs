@@ -33,10 +33,11 @@ use self::bounded::BoundedRecord;
 use self::queue::{AuditQueue, DropCounts, QueueItem};
 use super::log;
 use super::metrics::{DropReason, Metrics};
+use crate::policy::Policy;
 
 pub use audit_log::{AuditLog, UncoveredNote};
 pub use bounded::MAX_BYTES;
-pub use recent::{RecentRefusal, RecentRefusals};
+pub use recent::{MAX_WHY, RecentRefusal, RecentRefusals, WHY_ATTRIBUTE, WhyAnswer};
 pub use record::{AuditOutcome, AuditRecord, Requester};
 
 /// The journal's id for the message of a record (sd_journal_print(3), `MESSAGE_ID`), for finding all of them.
@@ -85,6 +86,7 @@ impl Default for AuditSettings {
 #[derive(Debug)]
 pub struct Audit {
     queue: Arc<AuditQueue>,
+    recent: Arc<RecentRefusals>,
     ended: Mutex<Receiver<()>>,
 }
 
@@ -96,6 +98,7 @@ impl Audit {
     pub fn new(settings: AuditSettings) -> io::Result<Self> {
         let AuditSettings { per_second, bytes_per_second, .. } = settings;
         let queue = Arc::new(AuditQueue::new(per_second, bytes_per_second, settings.metrics.clone()));
+        let recent = settings.recent.clone();
         let (end, ended) = sync_channel(1);
         let tasks = queue.clone();
         thread::Builder::new().name("audit".into()).spawn(move || {
@@ -103,13 +106,18 @@ impl Audit {
             // Nobody may be waiting for it any more.
             let _ = end.send(());
         })?;
-        Ok(Self { queue, ended: Mutex::new(ended) })
+        Ok(Self { queue, recent, ended: Mutex::new(ended) })
     }
 
     /// Queues the record that `gather` creates. If the user `uid` has too many at the moment, the record is counted and
     /// `gather` is not called. Never waits for the writer.
     pub fn record(&self, uid: Option<u32>, gather: impl FnOnce() -> AuditRecord) {
         self.queue.offer(uid, gather);
+    }
+
+    /// The last refusals of the user `uid`, and `policy`, as a [`WhyAnswer`] in JSON.
+    pub fn why(&self, uid: u32, policy: &Policy) -> Vec<u8> {
+        self.recent.answer(uid, policy)
     }
 
     /// Reopens the audit log by its path, because the file may have been moved away. Does not wait. If the file cannot be opened,

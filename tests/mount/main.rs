@@ -39,3 +39,4 @@ mod special;
 mod submounts;
 mod times;
 mod user;
+mod why;

@@ -1,4 +1,4 @@
-//! The most recent records, for `namegate top`.
+//! The most recent records, for `namegate top` and `namegate why`.
 
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::bounded::shortened;
 use super::{AuditOutcome, AuditRecord};
 use crate::json::JsonBytes;
+use crate::policy::Policy;
+use crate::policy::config::Config;
 use crate::policy::rule::RuleId;
+
+/// The extended attribute by which a client asks a mount why it refused names. No file system stores attributes of that name.
+pub const WHY_ATTRIBUTE: &str = "namegate.why";
+
+/// The longest answer, in bytes: `XATTR_SIZE_MAX` of linux/limits.h.
+pub const MAX_WHY: usize = 1 << 16;
 
 /// A name that was recently refused or let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +39,15 @@ pub struct RecentRefusal {
     pub uid: Option<u32>,
     /// Command name of the client.
     pub command: Option<JsonBytes>,
+}
+
+/// The value of [`WHY_ATTRIBUTE`]: what a mount tells each user who can reach it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhyAnswer {
+    /// The policy as a configuration in TOML, if it can be written as one.
+    pub policy: Option<String>,
+    /// The last refusals of the user, the oldest first.
+    pub refusals: Vec<RecentRefusal>,
 }
 
 /// The most recent records; when there are too many, the oldest is removed.
@@ -63,6 +80,25 @@ impl RecentRefusals {
             last.pop_front();
         }
         last.push_back(refused);
+    }
+
+    /// The answer for the user `uid`: the policy, and as many of the user's own records as there is room for.
+    pub(super) fn answer(&self, uid: u32, policy: &Policy) -> Vec<u8> {
+        let policy = Config::from_policy(policy).ok().map(|config| config.to_toml());
+        // Escapes in JSON take at most six bytes for one.
+        let mut room = MAX_WHY.saturating_sub(policy.as_ref().map_or(0, |text| 6 * text.len()) + 64);
+        let own = self.last().into_iter().rev().filter(|record| record.uid == Some(uid));
+        let mut refusals: Vec<RecentRefusal> = own
+            .take_while(|record| {
+                let len = serde_json::to_vec(record).map_or(usize::MAX, |line| line.len() + 1);
+                let fits = len <= room;
+                room = room.saturating_sub(len);
+                fits
+            })
+            .collect();
+        refusals.reverse();
+        let answer = serde_json::to_vec(&WhyAnswer { policy, refusals }).unwrap_or_default();
+        if answer.len() <= MAX_WHY { answer } else { b"{\"policy\":null,\"refusals\":[]}".to_vec() }
     }
 
     /// All records, the oldest first.

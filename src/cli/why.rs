@@ -1,0 +1,176 @@
+//! `namegate why`: why a name was refused, for the user who was refused.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::policy_args::PolicyArgs;
+use super::{CliError, ExitStatus};
+use crate::name::display::display;
+use crate::policy::config::Config;
+use crate::policy::profile::STRICT;
+use crate::policy::rule::{RuleId, Severity};
+use crate::policy::{CheckOutcome, EncodingHint, Policy};
+use crate::report::layout::counted;
+use crate::sys::xattr;
+use crate::telemetry::audit::{MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer};
+
+const EXAMPLES: &str = "\
+Examples:
+  namegate why 'report?.txt'
+  namegate why /srv/share/aux.txt --profile windows
+
+In a mount of namegate the mount answers: when it refused the name, by its own policy. It tells each user only of that user's \
+requests. Elsewhere the name is checked by --profile.
+
+Exit status: 0 the name is allowed, 1 it was refused or breaks a rule, 2 error.";
+
+/// Say why a name was refused, and which name to use instead
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct WhyArgs {
+    /// Name, or path, that was refused; it need not exist
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The path has no name, or a policy is invalid.
+pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    let path = args.path.as_os_str().as_bytes();
+    let names: Vec<&[u8]> =
+        path.split(|&b| b == b'/').filter(|name| !matches!(*name, b"" | b"." | b"..")).collect();
+    let Some(&last) = names.last() else {
+        return Err(CliError::new(format_args!("'{}' has no name to check", display(path))));
+    };
+    let answer = ask_mount(&args.path);
+    let own_policy = answer.as_ref().and_then(|answer| answer.policy.as_deref());
+    let policy = match own_policy {
+        Some(text) => parse_policy(text)?,
+        None => args.policy.policy(&[&STRICT])?,
+    };
+    let refusals = answer.iter().flat_map(|answer| answer.refusals.iter().rev());
+    let refusal = refusals
+        .filter_map(|refusal| {
+            Some((refusal, *names.iter().find(|name| **name == refusal.name.base64.0.as_slice())?))
+        })
+        .next();
+    let is_bad = |name: &&&[u8]| policy.check(name).outcome() == CheckOutcome::Reject;
+    let name = refusal.map(|(_, name)| name).or_else(|| names.iter().find(is_bad).copied()).unwrap_or(last);
+    let check = policy.check(name);
+    let violation = check.violations.iter().find(|violation| violation.severity == Severity::Error);
+    let rule = refusal.and_then(|(refusal, _)| refusal.rule.as_deref()?.parse::<RuleId>().ok());
+    let of_rule = check.violations.iter().find(|violation| Some(violation.rule) == rule);
+    let why = match (of_rule.or(violation), rule) {
+        (Some(violation), _) => {
+            format!("{} ({})", check.message(&policy, violation), violation.rule.rule().name)
+        }
+        // The policy has changed since, or a target of a link was refused.
+        (None, Some(rule)) => format!("{} ({})", rule.rule().summary, rule.rule().name),
+        (None, None) => String::new(),
+    };
+    let shown = display(name);
+    match refusal {
+        Some((refusal, _)) => write!(out, "{}", describe(refusal, &shown.to_string(), &why))?,
+        None if why.is_empty() => {
+            let by = if own_policy.is_some() { "the policy of the mount" } else { "the policy" };
+            writeln!(out, "`{shown}` breaks no rule of {by}.")?;
+            return Ok(ExitStatus::Clean);
+        }
+        None => write!(out, "`{shown}` breaks a rule: {why}.")?,
+    }
+    let parent = parent_of(&args.path, &names, name);
+    let is_in_use = &mut |other: &str| fs::symlink_metadata(parent.join(other)).is_ok();
+    match policy.suggest_name(name, EncodingHint::Unknown, is_in_use) {
+        Some(suggested) => writeln!(out, " Use `{}`.", display(suggested.name.as_bytes()))?,
+        None => writeln!(out)?,
+    }
+    Ok(ExitStatus::Findings)
+}
+
+/// What the mount that holds `path` answers; `None` if no mount of namegate does.
+fn ask_mount(path: &Path) -> Option<WhyAnswer> {
+    let above =
+        path.ancestors().skip(1).map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    above.chain([Path::new(".")]).find_map(|dir| {
+        let dir: File =
+            OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(dir).ok()?;
+        let mut value = vec![0; MAX_WHY];
+        let len = xattr::get(&dir, OsStr::new(WHY_ATTRIBUTE), &mut value).ok()?;
+        serde_json::from_slice(value.get(..len)?).ok()
+    })
+}
+
+fn parse_policy(text: &str) -> Result<Policy, CliError> {
+    let failed =
+        |error: String| CliError::new(format_args!("the mount answers with an invalid policy: {error}"));
+    let config = Config::parse(text).map_err(|error| failed(error.to_string()))?;
+    config.policy().map_err(|error| failed(error.to_string()))
+}
+
+fn describe(refusal: &RecentRefusal, name: &str, why: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let outcome = if refusal.let_through { "breaks the policy; it was let through" } else { "was refused" };
+    let operation = display(refusal.op.as_bytes());
+    let why = match (why, refusal.rule.is_some()) {
+        ("", false) => "it looks like the escape of another name",
+        ("", true) => "of a rule that is no longer in effect",
+        (why, _) => why,
+    };
+    format!("`{name}` {outcome} {} ({operation}): {why}.", ago(now.saturating_sub(refusal.time)))
+}
+
+/// A time in the past, in the greatest unit.
+fn ago(seconds: u64) -> String {
+    let (count, one, many) = match seconds {
+        0..60 => (seconds, "second", "seconds"),
+        60..3600 => (seconds / 60, "minute", "minutes"),
+        3600..86_400 => (seconds / 3600, "hour", "hours"),
+        _ => (seconds / 86_400, "day", "days"),
+    };
+    format!("{} ago", counted(count, one, many))
+}
+
+/// The directory of `name`, one of the components of `path`.
+fn parent_of(path: &Path, names: &[&[u8]], name: &[u8]) -> PathBuf {
+    let after = names.iter().rev().position(|other| *other == name).unwrap_or(0);
+    path.ancestors().nth(after + 1).unwrap_or(Path::new("")).to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_their_greatest_unit() {
+        for (seconds, expected) in [
+            (0, "0 seconds ago"),
+            (1, "1 second ago"),
+            (119, "1 minute ago"),
+            (7200, "2 hours ago"),
+            (1 << 20, "12 days ago"),
+        ] {
+            assert_eq!(ago(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn the_directory_of_a_name_is_above_it() {
+        let parent = |path: &'static str, name: &str| {
+            let names: Vec<&[u8]> =
+                path.as_bytes().split(|&b| b == b'/').filter(|part| !part.is_empty()).collect();
+            parent_of(Path::new(path), &names, name.as_bytes())
+        };
+        assert_eq!(parent("/a/b:/c", "b:"), Path::new("/a"));
+        assert_eq!(parent("/a/b:/c", "c"), Path::new("/a/b:"));
+        assert_eq!(parent("c", "c"), Path::new(""));
+    }
+}

@@ -1,0 +1,104 @@
+//! `namegate why`: a mount tells each user why it refused that user's names.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nix::errno::Errno;
+use nix::unistd::geteuid;
+
+use crate::mounted::{Mounted, can_mount, open_to_all, wait_until};
+
+const NOBODY: u32 = 65534;
+
+/// What `namegate why` tells the user.
+fn why(user: u32, path: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("why").arg(path);
+    if user != 0 {
+        command.uid(user).gid(user);
+    }
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), [stdout, stderr].map(|text| String::from_utf8(text).unwrap()).concat())
+}
+
+#[test]
+fn each_user_is_told_of_own_refusals_and_of_the_policy_of_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    if !geteuid().is_root() {
+        println!("SKIPPED: needs root, to ask as another user");
+        return;
+    }
+    let mounted = Mounted::new(&["--profile", "windows", "--allow-other"]).expect("it can mount");
+    open_to_all(mounted.mnt().parent().unwrap());
+    let mnt = &mounted.mnt();
+    let errno = |result: io::Result<File>| result.unwrap_err().raw_os_error();
+    let expected = Some(Errno::EINVAL as i32);
+    assert_eq!(errno(File::create(mnt.join("aux.txt"))), expected);
+    fs::write(mnt.join("aux_.txt"), "").unwrap();
+    let path = mnt.join("aux.txt");
+    wait_until("the record", || why(0, &path).1.contains("was refused"));
+    let (status, said) = why(0, &path);
+    assert!(said.starts_with("`aux.txt` was refused ") && said.contains(" ago (create): "), "{said}");
+    assert!(said.contains("(reserved-name). Use `aux__2.txt`.\n") && said.lines().count() == 1, "{said}");
+    assert_eq!(status, Some(1));
+    // Below a directory that was refused, it is that directory.
+    assert!(fs::create_dir(mnt.join("con")).is_err());
+    wait_until("the record", || why(0, &mnt.join("con/x")).1.starts_with("`con` was refused"));
+
+    let (status, said) = why(NOBODY, &path);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.starts_with("`aux.txt` breaks a rule: ") && said.contains("(reserved-name)"), "{said}");
+    fs::set_permissions(mnt, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let touched = Command::new("touch").arg(mnt.join("nul")).uid(NOBODY).gid(NOBODY).output().unwrap();
+    assert!(!touched.status.success());
+    wait_until("the record", || why(NOBODY, &mnt.join("nul")).1.starts_with("`nul` was refused"));
+    assert!(
+        why(0, &mnt.join("nul")).1.starts_with("`nul` breaks a rule"),
+        "not even root is told of others here"
+    );
+    assert_eq!(
+        why(NOBODY, &mnt.join("good")),
+        (Some(0), "`good` breaks no rule of the policy of the mount.\n".into())
+    );
+    // The attribute is none of a file.
+    let listed = xattrs(mnt);
+    assert!(!listed.contains("namegate"), "{listed}");
+}
+
+/// The names of the attributes of a directory.
+fn xattrs(dir: &Path) -> String {
+    let dir = File::open(dir).unwrap();
+    let mut names = vec![0; 1 << 16];
+    let len = namegate::sys::xattr::list(&dir, &mut names).unwrap();
+    String::from_utf8_lossy(&names[..len]).into_owned()
+}
+
+#[test]
+fn outside_of_a_mount_the_profile_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, profile: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_namegate"))
+            .args(["why", "--profile", profile])
+            .arg(dir.path().join(name))
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, said) = run("a:b", "windows");
+    assert!(
+        status == Some(1) && said.contains("(reserved-character)") && said.ends_with(" Use `a_b`.\n"),
+        "{said}"
+    );
+    assert_eq!(run("a:b", "utf8"), (Some(0), "`a:b` breaks no rule of the policy.\n".into()));
+    let output = Command::new(env!("CARGO_BIN_EXE_namegate"))
+        .args([OsStr::new("why"), OsStr::new("/")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
