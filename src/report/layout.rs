@@ -59,10 +59,27 @@ pub const fn severity_style(severity: Severity) -> Style {
 }
 
 /// Text in a style, padded on the right to `columns` so that following text is aligned.
-pub fn styled(style: Style, text: impl fmt::Display, columns: usize) -> String {
-    let text = text.to_string();
-    let padding = columns.saturating_sub(text.width());
-    format!("{style}{text}{style:#}{:padding$}", "")
+pub fn styled<T: fmt::Display>(style: Style, text: T, columns: usize) -> StyledText<T> {
+    StyledText { style, text, columns }
+}
+
+/// What [`styled`] returns.
+pub struct StyledText<T> {
+    style: Style,
+    text: T,
+    columns: usize,
+}
+
+impl<T: fmt::Display> fmt::Display for StyledText<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { style, text, columns } = self;
+        if *columns == 0 {
+            return write!(f, "{style}{text}{style:#}");
+        }
+        let text = text.to_string();
+        let padding = columns.saturating_sub(text.width());
+        write!(f, "{style}{text}{style:#}{:padding$}", "")
+    }
 }
 
 /// Writes `text` in lines of at most [`width`] columns: the first line continues at column `at`, the others begin there.
@@ -84,6 +101,10 @@ pub fn write_wrapped_to(
     style: Style,
     text: &str,
 ) -> io::Result<()> {
+    // Without a terminal nothing is wrapped.
+    if width == usize::MAX {
+        return writeln!(out, "{style}{text}{style:#}");
+    }
     for (n, line) in wrap(text, width.saturating_sub(at)).iter().enumerate() {
         let indent = if n == 0 { 0 } else { at };
         writeln!(out, "{:indent$}{style}{line}{style:#}", "")?;
@@ -155,7 +176,7 @@ mod tests {
 
     #[test]
     fn columns_are_padded_behind_the_colour() {
-        let text = styled(DIM, "ab", 4);
+        let text = styled(DIM, "ab", 4).to_string();
         assert!(text.ends_with("  "), "{text:?}");
         assert_eq!(anstream::adapter::strip_str(&text).to_string(), "ab  ");
     }

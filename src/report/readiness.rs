@@ -7,7 +7,7 @@ use std::fmt;
 use super::ReportedName;
 use crate::policy::Violation;
 use crate::policy::profile::{Profile, ProfileSet};
-use crate::policy::rule::{RuleId, RuleKind};
+use crate::policy::rule::{RULES, RuleId, RuleKind};
 
 /// What one target does with the names of a run. Each name with a violation counts in one column, that of its gravest
 /// [`Fate`]; a name in no column arrives unchanged.
@@ -16,6 +16,8 @@ pub struct Readiness {
     /// The target.
     pub target: &'static Profile,
     as_set: ProfileSet,
+    /// For each rule: whether the target stores or shows a name that breaks it as another one.
+    stores_otherwise: Vec<bool>,
     /// Names that the target refuses.
     pub refused: u64,
     /// Names that the target stores or shows as others.
@@ -99,6 +101,7 @@ impl Readiness {
         Self {
             target,
             as_set: ProfileSet::from_profile(target),
+            stores_otherwise: RULES.iter().map(|rule| target.stores_otherwise(rule.id)).collect(),
             refused: 0,
             changed: 0,
             merged: 0,
@@ -120,7 +123,7 @@ impl Readiness {
             RuleKind::Directory if violation.rule != RuleId::CollisionConfusable => Fate::Merged,
             RuleKind::Path if refuses => Fate::PathTooLong,
             RuleKind::Path => Fate::LongPath,
-            _ if self.target.stores_otherwise(violation.rule) => Fate::Changed,
+            _ if self.stores_otherwise[violation.rule as usize] => Fate::Changed,
             _ if refuses => Fate::Refused,
             _ => Fate::Warned,
         })

@@ -219,7 +219,7 @@ fn write_record(out: &mut impl Write, layout: Layout, record: &ReportedName) -> 
     }
     if let Some(repair) = &record.repair {
         let name = styled(GOOD, display(repair.name.as_bytes()), 0);
-        let confidence = styled(DIM, format_args!("({})", repair.confidence.as_str()), 0);
+        let confidence = styled(DIM, format!("({})", repair.confidence.as_str()), 0);
         writeln!(out, "{indent}{}  {name} {confidence}", styled(GOOD, "fix", 5))?;
     }
     Ok(())
@@ -236,6 +236,9 @@ fn outcome_style(outcome: CheckOutcome) -> Style {
 /// The name, with the bytes of these violations in the style of their severity.
 fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
     let objections = &objections[..objections.len().min(MOST_MARKED)];
+    if objections.iter().all(|o| o.violation.span.len() == name.len()) {
+        return display(name).to_string();
+    }
     let mut cuts: Vec<usize> =
         objections.iter().flat_map(|o| [o.violation.span.start, o.violation.span.end]).collect();
     cuts.extend([0, name.len()]);

@@ -54,8 +54,9 @@ pub(super) struct Tables {
     pub(super) plain: [Option<RuleWeight>; RULES_LEN],
     /// Versions of Unicode other than the one compiled in, for `unassigned`.
     pub(super) ages: Vec<(AssignedSet, RuleWeight)>,
-    pub(super) reserved: Vec<(Chars, RuleWeight)>,
-    /// The sets of `reserved` that can contain a character beyond ASCII.
+    /// For each ASCII character the weight with which it is reserved.
+    pub(super) reserved_ascii: Box<[Option<RuleWeight>; 128]>,
+    /// The reserved characters of rules that have some beyond ASCII.
     pub(super) reserved_beyond_ascii: Vec<(Chars, RuleWeight)>,
     /// Words that are compared with the base of a name.
     pub(super) bases: Vec<ReservedWord>,
@@ -79,7 +80,7 @@ impl Tables {
         let mut tables = Self {
             plain: [None; RULES_LEN],
             ages: Vec::new(),
-            reserved: Vec::new(),
+            reserved_ascii: Box::new([None; 128]),
             reserved_beyond_ascii: Vec::new(),
             bases: Vec::new(),
             words: Vec::new(),
@@ -124,7 +125,11 @@ impl Tables {
                 if !chars.is_ascii() {
                     self.reserved_beyond_ascii.push((chars.clone(), weight));
                 }
-                self.reserved.push((chars.clone(), weight));
+                for (byte, known) in (0_u8..).zip(self.reserved_ascii.iter_mut()) {
+                    if chars.contains(char::from(byte)) {
+                        *known = Some(known.map_or(weight, |known: RuleWeight| known.merge(weight)));
+                    }
+                }
             }
             Test::Named(names) => {
                 let list = if names.part == NamePart::Base { &mut self.bases } else { &mut self.words };

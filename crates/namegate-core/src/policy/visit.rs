@@ -221,9 +221,14 @@ impl Policy {
             if !is_ascii {
                 self.visit_age(c, class, span, emit)?;
             }
-            let sets = if is_ascii { &self.tables.reserved } else { &self.tables.reserved_beyond_ascii };
-            let reserved = sets.iter().filter(|(set, _)| set.contains(c)).map(|&(_, weight)| weight);
-            if let Some(weight) = reserved.reduce(RuleWeight::merge) {
+            let reserved = match is_ascii {
+                true => self.tables.reserved_ascii[c as usize],
+                false => {
+                    let sets = self.tables.reserved_beyond_ascii.iter().filter(|(set, _)| set.contains(c));
+                    sets.map(|&(_, weight)| weight).reduce(RuleWeight::merge)
+                }
+            };
+            if let Some(weight) = reserved {
                 report(RuleId::ReservedCharacter, span, weight, emit)?;
             }
         }
