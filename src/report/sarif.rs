@@ -1,15 +1,22 @@
 //! SARIF 2.1.0 (OASIS Standard), for code scanning.
 //!
 //! Results are written as they arrive, so that a report of any length needs no memory. Code scanning requires a line for each
-//! result and a name has none, so every region is line 1 of the file with the name.
+//! result and a name has none, so every region is line 1 of the file with the name. It reads a limited number of results of a
+//! run; the report has no more, and says how many it leaves out.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::json::summary_line;
 use super::uri::reference;
-use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
+use super::{
+    CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
+    Summary,
+};
 use crate::json::{self, Hex};
 use crate::name::display::display;
 use crate::name::scalar::UNICODE_VERSION;
@@ -19,6 +26,10 @@ use crate::policy::rule::{Concern, RULES, Rule, Severity};
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
+/// Maximum number of results: GitHub rejects a run with more
+/// (<https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning>).
+const MAX_RESULTS: u64 = 25_000;
+
 /// Maximum number of members of a collision, and of faults, that are listed.
 const LISTED: usize = 1000;
 
@@ -26,7 +37,9 @@ const LISTED: usize = 1000;
 pub struct Sarif<W> {
     out: W,
     has_begun: bool,
-    has_results: bool,
+    /// How many results were written; renderers read it.
+    results: Arc<AtomicU64>,
+    left_out: u64,
     faults: Vec<Value>,
     more_faults: u64,
 }
@@ -34,7 +47,8 @@ pub struct Sarif<W> {
 impl<W: Write + Send> Sarif<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        Self { out, has_begun: false, has_results: false, faults: Vec::new(), more_faults: 0 }
+        let (results, faults) = (Arc::default(), Vec::new());
+        Self { out, has_begun: false, results, left_out: 0, faults, more_faults: 0 }
     }
 
     fn begin(&mut self) -> io::Result<()> {
@@ -45,6 +59,35 @@ impl<W: Write + Send> Sarif<W> {
         write!(self.out, "{{\"$schema\":\"{SCHEMA}\",\"version\":\"2.1.0\",\"runs\":[{{\"tool\":")?;
         json::write(&mut self.out, &tool())?;
         self.out.write_all(b",\"columnKind\":\"unicodeCodePoints\",\"results\":[")
+    }
+
+    /// Writes `count` results, each with a comma before it.
+    fn write_results(&mut self, bytes: &[u8], count: u64) -> io::Result<()> {
+        self.begin()?;
+        let is_first = self.results.fetch_add(count, Relaxed) == 0;
+        self.out.write_all(if is_first { bytes.strip_prefix(b",").unwrap_or(bytes) } else { bytes })
+    }
+
+    fn room(&self) -> u64 {
+        MAX_RESULTS - self.results.load(Relaxed)
+    }
+}
+
+/// Renders results, each with a comma before it.
+struct SarifRenderer {
+    results: Arc<AtomicU64>,
+}
+
+impl Renderer for SarifRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        if self.results.load(Relaxed) >= MAX_RESULTS {
+            return RenderedFindings::Later;
+        }
+        let mut bytes = Vec::new();
+        for record in &findings.records {
+            write_record(&mut bytes, record, usize::MAX);
+        }
+        RenderedFindings::Bytes(bytes)
     }
 }
 
@@ -110,76 +153,165 @@ fn literal(text: &str) -> String {
     out
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SarifResult<'r> {
+    rule_id: &'static str,
+    rule_index: usize,
+    level: &'static str,
+    message: SarifMessage,
+    locations: [&'r SarifLocation; 1],
+    partial_fingerprints: PartialFingerprints,
+    properties: ResultProperties<'r>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    related_locations: Vec<SarifLocation>,
+}
+
+#[derive(Serialize)]
+struct SarifMessage {
+    text: String,
+}
+
+#[derive(Serialize)]
+struct PartialFingerprints {
+    #[serde(rename = "pathAndRule/v1")]
+    path_and_rule: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultProperties<'r> {
+    concern: &'static str,
+    name_hex: Hex<&'r [u8]>,
+    start_byte: usize,
+    end_byte: usize,
+    profiles: Vec<&'static str>,
+    refused_by: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair_confidence: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'r str>,
+}
+
 /// The location of a file, with line 1 for viewers that require a line.
-fn location(path: &[u8]) -> Value {
-    let path = path.strip_prefix(b"./").unwrap_or(path);
-    let mut artifact = json!({ "uri": reference(path) });
-    if !path.starts_with(b"/") {
-        artifact["uriBaseId"] = "%SRCROOT%".into();
-    }
-    json!({ "physicalLocation": { "artifactLocation": artifact, "region": { "startLine": 1 } } })
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SarifLocation {
+    physical_location: PhysicalLocation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<SarifMessage>,
 }
 
-fn result(record: &ReportedName, objection: &ReportedViolation) -> Value {
-    let ReportedViolation { violation, message, group } = objection;
-    let name = display(&record.name);
-    let mut text = format!("`{name}`: {message}");
-    let mut properties = json!({
-        "concern": violation.rule.rule().concern.as_str(),
-        "nameHex": Hex(&record.name),
-        "startByte": violation.span.start,
-        "endByte": violation.span.end,
-        "profiles": violation.profiles.names().collect::<Vec<_>>(),
-        "refusedBy": violation.refused_by.names().collect::<Vec<_>>(),
-    });
-    if let Some(repair) = &record.repair {
-        text += &format!(". Suggested name: `{}`", display(repair.name.as_bytes()));
-        properties["repair"] = repair.name.as_str().into();
-        properties["repairConfidence"] = repair.confidence.as_str().into();
-    }
-    if let Some(place) = record.place.as_ref().filter(|place| place.container.is_some()) {
-        properties["place"] = display(&place.heading()).to_string().into();
-    }
-    if let Some(location) = record.location {
-        properties["mark"] = location.to_string().into();
-    }
-    let path = record.path();
-    let mut result = json!({
-        "ruleId": violation.rule.name(),
-        "ruleIndex": violation.rule as usize,
-        "level": level(violation.severity),
-        "message": { "text": literal(&text) },
-        "locations": [location(&path)],
-        "partialFingerprints": { "pathAndRule/v1": record.fingerprint(violation.rule) },
-        "properties": properties,
-    });
-    if let Some(group) = group {
-        result["properties"]["group"] = group.id.as_str().into();
-        result["relatedLocations"] = related(group, &record.name);
-    }
-    result
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PhysicalLocation {
+    artifact_location: ArtifactLocation,
+    region: Region,
 }
 
-fn related(group: &CollisionGroup, name: &[u8]) -> Value {
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ArtifactLocation {
+    uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri_base_id: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Region {
+    start_line: u32,
+}
+
+impl SarifLocation {
+    fn new(path: &[u8]) -> Self {
+        let path = path.strip_prefix(b"./").unwrap_or(path);
+        let uri_base_id = (!path.starts_with(b"/")).then_some("%SRCROOT%");
+        let artifact_location = ArtifactLocation { uri: reference(path), uri_base_id };
+        let physical_location = PhysicalLocation { artifact_location, region: Region { start_line: 1 } };
+        Self { physical_location, id: None, message: None }
+    }
+}
+
+/// Writes at most `most` results for a name, each with a comma before it, and returns their number.
+fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize {
+    let location = SarifLocation::new(&record.path());
+    let name = display(&record.name).to_string();
+    let repair = record.repair.as_ref();
+    let suggestion = repair.map_or_else(String::new, |repair| {
+        format!(". Suggested name: `{}`", display(repair.name.as_bytes()))
+    });
+    let place = record.place.as_ref().filter(|place| place.container.is_some());
+    let place = place.map(|place| display(&place.heading()).to_string());
+    let mark = record.location.map(|location| location.to_string());
+    let objections = record.objections.iter().take(most);
+    let count = objections.len();
+    for ReportedViolation { violation, message, group } in objections {
+        let result = SarifResult {
+            rule_id: violation.rule.name(),
+            rule_index: violation.rule as usize,
+            level: level(violation.severity),
+            message: SarifMessage { text: literal(&format!("`{name}`: {message}{suggestion}")) },
+            locations: [&location],
+            partial_fingerprints: PartialFingerprints { path_and_rule: record.fingerprint(violation.rule) },
+            properties: ResultProperties {
+                concern: violation.rule.rule().concern.as_str(),
+                name_hex: Hex(&record.name),
+                start_byte: violation.span.start,
+                end_byte: violation.span.end,
+                profiles: violation.profiles.names().collect(),
+                refused_by: violation.refused_by.names().collect(),
+                repair: repair.map(|repair| repair.name.as_str()),
+                repair_confidence: repair.map(|repair| repair.confidence.as_str()),
+                place: place.as_deref(),
+                mark: mark.as_deref(),
+                group: group.as_ref().map(|group| group.id.as_str()),
+            },
+            related_locations: group.as_ref().map(|group| related(group, &record.name)).unwrap_or_default(),
+        };
+        out.extend_from_slice(b",\n");
+        json::write(out, &result).expect("memory takes every write");
+    }
+    count
+}
+
+fn related(group: &CollisionGroup, name: &[u8]) -> Vec<SarifLocation> {
     let others = group.members.iter().filter(|member| *member != name).take(LISTED);
-    let all = others.enumerate().map(|(at, member)| {
-        let mut place = location(&group.place.join(member));
-        place["id"] = (at + 1).into();
-        place["message"] = json!({ "text": literal(&format!("becomes one with `{}`", display(member))) });
-        place
-    });
-    all.collect()
+    let location = |(at, member): (usize, &Vec<u8>)| SarifLocation {
+        id: Some(at + 1),
+        message: Some(SarifMessage { text: literal(&format!("becomes one with `{}`", display(member))) }),
+        ..SarifLocation::new(&group.place.join(member))
+    };
+    others.enumerate().map(location).collect()
 }
 
 impl<W: Write + Send> Report for Sarif<W> {
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        self.begin()?;
-        for objection in &record.objections {
-            self.out.write_all(if self.has_results { b",\n" } else { b"\n" })?;
-            self.has_results = true;
-            json::write(&mut self.out, &result(record, objection))?;
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(SarifRenderer { results: Arc::clone(&self.results) })
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        let count = findings.records.iter().map(|record| record.objections.len() as u64).sum();
+        match rendered {
+            RenderedFindings::Bytes(results) if count <= self.room() => self.write_results(results, count),
+            _ => findings.records.iter().try_for_each(|record| self.record(record)),
         }
-        Ok(())
+    }
+
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
+        let mut results = Vec::new();
+        let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
+        let written = if room > 0 { write_record(&mut results, record, room) } else { 0 };
+        self.left_out += (record.objections.len() - written) as u64;
+        self.write_results(&results, written as u64)
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
@@ -190,7 +322,7 @@ impl<W: Write + Send> Report for Sarif<W> {
         self.faults.push(json!({
             "level": "error",
             "message": { "text": literal(message) },
-            "locations": [location(path)],
+            "locations": [SarifLocation::new(path)],
         }));
         Ok(())
     }
@@ -204,6 +336,14 @@ impl<W: Write + Send> Report for Sarif<W> {
         if self.more_faults > 0 {
             let text = format!("{} more could not be read", self.more_faults);
             self.faults.push(json!({ "level": "error", "message": { "text": text } }));
+        }
+        if self.left_out > 0 {
+            let text = format!(
+                "{} more results are left out: code scanning accepts {MAX_RESULTS} in a run. The summary counts all; use a \
+                 baseline, or another format",
+                self.left_out
+            );
+            self.faults.push(json!({ "level": "warning", "message": { "text": text } }));
         }
         let invocation = json!({
             "executionSuccessful": summary.unreadable == 0,

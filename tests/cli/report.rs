@@ -142,6 +142,28 @@ fn sarif_satisfies_the_schema_and_holds_every_violation() {
 }
 
 #[test]
+fn sarif_has_as_many_results_as_code_scanning_accepts_and_says_what_it_leaves_out() {
+    const NAMES: u64 = 13_000;
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("list");
+    // Two violations each, in directories of one name and of many.
+    let names: String = (0..NAMES).map(|n| format!("{}/a?{n}.\n", if n % 3 == 0 { n } else { 0 })).collect();
+    fs::write(&list, names).unwrap();
+    let run = |format: &str| {
+        let args = ["scan", "--profile", "windows", "--format", format, "--list"];
+        namegate().args(args).arg(&list).output().unwrap()
+    };
+    let log: Value = serde_json::from_str(stdout(&run("sarif"))).unwrap();
+    let run = &log["runs"][0];
+    assert_eq!(run["results"].as_array().unwrap().len(), 25_000);
+    assert_eq!(run["properties"]["summary"]["findings"], NAMES);
+    let invocation = &run["invocations"][0];
+    let notice = invocation["toolExecutionNotifications"][0]["message"]["text"].as_str().unwrap();
+    assert!(notice.starts_with("1000 more results are left out"), "{notice}");
+    assert_eq!(invocation["executionSuccessful"], true);
+}
+
+#[test]
 fn junit_is_xml_with_a_failed_test_for_each_finding_that_counts() {
     use quick_xml::events::Event;
     let dir = tree();
