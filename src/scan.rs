@@ -7,6 +7,7 @@ mod checkpoint;
 mod chunked;
 mod container_rules;
 mod directory;
+mod history;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
-use self::directory::DirectoryScan;
+use self::directory::{CheckedNames, DirectoryScan};
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
@@ -30,7 +31,7 @@ use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
 use crate::source::location::DirectoryPath;
-use crate::source::{DirectoryVersion, Fault, Frontier, Source, SourceEvent};
+use crate::source::{Fault, Frontier, Source, SourceEvent};
 
 /// Settings of a scan besides the policy.
 #[derive(Debug, Default)]
@@ -112,16 +113,26 @@ pub fn scan(
     source.read(&|event| {
         match event {
             SourceEvent::Directory(batch) => {
-                let version = batch.version.unwrap_or(DirectoryVersion { is_first: true, again: 0 });
-                let names = (batch.count - version.again) as u64;
                 counters.count(|summary| {
-                    summary.directories += u64::from(batch.is_whole() && version.is_first);
+                    summary.directories += u64::from(batch.is_whole());
+                    summary.names += batch.count as u64;
+                });
+                observer.checked(&batch.dir, batch.count as u64, 0);
+                directories.check(&batch, CheckedNames::All, &mut |findings| {
+                    observer.checked(&batch.dir, 0, findings.records.len() as u64);
+                    report_findings(findings, false);
+                });
+            }
+            SourceEvent::History(directory) => {
+                let (dir, names) = (directory.names().dir.clone(), directory.names().count as u64);
+                counters.count(|summary| {
+                    summary.directories += 1;
                     summary.names += names;
                 });
-                observer.checked(&batch.dir, names, 0);
-                directories.check(&batch, None, &mut |findings| {
-                    observer.checked(&batch.dir, 0, findings.records.len() as u64);
-                    report_findings(findings, batch.version.is_some());
+                observer.checked(&dir, names, 0);
+                history::check(directory, &directories, &mut |findings| {
+                    observer.checked(&dir, 0, findings.records.len() as u64);
+                    report_findings(findings, true);
                 });
             }
             SourceEvent::Large(parts) => {

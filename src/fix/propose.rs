@@ -156,7 +156,8 @@ impl PlanReader<'_> {
                 }
             }
             SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.observer.problem(&fault),
-            SourceEvent::Vanished | SourceEvent::Frontier(_) => {}
+            // Plans are for trees, which have no history.
+            SourceEvent::Vanished | SourceEvent::Frontier(_) | SourceEvent::History(_) => {}
         }
         if let Err(error) = result {
             self.found().failure.get_or_insert(error);

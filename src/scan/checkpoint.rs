@@ -216,7 +216,7 @@ mod tests {
     use crate::policy::{Policy, profile};
     use crate::report::Detail;
     use crate::scan::ScanSettings;
-    use crate::scan::directory::DirectoryScan;
+    use crate::scan::directory::{CheckedNames, DirectoryScan};
     use crate::source::DirectoryBatch;
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let settings = ScanSettings::default();
         let scan = DirectoryScan { policy: &policy, settings: &settings, detail: Detail::Everything };
         let mut findings = DirectoryFindings::default();
-        scan.check(&batch, None, &mut |found| findings = found);
+        scan.check(&batch, CheckedNames::All, &mut |found| findings = found);
         assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
         let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use super::directory::DirectoryScan;
+use super::directory::{CheckedNames, DirectoryScan};
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts};
@@ -35,7 +35,7 @@ pub(super) fn check(
     });
     let used = suspects.into_used();
     if let Some(found) = found {
-        scan.check(&found, Some((parts, used.as_ref())), &mut |findings| {
+        scan.check(&found, CheckedNames::Suspects(parts, used.as_ref()), &mut |findings| {
             observer.checked(&dir, 0, findings.records.len() as u64);
             emit(findings);
         });

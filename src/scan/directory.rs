@@ -23,19 +23,27 @@ pub(super) struct DirectoryScan<'s> {
     pub(super) detail: Detail,
 }
 
-/// All names of a large directory, of which a batch has only the suspects, and their fingerprints if they were computed.
-pub(super) type WholeDirectory<'w> = (&'w mut dyn Parts, Option<&'w UsedFingerprints>);
+/// Which names of a directory a batch has.
+pub(super) enum CheckedNames<'w> {
+    /// All of them.
+    All,
+    /// The suspects of a large directory; its parts have all names. The fingerprints of these, if they were computed.
+    Suspects(&'w mut dyn Parts, Option<&'w UsedFingerprints>),
+    /// All names that it ever had. Some were never there together, so they do not collide.
+    Ever,
+    /// Names that were there together, of all that it ever had.
+    Together(&'w DirectoryBatch),
+}
 
 /// The most findings that are rendered at a time.
 const MOST_TOGETHER: usize = 512;
 
 impl DirectoryScan<'_> {
-    /// Checks one directory and gives its findings to `emit`, in parts if there are many. If `batch` has only the suspects of
-    /// a large directory, `whole` has all its names.
+    /// Checks one directory and gives its findings to `emit`, in parts if there are many.
     pub(super) fn check(
         &self,
         batch: &DirectoryBatch,
-        whole: Option<WholeDirectory<'_>>,
+        checked: CheckedNames<'_>,
         emit: &mut dyn FnMut(DirectoryFindings),
     ) {
         let &Self { policy, settings, .. } = self;
@@ -45,6 +53,9 @@ impl DirectoryScan<'_> {
         let by_container =
             || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
         let Some(mut check) = check.or_else(by_container) else { return };
+        if matches!(checked, CheckedNames::Ever) {
+            check.collisions.clear();
+        }
         let mut by_container = match batch.container.as_deref() {
             Some(container) => container_violations(container, policy, &check),
             None => BTreeMap::new(),
@@ -80,12 +91,17 @@ impl DirectoryScan<'_> {
                 groups.push(group);
             }
         }
-        let mut repairs = match whole {
+        let mut repairs = match checked {
             _ if !self.has_messages() => BTreeMap::new(),
-            None => check.suggested_names(policy, settings.encoding),
-            Some((parts, used)) => {
+            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, settings.encoding),
+            CheckedNames::Suspects(parts, used) => {
                 let in_use: &mut NamesInUse<'_> = &mut |take| parts.each_name(take);
                 check.suggested_names_among(policy, settings.encoding, in_use, used)
+            }
+            CheckedNames::Together(ever) => {
+                let in_use: &mut NamesInUse<'_> =
+                    &mut |take| ever.names.iter().for_each(|(_, name)| take(name));
+                check.suggested_names_among(policy, settings.encoding, in_use, None)
             }
         };
         let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]

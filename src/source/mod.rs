@@ -59,6 +59,8 @@ pub enum SourceEvent<'e> {
     Directory(DirectoryBatch),
     /// A directory with too many names to be held in memory at once.
     Large(&'e mut dyn Parts),
+    /// A directory that had different names over time.
+    History(&'e mut dyn VersionedDirectory),
     /// Something that could not be read.
     Fault(Fault),
     /// Several items that could not be read for the same reason: the first of them, and their number.
@@ -75,6 +77,15 @@ pub trait Parts: fmt::Debug {
     ///
     /// A fault is handed over as a separate event, once.
     fn each(&mut self, take: &mut dyn FnMut(&DirectoryBatch));
+}
+
+/// A directory that had different names over time. Names that it never had together do not collide.
+pub trait VersionedDirectory: fmt::Debug {
+    /// All names that it ever had.
+    fn names(&self) -> &DirectoryBatch;
+
+    /// Hands over which of `names` it had together: each set of at least two, once.
+    fn each_set_of(&mut self, names: &Arena, take: &mut dyn FnMut(DirectoryBatch));
 }
 
 impl dyn Parts + '_ {
@@ -143,18 +154,6 @@ pub struct DirectoryBatch {
     pub has_links: bool,
     /// Other entries of the directory.
     pub siblings: SiblingNames,
-    /// Which version of the directory this is; `None` if it has only one.
-    pub version: Option<DirectoryVersion>,
-}
-
-/// One of several versions of a directory that are handed over in order. What was reported about a name in one version is not
-/// reported again for the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectoryVersion {
-    /// Whether it is the first.
-    pub is_first: bool,
-    /// How many of its names occur in earlier versions.
-    pub again: usize,
 }
 
 /// Names in a directory besides those that are checked: the owned form of [`Siblings`]. A suggested name must not be one of
@@ -184,7 +183,6 @@ impl DirectoryBatch {
             count: 0,
             has_links: false,
             siblings: SiblingNames::None,
-            version: None,
         }
     }
 

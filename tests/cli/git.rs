@@ -13,7 +13,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use serde_json::Value;
 
 /// git without the configuration of whoever runs the test; `None` where there is no git.
-fn git(dir: &Path, args: &[&str], stdin: &[u8]) -> Option<Vec<u8>> {
+pub fn git(dir: &Path, args: &[&str], stdin: &[u8]) -> Option<Vec<u8>> {
     let mut child = Command::new("git")
         .arg("-C")
         .arg(dir)
@@ -38,12 +38,12 @@ fn text(output: Vec<u8>) -> String {
 }
 
 /// An object made of bytes, whatever git thinks of it; its id.
-fn object(dir: &Path, kind: &str, bytes: &[u8]) -> String {
+pub fn object(dir: &Path, kind: &str, bytes: &[u8]) -> String {
     text(git(dir, &["hash-object", "-t", kind, "-w", "--stdin", "--literally"], bytes).unwrap())
 }
 
 /// A tree of entries (mode, name, id).
-fn tree(dir: &Path, entries: &[(&str, &[u8], &str)]) -> String {
+pub fn tree(dir: &Path, entries: &[(&str, &[u8], &str)]) -> String {
     let mut bytes = Vec::new();
     for (mode, name, id) in entries {
         bytes.extend([mode.as_bytes(), b" ", name, b"\0"].concat());
@@ -53,7 +53,7 @@ fn tree(dir: &Path, entries: &[(&str, &[u8], &str)]) -> String {
 }
 
 /// A commit of a tree at a time, on the branch `main`.
-fn commit(dir: &Path, tree: &str, parents: &[&str], time: u64) -> String {
+pub fn commit(dir: &Path, tree: &str, parents: &[&str], time: u64) -> String {
     let mut bytes = format!("tree {tree}\n");
     for parent in parents {
         bytes += &format!("parent {parent}\n");
@@ -66,7 +66,7 @@ fn commit(dir: &Path, tree: &str, parents: &[&str], time: u64) -> String {
 }
 
 /// A new repository; `None` where there is no git.
-fn repository(args: &[&str]) -> Option<tempfile::TempDir> {
+pub fn repository(args: &[&str]) -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
     let made = git(dir.path(), &[&["init", "-q"], args].concat(), b"");
     if made.is_none() {
@@ -75,22 +75,22 @@ fn repository(args: &[&str]) -> Option<tempfile::TempDir> {
     made.map(|_| dir)
 }
 
-fn scan(repository: &Path, more: &[&str]) -> (i32, Vec<Value>) {
+pub fn scan(repository: &Path, more: &[&str]) -> (i32, Vec<Value>) {
     let mut command = namegate();
     let output =
         command.args(["scan", "--format", "json", "--git"]).arg(repository).args(more).output().unwrap();
     (status(&output), stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-fn findings(objects: &[Value]) -> impl Iterator<Item = &Value> {
+pub fn findings(objects: &[Value]) -> impl Iterator<Item = &Value> {
     objects.iter().filter(|object| object["type"] == "finding")
 }
 
-fn path_of(finding: &Value) -> Vec<u8> {
+pub fn path_of(finding: &Value) -> Vec<u8> {
     BASE64.decode(finding["path_base64"].as_str().unwrap().as_bytes()).unwrap()
 }
 
-fn found(objects: &[Value]) -> BTreeSet<Vec<u8>> {
+pub fn found(objects: &[Value]) -> BTreeSet<Vec<u8>> {
     findings(objects).map(path_of).collect()
 }
 
@@ -98,12 +98,12 @@ fn rules(finding: &Value) -> Vec<&str> {
     finding["violations"].as_array().unwrap().iter().map(|v| v["rule"].as_str().unwrap()).collect()
 }
 
-fn errors(objects: &[Value]) -> Vec<&str> {
+pub fn errors(objects: &[Value]) -> Vec<&str> {
     objects.iter().filter(|o| o["type"] == "error").map(|o| o["message"].as_str().unwrap()).collect()
 }
 
 /// Every path of `git ls-tree`'s or `ls-files`' output, and every directory on the way.
-fn listed(output: &[u8]) -> BTreeSet<Vec<u8>> {
+pub fn listed(output: &[u8]) -> BTreeSet<Vec<u8>> {
     let mut all = BTreeSet::new();
     for path in output.split(|&b| b == 0).filter(|path| !path.is_empty()) {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at).chain([path.len()]);
@@ -112,7 +112,7 @@ fn listed(output: &[u8]) -> BTreeSet<Vec<u8>> {
     all
 }
 
-fn is_ill_formed(path: &[u8]) -> bool {
+pub fn is_ill_formed(path: &[u8]) -> bool {
     std::str::from_utf8(path.rsplit(|&b| b == b'/').next().unwrap()).is_err()
 }
 

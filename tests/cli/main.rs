@@ -13,6 +13,8 @@ mod fix_plan;
 mod fix_table;
 #[cfg(feature = "git")]
 mod git;
+#[cfg(feature = "git")]
+mod git_history;
 mod help;
 #[cfg(feature = "git")]
 mod hooks;

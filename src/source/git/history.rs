@@ -1,33 +1,78 @@
 //! Every tree of every commit that a ref leads to.
 //!
-//! A version of a directory (a tree at a path) is read at most twice, however many commits have it: once backward, from the
-//! latest commit to the earliest, which gives each name its last commit, and once forward, which gives it its first. This needs
-//! about 100 bytes of memory for each commit, each version of a directory and each path that ever existed.
+//! A version of a directory (a tree at a path) is read once, however many commits have it, and compared with another version of
+//! the same directory. So only changes cost more than reading. Directories are read from the top down: when all versions of a
+//! directory are read, all versions of its subdirectories are known, with their commits. This needs memory for each commit, for
+//! the versions of the directories that wait, and for the names of those that are being read.
+
+mod changes;
+mod directory;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::ops::ControlFlow;
+use std::num::NonZeroUsize;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::thread;
 
 use gix::ObjectId;
 use gix::objs::{CommitRefIter, Kind, TagRefIter};
+use parking_lot::{Condvar, Mutex};
 
-use super::batch_at;
+use self::directory::{
+    CommitSpan, DirectoryVersion, HistoryNames, ReadDirectory, VersionsOfDirectory, add_names, distinct,
+    names_in,
+};
 use super::repository::{Repository, unread};
-use super::tree::{MAX_DEPTH, MAX_PLACES, Tell, entries, joined, too_many};
-use crate::source::DirectoryVersion;
-use crate::source::location::{self, Location};
+use super::tree::{MAX_DEPTH, MAX_PLACES, joined, too_many};
+use crate::source::VersionedDirectory;
+use crate::source::location::Container;
 
-/// Reads the whole history. The batches have locations, and say which of their names are new.
-pub(super) fn read(repository: &Repository, tell: Tell<'_>) -> ControlFlow<()> {
-    let commits = commits(repository, tell)?;
-    let mut history = History { repository, commits, paths: vec![Directory::default()] };
-    for at in (0..history.commits.len()).rev() {
-        history.visit(at, Pass::Backward, tell)?;
+/// The receiver of each error.
+type Tell<'t> = &'t (dyn Fn(io::Error) -> ControlFlow<()> + Sync);
+
+/// The receiver of each directory.
+type TellDirectory<'t> = &'t (dyn Fn(&mut dyn VersionedDirectory) -> ControlFlow<()> + Sync);
+
+/// The versions of a directory that a thread reads at a time.
+const TOGETHER: usize = 2048;
+
+/// More threads would need more memory for the objects that they keep.
+const MAX_THREADS: usize = 8;
+
+/// Reads the whole history.
+pub(super) fn read(
+    repository: &Repository,
+    container: &Arc<Container>,
+    tell: Tell<'_>,
+    directory: TellDirectory<'_>,
+) -> ControlFlow<()> {
+    let commits = read_commits(repository, tell)?;
+    let tops = (0..).zip(&commits.0).map(|(at, commit)| (commit.tree, CommitSpan { first: at, last: at }));
+    let top = VersionsOfDirectory { path: Vec::new(), depth: 0, versions: distinct(tops.collect()) };
+    let history =
+        History { commits, container, tell, directory, queue: Mutex::default(), changed: Condvar::new() };
+    history.queue.lock().add(top);
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            let repository = repository.for_thread();
+            let history = &history;
+            // Without this thread the others read everything.
+            let _ = thread::Builder::new().spawn_scoped(scope, move || history.work(&repository));
+        }
+        history.work(repository);
+    });
+    if history.queue.into_inner().is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// All commits, by date.
+struct Commits(Vec<Commit>);
+
+impl Commits {
+    fn id(&self, at: u32) -> ObjectId {
+        self.0[at as usize].id
     }
-    for directory in &mut history.paths {
-        directory.seen = HashSet::new();
-    }
-    (0..history.commits.len()).try_for_each(|at| history.visit(at, Pass::Forward, tell))
 }
 
 /// A commit, or a tree that a ref points to directly.
@@ -40,23 +85,23 @@ struct Commit {
 }
 
 /// All commits, by date.
-fn commits(repository: &Repository, tell: Tell<'_>) -> ControlFlow<(), Vec<Commit>> {
+fn read_commits(repository: &Repository, tell: Tell<'_>) -> ControlFlow<(), Commits> {
     let mut waiting = Vec::new();
     match repository.refs() {
         Ok(refs) => {
             for found in refs {
                 match found {
                     Ok(id) => waiting.push(id),
-                    Err(error) => tell(Err(error))?,
+                    Err(error) => tell(error)?,
                 }
             }
         }
-        Err(error) => tell(Err(error))?,
+        Err(error) => tell(error)?,
     }
     let mut ends = HashSet::new();
     match repository.shallow() {
         Ok(shallow) => ends.extend(shallow),
-        Err(error) => tell(Err(error))?,
+        Err(error) => tell(error)?,
     }
     let (mut commits, mut known, mut buffer) = (Vec::new(), HashSet::new(), Vec::new());
     let mut cut = 0_u64;
@@ -75,15 +120,15 @@ fn commits(repository: &Repository, tell: Tell<'_>) -> ControlFlow<(), Vec<Commi
             }
             Ok(Found::Leads(to)) => waiting.push(to),
             Ok(Found::Nothing) => {}
-            Err(error) => tell(Err(error))?,
+            Err(error) => tell(error)?,
         }
     }
     if cut > 0 {
         let text = format!("it is a shallow clone: the parents of {cut} of its commits are missing");
-        tell(Err(io::Error::other(text)))?;
+        tell(io::Error::other(text))?;
     }
     commits.sort_unstable();
-    ControlFlow::Continue(commits)
+    ControlFlow::Continue(Commits(commits))
 }
 
 enum Found {
@@ -109,103 +154,156 @@ fn commit(repository: &Repository, id: ObjectId, buffer: &mut Vec<u8>) -> io::Re
     })
 }
 
-/// A directory in all its versions.
+/// The shared state of the threads.
+struct History<'h> {
+    commits: Commits,
+    container: &'h Arc<Container>,
+    tell: Tell<'h>,
+    directory: TellDirectory<'h>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
 #[derive(Default)]
-struct Directory {
-    /// Its versions that were read in this direction.
-    seen: HashSet<ObjectId>,
-    names: HashMap<Box<[u8]>, Name>,
+struct Queue {
+    /// A stack: the last is the next.
+    parts: Vec<PartOfDirectory>,
+    /// How many threads are reading.
+    busy: usize,
+    is_stopped: bool,
+    /// In how many places each tree was found.
+    places: HashMap<ObjectId, u32>,
 }
 
-/// A name in all versions of its directory.
-struct Name {
-    /// Index of the directory with this name, if it ever was one.
-    directory: Option<u32>,
-    /// Index of the first commit that has it; unknown while reading backward.
-    first: Option<u32>,
-    last: u32,
+/// Some versions of a directory that are read together.
+struct PartOfDirectory {
+    directory: Arc<DirectoryWork>,
+    versions: Range<usize>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
-    Backward,
-    Forward,
+/// A directory that is being read.
+struct DirectoryWork {
+    of: VersionsOfDirectory,
+    found: Mutex<FoundNames>,
 }
 
-struct History<'r> {
-    repository: &'r Repository,
-    commits: Vec<Commit>,
-    /// The first is the top directory.
-    paths: Vec<Directory>,
+/// The names that were found so far.
+struct FoundNames {
+    names: HistoryNames,
+    /// How many parts are not read yet.
+    parts_left: usize,
+}
+
+impl Queue {
+    fn add(&mut self, of: VersionsOfDirectory) {
+        let len = of.versions.len();
+        let found = FoundNames { names: HistoryNames::new(), parts_left: len.div_ceil(TOGETHER) };
+        let directory = Arc::new(DirectoryWork { of, found: Mutex::new(found) });
+        for from in (0..len).step_by(TOGETHER) {
+            let versions = from..len.min(from + TOGETHER);
+            self.parts.push(PartOfDirectory { directory: Arc::clone(&directory), versions });
+        }
+    }
+
+    /// Removes the versions that are in too many places; returns the trees that are so for the first time.
+    fn limit_places(&mut self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectId> {
+        let mut too_many = Vec::new();
+        versions.retain(|version| {
+            let places = self.places.entry(version.tree).or_default();
+            *places += 1;
+            if *places == MAX_PLACES + 1 {
+                too_many.push(version.tree);
+            }
+            *places <= MAX_PLACES
+        });
+        too_many
+    }
+}
+
+/// Ends the work of a thread on a part; if the thread panics, the others stop.
+struct BusyGuard<'h, 'a>(&'h History<'a>);
+
+impl Drop for BusyGuard<'_, '_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.busy -= 1;
+        queue.is_stopped |= thread::panicking();
+        drop(queue);
+        self.0.changed.notify_all();
+    }
 }
 
 impl History<'_> {
-    /// Reads the versions of directories in the commit at index `at` that were not read before.
-    fn visit(&mut self, at: usize, pass: Pass, tell: Tell<'_>) -> ControlFlow<()> {
-        let number = u32::try_from(at).expect("more commits than fit into memory");
-        let mut waiting = vec![(0_u32, Vec::new(), self.commits[at].tree, 0)];
-        let (mut buffer, mut places) = (Vec::new(), HashMap::<ObjectId, u32>::new());
-        while let Some((directory, path, id, depth)) = waiting.pop() {
-            if !self.paths[directory as usize].seen.insert(id) {
+    fn work(&self, repository: &Repository) {
+        while let Some(part) = self.take() {
+            let _busy = BusyGuard(self);
+            if self.read_part(repository, &part).is_break() {
+                self.queue.lock().is_stopped = true;
+            }
+        }
+    }
+
+    /// Takes a part to read; `None` if nothing is left.
+    fn take(&self) -> Option<PartOfDirectory> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.is_stopped {
+                return None;
+            }
+            if let Some(part) = queue.parts.pop() {
+                queue.busy += 1;
+                return Some(part);
+            }
+            if queue.busy == 0 {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    fn read_part(&self, repository: &Repository, part: &PartOfDirectory) -> ControlFlow<()> {
+        let directory = &part.directory;
+        let mut result = ControlFlow::Continue(());
+        let damaged = &mut |error| {
+            if result.is_continue() {
+                result = (self.tell)(error);
+            }
+        };
+        let names = names_in(repository, &directory.of.versions[part.versions.clone()], damaged);
+        result?;
+        let mut found = directory.found.lock();
+        add_names(&mut found.names, names);
+        found.parts_left -= 1;
+        if found.parts_left > 0 {
+            return ControlFlow::Continue(());
+        }
+        let names = std::mem::take(&mut found.names);
+        drop(found);
+        // No version could be read.
+        if names.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let mut read = ReadDirectory::new(repository, &directory.of, &names, &self.commits, self.container);
+        (self.directory)(&mut read)?;
+        drop(read);
+        self.descend(&directory.of, names)
+    }
+
+    /// Has the subdirectories read.
+    fn descend(&self, parent: &VersionsOfDirectory, names: HistoryNames) -> ControlFlow<()> {
+        let depth = parent.depth + 1;
+        for (name, found) in names.into_iter().filter(|(_, found)| !found.trees.is_empty()) {
+            let mut versions = distinct(found.trees);
+            if depth > MAX_DEPTH {
+                versions.iter().try_for_each(|version| (self.tell)(too_many(&version.tree, depth)))?;
                 continue;
             }
-            let count = places.entry(id).or_default();
-            *count += 1;
-            if *count > MAX_PLACES || depth > MAX_DEPTH {
-                if pass == Pass::Backward && (depth > MAX_DEPTH || *count == MAX_PLACES + 1) {
-                    tell(Err(too_many(&id, depth)))?;
-                }
-                continue;
-            }
-            let (found, damage) = match entries(self.repository, &id, &mut buffer) {
-                Ok(found) => found,
-                // Both directions meet the damage; only one reports it.
-                Err(_) if pass == Pass::Forward => continue,
-                Err(error) => {
-                    tell(Err(error))?;
-                    continue;
-                }
-            };
-            if let Some(damage) = damage.filter(|_| pass == Pass::Backward) {
-                tell(Err(damage))?;
-            }
-            let mut batch = batch_at(&path);
-            let is_first = self.paths[directory as usize].seen.len() == 1;
-            let mut again = 0;
-            for entry in &found {
-                let next = u32::try_from(self.paths.len()).expect("more directories than fit into memory");
-                let names = &mut self.paths[directory as usize].names;
-                let filename: &[u8] = entry.filename;
-                let name = match names.get_mut(filename) {
-                    Some(name) => name,
-                    None => names.entry(filename.into()).or_insert(Name {
-                        directory: None,
-                        first: None,
-                        last: number,
-                    }),
-                };
-                let mut is_new_directory = false;
-                if entry.mode.is_tree() {
-                    is_new_directory = name.directory.is_none();
-                    let below = *name.directory.get_or_insert(next);
-                    waiting.push((below, joined(&path, entry.filename), entry.oid.to_owned(), depth + 1));
-                }
-                if pass == Pass::Forward {
-                    again += usize::from(name.first.is_some());
-                    let first = *name.first.get_or_insert(number);
-                    let ids = [first, name.last].map(|at| self.commits[at as usize].id);
-                    let [first, last] =
-                        ids.map(|id| location::ObjectId::new(id.as_slice()).expect("no hash is longer"));
-                    batch.push_located(entry.filename, Location::Commits { first, last });
-                }
-                if is_new_directory {
-                    self.paths.push(Directory::default());
-                }
-            }
-            if pass == Pass::Forward {
-                batch.version = Some(DirectoryVersion { is_first, again });
-                tell(Ok(batch))?;
-            }
+            let mut queue = self.queue.lock();
+            let too_often = queue.limit_places(&mut versions);
+            queue.add(VersionsOfDirectory { path: joined(&parent.path, &name), depth, versions });
+            drop(queue);
+            self.changed.notify_all();
+            too_often.iter().try_for_each(|tree| (self.tell)(too_many(tree, depth)))?;
         }
         ControlFlow::Continue(())
     }

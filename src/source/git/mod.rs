@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::group::{self, Groups, Shape};
-use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
+use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
 use crate::name::arena::Arena;
 use crate::source::location::Container;
 use repository::Repository;
@@ -40,12 +40,12 @@ pub enum What {
     Revision(String),
     /// The index.
     Index,
-    /// The trees of all commits that a ref leads to. Each version of a directory is read once, the oldest first.
+    /// The trees of all commits that a ref leads to. Each version of a directory is read once.
     All,
 }
 
 /// The visitor of the events.
-type Visit<'v> = &'v dyn Fn(SourceEvent<'_>) -> ControlFlow<()>;
+type Visit<'v> = &'v (dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync);
 
 impl Source for Git {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
@@ -85,13 +85,12 @@ impl Git {
                 })
             }
             What::Index => return self.read_index(&repository, &container, base, visit),
-            What::All => history::read(&repository, &mut |item| match item {
-                Ok(mut batch) => {
-                    batch.container = Some(Arc::clone(&container));
-                    visit(SourceEvent::Directory(batch))
-                }
-                Err(error) => visit(fault(error)),
-            }),
+            What::All => {
+                let tell = |error| visit(fault(error));
+                let directory =
+                    |directory: &mut dyn VersionedDirectory| visit(SourceEvent::History(directory));
+                history::read(&repository, &container, &tell, &directory)
+            }
         };
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
 use gix::objs::{CommitRefIter, Find, Kind, TagRefIter};
+use gix::odb::pack::cache::lru::MemoryCappedHashmap;
 
 use crate::name::display::display;
 
@@ -18,6 +19,9 @@ pub(super) struct Repository {
     first: Vec<gix::odb::Handle>,
 }
 
+/// The most bytes of objects that are kept because others are stored as differences from them, for each thread.
+const MAX_BASES: usize = 48 << 20;
+
 /// Larger objects are not read into memory: a tree of ten million entries has half this size.
 const MAX_OBJECT: &str = "gitoxide.objects.allocLimit=1073741824";
 
@@ -27,7 +31,8 @@ impl Repository {
     /// During a push, the new objects are in a separate directory (git-receive-pack(1)), which git names in the environment.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let options = gix::open::Options::isolated().config_overrides([MAX_OBJECT]);
-        let repo = gix::open_opts(path, options).map_err(failure)?;
+        let mut repo = gix::open_opts(path, options).map_err(failure)?;
+        repo.objects.set_pack_cache(|| Box::new(MemoryCappedHashmap::new(MAX_BASES)));
         let mut dirs: Vec<PathBuf> =
             env::var_os("GIT_OBJECT_DIRECTORY").map(PathBuf::from).into_iter().collect();
         if let Some(more) = env::var_os("GIT_ALTERNATE_OBJECT_DIRECTORIES") {
@@ -49,6 +54,11 @@ impl Repository {
             Some(found) => Ok(found.kind),
             None => Err(io::Error::other(format!("the object {id} is missing"))),
         }
+    }
+
+    /// The same repository for another thread, which shares the files of packs.
+    pub(super) fn for_thread(&self) -> Self {
+        Self { repo: self.repo.clone(), first: self.first.clone() }
     }
 
     /// The hash function of the repository.

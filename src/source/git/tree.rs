@@ -1,11 +1,12 @@
 //! One tree and everything below it.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
 
 use gix::ObjectId;
-use gix::objs::{Kind, TreeRefIter, tree::EntryRef};
+use gix::objs::Kind;
 
 use super::repository::{Repository, unread};
 use super::{batch_at, without};
@@ -21,31 +22,90 @@ pub(super) const MAX_PLACES: u32 = 1 << 16;
 /// The receiver of each directory and of each error.
 pub(super) type Tell<'t> = &'t mut dyn FnMut(io::Result<DirectoryBatch>) -> ControlFlow<()>;
 
-/// The entries of a tree, sorted by name, and its damage, if any.
-pub(super) fn entries<'b>(
-    repository: &Repository,
-    id: &ObjectId,
-    buffer: &'b mut Vec<u8>,
-) -> io::Result<(Vec<EntryRef<'b>>, Option<io::Error>)> {
-    match repository.find(id, buffer)? {
-        Kind::Tree => {}
-        other => return Err(unread(id, format!("it is a {other}, not a tree"))),
+/// An entry of a tree object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawEntry<'t> {
+    pub(super) is_tree: bool,
+    pub(super) name: &'t [u8],
+    /// The bytes of the id of its object.
+    pub(super) id: &'t [u8],
+}
+
+impl RawEntry<'_> {
+    /// Compares entries as git sorts them: as if the name of a directory ended with a slash.
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        let key = |entry: &Self, from: usize| {
+            let slash = entry.is_tree.then_some(b'/');
+            entry.name.get(from..).unwrap_or_default().first().copied().or(slash)
+        };
+        let common = self.name.len().min(other.name.len());
+        let by_name = self.name[..common].cmp(&other.name[..common]);
+        let by_end = || key(self, common).cmp(&key(other, common));
+        by_name
+            .then_with(by_end)
+            .then_with(|| self.name.cmp(other.name))
+            .then(self.is_tree.cmp(&other.is_tree))
     }
-    let (mut entries, mut damage) = (Vec::new(), None);
-    for entry in TreeRefIter::from_bytes(buffer, repository.hash()) {
-        match entry {
-            Ok(entry) => entries.push(entry),
-            Err(error) => damage = Some(unread(id, error)),
-        }
+
+    pub(super) fn object(&self) -> ObjectId {
+        ObjectId::from_bytes_or_panic(self.id)
     }
-    entries.sort_by_key(|entry| entry.filename);
+}
+
+/// The first entry of a tree object, and its length: a mode in octal digits, a space, the name, NUL, the id. `None` if it is
+/// malformed.
+pub(super) fn first_entry(bytes: &[u8], id_len: usize) -> Option<(RawEntry<'_>, usize)> {
+    /// The bits of a mode that tell what the entry is, and their value for a directory.
+    const KIND: u32 = 0o170_000;
+    const TREE: u32 = 0o040_000;
+    let space = bytes.iter().take(8).position(|&byte| byte == b' ').filter(|&len| len > 0)?;
+    let mode = bytes[..space].iter().try_fold(0, |mode, digit| match digit {
+        b'0'..=b'7' => Some(mode << 3 | u32::from(digit - b'0')),
+        _ => None,
+    })?;
+    let (start, end) = (space + 1, space + 1 + memchr::memchr(0, &bytes[space + 1..])?);
+    let id = bytes.get(end + 1..end + 1 + id_len)?;
+    Some((RawEntry { is_tree: mode & KIND == TREE, name: &bytes[start..end], id }, end + 1 + id_len))
+}
+
+/// The entries of a tree object, sorted by name, and its damage, if any.
+pub(super) fn sorted_entries<'b>(id: &ObjectId, bytes: &'b [u8]) -> (Vec<RawEntry<'b>>, Option<io::Error>) {
+    let (mut entries, mut rest) = (Vec::new(), bytes);
+    while let Some((entry, len)) = first_entry(rest, id.as_slice().len()) {
+        entries.push(entry);
+        rest = &rest[len..];
+    }
+    let mut damage = None;
+    if !rest.is_empty() {
+        let at = bytes.len() - rest.len();
+        damage = Some(unread(id, format_args!("the entry at byte {at} is malformed")));
+    }
+    entries.sort_by_key(|entry| entry.name);
     let count = entries.len();
     // If two entries have the same name, either will do.
-    entries.dedup_by_key(|entry| entry.filename);
+    entries.dedup_by_key(|entry| entry.name);
     if entries.len() < count {
         damage = damage.or_else(|| Some(unread(id, "it has two entries with the same name")));
     }
-    Ok((entries, damage))
+    (entries, damage)
+}
+
+/// Reads the object of a tree.
+pub(super) fn read_object(repository: &Repository, id: &ObjectId, buffer: &mut Vec<u8>) -> io::Result<()> {
+    match repository.find(id, buffer)? {
+        Kind::Tree => Ok(()),
+        other => Err(unread(id, format!("it is a {other}, not a tree"))),
+    }
+}
+
+/// The entries of a tree, sorted by name, and its damage, if any.
+fn entries<'b>(
+    repository: &Repository,
+    id: &ObjectId,
+    buffer: &'b mut Vec<u8>,
+) -> io::Result<(Vec<RawEntry<'b>>, Option<io::Error>)> {
+    read_object(repository, id, buffer)?;
+    Ok(sorted_entries(id, buffer))
 }
 
 /// Reads the tree `top` and everything below it. Names that are at the same place below `base` are not checked.
@@ -80,21 +140,19 @@ pub(super) fn read(
         let mut old = HashMap::new();
         if let Some(base) = base {
             match entries(repository, &base, &mut old_buffer) {
-                Ok((entries, _)) => {
-                    old.extend(entries.iter().map(|entry| (entry.filename, entry)).map(|(name, entry)| {
-                        (name.to_vec(), entry.mode.is_tree().then(|| entry.oid.to_owned()))
-                    }))
-                }
+                Ok((entries, _)) => old.extend(
+                    entries.iter().map(|entry| (entry.name.to_vec(), entry.is_tree.then(|| entry.object()))),
+                ),
                 Err(error) => tell(Err(error))?,
             }
         }
         let mut batch = batch_at(&dir);
         let first = waiting.len();
         for entry in &found {
-            batch.push(entry.filename);
-            let below = old.get::<[u8]>(entry.filename).copied().flatten();
-            if entry.mode.is_tree() && below.is_none_or(|old| old != entry.oid) {
-                waiting.push((joined(&dir, entry.filename), entry.oid.to_owned(), below, depth + 1));
+            batch.push(entry.name);
+            let below = old.get::<[u8]>(entry.name).copied().flatten();
+            if entry.is_tree && below.is_none_or(|old| old != entry.object()) {
+                waiting.push((joined(&dir, entry.name), entry.object(), below, depth + 1));
             }
         }
         waiting[first..].reverse();
@@ -115,13 +173,13 @@ pub(super) fn names_at(
     let (mut id, mut buffer) = (top, Vec::new());
     for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty()) {
         let (entries, _) = entries(repository, &id, &mut buffer)?;
-        match entries.iter().find(|entry| entry.filename == part && entry.mode.is_tree()) {
-            Some(entry) => id = entry.oid.to_owned(),
+        match entries.iter().find(|entry| entry.name == part && entry.is_tree) {
+            Some(entry) => id = entry.object(),
             None => return Ok(None),
         }
     }
     let (entries, _) = entries(repository, &id, &mut buffer)?;
-    Ok(Some(entries.iter().map(|entry| entry.filename.to_vec()).collect()))
+    Ok(Some(entries.iter().map(|entry| entry.name.to_vec()).collect()))
 }
 
 /// Joins the path `dir` and `name`.

@@ -1,0 +1,33 @@
+//! Directories that had different names over time.
+//!
+//! All names that a directory ever had are checked once. Only where some of them could collide, the versions are read again to
+//! find out which were there together.
+
+use super::directory::{CheckedNames, DirectoryScan};
+use crate::name::arena::Arena;
+use crate::report::DirectoryFindings;
+use crate::source::VersionedDirectory;
+
+/// Checks the names of a directory in all its versions and gives the findings to `emit`. The same finding may come several times.
+pub(super) fn check(
+    directory: &mut dyn VersionedDirectory,
+    scan: &DirectoryScan<'_>,
+    emit: &mut dyn FnMut(DirectoryFindings),
+) {
+    scan.check(directory.names(), CheckedNames::Ever, emit);
+    let Some(mut fingerprints) = scan.policy.fingerprints() else { return };
+    fingerprints.add_all(&directory.names().names);
+    let shared = fingerprints.shared();
+    if shared.is_empty() {
+        return;
+    }
+    let mut alike = Arena::new();
+    for (_, name) in directory.names().names.iter().filter(|(_, name)| shared.has(name)) {
+        alike.push(name).expect("it comes from an arena");
+    }
+    let mut found = Vec::new();
+    directory.each_set_of(&alike, &mut |together| found.push(together));
+    for together in &found {
+        scan.check(together, CheckedNames::Together(directory.names()), emit);
+    }
+}

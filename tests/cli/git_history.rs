@@ -1,0 +1,179 @@
+//! `namegate scan --git-all`, against what git was given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+
+use data_encoding::HEXLOWER;
+
+use crate::git::{
+    commit, errors, findings, found, git, is_ill_formed, listed, object, path_of, repository, scan, tree,
+};
+
+/// Entries of a branch while its history is made up.
+type Files = BTreeSet<Vec<u8>>;
+
+/// Every path of `files`, directories included, whose last component is not UTF-8.
+fn ill_formed_of(files: &Files) -> BTreeSet<Vec<u8>> {
+    let joined: Vec<u8> = files.iter().flat_map(|path| [path, &b"\0"[..]].concat()).collect();
+    listed(&joined).into_iter().filter(|path| is_ill_formed(path)).collect()
+}
+
+/// Adds a file as git does: what is in its way goes.
+fn add_file(files: &mut Files, path: &[u8]) {
+    let below = [path, b"/"].concat();
+    files.retain(|other| !other.starts_with(&below) && !path.starts_with(&[other, &b"/"[..]].concat()));
+    files.insert(path.to_vec());
+}
+
+#[test]
+fn the_names_of_thousands_of_commits_are_those_that_git_was_given() {
+    const COMMITS: usize = 5000;
+    let Some(dir) = repository(&["--bare"]) else { return };
+    let dir = dir.path();
+    let paths: Vec<Vec<u8>> = [&b""[..], b"d1\xFF/", b"d2\xFF/", b"d2\xFF/e\xFF/", b"d3/"]
+        .iter()
+        .flat_map(|dir| (0..6).map(move |n| [dir, &b"n\xFF"[..], n.to_string().as_bytes()].concat()))
+        .chain([b"d1\xFF".to_vec(), b"d2\xFF/e\xFF".to_vec(), b"d1\xFF.x".to_vec(), b"d3".to_vec()])
+        .collect();
+    let quoted = |path: &[u8]| -> String {
+        path.iter()
+            .map(|b| if b.is_ascii() { char::from(*b).to_string() } else { format!("\\{b:03o}") })
+            .collect()
+    };
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut branches: Vec<(Files, usize)> = vec![(Files::new(), 0); 4];
+    let (mut made, mut stream) = (Vec::new(), Vec::new());
+    for mark in 1..=COMMITS {
+        let (at, other) = (random(4), random(4));
+        // Neither are dates in the order of parents, nor are they all different.
+        let time = 1_700_000_000 + mark / 2 + random(100);
+        write!(
+            stream,
+            "commit refs/heads/b{at}\nmark :{mark}\ncommitter A <a@example.org> {time} +0000\ndata 0\n"
+        )
+        .unwrap();
+        if branches[at].1 > 0 {
+            writeln!(stream, "from :{}", branches[at].1).unwrap();
+        }
+        if other != at && branches[other].1 > 0 && random(5) == 0 {
+            writeln!(stream, "merge :{}", branches[other].1).unwrap();
+        }
+        for _ in 0..=random(2) {
+            let path = &paths[random(paths.len())];
+            let files = &mut branches[at].0;
+            match random(3) {
+                0 => {
+                    let below = [path, &b"/"[..]].concat();
+                    if files.remove(path) || files.iter().any(|other| other.starts_with(&below)) {
+                        files.retain(|other| !other.starts_with(&below));
+                        writeln!(stream, "D \"{}\"", quoted(path)).unwrap();
+                    }
+                }
+                content => {
+                    add_file(files, path);
+                    writeln!(stream, "M 100644 inline \"{}\"\ndata 1\n{content}", quoted(path)).unwrap();
+                }
+            }
+        }
+        branches[at].1 = mark;
+        made.push((time, mark, ill_formed_of(&branches[at].0)));
+    }
+    git(dir, &["fast-import", "--quiet", "--export-marks=marks"], &stream).unwrap();
+    let marks = fs::read_to_string(dir.join("marks")).unwrap();
+    let ids: BTreeMap<usize, &str> = marks
+        .lines()
+        .map(|line| line[1..].split_once(' ').unwrap())
+        .map(|(mark, id)| (mark.parse().unwrap(), id))
+        .collect();
+    // What was made up is what git has.
+    for (_, mark, names) in made.iter().step_by(COMMITS / 20) {
+        let listing = git(dir, &["ls-tree", "-rz", "--name-only", ids[mark]], b"").unwrap();
+        let expected: BTreeSet<_> = listed(&listing).into_iter().filter(|path| is_ill_formed(path)).collect();
+        assert_eq!(*names, expected);
+    }
+    let mut expected: BTreeMap<Vec<u8>, [(usize, &str); 2]> = BTreeMap::new();
+    for (time, mark, names) in made {
+        for name in names {
+            let commit = (time, ids[&mark]);
+            let [first, last] = expected.entry(name).or_insert([commit; 2]);
+            (*first, *last) = (commit.min(*first), commit.max(*last));
+        }
+    }
+    let (status, objects) = scan(dir, &["--git-all", "--profile", "utf8"]);
+    assert_eq!((status, errors(&objects)), (1, vec![]));
+    let told: BTreeMap<Vec<u8>, [&str; 2]> = findings(&objects)
+        .map(|f| (path_of(f), ["first_commit", "last_commit"].map(|key| f[key].as_str().unwrap())))
+        .collect();
+    assert_eq!(told, expected.into_iter().map(|(name, commits)| (name, commits.map(|(_, id)| id))).collect());
+    assert_eq!(findings(&objects).count(), told.len());
+}
+
+#[test]
+fn names_collide_only_if_a_commit_has_them_together() {
+    let Some(dir) = repository(&["--bare"]) else { return };
+    let dir = dir.path();
+    let file = object(dir, "blob", b"");
+    let make = |names: &[&'static str]| {
+        let entries: Vec<_> = names.iter().map(|name| ("100644", name.as_bytes(), file.as_str())).collect();
+        tree(dir, &entries)
+    };
+    let mut parent: Option<String> = None;
+    for (time, names) in
+        (1..).zip([&["A", "ok"][..], &["a", "ok"], &["B", "b"], &["A", "B"], &["C", "b", "c"]])
+    {
+        let parents: Vec<&str> = parent.iter().map(String::as_str).collect();
+        parent = Some(commit(dir, &make(names), &parents, time));
+    }
+    let (status, objects) = scan(dir, &["--git-all", "--profile", "windows"]);
+    assert_eq!(status, 1);
+    let members: BTreeSet<Vec<&str>> = objects
+        .iter()
+        .filter(|object| object["type"] == "collision")
+        .map(|group| {
+            group["members"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect()
+        })
+        .collect();
+    assert_eq!(members, BTreeSet::from([vec!["B", "b"], vec!["C", "c"]]));
+    let names: BTreeSet<Vec<u8>> = [&b"B"[..], b"b", b"C", b"c"].map(<[u8]>::to_vec).into();
+    assert_eq!(found(&objects), names, "`A` and `a` were never there together");
+    assert_eq!(objects.last().unwrap()["names"], 7);
+}
+
+/// A tree with two entries of one name, or out of order, or cut off, is damaged or not; its other entries are checked.
+#[test]
+fn damaged_versions_of_a_directory_do_not_hide_the_others() {
+    let Some(dir) = repository(&["--bare"]) else { return };
+    let dir = dir.path();
+    let file = object(dir, "blob", b"");
+    let sub = tree(dir, &[("100644", b"in\xFF", &file)]);
+    let entry = |name: &'static [u8]| ("100644", name, file.as_str());
+    let whole = tree(dir, &[entry(b"a\xFF"), entry(b"b")]);
+    let unsorted = tree(dir, &[entry(b"z\xFF"), entry(b"b"), entry(b"a\xFF")]);
+    let twice = tree(dir, &[entry(b"d"), entry(b"d.x\xFF"), ("40000", b"d", &sub)]);
+    let id = HEXLOWER.decode(file.as_bytes()).unwrap();
+    let cut = object(dir, "tree", &[&b"100644 a\xFF\0"[..], &id, b"100644 c\xFF\0", &id[..9]].concat());
+    let mut parent: Option<String> = None;
+    for (time, tree) in (1..).zip([&whole, &unsorted, &whole, &twice, &whole, &cut, &whole]) {
+        let parents: Vec<&str> = parent.iter().map(String::as_str).collect();
+        parent = Some(commit(dir, tree, &parents, time));
+    }
+    let (status, objects) = scan(dir, &["--git-all", "--profile", "utf8"]);
+    assert_eq!(status, 2);
+    let mut told = errors(&objects);
+    told.sort_by_key(|error| !error.contains("two entries with the same name"));
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].contains(&twice)
+            && told[1].contains(&format!("{cut} is damaged: the entry at byte 30 is malformed")),
+        "{told:?}"
+    );
+    let mut names = found(&objects);
+    // Of two entries of one name either may be read.
+    names.remove(&b"d/in\xFF"[..]);
+    assert_eq!(names, [&b"a\xFF"[..], b"d.x\xFF", b"z\xFF"].map(<[u8]>::to_vec).into());
+}
