@@ -68,6 +68,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "guard",
             "service",
             "settings",
+            "state",
             "telemetry",
             "time",
             "doctor",

@@ -32,6 +32,7 @@ mod setting_args;
 mod status;
 mod targets;
 mod top;
+mod upgrade;
 mod watch;
 mod why;
 
@@ -175,6 +176,7 @@ enum Command {
     Top(top::TopArgs),
     Reload(reload::ReloadArgs),
     Mode(mode::ModeArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Metrics(metrics::MetricsCommand),
     Config(config::ConfigArgs),
     Rules(rules::RulesArgs),
@@ -301,6 +303,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::List(args) => list::run(&args, out),
         Command::Top(args) => top::run(&args, out),
         Command::Reload(args) => reload::run(&args, out),
+        Command::Upgrade(args) => upgrade::run(&args, out),
         Command::Mode(args) => mode::run(&args, out),
         Command::Metrics(args) => metrics::run(&args, out),
         Command::Config(args) => config::run(&args, out),

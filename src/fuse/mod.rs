@@ -43,11 +43,21 @@ pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use server::Server;
 
+use std::os::fd::OwnedFd;
+
 use crate::settings::LockKeeping;
 use crate::state::SurvivalState;
 use crate::sys::process::page_size;
 use crate::wire::abi::init;
 use crate::wire::{Device, Wishes};
+
+/// The state of a mount that the previous program of this process has left.
+///
+/// # Errors
+/// It has another layout.
+pub fn open_state(fd: OwnedFd) -> std::io::Result<&'static SurvivalState> {
+    SurvivalState::open(fd, Device::buffer_len(MAX_TRANSFER))
+}
 
 /// Longest read and write of one request, in bytes.
 const MAX_TRANSFER: u32 = 1 << 20;

@@ -21,8 +21,8 @@ pub use directory::{FoundSocket, FoundSockets};
 pub use name::InstanceName;
 pub use place::{NameTaken, directory, reserve};
 pub use protocol::{
-    ActivePolicy, ControlReply, ControlRequest, InstanceCounters, InstanceStatus, LastReload, ReloadOutcome,
-    VERSION, harmless,
+    ActivePolicy, ControlReply, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload,
+    ReloadOutcome, VERSION, harmless,
 };
 pub use server::{ControlHandler, ControlServer, ReservedSocket};
 

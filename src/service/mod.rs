@@ -6,7 +6,7 @@ pub mod detach;
 #[cfg(feature = "guard")]
 pub mod guard_events;
 pub mod health;
-mod holder;
+pub mod holder;
 pub mod mount_config;
 mod mount_service;
 pub mod notify;

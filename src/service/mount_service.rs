@@ -8,14 +8,16 @@ use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
 use super::control::{
-    ActivePolicy, ControlHandler, InstanceCounters, InstanceName, InstanceStatus, LastReload, ReloadOutcome,
+    ActivePolicy, ControlHandler, HolderStatus, InstanceCounters, InstanceName, InstanceStatus, LastReload,
+    ReloadOutcome,
 };
+use super::holder::HeldServer;
 use super::mount_config::{MountConfig, SPELLINGS};
 use crate::fuse::{Handle, ServeConfig};
 use crate::gate::{Gate, Mode};
 use crate::json::JsonBytes;
 use crate::settings::{Choices, MountSettings, NamedValue};
-use crate::state::SurvivalState;
+use crate::state::{LAYOUT, SurvivalState};
 use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::Metrics;
 use crate::time::timestamp;
@@ -31,7 +33,7 @@ pub(super) struct MountService {
     metrics: Arc<Metrics>,
     recent: Arc<RecentRefusals>,
     /// What a successor takes over.
-    survival: Option<&'static SurvivalState>,
+    survival: Option<HeldServer>,
     since: SystemTime,
     /// Locked during a whole change of the configuration, which takes as long as reading files and making the kernel forget
     /// names.
@@ -58,9 +60,9 @@ impl MountService {
         mounted: MountConfig,
         handle: Handle,
         (metrics, recent): (Arc<Metrics>, Arc<RecentRefusals>),
-        survival: Option<&'static SurvivalState>,
+        survival: Option<HeldServer>,
     ) -> Self {
-        let by_hand = survival.and_then(mode_by_hand);
+        let by_hand = survival.as_ref().and_then(|held| mode_by_hand(held.state));
         let state = State { configured: mounted.settings.clone(), mounted, by_hand, last_reload: None };
         Self {
             name,
@@ -109,8 +111,8 @@ impl MountService {
             format!("mode: {}, as set by `namegate mode`; configured is {}", by_hand.word(), mode.word())
         });
         state.configured = config.settings;
-        if let Some(survival) = self.survival {
-            survival.note_reload();
+        if let Some(held) = &self.survival {
+            held.state.note_reload();
         }
         Ok(ReloadOutcome { changed, needs_mount, kept: kept.into_iter().collect() })
     }
@@ -146,6 +148,11 @@ impl ControlHandler for MountService {
             policy: ActivePolicy::from_policy(gate.policy()),
             settings: settings.values_in_effect(&state.mounted.settings),
             last_reload: state.last_reload.clone(),
+            holder: self.survival.as_ref().map(|held| HolderStatus {
+                pid: held.holder.as_raw().unsigned_abs(),
+                layout: LAYOUT,
+                previous: held.previous.clone(),
+            }),
             counters: self.metrics.snapshot(),
         }
     }
@@ -176,7 +183,7 @@ impl ControlHandler for MountService {
         let configured = {
             let mut state = self.state.lock();
             state.by_hand = (mode != state.configured.mode()).then_some(mode);
-            if let Some(survival) = self.survival {
+            if let Some(HeldServer { state: survival, .. }) = &self.survival {
                 let is_it = |choice: &NamedValue<Mode>| Some(choice.value) == state.by_hand;
                 survival.set_mode(Mode::ALL.iter().position(is_it).and_then(|place| place.try_into().ok()));
             }

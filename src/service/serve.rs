@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
-use super::holder::hold;
+use super::holder::{goes_on, hold, was_detached};
 use super::mount_config::MountConfig;
 use super::mount_service::{MountService, mode_by_hand};
 use super::notify::ServiceManager;
@@ -62,9 +62,18 @@ pub fn serve(
     settings
         .make_absolute()
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
-    let config = MountConfig::load(&settings).map_err(ServeError::new)?;
-    let is_detached = ready.is_some();
-    let held = match config.settings.survive() {
+    let mut config = MountConfig::load(&settings).map_err(ServeError::new)?;
+    let is_detached = ready.is_some() || was_detached();
+    // A mount that is served already goes on, whatever the files say now.
+    let survives = config.settings.survive() || goes_on();
+    if survives {
+        // A server that takes over begins in the directory of the holder.
+        for place in [&mut config.source, &mut config.mountpoint] {
+            *place = path::absolute(&*place)
+                .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
+        }
+    }
+    let held = match survives {
         true => Some(hold(ready.as_ref().map(ReadySender::number), config.settings.sandbox())?),
         false => None,
     };
@@ -74,6 +83,8 @@ pub fn serve(
     if let Some(death) = held.as_ref().and_then(|held| held.previous.as_ref()) {
         if let Some(ready) = ready.take() {
             ready.disown();
+        }
+        if is_detached {
             log_output::to_system();
         }
         log::warn!("the server was ended by {death}; this one takes over");
@@ -109,7 +120,7 @@ pub fn serve(
         config,
         mounted.handle(),
         (metrics, recent),
-        state,
+        held,
     ));
     let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
     let control =
@@ -227,6 +238,9 @@ pub fn serve_in_background(settings: MountSettings, manager: ServiceManager) -> 
         return Err(ServeError::new(
             "--audit - writes to standard output, which a mount in the background does not have",
         ));
+    }
+    if goes_on() {
+        return serve(settings, manager, None);
     }
     let impossible = |error| ServeError::new(format!("cannot go into the background: {error}"));
     match divide().map_err(impossible)? {

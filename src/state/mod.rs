@@ -14,7 +14,7 @@ mod slots;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -30,6 +30,10 @@ use slots::SlotTable;
 
 /// Maximum number of threads that read requests.
 pub const MOST_READERS: usize = 128;
+
+/// The version of the layout of this state. Another version of the program can take over a mount if it has the same one: change it with
+/// every change of what is stored, and of what a stored value means.
+pub const LAYOUT: u64 = 1;
 
 /// Length of the head in words.
 const HEAD_WORDS: usize = 2048;
@@ -53,6 +57,9 @@ mod head {
     pub(super) const RELOADS: usize = 7;
     pub(super) const BLAME: usize = 8;
     pub(super) const LAST_BACKING: usize = 9;
+    /// The layout, and a number by which the state is recognized.
+    pub(super) const LAYOUT: usize = 10;
+    pub(super) const OOM_SCORE: usize = 11;
     pub(super) const USED: usize = 16;
     pub(super) const CLOSING: usize = 32;
     pub(super) const DEVICES: usize = 128;
@@ -78,6 +85,23 @@ pub struct SurvivalState {
     inherited: OnceLock<Inherited>,
 }
 
+/// Lengths in words: the head, and the tables.
+const PARTS: [usize; 6] = [
+    HEAD_WORDS,
+    MOST_NODES * NODE_WORDS,
+    MOST_OPENS * OPEN_WORDS,
+    MOST_READERS * JOURNAL_WORDS,
+    MOST_SHORT * JOURNAL_WORDS,
+    MOST_LONG * JOURNAL_WORDS,
+];
+
+const MAGIC: u64 = u64::from_be_bytes(*b"namegat\0");
+
+fn sizes(buffer_len: usize) -> SharedSizes {
+    let unmapped = MOST_SHORT * SHORT + MOST_LONG * buffer_len;
+    SharedSizes { words: PARTS.iter().sum(), buffers: MOST_READERS, buffer_len, unmapped }
+}
+
 impl SurvivalState {
     /// The state of a mount that does not exist yet, with buffers of `buffer_len` bytes for requests. It lives as long as the
     /// process.
@@ -85,30 +109,33 @@ impl SurvivalState {
     /// # Errors
     /// As memfd_create(2) and mmap(2) say.
     pub fn new(buffer_len: usize) -> io::Result<&'static Self> {
-        let parts = [
-            HEAD_WORDS,
-            MOST_NODES * NODE_WORDS,
-            MOST_OPENS * OPEN_WORDS,
-            MOST_READERS * JOURNAL_WORDS,
-            MOST_SHORT * JOURNAL_WORDS,
-            MOST_LONG * JOURNAL_WORDS,
-        ];
-        let sizes = SharedSizes {
-            words: parts.iter().sum(),
-            buffers: MOST_READERS,
-            buffer_len,
-            unmapped: MOST_SHORT * SHORT + MOST_LONG * buffer_len,
-        };
-        let memory = SharedMemory::new(sizes)?;
+        let state = Self::of(SharedMemory::new(sizes(buffer_len))?, buffer_len);
+        state.set(head::LAYOUT, MAGIC | LAYOUT);
+        Ok(state)
+    }
+
+    /// The state that the previous program of this process has left.
+    ///
+    /// # Errors
+    /// It has another layout.
+    pub fn open(fd: OwnedFd, buffer_len: usize) -> io::Result<&'static Self> {
+        let state = Self::of(SharedMemory::open(fd, sizes(buffer_len))?, buffer_len);
+        if state.get(head::LAYOUT) != MAGIC | LAYOUT || !state.is_serving() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(state)
+    }
+
+    fn of(memory: SharedMemory, buffer_len: usize) -> &'static Self {
         let mut rest = memory.words();
         let mut part = |number: usize| {
-            let (part, after) = rest.split_at(parts[number]);
+            let (part, after) = rest.split_at(PARTS[number]);
             rest = after;
             part
         };
         let [head, nodes, opens, _readers, short, long] = std::array::from_fn(&mut part);
         let table = |words, size, number: usize| SlotTable::new(words, size, &head[head::USED + number]);
-        Ok(Box::leak(Box::new(Self {
+        Box::leak(Box::new(Self {
             nodes: table(nodes, NODE_WORDS, 0),
             opens: table(opens, OPEN_WORDS, 1),
             short: table(short, JOURNAL_WORDS, 2),
@@ -116,7 +143,7 @@ impl SurvivalState {
             memory,
             buffer_len,
             inherited: OnceLock::new(),
-        })))
+        }))
     }
 
     fn head(&self, word: usize) -> &'static AtomicU64 {
@@ -292,6 +319,21 @@ impl SurvivalState {
     /// The descriptors of a predecessor; `None` in the first server.
     pub fn inherited(&self) -> Option<&Inherited> {
         self.inherited.get()
+    }
+
+    /// Records how likely the kernel was to end this process when memory runs out, before the holder had changed that.
+    pub fn set_oom_score(&self, score: i32) {
+        self.set(head::OOM_SCORE, u64::from(score.cast_unsigned()));
+    }
+
+    /// How likely the kernel was to end this process.
+    pub fn oom_score(&self) -> i32 {
+        (self.get(head::OOM_SCORE) as u32).cast_signed()
+    }
+
+    /// The number of the descriptor of this state.
+    pub fn number(&self) -> RawFd {
+        self.memory.number()
     }
 
     /// The numbers of all descriptors that a successor needs.

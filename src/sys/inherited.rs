@@ -80,6 +80,23 @@ pub fn open_numbers() -> io::Result<HashSet<RawFd>> {
     Ok(numbers.into_iter().filter(|&number| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0).collect())
 }
 
+/// Lets the descriptors with these numbers stay open when this process becomes another program (execve(2)).
+pub fn keep_for_next_program(numbers: impl Iterator<Item = RawFd>) {
+    for number in numbers {
+        // SAFETY: a flag of a descriptor, which nothing here relies on. A number that is not open is of no use to the next program.
+        unsafe { libc::fcntl(number, libc::F_SETFD, 0) };
+    }
+}
+
+/// The descriptor with this number, which the previous program of this process has left; `None` if there is none. To be called once
+/// for a number, before anything else could have opened one with that number.
+pub fn of_previous_program(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: it only changes flags.
+    let is_open = number > 2 && unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
+    // SAFETY: it is open, and by the rule above nothing owns it.
+    is_open.then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// Descriptors that a predecessor has left, and that nobody owns yet.
 #[derive(Debug, Default)]
 pub struct Inherited(Mutex<HashSet<RawFd>>);
@@ -100,6 +117,9 @@ impl Inherited {
             }
             if left.contains(&number) {
                 offered.insert(number);
+                // Another program has cleared this flag.
+                // SAFETY: it only changes flags.
+                unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
             } else {
                 // SAFETY: the predecessor has ended, and nothing in this process owns the descriptor.
                 unsafe { libc::close(number) };

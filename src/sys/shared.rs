@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::slice;
 use std::sync::atomic::AtomicU64;
@@ -56,8 +56,26 @@ impl SharedMemory {
             &fd,
             FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL),
         )?;
-        let (all, len) = (map(&fd, sizes.mapped())?, sizes.words_len());
-        // SAFETY: the mapping is as long as this, aligned to pages, contains zeros and is never unmapped; all accesses to this part
+        Self::of(fd.into(), sizes)
+    }
+
+    /// The memory that another process has created with these sizes.
+    ///
+    /// # Errors
+    /// InvalidData for any other file; otherwise as mmap(2) says.
+    pub fn open(fd: OwnedFd, sizes: SharedSizes) -> io::Result<Self> {
+        let file = File::from(fd);
+        let seals = fcntl(&file, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_truncate);
+        let is_whole = file.metadata()?.len() == (sizes.mapped() + sizes.unmapped) as u64;
+        if !is_whole || !seals.is_ok_and(|seals| seals.contains(SealFlag::F_SEAL_SHRINK)) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Self::of(file, sizes)
+    }
+
+    fn of(file: File, sizes: SharedSizes) -> io::Result<Self> {
+        let (all, len) = (map(&file, sizes.mapped())?, sizes.words_len());
+        // SAFETY: the mapping is as long as this, aligned to pages, is never unmapped, and all bits are valid numbers; all accesses to this part
         // of it are atomic, in every process.
         let words = unsafe { slice::from_raw_parts(all.cast::<AtomicU64>(), sizes.words) };
         let buffer = |number: usize| {
@@ -67,7 +85,12 @@ impl SharedMemory {
             Some(unsafe { slice::from_raw_parts_mut(begin, sizes.buffer_len) })
         };
         let buffers = Mutex::new((0..sizes.buffers).map(buffer).collect());
-        Ok(Self { words, buffers, sizes, file: fd.into() })
+        Ok(Self { words, buffers, sizes, file })
+    }
+
+    /// The number of the descriptor.
+    pub fn number(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// The words.
@@ -186,5 +209,11 @@ mod tests {
         assert_eq!(memory.read_unmapped(4095, 2).unwrap(), [7, 0]);
         assert!(memory.read_unmapped(8191, 2).is_err());
         assert_eq!(ftruncate(&memory.file, 0), Err(Errno::EPERM));
+        // Another program finds the same; it has buffers of its own.
+        let again = || OwnedFd::from(memory.file.try_clone().unwrap());
+        let other = SharedMemory::open(again(), sizes).unwrap();
+        assert_eq!((other.words()[9].load(Relaxed), other.read_buffer(1, 1).unwrap()), (u64::MAX, vec![2]));
+        assert!(SharedMemory::open(again(), SharedSizes { words: 1, ..sizes }).is_err());
+        assert!(SharedMemory::open(File::open("/proc/self/exe").unwrap().into(), sizes).is_err());
     }
 }

@@ -196,8 +196,22 @@ pub struct InstanceStatus {
     pub settings: Map<String, Value>,
     /// The last reload, if there was one since the mount.
     pub last_reload: Option<LastReload>,
+    /// The holder, if the mount survives its server.
+    #[serde(default)]
+    pub holder: Option<HolderStatus>,
     /// The counters.
     pub counters: MetricsSnapshot,
+}
+
+/// The holder of a mount that survives its server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderStatus {
+    /// Its process id.
+    pub pid: u32,
+    /// The version of the layout of the state: a program with the same one can take over.
+    pub layout: u64,
+    /// What has ended the previous server; `None` for the first one.
+    pub previous: Option<String>,
 }
 
 /// The active policy, described for people.

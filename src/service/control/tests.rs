@@ -34,6 +34,7 @@ impl ControlHandler for Echo {
             policy: ActivePolicy::from_policy(&crate::policy::Policy::from_profiles(&[])),
             settings: serde_json::Map::new(),
             last_reload: None,
+            holder: None,
             counters: MetricsSnapshot::default(),
         }
     }
