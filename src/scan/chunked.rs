@@ -1,12 +1,14 @@
 //! Directories with more names than should be held at a time.
 //!
 //! Each part is checked by itself and dropped; eight bytes of each name are kept until the directory ends, to find names
-//! that collide. Only if there is something to report, the names are read again: once to collect those with findings, and
-//! a few times to suggest names that are not in use.
+//! that collide. Only if there is something to report, the names are read again: to collect those with findings, and a few
+//! times to suggest names that are not in use. If findings are only counted, no more than a part is held here either.
 
 use std::path::PathBuf;
 
 use super::directory::{CheckedNames, DirectoryScan};
+use crate::check::SuspectNames;
+use crate::name::arena::Arena;
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts};
@@ -28,6 +30,14 @@ pub(super) fn check(
         dir.clone_from(&part.dir);
     });
     let Some(suspects) = check.suspects() else { return names };
+    let emit = &mut |findings: DirectoryFindings| {
+        observer.checked(&dir, 0, findings.records.len() as u64);
+        emit(findings);
+    };
+    if !scan.has_messages() {
+        check_in_parts(parts, scan, &suspects, emit);
+        return names;
+    }
     let mut found: Option<DirectoryBatch> = None;
     parts.each(&mut |part| {
         let found = found.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
@@ -35,10 +45,35 @@ pub(super) fn check(
     });
     let used = suspects.into_used();
     if let Some(found) = found {
-        scan.check(&found, CheckedNames::Suspects(parts, used.as_ref()), &mut |findings| {
-            observer.checked(&dir, 0, findings.records.len() as u64);
-            emit(findings);
-        });
+        scan.check(&found, CheckedNames::Suspects(parts, used.as_ref()), emit);
     }
     names
+}
+
+/// Checks the suspects part by part: without suggested names, a name concerns only those with which it may collide.
+fn check_in_parts(
+    parts: &mut dyn Parts,
+    scan: &DirectoryScan<'_>,
+    suspects: &SuspectNames<'_>,
+    emit: &mut dyn FnMut(DirectoryFindings),
+) {
+    if suspects.has_alike() {
+        let mut alike: Option<DirectoryBatch> = None;
+        parts.each(&mut |part| {
+            let alike = alike.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
+            let names = part.names.iter().map(|(_, name)| name);
+            names.filter(|name| suspects.is_alike(name)).for_each(|name| alike.push(name));
+        });
+        if let Some(alike) = alike {
+            scan.check(&alike, CheckedNames::All, emit);
+        }
+    }
+    parts.each(&mut |part| {
+        let mut others = DirectoryBatch::new(part.dir.clone(), part.root_len);
+        let mut found = Arena::new();
+        suspects.add_to(&mut found, &part.directory(&scan.settings.prefix));
+        let names = found.iter().map(|(_, name)| name);
+        names.filter(|name| !suspects.is_alike(name)).for_each(|name| others.push(name));
+        scan.check(&others, CheckedNames::All, emit);
+    });
 }

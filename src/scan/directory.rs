@@ -148,7 +148,7 @@ impl DirectoryScan<'_> {
         }
     }
 
-    fn has_messages(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         self.detail > Detail::Violations
     }
 

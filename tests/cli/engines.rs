@@ -141,6 +141,16 @@ fn a_large_directory_is_checked_like_a_small_one() {
     let (_, expected) = scan(dir.path(), &[&args[..], &["walkdir"]].concat());
     assert_eq!(sorted(&found), sorted(&expected));
     assert_eq!(last(&found, "names"), 6007);
+    // Findings that are only counted are counted part by part. Here each name has a warning, and some have two violations.
+    for profile in ["portable", "windows,macos,s3"] {
+        for more in [&[][..], &["--prefix", &"p".repeat(900)]] {
+            let args = [&["--profile", profile, "--exclude", "*.out"], more].concat();
+            let (_, shown) = scan(dir.path(), &args);
+            let (_, counted) = scan(dir.path(), &[&args[..], &["--summary"]].concat());
+            assert_eq!(counted.len(), 1);
+            assert_eq!(counted.last(), shown.last(), "{args:?}");
+        }
+    }
     let bad = found.iter().find(|object| object["name_hex"] == "636166e9").unwrap();
     assert_eq!(bad["repair"], "caf\u{E9}_2", "a name in another part of the directory is not taken");
 }

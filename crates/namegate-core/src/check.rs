@@ -368,13 +368,23 @@ impl SuspectNames<'_> {
         self.shared.filter(|_| !self.has_left_out).map(SharedFingerprints::into_used)
     }
 
+    /// Whether any names may collide.
+    pub fn has_alike(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| !shared.is_empty())
+    }
+
+    /// Whether `name` may collide with another name of the directory; `false` is certain.
+    pub fn is_alike(&self, name: &[u8]) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.has(name))
+    }
+
     /// Adds the suspects of `part` to `found`.
     pub fn add_to(&self, found: &mut Arena, part: &DirectoryNames<'_>) {
         let mut violating = self.policy.check_arena(part.names).map(|(offset, _)| offset).peekable();
         let has_long_paths = part.may_have_long_paths(self.policy);
         for (offset, name) in part.names.iter() {
             let is_suspect = violating.next_if_eq(&offset).is_some()
-                || self.shared.as_ref().is_some_and(|shared| shared.has(name))
+                || self.is_alike(name)
                 || has_long_paths && part.may_be_too_long(name.len(), self.policy)
                 || self.policy.converts() && !self.policy.is_spotless(name);
             if is_suspect {
