@@ -196,10 +196,10 @@ pub fn start(observe: impl FnOnce() -> [u64; 2]) -> Option<Earlier> {
 /// Records that a lookup of `node` was counted for the reply.
 pub fn note_lookup(node: u64) {
     with(|entry| {
-        let count = entry.get(ENTERED);
-        if let Some(word) = entry.words().get(NODES + count as usize) {
+        let count = entry.entered();
+        if let Some(word) = entry.words().get(NODES + count) {
             word.store(node, Ordering::Relaxed);
-            entry.set(ENTERED, count + 1);
+            entry.set(ENTERED, count as u64 + 1);
         }
     });
 }
@@ -207,9 +207,9 @@ pub fn note_lookup(node: u64) {
 /// Records that a lookup of `node` that was counted for the reply was taken back.
 pub fn note_forget(node: u64) {
     with(|entry| {
-        let last = entry.get(ENTERED).checked_sub(1)?;
+        let last = entry.entered().checked_sub(1)?;
         // Before it is taken back: a count may be too high, never too low.
-        (entry.get(NODES + last as usize) == node).then(|| entry.set(ENTERED, last))
+        (entry.get(NODES + last) == node).then(|| entry.set(ENTERED, last as u64))
     });
 }
 
@@ -218,7 +218,7 @@ pub fn note_forget(node: u64) {
 pub fn count_forgets<T>(items: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let done = with(|entry| entry.get(FORGOTTEN)).unwrap_or_default();
     items.skip(done as usize).enumerate().map(move |(at, item)| {
-        with(|entry| entry.set(FORGOTTEN, done + at as u64 + 1));
+        with(|entry| entry.set(FORGOTTEN, done.saturating_add(at as u64 + 1)));
         item
     })
 }
@@ -288,6 +288,12 @@ impl JournalEntry {
         self.words()[word].store(value, Ordering::Release);
     }
 
+    /// Number of nodes whose lookups were counted for the reply.
+    fn entered(&self) -> usize {
+        usize::try_from(self.get(ENTERED))
+            .map_or(JOURNAL_WORDS - NODES, |count| count.min(JOURNAL_WORDS - NODES))
+    }
+
     fn finish(self) {
         match self.place {
             Place::Reader(_) => {
@@ -326,7 +332,7 @@ impl JournalEntry {
         let (at, _) = state.room(&slot);
         state.memory.write_unmapped(at, &message)?;
         // All but the first word, which says that it counts.
-        for word in PHASE..NODES + self.get(ENTERED) as usize {
+        for word in PHASE..NODES + self.entered() {
             slot.set(word, self.get(word));
         }
         slot.set(READER, reader as u64);
@@ -338,7 +344,7 @@ impl JournalEntry {
 
     /// How to finish the request. To be called once by each successor.
     pub fn remedy(&self) -> Remedy {
-        let blame = self.get(BLAME) + self.state.blame();
+        let blame = self.get(BLAME).saturating_add(self.state.blame());
         self.set(BLAME, blame);
         match self.get(PHASE) {
             DONE => {

@@ -338,19 +338,21 @@ impl SurvivalState {
 
     /// The numbers of all descriptors that a successor needs.
     pub fn needed_descriptors(&'static self) -> impl Iterator<Item = RawFd> {
-        let words = self.memory.words();
-        let table = |begin: usize, size: usize, used: usize, word: usize| {
-            let used = self.get(head::USED + used) as usize;
-            (0..used).filter_map(move |at| {
-                let slot = words.get(begin + at * size..begin + (at + 1) * size)?;
-                let is_used = slot[0].load(Ordering::Acquire) != 0;
-                let fd = slot[word].load(Ordering::Acquire).checked_sub(1).filter(|_| is_used)?;
-                RawFd::try_from(fd).ok()
-            })
-        };
-        let nodes = table(HEAD_WORDS, NODE_WORDS, 0, records::NODE_FD);
-        let opens = table(HEAD_WORDS + MOST_NODES * NODE_WORDS, OPEN_WORDS, 1, records::OPEN_FD);
-        [self.root()].into_iter().chain(self.devices()).chain(nodes).chain(opens)
+        let recorded = self.nodes.column(records::NODE_FD).chain(self.opens.column(records::OPEN_FD));
+        let recorded = recorded.filter_map(|word| RawFd::try_from(word.checked_sub(1)?).ok());
+        [self.root()].into_iter().chain(self.devices()).chain(recorded)
+    }
+
+    /// The first word of the head (0) or of a table, for tests and fuzzing.
+    pub fn table(&self, number: usize) -> usize {
+        PARTS.iter().take(number).sum()
+    }
+
+    /// Overwrites a word, whatever it means: for tests and fuzzing.
+    pub fn overwrite(&self, word: usize, value: u64) {
+        if let Some(word) = self.memory.words().get(word) {
+            word.store(value, Ordering::Release);
+        }
     }
 }
 

@@ -44,12 +44,24 @@ impl SlotTable {
         Some(Slot { table: self, index })
     }
 
+    /// Number of slots that were ever used.
+    fn used(&self) -> usize {
+        let most = self.words.len() / self.size;
+        usize::try_from(self.used.load(Ordering::Relaxed)).map_or(most, |used| used.min(most))
+    }
+
+    /// This word of all slots that are in use.
+    pub(super) fn column(&'static self, word: usize) -> impl Iterator<Item = u64> {
+        let slots = self.words.chunks_exact(self.size).take(self.used());
+        let in_use = slots.filter(|slot| slot[0].load(Ordering::Acquire) != 0);
+        in_use.map(move |slot| slot[word].load(Ordering::Acquire))
+    }
+
     /// The slots that a predecessor has used. To be called once, before anything else.
     pub(super) fn take_over(&'static self) -> Vec<Slot> {
-        let most = self.words.len() / self.size;
-        let used = usize::try_from(self.used.load(Ordering::Relaxed)).map_or(most, |used| used.min(most));
         let (mut free, mut taken) = (self.free.lock(), Vec::new());
-        for index in 0..used as u32 {
+        free.clear();
+        for index in 0..self.used() as u32 {
             match self.words[index as usize * self.size].load(Ordering::Acquire) {
                 0 => free.push(index),
                 _ => taken.push(Slot { table: self, index }),

@@ -194,3 +194,47 @@ fn a_request_in_the_pool_has_a_journal_of_its_own() {
         assert_eq!(journal::count_forgets(0..5).collect::<Vec<_>>(), [2, 3, 4]);
     });
 }
+
+#[test]
+fn whatever_was_left_is_taken_over_as_far_as_it_goes() {
+    let state = state();
+    // xorshift64*
+    let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = || {
+        seed ^= seed >> 12;
+        seed ^= seed << 25;
+        seed ^= seed >> 27;
+        seed.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    };
+    let mut found = 0;
+    for _ in 0..2000 {
+        let mut change = |word: usize, most: u64| {
+            let value = if random() % 2 == 0 { random() % most } else { random() };
+            (state.table(random() as usize % 6) + random() as usize % word, value)
+        };
+        let mut changes: Vec<(usize, u64)> = (0..40).map(|_| change(400, 64)).collect();
+        // Some slots of each table are in use.
+        let (used, id) = (1 + changes[0].1 % 32, 1 + changes[1].1 / 2);
+        changes.extend((head::USED..head::USED + 4).map(|word| (word, used)));
+        changes.extend((1..6).map(|table| (state.table(table), id)));
+        changes.iter().for_each(|&(word, value)| state.overwrite(word, value));
+        let fds = state.needed_descriptors().count();
+        let (nodes, opens) = (state.take_over_nodes(), state.take_over_opens());
+        assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
+        let _ = (state.place(), state.mode(), state.take_over_closing());
+        for Outstanding { entry, .. } in state.outstanding().unwrap() {
+            found += 1;
+            let (_, unique) = (entry.remedy(), entry.unique());
+            let _attending = journal::attend(entry);
+            let _ = journal::start(|| [1, 2]);
+            journal::note_lookup(7);
+            journal::note_forget(7);
+            assert!(journal::count_forgets(0..3).count() <= 3);
+            journal::answering(unique, 0, &[b"reply"]);
+        }
+        found += nodes.len() + opens.len();
+        drop((nodes, opens));
+        changes.iter().for_each(|&(word, _)| state.overwrite(word, 0));
+    }
+    assert!(found > 1000, "{found}");
+}

@@ -1,0 +1,55 @@
+//! The state of a mount that survives its server: whatever a predecessor has left in it, a server takes over what it can, and nothing
+//! else is read or written.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use namegate::state::journal::{self, Outstanding, Remedy};
+use namegate::state::{MOST_READERS, SurvivalState};
+
+const BUFFER: usize = 1 << 16;
+
+/// A word and its value: of 32 and of 64 bits.
+const CHANGE: usize = 12;
+
+fuzz_target!(|changes: &[u8]| {
+    static STATE: OnceLock<&SurvivalState> = OnceLock::new();
+    let state = *STATE.get_or_init(|| SurvivalState::new(BUFFER).expect("there is memory"));
+    let changes = changes.chunks_exact(CHANGE).map(|change| {
+        let (word, value) = change.split_first_chunk::<4>().expect("it is long enough");
+        let value = u64::from_le_bytes(value.try_into().expect("eight bytes are left"));
+        // Most words are those of tables with millions of slots, of which the first ones are as good as any. The head counts how many are
+        // in use.
+        let word = u32::from_le_bytes(*word) as usize;
+        let begin = state.table((word >> 16) % 6);
+        let value = if begin == 0 { value % (1 << 12) } else { value };
+        (begin + word % (1 << 12), value)
+    });
+    let changes: Vec<_> = changes.collect();
+    changes.iter().for_each(|&(word, value)| state.overwrite(word, value));
+    assert!(state.devices().len() <= MOST_READERS);
+    let _ = (state.place(), state.mode(), state.granted(), state.progress(), state.last_backing());
+    let fds = state.needed_descriptors().count();
+    let nodes = state.take_over_nodes();
+    let opens = state.take_over_opens();
+    assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
+    state.take_over_closing();
+    for Outstanding { entry, message, .. } in state.outstanding().expect("messages can be read") {
+        assert!(message.len() <= BUFFER);
+        if let Remedy::Reply(_, bytes) = entry.remedy() {
+            assert!(bytes.len() <= 512);
+        }
+        let unique = entry.unique();
+        let _attending = journal::attend(entry);
+        let _ = journal::start(|| [1, 2]);
+        journal::note_lookup(7);
+        journal::note_forget(7);
+        assert!(journal::count_forgets(0..3).count() <= 3);
+        let _attending = journal::hand_on().ok().flatten().map(journal::attend);
+        journal::answering(unique, 0, &[b"reply"]);
+    }
+    drop((nodes, opens));
+    changes.iter().for_each(|&(word, _)| state.overwrite(word, 0));
+});
