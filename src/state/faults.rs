@@ -8,17 +8,20 @@ use std::sync::OnceLock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::getpid;
 
-/// Kills this process if the file that the environment variable `NAMEGATE_TEST_FAULT` names contains this moment and this operation. The
-/// file is removed.
+/// Kills this process if the first line of the file that the environment variable `NAMEGATE_TEST_FAULT` names is this moment and this
+/// operation. The line is removed, and with the last one the file.
 pub(super) fn die_at(moment: &str, opcode: u64) {
     static FILE: OnceLock<Option<OsString>> = OnceLock::new();
     if !cfg!(debug_assertions) {
         return;
     }
     let Some(file) = FILE.get_or_init(|| env::var_os("NAMEGATE_TEST_FAULT")) else { return };
-    if fs::read_to_string(file).is_ok_and(|wanted| wanted == format!("{moment} {opcode}"))
-        && fs::remove_file(file).is_ok()
-    {
-        let _ = kill(getpid(), Signal::SIGKILL);
+    let Ok(text) = fs::read_to_string(file) else { return };
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    if first == format!("{moment} {opcode}") {
+        let done = if rest.is_empty() { fs::remove_file(file) } else { fs::write(file, rest) };
+        if done.is_ok() {
+            let _ = kill(getpid(), Signal::SIGKILL);
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namegate::sys::rename::renameat2;
@@ -260,11 +260,8 @@ const OPERATIONS: &[Operation] = &[
 const ALWAYS: &[&str] = &["read", "changed", "recorded", "sent", "finished"];
 const SOMETIMES: &[&str] = &["started", "copied"];
 
-#[test]
-fn whenever_a_server_dies_each_operation_is_done_once() {
-    if !can_mount() || transport() != "dev" {
-        return println!("SKIPPED: mounts survive over the transport dev alone");
-    }
+/// A mount, and the file that says when its server dies.
+fn with_faults() -> (Mounted, PathBuf) {
     let dir = prepare();
     let fault = dir.path().join("fault");
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
@@ -272,6 +269,15 @@ fn whenever_a_server_dies_each_operation_is_done_once() {
     command.args(["--survive", "--no-passthrough"]).env("NAMEGATE_TEST_FAULT", &fault);
     let target = dir.path().join("mnt");
     let mounted = Mounted::by(dir, &target, command);
+    (mounted, fault)
+}
+
+#[test]
+fn whenever_a_server_dies_each_operation_is_done_once() {
+    if !can_mount() || transport() != "dev" {
+        return println!("SKIPPED: mounts survive over the transport dev alone");
+    }
+    let (mounted, fault) = with_faults();
     let (mut deaths, mut rare) = (0, 0);
     for (number, (name, opcode, prepare, act)) in OPERATIONS.iter().enumerate() {
         for moment in ALWAYS.iter().chain(SOMETIMES) {
@@ -301,4 +307,18 @@ fn whenever_a_server_dies_each_operation_is_done_once() {
     }
     println!("{deaths} deaths");
     assert!(deaths >= OPERATIONS.len() * (ALWAYS.len() - 1) && rare >= 12, "{deaths} {rare}");
+}
+
+#[test]
+fn a_request_of_which_servers_die_fails_in_the_end_and_the_mount_goes_on() {
+    if !can_mount() || transport() != "dev" {
+        return println!("SKIPPED: mounts survive over the transport dev alone");
+    }
+    let (mounted, fault) = with_faults();
+    // A server that is killed is to blame less than one that crashes: 16 of them, and the one that says so.
+    let death = format!("changed {}", opcode::MKDIR);
+    fs::write(&fault, vec![death; 17].join("\n")).unwrap();
+    fails(fs::create_dir(mounted.mnt().join("one")), Errno::EIO);
+    assert!(!fault.exists());
+    ok(fs::create_dir(mounted.mnt().join("other")));
 }
