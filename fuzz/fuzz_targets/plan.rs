@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use namegate::fix::plan::order::order;
+use namegate::fix::plan::order::order_names;
 use namegate::fix::plan::{Plan, name_objection, path_objection};
 use namegate::name::display::acts_or_hides;
 
@@ -33,7 +33,10 @@ fuzz_target!(|text: &[u8]| {
     let written = lines.collect::<Vec<_>>().join("\n");
     assert!(!written.chars().any(|c| c != '\n' && acts_or_hides(c)));
     assert_eq!(Plan::parse(written.as_bytes()).as_ref(), Ok(&plan));
-    let mut renamed: Vec<usize> = order(&plan.renames).into_iter().flat_map(|order| order.groups.concat()).collect();
-    renamed.sort_unstable();
-    assert!(renamed.into_iter().eq(0..plan.renames.len()));
+    for renames in plan.renames.chunk_by(|a, b| a.directory == b.directory) {
+        let names: Vec<(&[u8], &[u8])> = renames.iter().map(|r| (&*r.old, r.new.as_bytes())).collect();
+        let mut renamed = order_names(&names).concat();
+        renamed.sort_unstable();
+        assert!(renamed.into_iter().eq(0..renames.len()));
+    }
 });

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namegate::fix::plan::order::order;
+use namegate::fix::plan::order::order_names;
 use namegate::fix::plan::{Plan, Rename, path_in};
 
 use super::run::{run, run_with, status, stderr, stdout};
@@ -36,12 +36,16 @@ fn planned(root: &Path, options: &[&str]) -> Plan {
 
 /// Does the renames of a plan.
 fn apply(plan: &Plan) {
-    for group in order(&plan.renames).into_iter().flat_map(|directory| directory.groups) {
-        let [at] = group[..] else { panic!("{group:?}") };
-        let Rename { directory, old, new, .. } = &plan.renames[at];
-        let [old, new] = [old, new.as_bytes()].map(|name| path_in(&directory.path, name));
-        assert!(fs::symlink_metadata(path_of(&new)).is_err(), "{new:?} is there");
-        fs::rename(path_of(&old), path_of(&new)).unwrap();
+    // The lines come in the order of the work: deepest first, those of one directory together.
+    for renames in plan.renames.chunk_by(|a, b| a.directory.path == b.directory.path) {
+        let names: Vec<(&[u8], &[u8])> = renames.iter().map(|r| (&*r.old, r.new.as_bytes())).collect();
+        for group in order_names(&names) {
+            let [at] = group[..] else { panic!("{group:?}") };
+            let Rename { directory, old, new, .. } = &renames[at];
+            let [old, new] = [old, new.as_bytes()].map(|name| path_in(&directory.path, name));
+            assert!(fs::symlink_metadata(path_of(&new)).is_err(), "{new:?} is there");
+            fs::rename(path_of(&old), path_of(&new)).unwrap();
+        }
     }
 }
 

@@ -1,44 +1,9 @@
-//! The order of renames: the deepest directories first, and inside a directory so that every new name is free.
+//! The order of the renames in a directory, so that every new name is free.
 //!
 //! A new name may be the old name of another entry, which has to move first. Entries that trade names form a cycle: no order
 //! works, so they are renamed as a group, through a temporary name.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-use super::{PlanDirectory, Rename, post_order};
-
-/// The renames of one directory, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryOrder {
-    /// The directory.
-    pub directory: Arc<PlanDirectory>,
-    /// Groups of indexes into the renames that [`order`] got. A group is one rename, or a cycle: each entry gets the name of
-    /// the next one, the last gets that of the first.
-    pub groups: Vec<Vec<usize>>,
-}
-
-/// Orders `renames`, directory by directory, each before the directory that holds it: paths of old names are valid when their
-/// turn comes.
-///
-/// The old names of a directory must be distinct, and the new names too, as the check of a plan ensures. Takes `n log n` time.
-pub fn order(renames: &[Rename]) -> Vec<DirectoryOrder> {
-    let mut indexes: Vec<usize> = (0..renames.len()).collect();
-    indexes.sort_by(|&a, &b| {
-        let (a, b) = (&renames[a], &renames[b]);
-        post_order(&a.directory.path, &b.directory.path).then_with(|| a.old.cmp(&b.old))
-    });
-    let directories = indexes.chunk_by(|&a, &b| renames[a].directory.path == renames[b].directory.path);
-    directories
-        .map(|indexes| {
-            let names: Vec<(&[u8], &[u8])> =
-                indexes.iter().map(|&at| (&*renames[at].old, renames[at].new.as_bytes())).collect();
-            let mut groups = order_names(&names);
-            groups.iter_mut().flatten().for_each(|at| *at = indexes[*at]);
-            DirectoryOrder { directory: Arc::clone(&renames[indexes[0]].directory), groups }
-        })
-        .collect()
-}
 
 /// Orders the renames of one directory, each an old and a new name. A rename that changes nothing is left out.
 ///

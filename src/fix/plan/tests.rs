@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::order::{order, order_names};
+use super::order::order_names;
 use super::*;
+use crate::fix::stored_plan::{DirectoryRenames, StoredPlan};
 use crate::name::display::acts_or_hides;
 
 pub(in crate::fix) fn header() -> PlanHeader {
@@ -310,16 +311,17 @@ fn the_deepest_directory_comes_first() {
         rename(4, b"/srv", b"caf\xE9", "café"),
         rename(5, b"/srv/caf\xE9/b/x", b"x", "y"),
     ];
-    let ordered = order(&renames);
-    let found: Vec<(&[u8], &[Vec<usize>])> =
-        ordered.iter().map(|order| (&*order.directory.path, &*order.groups)).collect();
-    let expected: [(&[u8], &[Vec<usize>]); 4] = [
-        (b"/srv/caf\xE9/b/x", &[vec![4]]),
-        (b"/srv/caf\xE9/b", &[vec![1]]),
-        (b"/srv/caf\xE9", &[vec![0], vec![2]]),
-        (b"/srv", &[vec![3]]),
-    ];
-    assert_eq!(found, expected);
+    let lines = [header().to_line()].into_iter().chain(renames.iter().map(Rename::to_line));
+    let plan = StoredPlan::read(lines.collect::<Vec<_>>().join("\n").as_bytes()).unwrap();
+    let (mut directories, mut found) = (plan.directories().unwrap(), Vec::new());
+    while let Some(DirectoryRenames { directory, renames }) = directories.next().unwrap() {
+        let names: Vec<(&[u8], &[u8])> = renames.iter().map(|r| (&*r.old, r.new.as_bytes())).collect();
+        let ids = order_names(&names).concat().into_iter().map(|at| renames[at].id);
+        found.push((directory.path.clone(), ids.collect::<Vec<u64>>()));
+    }
+    let expected: [(&[u8], &[u64]); 4] =
+        [(b"/srv/caf\xE9/b/x", &[5]), (b"/srv/caf\xE9/b", &[2]), (b"/srv/caf\xE9", &[1, 3]), (b"/srv", &[4])];
+    assert_eq!(found, expected.map(|(path, ids)| (path.to_vec(), ids.to_vec())));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::map::CharMap;
 use super::*;
 use crate::fix::plan::check::check_renames;
-use crate::fix::plan::order::order;
+use crate::fix::plan::order::order_names;
 use crate::fix::plan::{EntryKind, Retarget, components, post_order};
 use crate::policy::config::Config;
 use crate::policy::rule::{RuleId, Severity};
@@ -101,8 +101,10 @@ fn new_paths(draft: &PlanDraft) -> impl Fn(&[u8]) -> Vec<u8> + use<> {
 /// Executes a plan in the simplest way, and never overwrites an entry.
 fn apply(draft: &PlanDraft, retargets: &[Retarget]) {
     let renames = renames(draft);
-    for directory in order(&renames) {
-        for group in directory.groups {
+    // The lines come in the order of the work: deepest first, those of one directory together.
+    for renames in renames.chunk_by(|a, b| a.directory.path == b.directory.path) {
+        let names: Vec<(&[u8], &[u8])> = renames.iter().map(|r| (&*r.old, r.new.as_bytes())).collect();
+        for group in order_names(&names) {
             let [at] = group[..] else { panic!("no proposed plan has a cycle: {group:?}") };
             let rename = &renames[at];
             let old = path_in(&rename.directory.path, &rename.old);
