@@ -98,7 +98,9 @@ pub fn mount(
     let metrics = audit.metrics.clone();
     metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
-    let server = Arc::new(Server::new(tree, config).with_metrics(metrics.clone()).with_audit(audit));
+    let server = Arc::new(
+        Server::new(tree, config).with_state(options.state).with_metrics(metrics.clone()).with_audit(audit),
+    );
     let core = Arc::new(RequestCore::new(server.clone(), metrics, options.state).map_err(Error::Serving)?);
     let not_mounted = |error: io::Error| match error.kind() {
         // All files that were named exist: the missing one is the program that mounts for other users.
@@ -140,7 +142,9 @@ pub fn resume(
     let metrics = audit.metrics.clone();
     metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
-    let server = Arc::new(Server::new(tree, config).with_metrics(metrics.clone()).with_audit(audit));
+    let server = Arc::new(
+        Server::new(tree, config).with_state(Some(state)).with_metrics(metrics.clone()).with_audit(audit),
+    );
     let core = Arc::new(RequestCore::new(server.clone(), metrics, Some(state)).map_err(Error::Serving)?);
     let left = outstanding.len();
     let (session, connection) =

@@ -21,6 +21,7 @@ use super::timeouts::Timeouts;
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
+use crate::state::SurvivalState;
 use crate::telemetry::audit::{Audit, AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::{Metrics, Op};
 use crate::wire::Notifier;
@@ -150,6 +151,12 @@ impl Server {
     /// Stops recording, and writes all earlier records to the file. For an end during which requests are still served.
     pub(super) fn close_audit(&self) {
         self.audit.iter().for_each(Audit::close);
+    }
+
+    /// The server of a mount with this state.
+    #[must_use]
+    pub fn with_state(self, state: Option<&'static SurvivalState>) -> Self {
+        Self { leaving: PendingRenames::for_state(state), ..self }
     }
 
     /// The server with metrics of names that are refused or let through.

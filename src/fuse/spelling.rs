@@ -9,14 +9,16 @@
 //! request never fails with ESTALE, so a client without that loop (nfsd(7)) succeeds with its second attempt.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::gate::{Admitted, Gate};
 use crate::passthrough::{NameEquivalence, NodeId};
+use crate::state::SurvivalState;
 
 impl NameEquivalence for Gate {
     fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr> {
@@ -39,17 +41,38 @@ pub(super) struct PendingRenames {
     /// The names, with the order of their last use.
     names: Mutex<HashMap<(NodeId, OsString), u64>>,
     came: AtomicU64,
+    /// Where a successor finds the names, by their hashes.
+    state: Option<&'static SurvivalState>,
+    /// The names of a predecessor.
+    before: HashSet<u64>,
+}
+
+fn hash(name: &(NodeId, OsString)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl PendingRenames {
     /// More than the number of renames between their first and second request.
     const MOST: usize = 1024;
 
+    /// With the names of a predecessor: a client whose first request that has delayed must not be delayed again.
+    pub(super) fn for_state(state: Option<&'static SurvivalState>) -> Self {
+        let before = state.map(|state| state.delayed_renames().collect()).unwrap_or_default();
+        Self { state, before, ..Self::default() }
+    }
+
     /// Whether the entry may be renamed now: not at the first request.
     pub(super) fn let_go(&self, (parent, name): (NodeId, &OsStr)) -> bool {
         let mut names = self.names.lock();
         let came = self.came.fetch_add(1, Ordering::AcqRel);
-        let was_known = names.insert((parent, name.to_owned()), came).is_some();
+        let name = (parent, name.to_owned());
+        let hash = hash(&name);
+        let was_known = names.insert(name, came).is_some() || self.before.contains(&hash);
+        if let Some(state) = self.state.filter(|_| !was_known) {
+            state.note_delayed_rename(hash);
+        }
         if names.len() > Self::MOST
             && let Some(oldest) = names.iter().min_by_key(|(_, came)| **came).map(|(name, _)| name.clone())
         {
@@ -61,10 +84,11 @@ impl PendingRenames {
     /// Whether `name` is one of these names.
     pub(super) fn contains(&self, parent: NodeId, name: &OsStr) -> bool {
         // Usually there are none, which needs no lock.
-        self.came.load(Ordering::Acquire) != 0 && {
-            let names = self.names.lock();
-            names.contains_key(&(parent, name.to_owned()))
+        if self.came.load(Ordering::Acquire) == 0 && self.before.is_empty() {
+            return false;
         }
+        let name = (parent, name.to_owned());
+        self.before.contains(&hash(&name)) || self.names.lock().contains_key(&name)
     }
 }
 

@@ -43,7 +43,7 @@ use crate::telemetry::log as log_output;
 const PANICKED: i32 = 101;
 
 /// After servers have ended so often without finishing any request, weighed like the blame for requests, there is no other one.
-const MOST: u64 = 64;
+const MOST: u64 = 512;
 
 /// What a holder leaves to the program that it becomes: the number of the descriptor of the state, and whether it has no terminal.
 const LEFT: &str = "NAMEGATE_STATE";
@@ -169,7 +169,7 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
                     ));
                 }
                 if deaths > blame {
-                    sleep(Duration::from_millis(2 * deaths));
+                    sleep(Duration::from_millis(deaths.min(10)));
                 }
                 if blame == 0 {
                     let error = become_next_program(state, &place, is_detached);

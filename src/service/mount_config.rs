@@ -62,9 +62,6 @@ impl MountConfig {
         let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
         let policy = given.build_policy(&policy)?;
         let gate = Gate::new(Arc::new(policy), settings.mode());
-        if settings.survive() && gate.knows_spellings() {
-            return Err(SPELLINGS.into());
-        }
         Ok(Self {
             source: place(&settings.source, "source")?,
             mountpoint: place(&settings.mountpoint, "mountpoint")?,
@@ -129,9 +126,6 @@ impl MountConfig {
         MetricsOutlets::open(wanted, metrics).map_err(|error| error.to_string())
     }
 }
-
-/// Why a configuration cannot be used with `survive`: equivalent names depend on what only the memory of a server has.
-pub(super) const SPELLINGS: &str = "--survive cannot be used with a normalization that converts or matches names; use --on-mismatch refuse, or mount without --survive";
 
 /// Checks that a server with these settings can be replaced while clients wait.
 fn check_survival(settings: &MountSettings) -> Result<(), String> {

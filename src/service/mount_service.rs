@@ -12,7 +12,7 @@ use super::control::{
     ReloadOutcome,
 };
 use super::holder::HeldServer;
-use super::mount_config::{MountConfig, SPELLINGS};
+use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
 use crate::gate::{Gate, Mode};
 use crate::json::JsonBytes;
@@ -99,9 +99,6 @@ impl MountService {
 
     fn try_reload(&self) -> Result<ReloadOutcome, String> {
         let config = MountConfig::load(&self.given)?;
-        if self.survival.is_some() && config.serve.gate.knows_spellings() {
-            return Err(SPELLINGS.into());
-        }
         let changed = self.swap(config.serve.gate.clone(), &config.settings)?;
         let mut state = self.state.lock();
         let needs_mount = state.mounted.settings.differences(&config.settings, false);

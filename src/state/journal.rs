@@ -53,10 +53,10 @@ const DONE: u64 = 2;
 const SENT: u64 = 3;
 
 /// A request with this much blame is not tried again.
-const MOST_BLAME: u64 = 16;
+const MOST_BLAME: u64 = 128;
 /// The blame for the end of a server that has crashed. A request is tried twice again.
-pub const CRASHED: u64 = 8;
-/// The blame for the end of a server that was killed.
+pub const CRASHED: u64 = 64;
+/// The blame for the end of a server that was killed: probably by somebody, and for another reason.
 pub const KILLED: u64 = 1;
 
 /// The journal of a request.

@@ -63,6 +63,8 @@ mod head {
     pub(super) const USED: usize = 16;
     pub(super) const CLOSING: usize = 32;
     pub(super) const DEVICES: usize = 128;
+    /// A count, and the hashes that were counted last.
+    pub(super) const LEAVING: usize = 256;
     /// A length in bytes and as many bytes.
     pub(super) const MOUNT_DEVICE: usize = 512;
     pub(super) const MOUNTPOINT: usize = 1024;
@@ -308,6 +310,18 @@ impl SurvivalState {
     pub fn progress(&self) -> u64 {
         let answered = |reader| self.reader_words(reader)[journal::ANSWERED].load(Ordering::Acquire);
         (0..MOST_READERS).fold(0, |sum, reader| sum.wrapping_mul(31).wrapping_add(answered(reader)))
+    }
+
+    /// Records the hash of a name whose rename was delayed, in place of the oldest one.
+    pub fn note_delayed_rename(&self, hash: u64) {
+        let room = (head::MOUNT_DEVICE - head::LEAVING - 1) as u64;
+        let count = self.head(head::LEAVING).fetch_add(1, Ordering::AcqRel);
+        self.set(head::LEAVING + 1 + (count % room) as usize, hash);
+    }
+
+    /// The hashes of names whose renames were delayed last.
+    pub fn delayed_renames(&self) -> impl Iterator<Item = u64> {
+        (head::LEAVING + 1..head::MOUNT_DEVICE).map(|word| self.get(word)).filter(|&hash| hash != 0)
     }
 
     /// Offers the descriptors of a predecessor to this process.

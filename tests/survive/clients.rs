@@ -89,6 +89,29 @@ impl Work {
         assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
     }
 
+    /// Equivalent names of the entries of `dir`, which nobody else uses.
+    pub fn change_equivalent_names(&self, dir: &Path) {
+        let mut round = 0u64;
+        while self.goes_on() {
+            round += 1;
+            let at = |name: &str| dir.join(format!("{name}{round}"));
+            let (decomposed, composed, file) = (at("e\u{301}"), at("\u{E9}"), at("f"));
+            self.call("mkdir", fs::create_dir(&decomposed));
+            self.fails("mkdir by another name", fs::create_dir(&composed), Errno::EEXIST);
+            self.call("stat by another name", fs::metadata(&composed));
+            self.call("create", File::create_new(&file));
+            // The kernel is asked to look both names up again.
+            self.call("rename", fs::rename(&file, at("r\u{E8}")));
+            self.call("stat by another name", fs::metadata(at("re\u{300}")));
+            self.call("rename by another name", fs::rename(at("re\u{300}"), &file));
+            self.fails("stat", fs::metadata(at("r\u{E8}")), Errno::ENOENT);
+            self.call("unlink", fs::remove_file(&file));
+            self.call("rmdir by another name", fs::remove_dir(&composed));
+            self.fails("rmdir", fs::remove_dir(&decomposed), Errno::ENOENT);
+        }
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+    }
+
     /// Attributes and lengths of the files in `dir`, which nobody else uses.
     pub fn change_files(&self, dir: &Path) {
         let path = dir.join("file");

@@ -315,9 +315,9 @@ fn a_request_of_which_servers_die_fails_in_the_end_and_the_mount_goes_on() {
         return println!("SKIPPED: mounts survive over the transport dev alone");
     }
     let (mounted, fault) = with_faults();
-    // A server that is killed is to blame less than one that crashes: 16 of them, and the one that says so.
+    // A server that is killed is to blame less than one that crashes: 128 of them, and the one that says so.
     let death = format!("changed {}", opcode::MKDIR);
-    fs::write(&fault, vec![death; 17].join("\n")).unwrap();
+    fs::write(&fault, vec![death; 129].join("\n")).unwrap();
     fails(fs::create_dir(mounted.mnt().join("one")), Errno::EIO);
     assert!(!fault.exists());
     ok(fs::create_dir(mounted.mnt().join("other")));

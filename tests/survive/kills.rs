@@ -12,22 +12,25 @@ use crate::mounted::{Mounted, wait_until};
 use crate::{STUCK, kill_server, kills, surviving};
 
 /// Kills the server again and again while clients work.
-fn survives(mut mounted: Mounted) {
+fn survives(mut mounted: Mounted, has_equivalents: bool) {
     let mnt = mounted.mnt();
-    for name in ["a", "b", "files", "list"] {
+    for name in ["a", "b", "files", "list", "equivalent"] {
         fs::create_dir(mnt.join(name)).unwrap();
     }
     (0..300).for_each(|number| drop(File::create(mnt.join(format!("list/{number}"))).unwrap()));
     let work = Work::default();
     let (mut longest, begin) = (Duration::ZERO, Instant::now());
     thread::scope(|scope| {
-        let clients = [
+        let mut clients = vec![
             scope.spawn(|| work.change_names(&mnt.join("a"))),
             scope.spawn(|| work.change_names(&mnt.join("b"))),
             scope.spawn(|| work.change_files(&mnt.join("files"))),
             scope.spawn(|| work.append(&mnt.join("appended"))),
             scope.spawn(|| work.list(&mnt.join("list"))),
         ];
+        if has_equivalents {
+            clients.push(scope.spawn(|| work.change_equivalent_names(&mnt.join("equivalent"))));
+        }
         let is_well = || !clients.iter().any(|client| client.is_finished());
         for number in 0..kills() {
             // At a different moment each time.
@@ -70,11 +73,19 @@ fn survives(mut mounted: Mounted) {
 #[test]
 fn clients_wait_and_no_call_fails_or_is_made_twice() {
     let Some(mounted) = surviving(&[]) else { return };
-    survives(mounted);
+    survives(mounted, false);
 }
 
 #[test]
 fn clients_wait_where_contents_go_through_the_server() {
     let Some(mounted) = surviving(&["--no-passthrough"]) else { return };
-    survives(mounted);
+    survives(mounted, false);
+}
+
+#[test]
+fn clients_wait_where_an_entry_has_several_names() {
+    for reaction in ["match", "convert"] {
+        let Some(mounted) = surviving(&["--normalize", "nfc", "--on-mismatch", reaction]) else { return };
+        survives(mounted, true);
+    }
 }

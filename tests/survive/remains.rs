@@ -96,7 +96,6 @@ fn what_does_not_survive_is_refused_with_the_reason() {
     for (args, why) in [
         (&["--transport", "fuser"][..], "--transport dev"),
         (&["--locks", "backing"], "--locks kernel"),
-        (&["--normalize", "nfc", "--on-mismatch", "match"], "--on-mismatch refuse"),
         (&["--audit", &audit], "must not be in the mount"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
