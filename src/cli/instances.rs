@@ -62,19 +62,25 @@ impl InstanceSelector {
             });
         };
         let what = display(which.as_bytes()).to_string();
-        if !which.as_bytes().contains(&b'/') {
-            let is_named = |found: &FoundSocket| found.name().as_str().as_bytes() == which.as_bytes();
-            let named: Vec<&FoundSocket> = candidates.into_iter().filter(|found| is_named(found)).collect();
-            return only(&named).ok_or_else(|| {
-                let hint = hint(&sockets, asked, is_named);
-                CliError::new(format!("no instance{whose} is called {what}; `namegate list` shows all{hint}"))
-            });
-        }
         let place = path::absolute(which).map_err(|error| CliError::new(format!("{what}: {error}")))?;
         // The parts alone: a slash at the end says nothing.
         let place: PathBuf = place.components().collect();
+        let mounted = mounts::mounts().ok().and_then(|table| owner_at(&table, &place));
+        if !which.as_bytes().contains(&b'/') {
+            let is_named = |found: &FoundSocket| found.name().as_str().as_bytes() == which.as_bytes();
+            let named: Vec<&FoundSocket> = candidates.into_iter().filter(|found| is_named(found)).collect();
+            // A name comes first, so that a directory cannot hide an instance: `mnt` and `.` are mount points where no instance is called so.
+            if !named.is_empty() || mounted.is_none() {
+                return only(&named).ok_or_else(|| {
+                    let hint = hint(&sockets, asked, is_named);
+                    CliError::new(format!(
+                        "no instance{whose} is called {what}, and it is no mount point; `namegate list` shows all{hint}"
+                    ))
+                });
+            }
+        }
         // A mount that is not in this namespace can be one of our own, who are believed.
-        let owner = mounts::mounts().ok().and_then(|table| owner_at(&table, &place)).unwrap_or(me);
+        let owner = mounted.unwrap_or(me);
         let asked_there: Vec<&FoundSocket> = match asked {
             Some(uid) if uid != owner => Vec::new(),
             _ => sockets.own.iter().chain(&sockets.others).filter(|found| whose_is(found, owner)).collect(),

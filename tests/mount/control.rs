@@ -161,6 +161,16 @@ fn two_mounts_run_side_by_side_and_are_distinguished() {
     assert!(ask_at(&run, ["mode".as_ref(), "permissive".as_ref(), place.as_os_str()]).status.success());
     assert!(ask_at(&run, ["mode", "enforcing", "share"]).status.success());
     assert_eq!(modes(), ["enforcing", "permissive"]);
+    // A mount point below the working directory needs no slash, nor does the working directory itself.
+    for (which, cwd) in [("mnt", second.mnt().parent().unwrap()), (".", &second.mnt())] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        command.args(["status", "--json", which]).current_dir(cwd).env("NAMEGATE_RUNTIME_DIR", &run);
+        let output = command.output().unwrap();
+        let (code, out, err) = said(&output);
+        assert_eq!(code, Some(0), "{which}: {err}");
+        let status: Value = serde_json::from_str(out).unwrap();
+        assert_eq!(status["mountpoint"]["shown"], second.mnt().to_str().unwrap(), "{which}");
+    }
     // A configuration can be mounted only once, whatever the mount point.
     let file = first.mnt().parent().unwrap().join("share.toml");
     let (other_source, other_place) = (second.backing(), second.plain());
