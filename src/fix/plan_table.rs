@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::rc::Rc;
 
 use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
@@ -16,9 +16,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::plan::MAX_HEADER_BYTES;
+use super::propose::char_table::code_point;
 use crate::json::{Base64, to_line};
 use crate::name::display::display;
 use crate::policy::Confidence;
+use crate::source::list::bounded::BoundedReader;
 
 /// The columns, in the order in which they are written.
 const COLUMNS: [&str; 9] =
@@ -112,10 +114,7 @@ fn unescape_one(text: &str) -> Option<(char, &str)> {
         'r' => '\r',
         'u' => {
             let (digits, rest) = chars.as_str().strip_prefix('{')?.split_once('}')?;
-            let is_hex = digits.len() <= 6 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-            return is_hex
-                .then(|| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32))?
-                .map(|c| (c, rest));
+            return code_point(digits).map(|c| (c, rest));
         }
         _ => return None,
     };
@@ -166,27 +165,9 @@ fn cause(error: csv::Error) -> io::Error {
     }
 }
 
-/// Ends the input if a row is too long.
-struct LimitedRows<R> {
-    input: R,
-    /// How many more bytes the row may have.
-    left: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for LimitedRows<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.input.read(buffer)?;
-        let left = self.left.get().checked_sub(len as u64);
-        self.left.set(left.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("a row has more than {MAX_ROW_BYTES} bytes"))
-        })?);
-        Ok(len)
-    }
-}
-
 /// Reads a plan from a table. A spreadsheet may have moved columns, added others, and separated cells by `;` or a tab.
 pub struct PlanTableReader<R> {
-    rows: csv::Reader<LimitedRows<R>>,
+    rows: csv::Reader<BoundedReader<R>>,
     left: Rc<Cell<u64>>,
     row: ByteRecord,
     /// The place of each of [`COLUMNS`].
@@ -220,8 +201,10 @@ impl<R: BufRead> PlanTableReader<R> {
         };
         let Some(delimiter) = [b',', b';', b'\t'].into_iter().find(has_record) else { return Ok(None) };
         input.consume(mark);
-        let left = Rc::new(Cell::new(MAX_ROW_BYTES));
-        let limited = LimitedRows { input, left: Rc::clone(&left) };
+        let (limited, left) = BoundedReader::new(input, || {
+            io::Error::new(io::ErrorKind::InvalidData, format!("a row has more than {MAX_ROW_BYTES} bytes"))
+        });
+        left.set(MAX_ROW_BYTES);
         let mut builder = ReaderBuilder::new();
         let mut rows = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(limited);
         let mut row = ByteRecord::new();

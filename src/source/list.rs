@@ -1,5 +1,6 @@
 //! Names from a stream, separated by NUL or line feeds, and lists of paths as a source.
 
+pub mod bounded;
 pub mod fields;
 
 use std::fs::File;

@@ -15,6 +15,7 @@ mod roots;
 pub mod scope;
 pub mod tree;
 pub mod walk;
+mod work_stack;
 
 use std::ffi::OsString;
 use std::fmt;

@@ -11,13 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use nix::errno::Errno;
-use parking_lot::{Condvar, Mutex};
 use walkdir::{DirEntry, WalkDir};
 
 use super::roots::{NO_NUL, RootPaths, TreeRoot, add};
 use super::scope::Scope;
+use super::work_stack::WorkStack;
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
 use crate::name::arena::Arena;
 
@@ -50,18 +51,29 @@ impl Walk {
 
 impl Source for Walk {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
-        let queue = Queue::default();
-        let tell = |event: SourceEvent<'_>| queue.heed(visit(event));
+        let stack = WorkStack::new();
+        let tell = |event: SourceEvent<'_>| {
+            if visit(event).is_break() {
+                stack.stop();
+            }
+        };
         let RootPaths { trees, singles, faults } = RootPaths::look_up(&self.roots);
         faults.into_iter().for_each(|fault| tell(SourceEvent::Fault(fault)));
         singles.into_iter().for_each(|names| tell(SourceEvent::Directory(names)));
-        queue.state.lock().waiting.extend(trees.iter().rev().map(Work::root));
+        stack.add(trees.iter().rev().map(Work::root));
+        let threads = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let work = || {
-                queue.state.lock().threads += 1;
-                while let Some(turn) = queue.next() {
-                    if turn.read(&self.options, &tell).is_break() {
-                        break;
+                threads.fetch_add(1, Relaxed);
+                while let Some(turn) = stack.next() {
+                    match turn.work.read(&self.options, &tell) {
+                        Ok(below) => stack.add(below.into_iter().rev()),
+                        // With fewer threads, fewer files are open. The last thread continues, because no other could.
+                        Err(_) if ends_unless_last(&threads) => {
+                            stack.add([turn.work.clone()]);
+                            break;
+                        }
+                        Err(shortage) => tell(SourceEvent::Fault(shortage)),
                     }
                 }
             };
@@ -216,96 +228,15 @@ fn leads_to_directory(entry: &DirEntry, tell: &dyn Fn(SourceEvent<'_>)) -> bool 
     }
 }
 
-/// Directories that wait, shared by the threads. The last found is read first, so that few wait at a time.
-#[derive(Debug, Default)]
-struct Queue {
-    state: Mutex<WalkState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct WalkState {
-    /// A stack: the last is the next.
-    waiting: Vec<Work>,
-    /// Number of threads that take part.
-    threads: usize,
-    /// Number of threads that are reading a directory and may find more.
-    busy: usize,
-    stopped: bool,
-}
-
-impl Queue {
-    /// Takes the next directory; `None` if none is left or the walk was stopped.
-    fn next(&self) -> Option<Turn<'_>> {
-        let mut state = self.state.lock();
-        loop {
-            if state.stopped {
-                return None;
-            }
-            if let Some(work) = state.waiting.pop() {
-                state.busy += 1;
-                return Some(Turn { queue: self, work, below: Vec::new() });
-            }
-            if state.busy == 0 {
-                return None;
-            }
-            self.changed.wait(&mut state);
-        }
-    }
-
-    /// Stops the walk if the visitor breaks.
-    fn heed(&self, answer: ControlFlow<()>) {
-        if answer.is_break() {
-            self.state.lock().stopped = true;
-            self.changed.notify_all();
-        }
-    }
-}
-
-/// One directory that a thread is reading. Its drop tells the other threads, which would otherwise wait for ever for
-/// a thread that panicked.
-struct Turn<'q> {
-    queue: &'q Queue,
-    work: Work,
-    below: Vec<Work>,
-}
-
-impl Turn<'_> {
-    /// Reads the directory, and breaks if this thread should end.
-    fn read(mut self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> ControlFlow<()> {
-        match self.work.read(options, tell) {
-            Ok(below) => self.below = below,
-            Err(shortage) => {
-                let mut state = self.queue.state.lock();
-                // With fewer threads, fewer files are open. The last thread continues, because no other could.
-                if state.threads > 1 {
-                    state.threads -= 1;
-                    drop(state);
-                    self.below.push(self.work.clone());
-                    return ControlFlow::Break(());
-                }
-                drop(state);
-                tell(SourceEvent::Fault(shortage));
-            }
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut state = self.queue.state.lock();
-        state.busy -= 1;
-        state.waiting.extend(self.below.drain(..).rev());
-        state.stopped |= std::thread::panicking();
-        drop(state);
-        self.queue.changed.notify_all();
-    }
+/// Counts off a thread that ends; `false` if it is the last.
+fn ends_unless_last(threads: &AtomicUsize) -> bool {
+    threads.fetch_update(Relaxed, Relaxed, |count| (count > 1).then(|| count - 1)).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]

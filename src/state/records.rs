@@ -213,6 +213,15 @@ impl OpenRecord {
     }
 }
 
+fn with_data<R, D>(records: impl Iterator<Item = R>, data: impl Fn(&R) -> D) -> Vec<(R, D)> {
+    records
+        .map(|record| {
+            let data = data(&record);
+            (record, data)
+        })
+        .collect()
+}
+
 impl SurvivalState {
     /// Records a node; `None` if there is no room.
     pub fn add_node(&'static self, data: &NodeData) -> Option<NodeRecord> {
@@ -244,13 +253,7 @@ impl SurvivalState {
 
     /// The nodes that a predecessor has recorded. To be called once, before anything is added.
     pub fn take_over_nodes(&'static self) -> Vec<(NodeRecord, NodeData)> {
-        let records = self.nodes.take_over().into_iter().map(NodeRecord);
-        records
-            .map(|record| {
-                let data = record.data();
-                (record, data)
-            })
-            .collect()
+        with_data(self.nodes.take_over().into_iter().map(NodeRecord), NodeRecord::data)
     }
 
     /// Records an open file or directory; `None` if there is no room.
@@ -269,12 +272,6 @@ impl SurvivalState {
 
     /// The open files and directories that a predecessor has recorded. To be called once, before anything is added.
     pub fn take_over_opens(&'static self) -> Vec<(OpenRecord, OpenData)> {
-        let records = self.opens.take_over().into_iter().map(OpenRecord);
-        records
-            .map(|record| {
-                let data = record.data();
-                (record, data)
-            })
-            .collect()
+        with_data(self.opens.take_over().into_iter().map(OpenRecord), OpenRecord::data)
     }
 }

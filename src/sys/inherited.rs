@@ -12,14 +12,14 @@ use nix::errno::Errno;
 use nix::unistd::{ForkResult, Pid};
 use parking_lot::Mutex;
 
+use super::process::check_single_thread;
+
 /// fork(2) with a common table of descriptors, in a process with only one thread.
 ///
 /// # Errors
 /// EDEADLK if there are more threads, or /proc does not show them; otherwise as clone(2) says.
 pub fn fork_with_common_descriptors() -> Result<ForkResult, Errno> {
-    if !fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
-        return Err(Errno::EDEADLK);
-    }
+    check_single_thread()?;
     let mut flags = libc::CLONE_FILES | libc::SIGCHLD;
     let own_id = thread_id_place();
     if !own_id.is_null() {

@@ -11,14 +11,22 @@ use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid};
 
+use super::inherited::open_numbers;
+
 /// fork(2), in a process with only one thread: only then the child can do everything that its parent can.
 ///
 /// # Errors
 /// EDEADLK if there are more threads, or /proc does not show them; otherwise as the page says.
 pub fn fork() -> Result<ForkResult, Errno> {
+    check_single_thread()?;
+    // SAFETY: no other thread exists that could hold a lock in the child, and only this thread could start one.
+    unsafe { nix::unistd::fork() }
+}
+
+/// EDEADLK if there are more threads than this one, or /proc does not show them.
+pub(super) fn check_single_thread() -> Result<(), Errno> {
     match fs::read_dir("/proc/self/task").map(Iterator::count) {
-        // SAFETY: no other thread exists that could hold a lock in the child, and only this thread could start one.
-        Ok(1) => unsafe { nix::unistd::fork() },
+        Ok(1) => Ok(()),
         _ => Err(Errno::EDEADLK),
     }
 }
@@ -111,12 +119,9 @@ pub fn page_size() -> u32 {
 }
 
 fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
-    let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")
-        .map_err(|_| Errno::ENOSYS)?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
+    let open = open_numbers().map_err(|_| Errno::ENOSYS)?;
     for fd in open.into_iter().filter(|&fd| fd >= 3 && fd != kept) {
-        // SAFETY: as above. The descriptor for reading the list is in the list, and already closed.
+        // SAFETY: as above.
         unsafe { libc::close(fd) };
     }
     Ok(())

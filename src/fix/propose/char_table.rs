@@ -136,9 +136,15 @@ fn parse_word(word: &str) -> Result<String, String> {
     let Some(digits) = word.strip_prefix("U+").filter(|digits| !digits.is_empty()) else {
         return Ok(word.to_owned());
     };
+    code_point(digits)
+        .map(String::from)
+        .ok_or_else(|| format!("`{}` is no code point", display(word.as_bytes())))
+}
+
+/// The character of a code point in hexadecimal digits, at most six.
+pub fn code_point(digits: &str) -> Option<char> {
     let is_hex = digits.len() <= 6 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let code_point = u32::from_str_radix(digits, 16).ok().filter(|_| is_hex).and_then(char::from_u32);
-    code_point.map(String::from).ok_or_else(|| format!("`{}` is no code point", display(word.as_bytes())))
+    u32::from_str_radix(digits, 16).ok().filter(|_| is_hex).and_then(char::from_u32)
 }
 
 fn shown(c: char) -> String {

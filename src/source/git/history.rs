@@ -17,7 +17,7 @@ use std::thread;
 
 use gix::ObjectId;
 use gix::objs::{CommitRefIter, Kind, TagRefIter};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use self::directory::{
     CommitSpan, DirectoryVersion, HistoryNames, ReadDirectory, VersionsOfDirectory, add_names, distinct,
@@ -27,6 +27,7 @@ use super::repository::{Repository, unread};
 use super::tree::{MAX_DEPTH, MAX_PLACES, joined, too_many};
 use crate::source::VersionedDirectory;
 use crate::source::location::Container;
+use crate::source::work_stack::WorkStack;
 
 /// The receiver of each error.
 type Tell<'t> = &'t (dyn Fn(io::Error) -> ControlFlow<()> + Sync);
@@ -50,9 +51,9 @@ pub(super) fn read(
     let commits = read_commits(repository, tell)?;
     let tops = (0..).zip(&commits.0).map(|(at, commit)| (commit.tree, CommitSpan { first: at, last: at }));
     let top = VersionsOfDirectory { path: Vec::new(), depth: 0, versions: distinct(tops.collect()) };
-    let history =
-        History { commits, container, tell, directory, queue: Mutex::default(), changed: Condvar::new() };
-    history.queue.lock().add(top);
+    let (stack, places) = (WorkStack::new(), Mutex::default());
+    let history = History { commits, container, tell, directory, stack, places };
+    history.stack.add(top.parts());
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -63,7 +64,7 @@ pub(super) fn read(
         }
         history.work(repository);
     });
-    if history.queue.into_inner().is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    if history.stack.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// All commits, by date.
@@ -160,19 +161,9 @@ struct History<'h> {
     container: &'h Arc<Container>,
     tell: Tell<'h>,
     directory: TellDirectory<'h>,
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    /// A stack: the last is the next.
-    parts: Vec<PartOfDirectory>,
-    /// How many threads are reading.
-    busy: usize,
-    is_stopped: bool,
+    stack: WorkStack<PartOfDirectory>,
     /// In how many places each tree was found.
-    places: HashMap<ObjectId, u32>,
+    places: Mutex<HashMap<ObjectId, u32>>,
 }
 
 /// Some versions of a directory that are read together.
@@ -194,71 +185,40 @@ struct FoundNames {
     parts_left: usize,
 }
 
-impl Queue {
-    fn add(&mut self, of: VersionsOfDirectory) {
-        let len = of.versions.len();
+impl VersionsOfDirectory {
+    /// The parts in which threads read it.
+    fn parts(self) -> impl Iterator<Item = PartOfDirectory> {
+        let len = self.versions.len();
         let found = FoundNames { names: HistoryNames::new(), parts_left: len.div_ceil(TOGETHER) };
-        let directory = Arc::new(DirectoryWork { of, found: Mutex::new(found) });
-        for from in (0..len).step_by(TOGETHER) {
+        let directory = Arc::new(DirectoryWork { of: self, found: Mutex::new(found) });
+        (0..len).step_by(TOGETHER).map(move |from| {
             let versions = from..len.min(from + TOGETHER);
-            self.parts.push(PartOfDirectory { directory: Arc::clone(&directory), versions });
-        }
-    }
-
-    /// Removes the versions that are in too many places; returns the trees that are so for the first time.
-    fn limit_places(&mut self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectId> {
-        let mut too_many = Vec::new();
-        versions.retain(|version| {
-            let places = self.places.entry(version.tree).or_default();
-            *places += 1;
-            if *places == MAX_PLACES + 1 {
-                too_many.push(version.tree);
-            }
-            *places <= MAX_PLACES
-        });
-        too_many
-    }
-}
-
-/// Ends the work of a thread on a part; if the thread panics, the others stop.
-struct BusyGuard<'h, 'a>(&'h History<'a>);
-
-impl Drop for BusyGuard<'_, '_> {
-    fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
-        queue.busy -= 1;
-        queue.is_stopped |= thread::panicking();
-        drop(queue);
-        self.0.changed.notify_all();
+            PartOfDirectory { directory: Arc::clone(&directory), versions }
+        })
     }
 }
 
 impl History<'_> {
     fn work(&self, repository: &Repository) {
-        while let Some(part) = self.take() {
-            let _busy = BusyGuard(self);
-            if self.read_part(repository, &part).is_break() {
-                self.queue.lock().is_stopped = true;
+        while let Some(turn) = self.stack.next() {
+            if self.read_part(repository, &turn.work).is_break() {
+                self.stack.stop();
             }
         }
     }
 
-    /// Takes a part to read; `None` if nothing is left.
-    fn take(&self) -> Option<PartOfDirectory> {
-        let mut queue = self.queue.lock();
-        loop {
-            if queue.is_stopped {
-                return None;
+    /// Removes the versions that are in too many places; returns the trees that are so for the first time.
+    fn limit_places(&self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectId> {
+        let (mut places, mut too_many) = (self.places.lock(), Vec::new());
+        versions.retain(|version| {
+            let count = places.entry(version.tree).or_default();
+            *count += 1;
+            if *count == MAX_PLACES + 1 {
+                too_many.push(version.tree);
             }
-            if let Some(part) = queue.parts.pop() {
-                queue.busy += 1;
-                return Some(part);
-            }
-            if queue.busy == 0 {
-                return None;
-            }
-            self.changed.wait(&mut queue);
-        }
+            *count <= MAX_PLACES
+        });
+        too_many
     }
 
     fn read_part(&self, repository: &Repository, part: &PartOfDirectory) -> ControlFlow<()> {
@@ -298,11 +258,9 @@ impl History<'_> {
                 versions.iter().try_for_each(|version| (self.tell)(too_many(&version.tree, depth)))?;
                 continue;
             }
-            let mut queue = self.queue.lock();
-            let too_often = queue.limit_places(&mut versions);
-            queue.add(VersionsOfDirectory { path: joined(&parent.path, &name), depth, versions });
-            drop(queue);
-            self.changed.notify_all();
+            let too_often = self.limit_places(&mut versions);
+            self.stack
+                .add(VersionsOfDirectory { path: joined(&parent.path, &name), depth, versions }.parts());
             too_often.iter().try_for_each(|tree| (self.tell)(too_many(tree, depth)))?;
         }
         ControlFlow::Continue(())

@@ -1,14 +1,13 @@
 //! Reads names from one column of a CSV file, or from one field of JSON Lines.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, BufRead, Read};
-use std::rc::Rc;
 use std::str::FromStr;
 
 use data_encoding::BASE64;
 use serde_json::Value;
 
+use super::bounded::BoundedReader;
 use super::{ListItem, MAX_NAME, NameReader};
 use crate::source::group::MAX_PARTS;
 
@@ -162,15 +161,17 @@ fn json_field(line: &[u8], field: &str) -> Field {
 }
 
 /// Maximum size of a CSV record in bytes. An unclosed quote makes one record of the rest of the file.
-const MAX_RECORD: usize = 1 << 20;
+const MAX_RECORD: u64 = 1 << 20;
 
 fn read_csv<R: Read>(
     column: &Column,
     stream: R,
     visit: &mut dyn FnMut(Field) -> io::Result<()>,
 ) -> io::Result<()> {
-    let left = Rc::new(Cell::new(MAX_RECORD));
-    let stream = BoundedReader { stream, left: Rc::clone(&left) };
+    let (stream, left) = BoundedReader::new(stream, || {
+        io::Error::other(format!("a record has more than {MAX_RECORD} bytes; is a quote not closed?"))
+    });
+    left.set(MAX_RECORD);
     let has_headers = matches!(column, Column::Header(_));
     let mut records = csv::ReaderBuilder::new().has_headers(has_headers).flexible(true).from_reader(stream);
     let at = match column {
@@ -188,27 +189,6 @@ fn read_csv<R: Read>(
             return Ok(());
         }
         visit(record.get(at).map(<[u8]>::to_vec).ok_or(Missing::NoField))?;
-    }
-}
-
-/// A stream that fails when too much is read for one record.
-struct BoundedReader<R> {
-    stream: R,
-    left: Rc<Cell<usize>>,
-}
-
-impl<R: Read> Read for BoundedReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(buffer)?;
-        match self.left.get().checked_sub(read) {
-            Some(left) => self.left.set(left),
-            None => {
-                return Err(io::Error::other(format!(
-                    "a record has more than {MAX_RECORD} bytes; is a quote not closed?"
-                )));
-            }
-        }
-        Ok(read)
     }
 }
 
@@ -242,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_quote_that_is_never_closed_ends_the_list_and_does_not_fill_the_memory() {
-        let csv = [b"good\n\"".to_vec(), b"x\n".repeat(2 * MAX_RECORD)].concat();
+        let csv = [b"good\n\"".to_vec(), b"x\n".repeat(2 * MAX_RECORD as usize)].concat();
         let (found, error) = items("csv:1", &csv);
         assert_eq!(found, [text("good")]);
         assert!(error.unwrap().contains("is a quote not closed?"));
