@@ -138,7 +138,7 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
         own.remove(&starter);
     }
     let holder = getpid();
-    let (mut previous, mut deaths) = (left.map(|_| "an upgrade".to_owned()), 0);
+    let (mut previous, mut deaths, mut end) = (left.map(|_| "an upgrade".to_owned()), 0, None);
     loop {
         let progress = state.progress();
         state.begin_server();
@@ -151,7 +151,8 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
                 return server.take_over(&own).map_err(|error| impossible("take over descriptors", &error));
             }
             Ok(ForkResult::Parent { child: server }) => {
-                let (mut death, blame) = wait(server, &all);
+                let Death { cause: mut death, blame, end: unmet } = wait(server, &all, end);
+                end = unmet;
                 let fail = |why: &str| {
                     if is_detached {
                         log_output::to_system();
@@ -171,7 +172,7 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
                 if deaths > blame {
                     sleep(Duration::from_millis(deaths.min(10)));
                 }
-                if blame == 0 {
+                if blame == 0 && end.is_none() {
                     let error = become_next_program(state, &place, is_detached);
                     // This program goes on.
                     let _ = (all.thread_block(), is_detached.then(|| env::set_current_dir("/")));
@@ -197,31 +198,49 @@ fn become_next_program(
     Command::new(program).arg0(name).args(arguments).current_dir(directory).env(LEFT, left).exec()
 }
 
-/// Waits until the server has ended, and passes signals on to it. Returns only if another one is to follow: what has ended it, and how
-/// much its requests are to blame: nothing for an upgrade.
-fn wait(server: Pid, signals: &SigSet) -> (String, u64) {
-    let (mut is_ending, mut is_upgrade) = (false, false);
+/// How a server has ended that another one is to follow.
+struct Death {
+    cause: String,
+    /// How much its requests are to blame: nothing for an upgrade.
+    blame: u64,
+    /// The signal that was to end the mount when the server died: the next one has to unmount.
+    end: Option<Signal>,
+}
+
+/// Passes signals on to the server until it has ended; begins with `end`, which the previous server died before it could obey. If that is so
+/// for this one, too, or it has unmounted, this process ends.
+fn wait(server: Pid, signals: &SigSet, end: Option<Signal>) -> Death {
+    // It may have ended just now.
+    let pass_on = |signal| {
+        let _ = kill(server, signal);
+    };
+    end.into_iter().for_each(pass_on);
+    let (mut ending, mut is_upgrade) = (end, false);
+    let death = |cause: String, blame, end| Death { cause, blame, end };
     loop {
         match signals.wait() {
             Ok(Signal::SIGCHLD) | Err(_) => {}
             Ok(UPGRADE) => {
                 is_upgrade = true;
-                let _ = kill(server, Signal::SIGKILL);
+                pass_on(Signal::SIGKILL);
             }
             Ok(signal) => {
-                is_ending |= signal != Signal::SIGHUP;
-                // It may have ended just now.
-                let _ = kill(server, signal);
+                if signal != Signal::SIGHUP {
+                    ending = Some(signal);
+                }
+                pass_on(signal);
             }
         }
         match waitpid(server, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(_, PANICKED)) => return ("a panic".into(), CRASHED),
+            Ok(WaitStatus::Exited(_, PANICKED)) if end.is_none() => {
+                return death("a panic".into(), CRASHED, ending);
+            }
             Ok(WaitStatus::Exited(_, status)) => process::exit(status),
-            Ok(WaitStatus::Signaled(_, signal, _)) if is_ending => process::exit(128 + signal as i32),
-            Ok(WaitStatus::Signaled(..)) if is_upgrade => return ("an upgrade".into(), 0),
+            Ok(WaitStatus::Signaled(_, signal, _)) if end.is_some() => process::exit(128 + signal as i32),
+            Ok(WaitStatus::Signaled(..)) if is_upgrade => return death("an upgrade".into(), 0, ending),
             Ok(WaitStatus::Signaled(_, signal, _)) => {
                 let blame = if signal == Signal::SIGKILL { KILLED } else { CRASHED };
-                return (signal.to_string(), blame);
+                return death(signal.to_string(), blame, ending);
             }
             Err(Errno::ECHILD) => process::exit(2),
             _ => {}

@@ -267,20 +267,23 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
     let Some((mounted, hung, stuck)) = stuck_below() else { return };
     let mnt = mounted.mnt();
     let end = Instant::now() + duration();
-    let (mut rounds, mut most) = (0, Duration::ZERO);
+    let (mut rounds, mut most, mut natively) = (0, Duration::ZERO, Duration::ZERO);
     while Instant::now() < end || rounds == 0 {
         // Another user, the stuck one, and root.
         for user in [BYSTANDER, 20001, 0] {
             most = most.max(use_mount(&mnt, user));
+            // The disk itself may take long to sync.
+            natively = natively.max(use_mount(&mounted.plain(), user));
         }
         rounds += 1;
     }
     let probes = probes(&mnt, Instant::now() + Duration::from_millis(200));
     println!(
-        "40 requests stuck below; {rounds} rounds of three users outside: most {most:.1?}; probes: {probes}"
+        "40 requests stuck below; {rounds} rounds of three users outside: most {most:.1?}, natively {natively:.1?}; \
+         probes: {probes}"
     );
     assert_eq!(stuck.count_left(), 40);
-    assert!(most <= time_limit() && probes.most() <= time_limit(), "{most:?}, {probes}");
+    assert!(most <= time_limit().max(2 * natively) && probes.most() <= time_limit(), "{most:?}, {probes}");
     // When the file system is gone, all waiting requests end.
     drop(hung);
     stuck.end();

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -163,6 +164,61 @@ impl Work {
             }
         }
         assert_eq!(fs::read(path).unwrap(), expected);
+    }
+
+    /// Content: writes records of a file out of order by one descriptor, and reads them by another one.
+    pub fn write_records(&self, path: &Path) {
+        const RECORD: usize = 3000;
+        const RECORDS: u64 = 50;
+        let mut expected = vec![0; RECORD * RECORDS as usize];
+        let writer = self.call("create", File::create_new(path));
+        let reader = self.call("open", File::open(path));
+        self.call("truncate", writer.set_len(expected.len() as u64));
+        let mut round = 0u64;
+        while self.goes_on() {
+            round += 1;
+            let at = (round * 31 % RECORDS) as usize * RECORD;
+            let record: Vec<u8> = (0..RECORD as u64).map(|byte| (byte ^ round) as u8).collect();
+            self.call("pwrite", writer.write_all_at(&record, at as u64));
+            expected[at..at + RECORD].copy_from_slice(&record);
+            let at = (round * 17 % RECORDS) as usize * RECORD;
+            let mut found = vec![0; RECORD];
+            self.call("pread", reader.read_exact_at(&mut found, at as u64));
+            assert!(found == expected[at..at + RECORD], "record at {at} in round {round}");
+        }
+        assert!(fs::read(path).unwrap() == expected);
+    }
+
+    /// Content: changes a file through a shared memory map, and reads it by another descriptor.
+    #[allow(unsafe_code, reason = "mmap(2) gives memory that only the caller can vouch for")]
+    pub fn map(&self, path: &Path) {
+        const LEN: usize = 1 << 16;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
+        file.set_len(LEN as u64).unwrap();
+        let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the map is checked, and stays until all is read; the file keeps its length, and nobody else changes it.
+        let map: &mut [u8] = unsafe {
+            let map = libc::mmap(null, LEN, access, libc::MAP_SHARED, fd, 0);
+            assert!(map != libc::MAP_FAILED, "{}", io::Error::last_os_error());
+            std::slice::from_raw_parts_mut(map.cast(), LEN)
+        };
+        let mut round = 0u64;
+        while self.goes_on() {
+            round += 1;
+            let at = (round * 4099) as usize % (LEN - 8);
+            map[at..at + 8].copy_from_slice(&round.to_ne_bytes());
+            // SAFETY: the range is that of the map.
+            let synced = unsafe { libc::msync(map.as_mut_ptr().cast(), LEN, libc::MS_SYNC) };
+            self.call("msync", Errno::result(synced).map_err(io::Error::from));
+            let mut found = [0; 8];
+            let other = self.call("open", File::open(path));
+            self.call("pread", other.read_exact_at(&mut found, at as u64));
+            assert_eq!(u64::from_ne_bytes(found), round, "at {at}");
+        }
+        assert!(fs::read(path).unwrap() == *map);
+        // SAFETY: the map is not used again.
+        Errno::result(unsafe { libc::munmap(map.as_mut_ptr().cast(), LEN) }).unwrap();
     }
 
     /// Lists a directory of 300 files, with their attributes or without.

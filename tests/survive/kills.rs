@@ -26,6 +26,8 @@ fn survives(mut mounted: Mounted, has_equivalents: bool) {
             scope.spawn(|| work.change_names(&mnt.join("b"))),
             scope.spawn(|| work.change_files(&mnt.join("files"))),
             scope.spawn(|| work.append(&mnt.join("appended"))),
+            scope.spawn(|| work.write_records(&mnt.join("records"))),
+            scope.spawn(|| work.map(&mnt.join("mapped"))),
             scope.spawn(|| work.list(&mnt.join("list"))),
         ];
         if has_equivalents {

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
@@ -84,6 +85,36 @@ fn the_holder_passes_signals_on_and_ends_with_the_server() {
     crate::mounted::unmount(&mounted.mnt());
     assert!(mounted.ended().0.success());
     assert!(!Path::new(&format!("/proc/{server}")).exists());
+}
+
+#[test]
+fn a_server_that_dies_or_is_upgraded_as_it_is_told_to_end_is_followed_by_one_that_unmounts() {
+    for number in 0..10 {
+        let Some(mut mounted) = surviving(&[]) else { return };
+        // At a different moment each time, up to the start of the next server or program.
+        let pause = || std::thread::sleep(Duration::from_millis(number * 4));
+        if number % 2 == 0 {
+            mounted.signal(Signal::SIGUSR2);
+            pause();
+            mounted.signal(Signal::SIGTERM);
+        } else {
+            let server = server_of(&mounted);
+            kill(server, Signal::SIGKILL).unwrap();
+            pause();
+            mounted.signal(Signal::SIGTERM);
+        }
+        let (status, said) = mounted.ended();
+        assert!(status.success(), "round {number}: {status}: {said}");
+        assert!(!is_mounted(&mounted.mnt()), "round {number}: {said}");
+    }
+    // The other order: it dies before it has unmounted.
+    let Some(mut mounted) = surviving(&[]) else { return };
+    let server = server_of(&mounted);
+    kill(server, Signal::SIGSTOP).unwrap();
+    mounted.signal(Signal::SIGTERM);
+    kill(server, Signal::SIGKILL).unwrap();
+    let (status, said) = mounted.ended();
+    assert!(status.success() && !is_mounted(&mounted.mnt()), "{status}: {said}");
 }
 
 #[test]
