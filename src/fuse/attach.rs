@@ -22,7 +22,8 @@ use nix::unistd::{geteuid, getgid, getuid};
 
 use super::mountpoint::detach;
 use super::options::Options;
-use super::reroot::HiddenMount;
+use super::reroot::{HiddenMount, SOURCE};
+use crate::passthrough::NodeId;
 use crate::sys::mounts::{covering, mounts};
 use crate::sys::socket::receive_fd;
 
@@ -141,6 +142,14 @@ impl Attaching {
                 (Self::Done(attachment), requests)
             }
         })
+    }
+
+    /// The number by which the kernel will know the source.
+    pub(super) fn root_number(&self) -> u64 {
+        match self {
+            Self::Done(_) => NodeId::ROOT.0,
+            Self::HiddenMount(_) => SOURCE,
+        }
     }
 
     /// Attaches the mount to its mount point, if it is not there yet. INIT has been answered.

@@ -1,5 +1,6 @@
 //! Requests and replies of [`wire`](crate::wire): decodes them, passes them to the operations, encodes the results.
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,11 @@ impl Service for WireService {
         let by = |umask: u32| Caller { umask, ..caller(request) };
         let no_umask = by(0);
         match &request.operation {
+            // Only for handles of files (linux/exportfs.h): no path walk asks for these names.
+            Operation::Lookup { name } if name.as_bytes() == b"." => core.lookup_again(&no_umask, on, reply),
+            Operation::Lookup { name } if name.as_bytes() == b".." => {
+                core.lookup_parent(&no_umask, on, reply)
+            }
             Operation::Lookup { name } => core.lookup(&no_umask, on, name, reply),
             Operation::Getattr => core.getattr(&no_umask, on, reply),
             Operation::Statx(_) => core.statx(&no_umask, on, reply),

@@ -15,7 +15,7 @@
 //! are sums, whatever their order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::backing::Backing;
@@ -72,6 +72,8 @@ pub(super) struct RequestCore {
     pub(super) readers: Readers,
     pub(super) metrics: Arc<Metrics>,
     pub(super) lock_waiters: LockWaiters,
+    /// The number by which the kernel knows the source.
+    pub(super) root_number: OnceLock<u64>,
     workers: Arc<Workers>,
     slow: SlowRequests,
 }
@@ -102,8 +104,8 @@ impl RequestCore {
             })
         });
         let (readers, lock_waiters) = (Readers::default(), LockWaiters::default());
-        let slow = SlowRequests::default();
-        Ok(Self { server, backing, readers, metrics, lock_waiters, workers, slow })
+        let (slow, root_number) = (SlowRequests::default(), OnceLock::new());
+        Ok(Self { server, backing, readers, metrics, lock_waiters, root_number, workers, slow })
     }
 
     /// Records what was agreed on with the kernel, which was asked for `wishes`.

@@ -39,6 +39,8 @@ pub enum Error {
     Helper(PathBuf),
     /// The source is on a file system whose mounts do not survive their server.
     Remote(PathBuf),
+    /// File handles cannot be kept valid for the files of the source.
+    Export(PathBuf, Errno),
     /// The mount call failed.
     Mount(PathBuf, io::Error),
     /// Serving ended with an error.
@@ -100,6 +102,17 @@ impl fmt::Display for Error {
                 "cannot mount {} with --survive: it is on a network or user-space file system; mount it without",
                 shown(source)
             ),
+            Self::Export(source, errno) => {
+                write!(f, "cannot mount {} with --export: ", shown(source))?;
+                match errno {
+                    Errno::EOPNOTSUPP => f.write_str(
+                        "its file system cannot open files by their numbers, or has no trusted attributes; ext4, XFS, Btrfs and \
+                         F2FS can",
+                    ),
+                    Errno::EBADMSG => f.write_str("its attribute trusted.namegate.export is no key; remove it"),
+                    errno => write!(f, "its key, the attribute trusted.namegate.export: {}", errno.desc()),
+                }
+            }
             Self::Serving(error) => write!(f, "the mount ended: {}", why(error)),
             Self::Stuck(requests) => write!(
                 f,
@@ -122,6 +135,7 @@ impl std::error::Error for Error {
             | Self::Mounted { .. }
             | Self::ForRoot
             | Self::Remote(_)
+            | Self::Export(..)
             | Self::Helper(_)
             | Self::Stuck(_) => None,
         }

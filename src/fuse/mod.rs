@@ -15,6 +15,7 @@ mod by_wire;
 mod content;
 mod dispatch;
 mod error;
+mod export;
 mod failure;
 mod listing;
 mod locks;

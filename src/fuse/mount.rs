@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::MountSession;
 use crate::gate::Mode as GateMode;
-use crate::passthrough::{Passthrough, PassthroughSettings};
+use crate::passthrough::{HandleKey, Passthrough, PassthroughSettings};
 use crate::state::SurvivalState;
 use crate::sys::inherited::Inherited;
 use crate::sys::open_files;
@@ -83,7 +84,9 @@ pub fn mount(
 
     umask(Mode::empty());
     open_files::raise_limit();
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS, state: options.state };
+    let key = options.export.then(|| HandleKey::of_source(root.as_fd())).transpose();
+    let key = key.map_err(|errno| Error::Export(source.into(), errno))?;
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, key, state: options.state };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
     if options.state.is_some() && tree.is_remote() {
@@ -109,10 +112,14 @@ pub fn mount(
     };
     let (attaching, requests) =
         Attaching::begin(&target, &canonical_source, &root.into(), options).map_err(not_mounted)?;
+    // It is set once.
+    let _ = core.root_number.set(attaching.root_number());
     let session = MountSession::begin(&core, requests, options).map_err(not_mounted)?;
     let attachment = attaching.finish().map_err(not_mounted)?;
     if let Some(state) = options.state {
         state.set_place(&target, attachment.device_number()).map_err(not_mounted)?;
+        core.root_number.get().into_iter().for_each(|&number| state.set_root_number(number));
+        state.set_export_key(key.map(|HandleKey(words)| words));
     }
     log::info!("mounted");
     server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
@@ -136,7 +143,8 @@ pub fn resume(
     let outstanding = state.outstanding().map_err(Error::Serving)?;
     let unfinished = outstanding.iter().filter(|request| !request.entry.is_done());
     let unfinished: HashSet<u64> = unfinished.map(|request| request.entry.unique()).collect();
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS, state: Some(state) };
+    let key = state.export_key().map(HandleKey);
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, key, state: Some(state) };
     let tree = Passthrough::new(root, settings).map_err(|errno| Error::Serving(errno.into()))?;
     let (files, registered) = tree.take_over(inherited, &unfinished);
     let metrics = audit.metrics.clone();
@@ -146,6 +154,7 @@ pub fn resume(
         Server::new(tree, config).with_state(Some(state)).with_metrics(metrics.clone()).with_audit(audit),
     );
     let core = Arc::new(RequestCore::new(server.clone(), metrics, Some(state)).map_err(Error::Serving)?);
+    let _ = core.root_number.set(state.root_number());
     let left = outstanding.len();
     let (session, connection) =
         MountSession::resume(&core, state, inherited, outstanding).map_err(Error::Serving)?;

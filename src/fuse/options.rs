@@ -23,6 +23,8 @@ pub struct Options {
     pub passthrough: bool,
     /// Where locks apply.
     pub locks: LockKeeping,
+    /// File handles are sealed with the key of the source.
+    pub export: bool,
     /// The state that a successor of this process takes over.
     pub state: Option<&'static SurvivalState>,
 }
@@ -36,6 +38,7 @@ impl Default for Options {
             transport: Transport::default(),
             passthrough: true,
             locks: LockKeeping::default(),
+            export: false,
             state: None,
         }
     }

@@ -88,6 +88,16 @@ impl<'a> RequestContext<'a> {
         result: Result<LookupEntry>,
         reply: impl Responds<FoundEntry>,
     ) {
+        self.found(result, || self.server.may_be_kept(parent, name), reply);
+    }
+
+    /// Replies with an inode, whose name the kernel may cache if `may_be_kept`, and charges its descriptor to the user.
+    pub(super) fn found(
+        &self,
+        result: Result<LookupEntry>,
+        may_be_kept: impl FnOnce() -> bool,
+        reply: impl Responds<FoundEntry>,
+    ) {
         let server = &self.server;
         let result = result.and_then(|entry| match server.tree.charge(entry.node, self.user) {
             Ok(()) => Ok(entry),
@@ -98,9 +108,12 @@ impl<'a> RequestContext<'a> {
         });
         match result {
             Ok(entry) => {
-                let may_be_kept = self.server.may_be_kept(parent, name);
                 let is_written = self.core.backing.is_written(entry.node);
-                reply.respond(self.server.timeouts().for_entry(&entry, may_be_kept, is_written));
+                let mut found = self.server.timeouts().for_entry(&entry, may_be_kept(), is_written);
+                if found.node == NodeId::ROOT {
+                    found.node = NodeId(self.core.root_number.get().copied().unwrap_or(NodeId::ROOT.0));
+                }
+                reply.respond(found);
             }
             Err(failure) => reply.error(self.errno(failure)),
         }

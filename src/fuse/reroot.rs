@@ -41,7 +41,7 @@ use crate::wire::{Device, Operation, Reply, Request};
 const NAME: &str = "source";
 /// The number of the source when it is not the root of the file system. Numbers that [`crate::passthrough`] assigns follow
 /// it.
-const SOURCE: u64 = 1 << 63;
+pub(super) const SOURCE: u64 = 1 << 63;
 /// How long the kernel may take to look up one name.
 const PATIENCE: Duration = Duration::from_secs(10);
 

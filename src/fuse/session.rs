@@ -42,7 +42,8 @@ impl MountSession {
         match options.transport {
             Transport::Dev => {
                 // What `fuser` does not pass on.
-                let wishes = Wishes { flags: wishes.flags | init::CREATE_SUPP_GROUP, ..wishes };
+                let flags = wishes.flags | init::CREATE_SUPP_GROUP | init::EXPORT_SUPPORT;
+                let wishes = Wishes { flags, ..wishes };
                 let session = wire::Session::begin(requests, &wishes, state)?;
                 core.agreed(session.granted(), &wishes);
                 Ok(Self::Dev(session, core.clone()))
@@ -139,7 +140,8 @@ mod tests {
         fs::write(dir.path().join("file"), "content").unwrap();
         let source = fs::File::open(dir.path()).unwrap();
         let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, state: None }).unwrap();
+            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, key: None, state: None })
+                .unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         let server = Arc::new(Server::new(tree, ServeConfig::new(gate, MountSettings::default())));
         let core = Arc::new(RequestCore::new(server, AuditSettings::default().metrics, None).unwrap());

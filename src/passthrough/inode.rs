@@ -22,7 +22,8 @@ use super::budget::Budget;
 use super::cached_version::CachedVersion;
 use super::descriptors::{Descriptor, NodeDescriptors, Spares};
 use super::held::HeldNodes;
-use super::{LookupEntry, Passthrough, Result};
+use super::revive::InodeNumbers;
+use super::{LookupEntry, Passthrough, PassthroughSettings, Result};
 use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 use crate::sys::handle::{self, KernelHandle, MountId};
 use crate::sys::open::{again, path_of};
@@ -151,9 +152,11 @@ impl TrackedNode {
         }
     }
 
+    /// Distinguishes this file from earlier ones with the same node id.
     pub(super) fn generation(&self) -> u32 {
         match &self.hold {
-            InodeRef::Handle(handle) => handle.fingerprint(),
+            // That of the inode is exact, and any later server finds it again.
+            InodeRef::Handle(handle) => handle.generation().unwrap_or_else(|| handle.fingerprint()),
             InodeRef::Fd(number) => *number,
         }
     }
@@ -213,11 +216,13 @@ pub(super) struct LookupTable {
 #[derive(Debug)]
 pub(super) struct NodeTable {
     root: Arc<Descriptor>,
-    root_place: FileId,
+    pub(super) root_place: FileId,
     /// Id of the mount of the source, if the kernel reports it.
     root_mount: Option<u64>,
     /// The mount for opening handles, if handles can be opened.
     pub(super) mount: Option<(OwnedFd, MountId)>,
+    /// How files are found by their inode numbers, if they can be.
+    pub(super) numbers: Option<InodeNumbers>,
     pub(super) known: Mutex<LookupTable>,
     pub(super) budget: Arc<Budget>,
     pub(super) spares: Spares,
@@ -235,21 +240,21 @@ fn kind_of(stat: &FileStat) -> SFlag {
 }
 
 impl NodeTable {
-    pub(super) fn new(
-        root: OwnedFd,
-        spares: usize,
-        state: Option<&'static SurvivalState>,
-        server: u64,
-    ) -> Result<Self> {
+    pub(super) fn new(root: OwnedFd, settings: PassthroughSettings, server: u64) -> Result<Self> {
+        let PassthroughSettings { cached_fds: spares, state, key } = settings;
         let stat = fstat(&root)?;
         if kind_of(&stat) != SFlag::S_IFDIR {
             return Err(Errno::ENOTDIR);
         }
         // Calls that accept no O_PATH descriptor use /proc. If it is missing, fail at the start.
         nix::sys::stat::stat(path_of(&root).as_str())?;
-        let mount =
-            mount_for_handles(&root).ok().filter(|(_, _, len)| state.is_none() || *len <= LONGEST_HANDLE);
-        let mount = mount.map(|(mount, id, _)| (mount, id));
+        let mount = mount_for_handles(&root)
+            .ok()
+            .filter(|(_, _, handle)| state.is_none() || handle.parts().1.len() <= LONGEST_HANDLE);
+        let (mount, numbers) = match mount {
+            Some((mount, id, handle)) => (Some((mount, id)), InodeNumbers::new(&root, &stat, handle, key)),
+            None => (None, None),
+        };
         if let Some(state) = state {
             state.set_root(root.as_raw_fd());
         }
@@ -272,6 +277,7 @@ impl NodeTable {
             root,
             root_place: place,
             mount,
+            numbers,
             known: Mutex::new(known),
             spares: Spares::new(spares, budget.clone()),
             budget,
@@ -468,7 +474,7 @@ impl NodeTable {
             };
             counted.lookups += 1;
             self.record_lookups(&counted.node, counted.lookups);
-            (counted.node.id, counted.node.generation())
+            (counted.node.id, self.shown_generation(&counted.node))
         };
         drop(replaced);
         journal::note_lookup(id.0);
@@ -514,8 +520,8 @@ pub(super) enum FoundInode {
     Fd(OwnedFd),
 }
 
-/// A descriptor on the mount of the root, if files can be opened by handle there, and the length of a handle.
-fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId, usize)> {
+/// A descriptor on the mount of the root, if files can be opened by handle there, and the handle of the root.
+fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId, KernelHandle)> {
     // By default, a FUSE server forgets the inode of a handle as soon as no process holds it (fuse_get_dentry).
     if fstatfs(root)?.filesystem_type() == FUSE_SUPER_MAGIC {
         return Err(Errno::EOPNOTSUPP);
@@ -523,7 +529,7 @@ fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId, usize)> {
     let (handle, id) = handle::from_fd(root)?;
     let mount = again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     handle::open(&mount, &handle, OFlag::O_PATH)?;
-    Ok((mount, id, handle.parts().1.len()))
+    Ok((mount, id, handle))
 }
 
 impl Passthrough {

@@ -19,6 +19,7 @@ mod descriptors;
 mod dir;
 mod file;
 mod handle;
+mod handle_key;
 mod held;
 mod iflags;
 mod inode;
@@ -26,6 +27,7 @@ mod locks;
 mod lookup;
 mod path;
 mod remove;
+mod revive;
 mod set_id;
 mod spelling;
 mod successor;
@@ -47,6 +49,7 @@ pub use content::CopyRange;
 pub use credentials::Caller;
 pub use dir::{DirEntry, Listing, OpenDir};
 pub use handle::Fh;
+pub use handle_key::HandleKey;
 pub use iflags::OpenNode;
 pub use inode::{ELSEWHERE, Forgotten, NodeId, Reach, has_set_id};
 pub use locks::{LockOwner, LockRange};
@@ -83,6 +86,8 @@ pub struct LookupEntry {
 pub struct PassthroughSettings {
     /// Maximum number of descriptors kept open for later requests.
     pub cached_fds: usize,
+    /// The key of file handles, if they are to stay valid for all files of the source.
+    pub key: Option<HandleKey>,
     /// Where nodes and open files are recorded for a successor.
     pub state: Option<&'static SurvivalState>,
 }
@@ -126,7 +131,7 @@ impl Passthrough {
             renames_removed: remove::renames_removed(kind),
             is_remote: file::is_remote(kind),
             keeps_content_after: time_of_maps(),
-            nodes: NodeTable::new(source, settings.cached_fds, state, server)?,
+            nodes: NodeTable::new(source, settings, server)?,
             files: HandleMap::new(server),
             dirs: HandleMap::new(server),
             locks: LockTable::default(),

@@ -56,6 +56,9 @@ impl MountConfig {
         if settings.locks() == LockKeeping::Backing && settings.transport() == Transport::Fuser {
             return Err("--locks backing needs --transport dev: the transport fuser cannot interrupt a client that waits".into());
         }
+        if settings.export() {
+            check_export(&settings)?;
+        }
         if settings.survive() {
             check_survival(&settings)?;
         }
@@ -82,6 +85,7 @@ impl MountConfig {
             transport: self.settings.transport(),
             passthrough: self.settings.passthrough(),
             locks: self.settings.locks(),
+            export: self.settings.export(),
         }
     }
 
@@ -125,6 +129,17 @@ impl MountConfig {
         };
         MetricsOutlets::open(wanted, metrics).map_err(|error| error.to_string())
     }
+}
+
+/// Checks that file handles can be served with these settings.
+fn check_export(settings: &MountSettings) -> Result<(), String> {
+    if settings.transport() != Transport::Dev {
+        return Err("--export needs --transport dev: the transport fuser does not serve file handles".into());
+    }
+    if !geteuid().is_root() {
+        return Err("--export is for root: only root opens files by their handles".into());
+    }
+    Ok(())
 }
 
 /// Checks that a server with these settings can be replaced while clients wait.

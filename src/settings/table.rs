@@ -159,6 +159,10 @@ settings! {
     survive: bool = false, {
         name: "survive", key: ("mount", "survive"), places: ALL,
     }
+    "Keep the file handles of NFS clients valid also if the source is a part of a file system; stores a key in an attribute of the source; for root only"
+    export: bool = false, {
+        name: "export", key: ("mount", "export"), places: ALL,
+    }
     "Name of the source in the mount table"
     fsname: String, {
         name: "fsname", key: ("mount", "fsname"), value_name: "NAME", default_text: "path of the source", places: ALL,

@@ -33,7 +33,7 @@ pub const MOST_READERS: usize = 128;
 
 /// The version of the layout of this state. Another version of the program can take over a mount if it has the same one: change it with
 /// every change of what is stored, and of what a stored value means.
-pub const LAYOUT: u64 = 1;
+pub const LAYOUT: u64 = 3;
 
 /// Length of the head in words.
 const HEAD_WORDS: usize = 2048;
@@ -60,6 +60,9 @@ mod head {
     /// The layout, and a number by which the state is recognized.
     pub(super) const LAYOUT: usize = 10;
     pub(super) const OOM_SCORE: usize = 11;
+    pub(super) const ROOT_NUMBER: usize = 12;
+    /// Whether there is a key, and two words.
+    pub(super) const EXPORT_KEY: usize = 13;
     pub(super) const USED: usize = 16;
     pub(super) const CLOSING: usize = 32;
     pub(super) const DEVICES: usize = 128;
@@ -245,6 +248,30 @@ impl SurvivalState {
     /// The number of the descriptor of the source.
     pub fn root(&self) -> RawFd {
         self.get(head::ROOT) as RawFd
+    }
+
+    /// Records the node id by which the kernel knows the source.
+    pub fn set_root_number(&self, number: u64) {
+        self.set(head::ROOT_NUMBER, number);
+    }
+
+    /// The node id by which the kernel knows the source.
+    pub fn root_number(&self) -> u64 {
+        self.get(head::ROOT_NUMBER)
+    }
+
+    /// Records the key of file handles.
+    pub fn set_export_key(&self, key: Option<[u64; 2]>) {
+        let Some([low, high]) = key else { return };
+        self.set(head::EXPORT_KEY + 1, low);
+        self.set(head::EXPORT_KEY + 2, high);
+        self.set(head::EXPORT_KEY, 1);
+    }
+
+    /// The key of file handles.
+    pub fn export_key(&self) -> Option<[u64; 2]> {
+        let [low, high] = [1, 2].map(|word| self.get(head::EXPORT_KEY + word));
+        (self.get(head::EXPORT_KEY) != 0).then_some([low, high])
     }
 
     /// Records the mode that was set by hand, by a number that the caller defines.

@@ -78,28 +78,72 @@ impl KernelHandle {
 
     /// Reports whether this is certainly a handle of the inode with this number. It is never certain for file systems whose
     /// handles are not known to contain the number.
+    pub fn is_certainly_of(&self, ino: u64) -> bool {
+        self.inode().is_some_and(|(number, _)| number == ino)
+    }
+
+    /// The generation of the inode, which distinguishes it from earlier ones with the same number; `None` for file systems whose
+    /// handles are not known to contain it.
+    pub fn generation(&self) -> Option<u32> {
+        self.inode().map(|(_, generation)| generation)
+    }
+
+    /// The number and the generation of the inode.
     ///
     /// Sources: `fid_type` of linux/exportfs.h; generic_encode_ino32_fh (ext4), shmem_encode_fh (tmpfs), xfs_fs_encode_fh and
     /// btrfs_encode_fh of the kernel.
-    pub fn is_certainly_of(&self, ino: u64) -> bool {
+    fn inode(&self) -> Option<(u64, u32)> {
         let bytes = self.bytes.as_slice();
-        let number = match (self.kind, bytes.len()) {
-            // FILEID_INO32_GEN: number, generation.
-            (0x01, 8) => word(bytes, 0),
+        let long = |at: usize| Some(u64::from(word(bytes, at)?) | u64::from(word(bytes, at + 4)?) << 32);
+        match (self.kind, bytes.len()) {
+            INO32 => Some((word(bytes, 0)?.into(), word(bytes, 4)?)),
             // tmpfs: generation, then both halves of the number.
-            (0x01, 12) => word(bytes, 4).zip(word(bytes, 8)).map(|(low, high)| low | high << 32),
-            // XFS with large numbers, FILEID_BTRFS_WITHOUT_PARENT: number first.
-            (0x81, 12) | (0x4D, 20) => word(bytes, 0).zip(word(bytes, 4)).map(|(low, high)| low | high << 32),
+            (0x01, 12) => Some((long(4)?, word(bytes, 0)?)),
+            XFS => Some((long(0)?, word(bytes, 8)?)),
+            BTRFS => Some((long(0)?, word(bytes, 16)?)),
             _ => None,
+        }
+    }
+
+    /// The handle of the inode with this number, on the file system of the inode with this handle; on Btrfs, in the same
+    /// subvolume. `None` for file systems whose handles cannot be made. Generation 0 stands for any, except on XFS.
+    ///
+    /// Sources: ext4_nfs_get_inode, f2fs_nfs_get_inode, btrfs_get_dentry and xfs_nfs_get_inode of the kernel.
+    pub fn of_sibling(&self, ino: u64, generation: u32) -> Option<Self> {
+        let mut bytes = self.bytes.as_slice().to_vec();
+        let at = match (self.kind, bytes.len()) {
+            INO32 => {
+                bytes[..4].copy_from_slice(&u32::try_from(ino).ok()?.to_ne_bytes());
+                4
+            }
+            XFS => {
+                bytes[..8].copy_from_slice(&ino.to_ne_bytes());
+                8
+            }
+            // In between is the number of the subvolume.
+            BTRFS => {
+                bytes[..8].copy_from_slice(&ino.to_ne_bytes());
+                16
+            }
+            _ => return None,
         };
-        number == Some(ino)
+        bytes[at..at + 4].copy_from_slice(&generation.to_ne_bytes());
+        let sibling = Self { kind: self.kind, bytes: HandleBytes::new(&bytes) };
+        sibling.is_certainly_of(ino).then_some(sibling)
     }
 }
 
+/// Type and length of a handle of number and generation, 32 bits each: FILEID_INO32_GEN.
+const INO32: (i32, usize) = (0x01, 8);
+/// Of a handle of XFS with numbers of 64 bits: number, generation.
+const XFS: (i32, usize) = (0x81, 12);
+/// FILEID_BTRFS_WITHOUT_PARENT: number, number of the subvolume, generation.
+const BTRFS: (i32, usize) = (0x4D, 20);
+
 /// 32 bits in native byte order. Two of them are combined to 64 bits as on x86 and ARM; on other machines nothing is certain.
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at + 4)?.try_into().ok()?;
-    cfg!(target_endian = "little").then(|| u64::from(u32::from_le_bytes(word)))
+    cfg!(target_endian = "little").then(|| u32::from_le_bytes(word))
 }
 
 /// Returns the handle of the file of `fd`, which may be an `O_PATH` descriptor, and its mount.
@@ -220,6 +264,27 @@ mod tests {
             Err(error) => panic!("{error}"),
         }
     }
+
+    #[test]
+    fn the_handle_of_another_inode_has_its_number_and_generation_and_what_the_file_system_adds() {
+        for (kind, len, largest) in [(1, 8, u64::from(u32::MAX)), (0x81, 12, u64::MAX), (0x4D, 20, u64::MAX)]
+        {
+            let root = KernelHandle::from_parts(kind, &vec![7; len]).unwrap();
+            for (ino, generation) in [(2, 0), (largest, u32::MAX)] {
+                let handle = root.of_sibling(ino, generation).unwrap();
+                assert!(handle.is_certainly_of(ino) && !handle.is_certainly_of(ino - 1));
+                assert_eq!(handle.generation(), Some(generation));
+                let (same_kind, bytes) = handle.parts();
+                assert_eq!((same_kind, bytes.len()), (kind, len));
+                assert!(kind != 0x4D || bytes[8..16] == [7; 8], "the subvolume is the same");
+            }
+        }
+        let root = |kind, len: usize| KernelHandle::from_parts(kind, &vec![7; len]).unwrap();
+        assert_eq!(root(1, 8).of_sibling(1 << 32, 0), None, "no number of this file system");
+        assert_eq!(root(1, 12).of_sibling(2, 0), None, "tmpfs knows no generation that stands for any");
+        assert_eq!(root(0xFB, 20).of_sibling(2, 0), None, "an unknown format");
+    }
+
     #[test]
     fn a_handle_too_long_for_the_short_form_is_kept_whole() {
         for len in [0, 8, 20, 21, 128] {

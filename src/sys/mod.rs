@@ -32,3 +32,4 @@ pub mod temporary;
 pub mod tree;
 pub mod trust;
 pub mod xattr;
+pub mod xfs;

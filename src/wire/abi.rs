@@ -126,7 +126,7 @@ numbers! {
     }
     /// What kernel and server agree on by INIT.
     init: u64 {
-        ASYNC_READ = 1 << 0, POSIX_LOCKS = 1 << 1, BIG_WRITES = 1 << 5, DONT_MASK = 1 << 6, FLOCK_LOCKS = 1 << 10,
+        ASYNC_READ = 1 << 0, POSIX_LOCKS = 1 << 1, EXPORT_SUPPORT = 1 << 4, BIG_WRITES = 1 << 5, DONT_MASK = 1 << 6, FLOCK_LOCKS = 1 << 10,
         AUTO_INVAL_DATA = 1 << 12,
         DO_READDIRPLUS = 1 << 13, READDIRPLUS_AUTO = 1 << 14, ASYNC_DIO = 1 << 15, PARALLEL_DIROPS = 1 << 18,
         POSIX_ACL = 1 << 20, MAX_PAGES = 1 << 22, CACHE_SYMLINKS = 1 << 23, HANDLE_KILLPRIV_V2 = 1 << 28,

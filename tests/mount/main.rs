@@ -11,6 +11,7 @@ mod content;
 mod control;
 mod descriptors;
 mod differential;
+mod handles;
 mod helper;
 mod iflags;
 mod kept_content;

@@ -225,3 +225,32 @@ fn a_mount_in_the_background_survives_and_is_upgraded() {
     kill(pid(&last["holder"]["pid"]), Signal::SIGTERM).unwrap();
     wait_until("the unmounting", || !is_mounted(&mnt));
 }
+
+#[test]
+fn handles_of_files_remain_with_a_key_and_without() {
+    use namegate::sys::handle;
+    for args in [&[][..], &["--export"]] {
+        let Some(mounted) = surviving(args) else { return };
+        let mnt = mounted.mnt();
+        fs::create_dir_all(mnt.join("deep/er")).unwrap();
+        fs::write(mnt.join("deep/er/file"), "content").unwrap();
+        let handle_of = |path: &Path| {
+            handle::at(File::open(path.parent().unwrap()).unwrap(), path.file_name().unwrap()).unwrap().0
+        };
+        let names = ["deep/er/file", "deep/er", "deep"];
+        let handles = names.map(|name| handle_of(&mnt.join(name)));
+        for _ in 0..3 {
+            kill_server(&mounted);
+            // The kernel forgets the inodes, or most of them.
+            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            // Without a key, a file in a part of a file system is found only while the kernel knows its name in the source.
+            let unsure = usize::from(args.is_empty());
+            for (name, handle) in names.iter().zip(&handles).skip(unsure) {
+                let found = handle::open(File::open(&mnt).unwrap(), handle, OFlag::O_PATH).unwrap();
+                let stored = fs::metadata(mounted.backing().join(name)).unwrap().ino();
+                assert_eq!(fstat(&found).unwrap().st_ino, stored, "{name} {args:?}");
+                assert_eq!(handle_of(&mnt.join(name)), *handle, "{name} {args:?}");
+            }
+        }
+    }
+}

@@ -15,7 +15,9 @@ fn server(mode: Mode) -> (tempfile::TempDir, Server) {
 fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
-    let tree = Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16, state: None }).unwrap();
+    let tree =
+        Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16, key: None, state: None })
+            .unwrap();
     (dir, Server::new(tree, config(gate)))
 }
 

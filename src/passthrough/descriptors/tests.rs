@@ -30,8 +30,11 @@ impl Tree {
     fn new(renames_removed: bool, has_handles: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
-        let mut tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: SPARE, state: None }).unwrap();
+        let mut tree = Passthrough::new(
+            source.into(),
+            PassthroughSettings { cached_fds: SPARE, key: None, state: None },
+        )
+        .unwrap();
         tree.renames_removed = renames_removed;
         if !has_handles {
             tree.nodes.mount = None;

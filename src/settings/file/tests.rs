@@ -43,6 +43,7 @@ transport = "dev"
 passthrough = false
 locks = "backing"
 survive = true
+export = true
 fsname = "share, of all"
 
 [audit]
@@ -88,6 +89,7 @@ fn every_key_is_read_and_written() {
         passthrough: Some(false),
         locks: Some(LockKeeping::Backing),
         survive: Some(true),
+        export: Some(true),
         fsname: Some("share, of all".into()),
         audit: Some("/var/log/namegate/share.jsonl".into()),
         audit_group: Some("adm".into()),

@@ -1,0 +1,160 @@
+//! From node ids back to files, after the kernel has forgotten them, the server was restarted, or the source was mounted again.
+//!
+//! On the device of the source, a node id is an inode number, and most local file systems open a file by its number. So nothing has
+//! to be kept for it. The kernel compares the generation of the inode with that of the handle that a client presents.
+//!
+//! A number may be made up, so a file is found again only if it is certainly below the source. That is so for all files of a file
+//! system (of a Btrfs subvolume) that is served as a whole. In a part of one, the path of a directory is known, because the kernel connects
+//! it to the root; that of another file is known only as long as the kernel has its name in a cache. With a key, the
+//! generation proves that a mount of the source has given out the handle.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, readlink};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
+
+use super::inode::{FileId, InodeRef, NodeTable, TrackedNode};
+use super::{HandleKey, LookupEntry, NodeId, Passthrough, Result};
+use crate::sys::handle::{self, KernelHandle};
+use crate::sys::mounts::mounts;
+use crate::sys::open::path_of;
+use crate::sys::stat::mount_of;
+use crate::sys::xfs;
+
+/// How files of the source are found by their inode numbers.
+#[derive(Debug)]
+pub(super) struct InodeNumbers {
+    /// The handle of the source, which has the format of all handles there.
+    pattern: KernelHandle,
+    is_xfs: bool,
+    /// Whether all files that can be found are below the source.
+    is_whole: bool,
+    key: Option<HandleKey>,
+}
+
+impl InodeNumbers {
+    /// For the source `root` with these attributes and this handle; `None` if the format of its handles is not known.
+    pub(super) fn new(
+        root: &OwnedFd,
+        stat: &FileStat,
+        pattern: KernelHandle,
+        key: Option<HandleKey>,
+    ) -> Option<Self> {
+        pattern.of_sibling(stat.st_ino, 0)?;
+        let kind = fstatfs(root).ok()?.filesystem_type();
+        let is_whole = match kind {
+            // The number of the root of each subvolume (BTRFS_FIRST_FREE_OBJECTID).
+            BTRFS_SUPER_MAGIC => stat.st_ino == 256,
+            _ => is_whole(root),
+        };
+        Some(Self { pattern, is_xfs: kind == XFS_SUPER_MAGIC, is_whole, key })
+    }
+
+    /// A handle of the inode with this number.
+    fn handle(&self, mount: &OwnedFd, ino: u64) -> Result<KernelHandle> {
+        // Elsewhere the generation 0 stands for any.
+        let generation = if self.is_xfs { xfs::generation(mount, ino)? } else { 0 };
+        self.pattern.of_sibling(ino, generation).ok_or(Errno::ESTALE)
+    }
+}
+
+/// Whether `root` is the root of a file system, according to the mount table.
+fn is_whole(root: &OwnedFd) -> bool {
+    let (Some(id), Ok(place), Ok(mounts)) = (mount_of(root), readlink(path_of(root).as_str()), mounts())
+    else {
+        return false;
+    };
+    mounts.iter().any(|mount| mount.id == id && mount.is_whole && mount.point == place)
+}
+
+impl NodeTable {
+    /// The generation of a file for the kernel, which stands in its handles.
+    pub(super) fn shown_generation(&self, node: &TrackedNode) -> u32 {
+        let key = self.numbers.as_ref().and_then(|numbers| Some((&numbers.pattern, numbers.key?)));
+        match (&node.hold, key) {
+            (InodeRef::Handle(handle), Some((root, key))) => key.generation(root, handle),
+            _ => node.generation(),
+        }
+    }
+
+    /// Counts a lookup of the file with the node id `id`, which the kernel may have forgotten.
+    fn revive(&self, id: NodeId) -> Result<LookupEntry> {
+        if let Ok(node) = self.node(id)
+            && id != NodeId::ROOT
+        {
+            let fd = self.fd(&node)?;
+            return self.count_opened(&fd);
+        }
+        // The kernel never forgets the source, and the ids of other devices lead nowhere by themselves.
+        let (Some(numbers), Some((mount, _))) = (&self.numbers, &self.mount) else {
+            return Err(Errno::ESTALE);
+        };
+        if id == NodeId::ROOT || !self.is_own(id) {
+            return Err(Errno::ESTALE);
+        }
+        let handle = numbers.handle(mount, id.0)?;
+        let open = || handle::open(mount, &handle, OFlag::O_PATH | OFlag::O_NOFOLLOW);
+        let fd = self.with_room(open)?;
+        let stat = fstat(&fd)?;
+        let is_it = stat.st_ino == id.0 && stat.st_dev == self.root_place.dev && stat.st_nlink > 0;
+        let is_file = || SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFDIR;
+        // A directory may have been moved out of the source since its handle was given out.
+        let is_inside = numbers.is_whole || numbers.key.is_some() && is_file() || self.is_below_root(&fd);
+        if !is_it || !is_inside {
+            return Err(Errno::ESTALE);
+        }
+        self.count(fd)
+    }
+
+    /// Counts a lookup of the directory that contains the directory `id`. The source is returned without a lookup.
+    fn parent(&self, id: NodeId) -> Result<LookupEntry> {
+        let node = self.node(id)?;
+        if node.kind != SFlag::S_IFDIR || id == NodeId::ROOT {
+            return Err(Errno::ESTALE);
+        }
+        let dir = self.fd(&node)?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let parent = self.with_room(|| openat(&*dir, "..", flags, Mode::empty()))?;
+        let stat = fstat(&parent)?;
+        if FileId::from_stat(&stat) == self.root_place {
+            return Ok(LookupEntry { node: NodeId::ROOT, generation: 0, stat });
+        }
+        // A directory may have been moved out of the source.
+        if self.is_below_root(&parent) { self.count(parent) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Whether a file has a path, and that leads through the source. The path is not opened. A file whose name the kernel does not
+    /// know has the path `/`; a path longer than a page is not known either.
+    fn is_below_root(&self, fd: &OwnedFd) -> bool {
+        let path = |fd: &OwnedFd| readlink(path_of(fd).as_str());
+        // The path of a removed directory could be that of another one.
+        let exists = fstat(self.root()).is_ok_and(|stat| stat.st_nlink > 0);
+        let (Ok(root), Ok(path)) = (path(self.root()), path(fd)) else { return false };
+        exists && Path::new(&path).strip_prefix(&root).is_ok_and(|below| !below.as_os_str().is_empty())
+    }
+}
+
+impl Passthrough {
+    /// Counts a lookup of the file with the node id `node`, which the kernel may have forgotten.
+    ///
+    /// # Errors
+    /// ESTALE if there is no such file, or it may be outside of the source.
+    pub fn lookup_again(&self, node: NodeId) -> Result<LookupEntry> {
+        self.nodes.revive(node).map_err(|errno| match errno {
+            Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EIO => errno,
+            // No file system knows the number. ELOOP: it is that of the source.
+            _ => Errno::ESTALE,
+        })
+    }
+
+    /// Counts a lookup of the directory that contains the directory `node`. If that is the source, no lookup is counted.
+    ///
+    /// # Errors
+    /// ESTALE if it is outside of the source, or `node` is no directory.
+    pub fn lookup_parent(&self, node: NodeId) -> Result<LookupEntry> {
+        self.nodes.parent(node)
+    }
+}
