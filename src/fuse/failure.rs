@@ -3,12 +3,15 @@
 use nix::errno::Errno;
 
 use crate::gate::Refusal;
+use crate::sys::process::is_kernel_thread;
 
 /// The reason why a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
     /// The gate rejected the name.
     Refused(Refusal),
+    /// The gate rejected the name, which the NFS server of the kernel asks for.
+    RefusedToNfs(Refusal),
     /// An operation on the backing tree failed.
     Backing(Errno),
 }
@@ -26,6 +29,14 @@ impl From<Errno> for RequestFailure {
 }
 
 impl RequestFailure {
+    /// The gate rejected a name for the process `pid`.
+    pub(super) fn refused(refusal: Refusal, pid: u32) -> Self {
+        match is_kernel_thread(pid, "nfsd") {
+            true => Self::RefusedToNfs(refusal),
+            false => Self::Refused(refusal),
+        }
+    }
+
     /// The errno for the client. A name that breaks the policy gets `for_violations`. `None` means EILSEQ for bytes that are
     /// not UTF-8, and EINVAL for a well-formed name that breaks another rule, as in vfat, and in ntfs3 with its option
     /// `windows_names`.
@@ -41,6 +52,9 @@ impl RequestFailure {
     /// let escape = RequestFailure::Refused(Refusal::ReadsAsEscape { bytes: 9 });
     /// assert_eq!((escape.errno(None), escape.errno(Some(Errno::EPERM))), (Errno::EINVAL, Errno::EPERM));
     /// ```
+    ///
+    /// The NFS server of the kernel gets EINVAL for EILSEQ, which it does not know (`nfs_errtbl` of fs/nfsd): its clients would get EIO,
+    /// and its log a warning.
     pub fn errno(&self, for_violations: Option<Errno>) -> Errno {
         match self {
             Self::Refused(Refusal::TooLong { .. }) => Errno::ENAMETOOLONG,
@@ -51,7 +65,36 @@ impl RequestFailure {
                 Refusal::Violates(violation) if violation.rule.is_always_on() => Errno::EILSEQ,
                 _ => Errno::EINVAL,
             }),
+            Self::RefusedToNfs(refusal) => match Self::Refused(*refusal).errno(for_violations) {
+                Errno::EILSEQ => Errno::EINVAL,
+                errno => errno,
+            },
             Self::Backing(errno) => *errno,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Gate, Intent, Mode};
+    use crate::policy::{Policy, profile};
+
+    #[test]
+    fn the_nfs_server_of_the_kernel_gets_no_errno_that_it_does_not_know() {
+        let policy = Policy::from_profiles(&[&profile::UTF8]);
+        let gate = Gate::new(std::sync::Arc::new(policy), Mode::Enforcing);
+        let bad = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"caf\xE9");
+        let refusal = gate.admit(Intent::Create, bad).unwrap_err();
+        assert_eq!(RequestFailure::Refused(refusal).errno(None), Errno::EILSEQ);
+        for (errno, expected) in [
+            (None, Errno::EINVAL),
+            (Some(Errno::EILSEQ), Errno::EINVAL),
+            (Some(Errno::EACCES), Errno::EACCES),
+        ] {
+            assert_eq!(RequestFailure::RefusedToNfs(refusal).errno(errno), expected);
+        }
+        // This test is not that server.
+        assert_eq!(RequestFailure::refused(refusal, std::process::id()), RequestFailure::Refused(refusal));
     }
 }

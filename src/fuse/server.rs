@@ -236,7 +236,7 @@ impl ConfiguredServer<'_> {
                 requester: Requester::new(caller.uid, caller.gid, caller.pid),
             });
         }
-        Ok(admitted?)
+        admitted.map_err(|refusal| RequestFailure::refused(refusal, caller.pid))
     }
 
     /// Checks that an entry may be created under the name by which another entry is stored.

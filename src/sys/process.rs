@@ -43,6 +43,23 @@ pub fn fd_info(fd: impl AsFd, field: &str) -> io::Result<Option<u64>> {
     Ok(value.and_then(|value| value.trim().parse().ok()))
 }
 
+/// Whether `pid` is a thread of the kernel with this name (proc_pid_stat(5)). No program can be taken for one.
+pub fn is_kernel_thread(pid: u32, name: &str) -> bool {
+    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_stat_of_kernel_thread(&stat, name))
+}
+
+fn is_stat_of_kernel_thread(stat: &[u8], name: &str) -> bool {
+    /// `PF_KTHREAD` of linux/sched.h.
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    // The name may contain anything, the fields after it are numbers.
+    let Some((head, fields)) = std::str::from_utf8(stat).ok().and_then(|stat| stat.rsplit_once(") ")) else {
+        return false;
+    };
+    let flags = fields.split(' ').nth(6).and_then(|flags| flags.parse::<u32>().ok());
+    let is_named = head.split_once(" (").is_some_and(|(_, its_name)| its_name == name);
+    is_named && flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
+}
+
 /// Closes all descriptors from 3 on except `kept`. See close_range(2); if the kernel lacks it (before 5.9), they are closed
 /// one by one.
 ///
@@ -139,6 +156,26 @@ mod tests {
         assert_eq!(zero.read(&mut byte).unwrap(), 1);
         take_away(Path::new("/dev/zero"), &null.into()).unwrap();
         assert_eq!(zero.read(&mut byte).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_kernel_thread_is_told_by_its_flags_and_not_by_its_name() {
+        let of = |stat: &str| is_stat_of_kernel_thread(stat.as_bytes(), "nfsd");
+        assert!(of("1234 (nfsd) S 2 0 0 0 -1 2129984 0 0 0 0 0 12\n"));
+        // A program may have any name, with numbers in it too.
+        assert!(!of("1234 (nfsd) S 1 1234 1234 0 -1 4194560 0 0\n"));
+        assert!(!of("1234 (nfsd) S 2 0 0 0 -1 2129984) S 1 1234 1234 0 -1 4194560 0 0\n"));
+        assert!(
+            !of("1234 (x (nfsd) S 2 0 0 0 -1 2129984 0 0\n") && !of("1234 (nfsd4) S 2 0 0 0 -1 2129984 0\n")
+        );
+        assert!(!of("") && !of("1234 (nfsd) "));
+        assert!(!is_kernel_thread(std::process::id(), "nfsd") && !is_kernel_thread(0, "nfsd"));
+        // In the first process namespace the kernel starts its threads by this one.
+        if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+            assert!(is_kernel_thread(2, "kthreadd") && !is_kernel_thread(2, "nfsd"));
+        } else {
+            println!("SKIPPED: no threads of the kernel are visible here");
+        }
     }
 
     #[test]
