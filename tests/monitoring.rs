@@ -7,9 +7,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::SystemTime;
 
+use namegate::name::Span;
 use namegate::policy::rule::RULES;
-use namegate::telemetry::metrics::{DropReason, Gauges, Metrics, Op};
+use namegate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
+use namegate::telemetry::metrics::{
+    DropReason, Gauges, GuardMetrics, GuardValues, HookValues, Metrics, MetricsSource, Op,
+};
 use nix::errno::Errno;
 
 /// All metrics with a value, and a label that must be escaped.
@@ -27,6 +32,40 @@ fn everything() -> String {
     [DropReason::Rate, DropReason::Queue, DropReason::File].iter().for_each(|&why| metrics.dropped(why, 2));
     metrics.reloaded(true);
     metrics.read_gauges_by(|| Some(Gauges { inodes: 1, open_files: 2, ..Gauges::default() }));
+    metrics.render()
+}
+
+/// The same of guards: of two that have one path, and of one.
+fn everything_of_guards() -> String {
+    let metrics = GuardMetrics::default();
+    let guard = |guard: &str, scope, refused| GuardValues {
+        guard: guard.into(),
+        scope,
+        is_enforcing: refused > 0,
+        refused,
+        audited: 3,
+        lost_events: 1,
+    };
+    let guards = vec![guard("/srv", "tree", 5), guard("/srv", "tree", 0), guard("/\"b\"\n", "filesystem", 7)];
+    metrics.set(guards, vec![HookValues { hook: "inode_create", is_attached: true, missed: 2 }]);
+    for (outcome, rule) in [
+        (AuditOutcome::Refused, &RULES[0]),
+        (AuditOutcome::Refused, &RULES[0]),
+        (AuditOutcome::LetThrough, &RULES[1]),
+    ] {
+        let record = AuditRecord {
+            time: SystemTime::now(),
+            outcome,
+            operation: "mkdir",
+            name: "x".into(),
+            target: None,
+            parent: None,
+            rule: Some(rule.id),
+            span: Span::new(0, 1),
+            requester: Requester::new(0, 0, 1),
+        };
+        metrics.count("/srv", &record);
+    }
     metrics.render()
 }
 
@@ -110,6 +149,27 @@ for family in text_string_to_metric_families(text):
 #[test]
 fn promtool_finds_nothing_wrong_with_names_types_and_units() {
     succeeds(run(Command::new("promtool").args(["check", "metrics"]), &everything()));
+    succeeds(run(Command::new("promtool").args(["check", "metrics"]), &everything_of_guards()));
+}
+
+#[test]
+fn what_guards_and_their_events_count_is_exported_and_no_series_is_there_twice() {
+    let text = everything_of_guards();
+    for line in [
+        r#"namegate_guard_enforcing{guard="/srv",scope="tree"} 1"#,
+        r#"namegate_guard_refused_names_total{guard="/srv",scope="tree"} 5"#,
+        r#"namegate_guard_audited_names_total{guard="/srv",scope="tree"} 6"#,
+        r#"namegate_guard_lost_events_total{guard="/\"b\"\n",scope="filesystem"} 1"#,
+        r#"namegate_guard_hook_attached{hook="inode_create"} 1"#,
+        r#"namegate_guard_missed_calls_total{hook="inode_create"} 2"#,
+        &format!(r#"namegate_refusals_total{{guard="/srv",op="mkdir",rule="{}"}} 2"#, RULES[0].name),
+        &format!(r#"namegate_let_through_total{{guard="/srv",op="mkdir",rule="{}"}} 1"#, RULES[1].name),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    let series =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap().0);
+    assert_eq!(series.clone().collect::<BTreeSet<_>>().len(), series.count(), "{text}");
 }
 
 #[test]
@@ -124,8 +184,8 @@ fn the_alert_rules_fire_when_they_should_and_only_then() {
 
 #[test]
 fn dashboard_and_alerts_use_metrics_that_exist() {
-    let text = everything();
-    let families = families(&text);
+    let (mount, guards) = (everything(), everything_of_guards());
+    let families: BTreeSet<_> = families(&mount).union(&families(&guards)).copied().collect();
     let there_is = |name: &str| {
         let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         families.iter().any(|(family, kind)| *family == name && *kind != "histogram")
@@ -143,15 +203,17 @@ fn dashboard_and_alerts_use_metrics_that_exist() {
 
 #[test]
 fn the_documentation_has_every_metric_with_its_type_and_labels() {
-    let (text, document) = (everything(), read("docs/METRICS.md"));
+    let (mount, guards, document) = (everything(), everything_of_guards(), read("docs/METRICS.md"));
     let rows: Vec<Vec<&str>> = document
         .lines()
         .filter(|line| line.starts_with("| `namegate_"))
         .map(|line| line.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
         .collect();
     let described: BTreeSet<(&str, &str)> = rows.iter().map(|row| (row[1], row[2])).collect();
-    assert_eq!(described, families(&text));
+    assert_eq!(described, families(&mount).union(&families(&guards)).copied().collect());
     for row in &rows {
+        // Every series of a mount has one label more.
+        let (text, common) = if row[1].starts_with("namegate_guard_") { (&guards, 0) } else { (&mount, 1) };
         let labels: BTreeSet<&str> = row[4]
             .split(", ")
             .map(|label| label.trim_matches('`'))
@@ -165,7 +227,7 @@ fn the_documentation_has_every_metric_with_its_type_and_labels() {
             .filter_map(|part| part.rsplit(['{', ',']).next())
             .filter(|label| labels.contains(label))
             .collect();
-        assert_eq!((own, series.matches("=\"").count()), (labels.clone(), labels.len() + 1), "{series}");
+        assert_eq!((own, series.matches("=\"").count()), (labels.clone(), labels.len() + common), "{series}");
     }
 }
 

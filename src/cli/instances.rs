@@ -13,6 +13,7 @@ use nix::unistd::{Uid, User, geteuid};
 use serde::de::DeserializeOwned;
 
 use super::CliError;
+use super::guards::guard_hint;
 use crate::name::display::{display, shown};
 use crate::service::control::{
     self, ControlRequest, FoundSocket, FoundSockets, InstanceStatus, RequestError,
@@ -53,7 +54,8 @@ impl InstanceSelector {
             let there: Vec<&FoundSocket> = candidates.into_iter().filter(|found| found.is_there()).collect();
             return only(&there).ok_or_else(|| match there.as_slice() {
                 [] => {
-                    CliError::new(format!("no instance{whose} is running{}", hint(&sockets, asked, |_| true)))
+                    let others = hint(&sockets, asked, |_| true);
+                    CliError::new(format!("no instance{whose} is running{others}{}", guard_hint(None)))
                 }
                 several => CliError::new(format!(
                     "more than one instance{whose} is running; say which: {}",
@@ -88,7 +90,8 @@ impl InstanceSelector {
         let there = mounted_at(&asked_there, &place);
         only(&there).ok_or_else(|| match there.as_slice() {
             [] => CliError::new(format!(
-                "no instance{whose} that answers is mounted on {what}; `namegate list` shows all"
+                "no instance{whose} that answers is mounted on {what}; `namegate list` shows all{}",
+                guard_hint(Some(&place))
             )),
             several => {
                 let sockets: Vec<_> = several.iter().map(|found| shown(&found.path())).collect();

@@ -1,4 +1,4 @@
-//! `namegate list`: running instances, and mounts that have lost their server.
+//! `namegate list`: running instances, mounts that have lost their server, and guards.
 //!
 //! All instances are asked at once, and all mounts that no instance speaks for are tried at once: the list takes no longer than
 //! one of them may take, however many are silent.
@@ -22,6 +22,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, geteuid
 use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
+use super::guards::{GuardSummary, known_guards};
 use super::instances::{owner_at, owner_of, sockets, user};
 use super::{CliError, ExitStatus};
 use crate::json::{self, JsonBytes};
@@ -39,6 +40,7 @@ States:
   unverified   another user's instance names a mount point where that user has mounted nothing
   unreachable  the mount exists, but you cannot see its control socket
   dead         the mount exists, but its server has ended: unmount it, or mount it again
+  guard        no mount: the kernel checks the names below SOURCE (namegate guard); only root sees guards
 
 Examples:
   namegate list
@@ -46,7 +48,7 @@ Examples:
 
 Exit status: 0 all of your instances run; 1 one of them is dead or silent, or has an impostor; 2 the list could not be made.";
 
-/// List running mounts (instances), and mounts that have lost their server
+/// List running mounts (instances), mounts that have lost their server, and guards
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ListArgs {
@@ -64,6 +66,7 @@ enum MountState {
     Unverified,
     Unreachable,
     Dead,
+    Guard,
 }
 
 impl MountState {
@@ -76,6 +79,7 @@ impl MountState {
             Self::Unverified => "unverified",
             Self::Unreachable => "unreachable",
             Self::Dead => "dead",
+            Self::Guard => "guard",
         }
     }
 }
@@ -124,6 +128,7 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
         source: Some(JsonBytes::new(&mount.source)),
         mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
     }));
+    rows.extend(known_guards().into_iter().map(guard_row));
     match args.format.0 {
         PlainFormat::Json => rows.iter().try_for_each(|row| json::write_line(out, row))?,
         PlainFormat::Text => text(&rows, out)?,
@@ -174,6 +179,18 @@ fn row(
             Some(without(MountState::Impostor))
         }
         Err(RequestError::Unreachable(_) | RequestError::Refused(_)) => Some(without(MountState::Silent)),
+    }
+}
+
+fn guard_row(guard: GuardSummary) -> ListRow {
+    ListRow {
+        name: None,
+        uid: Some(0),
+        state: MountState::Guard,
+        mode: Some(guard.mode.into()),
+        pid: None,
+        source: Some(guard.path),
+        mountpoint: None,
     }
 }
 
@@ -237,7 +254,11 @@ fn state_of((line, process): &mut (UnixStream, Pid), deadline: Instant) -> Mount
 }
 
 fn text(rows: &[ListRow], out: &mut dyn Write) -> io::Result<()> {
-    let shown = |bytes: &Option<JsonBytes>| bytes.as_ref().map_or("?".into(), |bytes| harmless(&bytes.shown));
+    let shown = |row: &ListRow, bytes: &Option<JsonBytes>| match bytes {
+        Some(bytes) => harmless(&bytes.shown),
+        None if row.state == MountState::Guard => "-".into(),
+        None => "?".into(),
+    };
     let cells: Vec<[String; 6]> = rows
         .iter()
         .map(|row| {
@@ -246,8 +267,8 @@ fn text(rows: &[ListRow], out: &mut dyn Write) -> io::Result<()> {
                 row.uid.map_or("?".into(), user),
                 row.state.as_str().into(),
                 row.mode.clone().unwrap_or("-".into()),
-                shown(&row.mountpoint),
-                shown(&row.source),
+                shown(row, &row.mountpoint),
+                shown(row, &row.source),
             ]
         })
         .collect();

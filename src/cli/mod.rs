@@ -13,6 +13,7 @@ mod fix;
 mod format;
 #[cfg(feature = "guard")]
 mod guard;
+mod guards;
 mod instances;
 mod list;
 mod lists;

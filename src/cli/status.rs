@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anstyle::Style;
 use indicatif::HumanDuration;
+use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
+use super::guards::{GuardSummary, known_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::json;
@@ -24,7 +26,7 @@ Examples:
 Exit status: 0 the instance is serving; 1 it is serving, but the last reload failed and the previous configuration is still in \
 effect; 2 there is no such instance, or it does not answer.";
 
-/// Show the status of a mount: uptime, policy, last reload, counters
+/// Show the status of a mount: uptime, policy, last reload, counters; as root also the guards in force
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct StatusArgs {
@@ -39,15 +41,26 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     let mut status: InstanceStatus = ask(&found, ControlRequest::Status)?;
     // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
     (status.name, status.uid) = (found.name().to_string(), found.uid());
+    let report = StatusReport { status, guards: known_guards() };
     match args.format.0 {
-        PlainFormat::Json => json::write_line(out, &status)?,
-        PlainFormat::Text => text(&status, out)?,
+        PlainFormat::Json => json::write_line(out, &report)?,
+        PlainFormat::Text => text(&report, out)?,
     }
-    let has_failed = status.last_reload.is_some_and(|reload| reload.outcome.is_err());
+    let has_failed = report.status.last_reload.is_some_and(|reload| reload.outcome.is_err());
     Ok(if has_failed { ExitStatus::Findings } else { ExitStatus::Clean })
 }
 
-fn text(status: &InstanceStatus, out: &mut dyn Write) -> io::Result<()> {
+/// What is printed.
+#[derive(Serialize)]
+struct StatusReport {
+    #[serde(flatten)]
+    status: InstanceStatus,
+    /// The guards of the machine; for root, if there are some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    guards: Vec<GuardSummary>,
+}
+
+fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> io::Result<()> {
     const NAME: usize = 14;
     let mut field = |name: &str, value: &str| {
         write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
@@ -98,7 +111,12 @@ fn text(status: &InstanceStatus, out: &mut dyn Write) -> io::Result<()> {
         );
         field("holds", &held)?;
     }
-    field("process", &format!("{}, of uid {}, version {}", status.pid, status.uid, status.version))
+    field("process", &format!("{}, of uid {}, version {}", status.pid, status.uid, status.version))?;
+    guards.iter().enumerate().try_for_each(|(number, guard)| {
+        let GuardSummary { path, mode, refused, audited, .. } = guard;
+        let heading = if number == 0 { "guards" } else { "" };
+        field(heading, &format!("{}: {mode}, {refused} names refused, {audited} audited", path.shown))
+    })
 }
 
 /// How many there were, and of which operations most.

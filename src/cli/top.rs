@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
+use super::guards::{GuardSummary, known_guards, read_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::name::display::display;
@@ -27,7 +28,7 @@ Examples:
 
 Exit status: 0 the instance has ended, or --once is done; 2 there is no such instance, or it does not answer.";
 
-/// Show live activity of a mount: operations per second, refusals, users and directories
+/// Show live activity of a mount: operations per second, refusals, users and directories; as root also of guards
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TopArgs {
@@ -52,19 +53,21 @@ fn interval(text: &str) -> Result<Duration, &'static str> {
 struct TopReading {
     at: Instant,
     counters: InstanceCounters,
+    guards: Vec<GuardSummary>,
 }
 
 pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let found = args.which.find()?;
-    let ask = |found: &FoundSocket| {
+    let read = |found: &FoundSocket, guards: Vec<GuardSummary>| {
         let counters: InstanceCounters = ask(found, ControlRequest::Counters)?;
-        Ok(TopReading { at: Instant::now(), counters })
+        Ok(TopReading { at: Instant::now(), counters, guards })
     };
     let is_once = args.once || !io::stdout().is_terminal();
-    let mut before = ask(&found)?;
+    let mut before = read(&found, known_guards())?;
     loop {
         thread::sleep(args.interval);
-        let now = match ask(&found) {
+        // Why guards cannot be read was logged with the first reading.
+        let now = match read(&found, read_guards().unwrap_or_default()) {
             Ok(now) => now,
             Err(trouble) if is_once => return Err(trouble),
             // It was there, and has ended.
@@ -162,6 +165,7 @@ fn frame(
             gauges.inodes, gauges.open_files, gauges.open_directories, gauges.backing_ids
         ));
     }
+    lines.extend(guard_lines(&before.guards, &now.guards, seconds));
     lines.push(String::new());
     lines.push(format!(
         "{HEAD}{:<16}{:>10}{:>10}{:>12}{:>14}",
@@ -189,6 +193,28 @@ fn frame(
         }
     }
     Ok(())
+}
+
+/// The guards that have refused or audited the most in these seconds.
+fn guard_lines(before: &[GuardSummary], now: &[GuardSummary], seconds: f64) -> Vec<String> {
+    const MOST: usize = 4;
+    let mut rates: Vec<_> = now
+        .iter()
+        .map(|guard| {
+            let earlier = before.iter().find(|earlier| earlier.path == guard.path).unwrap_or(guard);
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            (guard, rate(guard.refused, earlier.refused), rate(guard.audited, earlier.audited))
+        })
+        .collect();
+    rates.sort_by(|(_, a, b), (_, c, d)| (c + d).total_cmp(&(a + b)));
+    let line = |(guard, refused, audited): &(&GuardSummary, f64, f64)| {
+        let GuardSummary { path, mode, refused: all_refused, audited: all_audited, .. } = guard;
+        format!(
+            "guard on {}: {mode}, {all_refused} refused ({refused:.1}/s), {all_audited} audited ({audited:.1}/s)",
+            harmless(&path.shown)
+        )
+    };
+    rates.iter().take(MOST).map(line).collect()
 }
 
 /// Who was refused, where, and what.
@@ -265,6 +291,33 @@ mod tests {
     use crate::json::JsonBytes;
 
     #[test]
+    fn the_busiest_guards_are_shown_with_their_rates() {
+        let guard = |path: &str, refused, audited| GuardSummary {
+            path: JsonBytes::new(path),
+            mode: "enforcing",
+            refused,
+            audited,
+            lost_events: 0,
+        };
+        let before = [guard("/a", 10, 0), guard("/b", 0, 0)];
+        // One that was turned on since has no rate yet; one that was replaced can have counted less.
+        let now = [guard("/a", 10, 2), guard("/b", 6, 4), guard("/new", 7, 0)];
+        assert_eq!(
+            guard_lines(&before, &now, 2.0),
+            [
+                "guard on /b: enforcing, 6 refused (3.0/s), 4 audited (2.0/s)",
+                "guard on /a: enforcing, 10 refused (0.0/s), 2 audited (1.0/s)",
+                "guard on /new: enforcing, 7 refused (0.0/s), 0 audited (0.0/s)",
+            ]
+        );
+        assert_eq!(
+            guard_lines(&now, &before, 2.0)[0],
+            "guard on /a: enforcing, 10 refused (0.0/s), 0 audited (0.0/s)"
+        );
+        assert_eq!(guard_lines(&[], &vec![guard("/x", 0, 0); 32], 1.0).len(), 4);
+    }
+
+    #[test]
     fn a_view_fits_its_terminal_and_shows_no_control_character_of_a_server() {
         let hostile = "a\x1b[2J\u{9b}\u{202e}\n".repeat(40);
         let bytes = || JsonBytes { shown: hostile.clone(), base64: crate::json::Base64::default() };
@@ -291,8 +344,18 @@ mod tests {
                 duration: Default::default(),
             })
             .collect();
-        let reading =
-            |counters: &InstanceCounters| TopReading { at: Instant::now(), counters: counters.clone() };
+        let guard = GuardSummary {
+            path: bytes(),
+            mode: "enforcing",
+            refused: u64::MAX,
+            audited: u64::MAX,
+            lost_events: 0,
+        };
+        let reading = |counters: &InstanceCounters| TopReading {
+            at: Instant::now(),
+            counters: counters.clone(),
+            guards: vec![guard.clone(); 9],
+        };
         for (columns, rows) in [(80, 23), (20, 5), (1, 1), (usize::MAX, usize::MAX)] {
             let mut out = Vec::new();
             frame(&reading(&counters), &reading(&counters), (columns, rows), &mut out).unwrap();

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::format::{FormatArgs, words};
+use super::guards::known_guards;
 use super::output::cannot_write;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
@@ -148,6 +149,7 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus,
         is_unlimited: args.unlimited_queue,
     };
     let watch = Watch::new(&args.paths, settings).map_err(CliError::new)?;
+    guards_of(&args.paths).iter().for_each(|note| print(note));
     let reload = || {
         let reloaded = open_files(args).and_then(|files| Ok((self::policy(args)?, files)));
         reloaded.map_err(|error| error.to_string())
@@ -175,6 +177,24 @@ fn status(outcome: &WatchOutcome) -> ExitStatus {
 
 fn policy(args: &WatchArgs) -> Result<Policy, CliError> {
     args.policy.policy(&[&profile::STRICT])
+}
+
+/// A note for each enforcing guard in the watched trees: the names that it refuses do not appear.
+fn guards_of(paths: &[PathBuf]) -> Vec<String> {
+    let paths: Vec<PathBuf> = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let guards = known_guards().into_iter().filter(|guard| guard.mode == "enforcing");
+    guards
+        .filter(|guard| {
+            let directory = guard.directory();
+            paths.iter().any(|path| path.starts_with(&directory) || directory.starts_with(path))
+        })
+        .map(|guard| {
+            format!(
+                "a guard refuses names in {}: they never appear here, and `namegate guard events` reports them",
+                guard.path.shown
+            )
+        })
+        .collect()
 }
 
 /// Opens the files of the command line, to append to them.

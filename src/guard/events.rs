@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aya::maps::{Map, MapData, RingBuf};
@@ -87,6 +88,8 @@ fn directory(mut written: &[u8], is_cut: bool) -> PathBuf {
 /// Path and policy of a guard, to find the rule of an event.
 struct KnownGuard {
     bytes: Vec<u8>,
+    /// The path of the guard, escaped for display.
+    shown: Arc<str>,
     /// The directory at which paths of events begin, if it is known.
     top: Option<PathBuf>,
     policy: Policy,
@@ -97,7 +100,7 @@ impl KnownGuard {
         let note = GuardNote::from_bytes(&guard.note).ok()?;
         let policy = covered_policy(&note.policy().ok()?);
         let top = note.is_top.then(|| OsString::from_vec(note.path.base64.0).into());
-        Some(Self { bytes: guard.note, top, policy })
+        Some(Self { bytes: guard.note, shown: note.path.shown.into(), top, policy })
     }
 }
 
@@ -128,7 +131,7 @@ impl EventReader {
         let inode = guards.inode().map_err(failed)?;
         let mut reader = Self { ring, wake, inode, known: HashMap::new(), lost: HashMap::new(), _lock: lock };
         // What was lost before is not lost by this reader.
-        reader.refresh(guards)?;
+        reader.refresh(guards.list()?);
         Ok(reader)
     }
 
@@ -142,13 +145,9 @@ impl EventReader {
         inode_in_force() == Some(self.inode)
     }
 
-    /// Reads the guards again, and returns how many events found no room since the last time.
-    ///
-    /// # Errors
-    /// [`GuardError`].
-    pub fn refresh(&mut self, guards: &Guards) -> Result<u64, GuardError> {
+    /// Takes note of the guards that are on now, and returns how many events found no room since the last time.
+    pub fn refresh(&mut self, list: Vec<SlotGuard>) -> u64 {
         let mut lost = 0;
-        let list = guards.list()?;
         self.lost.retain(|slot, _| list.iter().any(|guard| guard.slot == *slot));
         for guard in list {
             let before = self.lost.insert(guard.slot, guard.counts.lost).unwrap_or(0);
@@ -159,7 +158,7 @@ impl EventReader {
                 known.truncate(2);
             }
         }
-        Ok(lost)
+        lost
     }
 
     /// Takes the next event, if there is one.
@@ -178,20 +177,21 @@ impl EventReader {
         }
     }
 
-    /// Finds the rule of an event, and makes its audit record. `None` if the policy is not known that the name breaks.
-    pub fn explain(&self, event: &GuardEvent) -> Option<AuditRecord> {
+    /// Finds the rule of an event, and makes its audit record, beside the path of the guard, escaped for display. `None` if the policy is
+    /// not known that the name breaks.
+    pub fn explain(&self, event: &GuardEvent) -> Option<(Arc<str>, AuditRecord)> {
         let mut known = self.known.get(&event.slot).into_iter().flatten();
-        let (top, violation) = known.find_map(|guard| match guard.policy.verdict(&event.name) {
-            Verdict::Reject(violation) => Some((&guard.top, violation)),
+        let (guard, violation) = known.find_map(|guard| match guard.policy.verdict(&event.name) {
+            Verdict::Reject(violation) => Some((guard, violation)),
             _ => None,
         })?;
-        Some(AuditRecord {
+        let record = AuditRecord {
             time: wall_time(event.time),
             outcome: if event.is_audit { AuditOutcome::LetThrough } else { AuditOutcome::Refused },
             operation: event.operation,
             name: OsString::from_vec(event.name.clone()),
             target: None,
-            parent: Some(match top {
+            parent: Some(match &guard.top {
                 Some(top) if event.directory.as_os_str().is_empty() => top.clone(),
                 Some(top) if !event.is_cut => top.join(&event.directory),
                 _ => event.directory.clone(),
@@ -202,7 +202,8 @@ impl EventReader {
                 command: Some(event.command.clone()),
                 ..Requester::new(event.user, event.group, event.process)
             },
-        })
+        };
+        Some((guard.shown.clone(), record))
     }
 }
 

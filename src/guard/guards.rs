@@ -13,6 +13,7 @@ use std::process;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use serde::Serialize;
 
 use super::program::{HOOKS, LoadError, Program, SLOTS, link_pin, set_table};
 use super::table::{self, GuardScope, read_table};
@@ -85,13 +86,14 @@ impl From<LoadError> for GuardError {
 }
 
 /// What a guard has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GuardCounts {
     /// Names that were refused.
     pub refused: u64,
     /// Names that were reported and allowed.
     pub audited: u64,
     /// Of both, those whose event found no room.
+    #[serde(rename = "lost_events")]
     pub lost: u64,
 }
 

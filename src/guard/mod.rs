@@ -8,5 +8,6 @@ pub mod events;
 pub mod guards;
 pub mod note;
 pub mod program;
+pub mod report;
 pub mod table;
 pub mod target;

@@ -41,6 +41,18 @@ pub struct GuardScope {
     pub refusal: Option<Errno>,
 }
 
+impl GuardScope {
+    /// `tree` or `filesystem`.
+    pub fn extent(&self) -> &'static str {
+        if self.root.is_some() { "tree" } else { "filesystem" }
+    }
+
+    /// `enforcing` or `audit`.
+    pub fn mode(&self) -> &'static str {
+        if self.refusal.is_some() { "enforcing" } else { "audit" }
+    }
+}
+
 /// The policy does not fit into a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {

@@ -1,6 +1,7 @@
 //! Reads the events of guards until a signal ends it: writes them, and reports to the service manager.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -11,9 +12,11 @@ use super::notify::ServiceManager;
 use super::signals::Signals;
 use super::watch_service::FindingFormat;
 use crate::guard::events::EventReader;
-use crate::guard::guards::{GuardError, Guards};
+use crate::guard::guards::{GuardError, Guards, SlotGuard};
+use crate::guard::report::metric_values;
 use crate::report::layout::counted;
 use crate::telemetry::audit::{Audit, AuditRecord};
+use crate::telemetry::metrics::GuardMetrics;
 
 /// Where events of guards go.
 pub struct GuardEventSinks<'o> {
@@ -23,6 +26,8 @@ pub struct GuardEventSinks<'o> {
     pub out: &'o mut dyn Write,
     /// Log and audit log.
     pub audit: Audit,
+    /// The metrics.
+    pub metrics: Arc<GuardMetrics>,
 }
 
 /// Why reading events has ended with an error.
@@ -63,14 +68,16 @@ pub fn run(signals: &Signals, sinks: &mut GuardEventSinks<'_>) -> Result<u64, Gu
             && let Some(guards) = Guards::open()?
         {
             reader = Some(EventReader::new(&guards)?);
+            sinks.show(&guards)?;
         }
         if let Some(open) = &mut reader {
             count += read(open, sinks)?;
             if !open.is_in_force() {
                 reader = None;
+                sinks.metrics.set(Vec::new(), Vec::new());
             } else if refreshed.elapsed() >= INTERVAL {
                 refreshed = Instant::now();
-                refresh(open)?;
+                refresh(open, sinks)?;
             }
         }
         sinks.out.flush()?;
@@ -97,9 +104,9 @@ pub fn run(signals: &Signals, sinks: &mut GuardEventSinks<'_>) -> Result<u64, Gu
     Ok(count)
 }
 
-fn refresh(reader: &mut EventReader) -> Result<(), GuardError> {
+fn refresh(reader: &mut EventReader, sinks: &GuardEventSinks<'_>) -> Result<(), GuardError> {
     if let Some(guards) = Guards::open()? {
-        let lost = reader.refresh(&guards)?;
+        let lost = reader.refresh(sinks.show(&guards)?);
         if lost > 0 {
             log::warn!(lost = lost; "{} found no room: the reader is too slow", counted(lost, "event", "events"));
         }
@@ -115,16 +122,16 @@ fn read(reader: &mut EventReader, sinks: &mut GuardEventSinks<'_>) -> Result<u64
         && let Some(event) = reader.next_event()
     {
         count += 1;
-        let record = match reader.explain(&event) {
-            Some(record) => Some(record),
+        let explained = match reader.explain(&event) {
+            Some(explained) => Some(explained),
             None => {
                 // Its guard is new, or has a new policy.
-                refresh(reader)?;
+                refresh(reader, sinks)?;
                 reader.explain(&event)
             }
         };
-        match record {
-            Some(record) => sinks.write(record)?,
+        match explained {
+            Some((guard, record)) => sinks.write(&guard, record)?,
             None => log::warn!("a name broke a policy that is not in effect any more: {event:?}"),
         }
     }
@@ -132,7 +139,16 @@ fn read(reader: &mut EventReader, sinks: &mut GuardEventSinks<'_>) -> Result<u64
 }
 
 impl GuardEventSinks<'_> {
-    fn write(&mut self, record: AuditRecord) -> io::Result<()> {
+    /// Reads the guards, and has the metrics show what they have counted.
+    fn show(&self, guards: &Guards) -> Result<Vec<SlotGuard>, GuardError> {
+        let list = guards.list()?;
+        let (values, hooks) = metric_values(guards, &list);
+        self.metrics.set(values, hooks);
+        Ok(list)
+    }
+
+    fn write(&mut self, guard: &str, record: AuditRecord) -> io::Result<()> {
+        self.metrics.count(guard, &record);
         match self.format {
             FindingFormat::Text => writeln!(self.out, "{} {record}", record.timestamp())?,
             FindingFormat::Json => record.write_json(self.out)?,

@@ -122,12 +122,16 @@ impl MountConfig {
     /// # Errors
     /// The outputs that cannot be opened.
     pub fn open_outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, String> {
-        let wanted = OutletSettings {
-            file: self.settings.metrics_textfile.clone(),
-            interval: self.settings.metrics_interval(),
-            listen: self.settings.metrics_listen,
-        };
-        MetricsOutlets::open(wanted, metrics).map_err(|error| error.to_string())
+        MetricsOutlets::open(outlets(&self.settings), metrics).map_err(|error| error.to_string())
+    }
+}
+
+/// The outputs of metrics that the settings ask for.
+pub fn outlets(settings: &MountSettings) -> OutletSettings {
+    OutletSettings {
+        file: settings.metrics_textfile.clone(),
+        interval: settings.metrics_interval(),
+        listen: settings.metrics_listen,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::json::JsonBytes;
 use crate::settings::{Choices, MountSettings, NamedValue};
 use crate::state::{LAYOUT, SurvivalState};
 use crate::telemetry::audit::RecentRefusals;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, MetricsSource};
 use crate::time::timestamp;
 
 /// A mount that is served.

@@ -5,6 +5,8 @@
 //! write to different memory. Reading adds up the parts: a [`MetricsSnapshot`] is not of a single instant, but its counters never
 //! decrease. `docs/METRICS.md` describes each metric.
 
+mod exposition;
+mod guards;
 mod http;
 mod outlets;
 mod snapshot;
@@ -20,11 +22,14 @@ use nix::errno::Errno;
 
 use crate::policy::rule::{RULES, RuleId};
 
-pub use outlets::{MetricsOutlets, OutletError, OutletSettings, RunningOutlets, WRITE_INTERVAL};
+pub use exposition::CONTENT_TYPE;
+pub use guards::{GuardMetrics, GuardValues, HookValues};
+pub use outlets::{
+    MetricsOutlets, MetricsSource, OutletError, OutletSettings, RunningOutlets, WRITE_INTERVAL,
+};
 pub use snapshot::{
     AuditCounts, Gauges, Histogram, MetricsSnapshot, OperationCounts, ReloadCounts, RuleCount,
 };
-pub use text::CONTENT_TYPE;
 
 macro_rules! operations {
     ($($variant:ident $name:literal,)*) => {
@@ -346,11 +351,6 @@ impl Metrics {
         }
     }
 
-    /// The metrics as text for Prometheus, of the type [`CONTENT_TYPE`].
-    pub fn render(&self) -> String {
-        self.snapshot().render()
-    }
-
     fn requests(&self, op: Op) -> OperationCounts {
         let sum = |of: &dyn Fn(&OperationCounters) -> u64| -> u64 {
             self.shards.iter().map(|shard| of(&shard.0[op as usize])).sum()
@@ -373,6 +373,12 @@ impl Metrics {
                     .as_secs_f64(),
             },
         }
+    }
+}
+
+impl MetricsSource for Metrics {
+    fn render(&self) -> String {
+        self.snapshot().render()
     }
 }
 

@@ -15,6 +15,8 @@ mod fix_table;
 mod git;
 #[cfg(feature = "git")]
 mod git_history;
+#[cfg(feature = "guard")]
+mod guard;
 mod help;
 #[cfg(feature = "git")]
 mod hooks;

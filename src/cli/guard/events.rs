@@ -2,20 +2,28 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{ArgMatches, Command, FromArgMatches};
 
 use super::super::format::FormatArgs;
 use super::super::output::cannot_write;
+use super::super::setting_args;
 use super::super::{CliError, ExitStatus};
 use super::require_root;
 use crate::service::guard_events::{self, GuardEventSinks, GuardEventsError};
+use crate::service::mount_config::outlets;
 use crate::service::signals::Signals;
 use crate::service::watch_service::FindingFormat;
+use crate::settings::{MountSettings, Setting};
 use crate::telemetry::audit::{Audit, AuditLog, AuditSettings};
+use crate::telemetry::metrics::{GuardMetrics, MetricsOutlets};
 
 const EXAMPLES: &str = "\
 Examples:
   namegate guard events
   namegate guard events --json --audit /var/log/namegate-guard.jsonl
+  namegate guard events --metrics-textfile /var/lib/prometheus/node-exporter/namegate-guard.prom
 
 Events wait in the kernel until they are read. One process at a time can read them. Without a guard it waits for one.
 
@@ -32,6 +40,37 @@ pub(super) struct EventsArgs {
     /// Append one line of JSON per event to FILE, in the format of a mount's audit log
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    #[command(flatten)]
+    outlets: OutletArgs,
+}
+
+/// Where metrics go: the options of a mount.
+#[derive(Clone, Debug, Default)]
+struct OutletArgs(MountSettings);
+
+fn is_of_outlets(setting: &Setting) -> bool {
+    setting.key.0 == "metrics"
+}
+
+impl clap::Args for OutletArgs {
+    fn augment_args(command: Command) -> Command {
+        setting_args::add(command, is_of_outlets)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for OutletArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(setting_args::given(matches, is_of_outlets)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 pub(super) fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
@@ -40,10 +79,17 @@ pub(super) fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     let open_log = |file: &PathBuf| AuditLog::append(file).map_err(|error| cannot_write(file, &error));
     let audit_log = args.audit.as_ref().map(open_log).transpose()?;
     let format = args.format.0;
-    let settings =
-        AuditSettings { is_logged: format == FindingFormat::Log, audit_log, ..AuditSettings::default() };
+    let metrics = Arc::<GuardMetrics>::default();
+    let outlets = MetricsOutlets::open(outlets(&args.outlets.0), metrics.clone()).map_err(CliError::new)?;
+    let settings = AuditSettings {
+        is_logged: format == FindingFormat::Log,
+        audit_log,
+        metrics: metrics.audit.clone(),
+        ..AuditSettings::default()
+    };
     let audit = Audit::new(settings).map_err(|e| CliError::new(format!("cannot start a thread: {e}")))?;
-    let mut sinks = GuardEventSinks { format, out, audit };
+    let _outlets = outlets.start().map_err(CliError::new)?;
+    let mut sinks = GuardEventSinks { format, out, audit, metrics };
     match guard_events::run(&signals, &mut sinks) {
         Ok(0) => Ok(ExitStatus::Clean),
         Ok(_) => Ok(ExitStatus::Findings),

@@ -43,7 +43,7 @@ enum GuardAction {
     On(Box<on::OnArgs>),
     Off(off::OffArgs),
     Status(status::GuardStatusArgs),
-    Events(events::EventsArgs),
+    Events(Box<events::EventsArgs>),
     Check(check::GuardCheckArgs),
 }
 

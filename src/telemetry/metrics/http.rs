@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{CONTENT_TYPE, Metrics};
+use super::{CONTENT_TYPE, MetricsSource};
 
 /// Maximum number of connections; a further one replaces the oldest.
 const CONNECTIONS: usize = 16;
@@ -56,15 +56,15 @@ enum HttpProgress {
 }
 
 /// Serves `metrics` to all clients.
-pub(super) fn start(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<HttpServer> {
+pub(super) fn start(listener: TcpListener, metrics: Arc<dyn MetricsSource>) -> io::Result<HttpServer> {
     listener.set_nonblocking(true)?;
     log::info!("metrics at http://{}/metrics", listener.local_addr()?);
     let (ends, writer) = io::pipe()?;
-    thread::Builder::new().name("metrics-http".into()).spawn(move || serve(&listener, &ends, &metrics))?;
+    thread::Builder::new().name("metrics-http".into()).spawn(move || serve(&listener, &ends, &*metrics))?;
     Ok(HttpServer { _ends: writer })
 }
 
-fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &Metrics) {
+fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &dyn MetricsSource) {
     let mut connections: Vec<HttpConnection> = Vec::new();
     // Without a free descriptor no connection can be accepted; retrying at once would only waste time.
     let mut pause: Option<Instant> = None;
@@ -135,7 +135,7 @@ fn accept(listener: &TcpListener) -> io::Result<Option<HttpConnection>> {
 }
 
 impl HttpConnection {
-    fn go_on(&mut self, metrics: &Metrics) -> HttpProgress {
+    fn go_on(&mut self, metrics: &dyn MetricsSource) -> HttpProgress {
         match self.try_to_go_on(metrics) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 HttpProgress::On
@@ -145,7 +145,7 @@ impl HttpConnection {
         }
     }
 
-    fn try_to_go_on(&mut self, metrics: &Metrics) -> io::Result<HttpProgress> {
+    fn try_to_go_on(&mut self, metrics: &dyn MetricsSource) -> io::Result<HttpProgress> {
         let mut part = [0; 1024];
         match &mut self.state {
             HttpStage::Asked(request) => {
@@ -172,7 +172,7 @@ impl HttpConnection {
 }
 
 /// The reply to a request; `None` if the request is incomplete.
-fn answer(request: &[u8], metrics: &Metrics) -> Option<Vec<u8>> {
+fn answer(request: &[u8], metrics: &dyn MetricsSource) -> Option<Vec<u8>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);

@@ -8,13 +8,18 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::Metrics;
 use super::http;
 use crate::name::display::shown;
 use crate::output::{Output, remove};
 
 /// Default for the time between two writes of the file.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// What the outlets show: text for Prometheus, made anew for each reader.
+pub trait MetricsSource: std::fmt::Debug + Send + Sync {
+    /// The metrics as text, of the type [`CONTENT_TYPE`](super::CONTENT_TYPE).
+    fn render(&self) -> String;
+}
 
 /// The requested outlets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +44,7 @@ impl Default for OutletSettings {
 pub struct MetricsOutlets {
     file: Option<MetricsFile>,
     interval: Duration,
-    metrics: Arc<Metrics>,
+    metrics: Arc<dyn MetricsSource>,
     listener: Option<TcpListener>,
 }
 
@@ -79,13 +84,13 @@ impl MetricsOutlets {
     ///
     /// # Errors
     /// The first outlet that cannot be opened.
-    pub fn open(wanted: OutletSettings, metrics: Arc<Metrics>) -> Result<Self, OutletError> {
+    pub fn open(wanted: OutletSettings, metrics: Arc<dyn MetricsSource>) -> Result<Self, OutletError> {
         let OutletSettings { file, interval, listen } = wanted;
         if let Some(file) = &file {
             if file.extension().is_none_or(|extension| extension != "prom") {
                 log::warn!("node_exporter reads files that end in .prom; {} does not", shown(file));
             }
-            write(file, &metrics).map_err(|error| {
+            write(file, &*metrics).map_err(|error| {
                 OutletError(format!("cannot write the metrics to {}", shown(file)), error)
             })?;
         }
@@ -132,13 +137,13 @@ impl Drop for RunningOutlets {
 fn keep_up(
     file: MetricsFile,
     interval: Duration,
-    metrics: Arc<Metrics>,
+    metrics: Arc<dyn MetricsSource>,
 ) -> io::Result<(SyncSender<()>, JoinHandle<()>)> {
     let (sender, ends) = sync_channel(0);
     let work = move || {
         let mut fails = false;
         while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            match write(&file.0, &metrics) {
+            match write(&file.0, &*metrics) {
                 Ok(()) => fails = false,
                 Err(error) if !fails => {
                     fails = true;
@@ -152,7 +157,7 @@ fn keep_up(
 }
 
 /// Replaces the file in one step; everybody can read it.
-fn write(file: &Path, metrics: &Metrics) -> io::Result<()> {
+fn write(file: &Path, metrics: &dyn MetricsSource) -> io::Result<()> {
     let mut new = Output::with_mode(file, 0o644)?;
     new.write_all(metrics.render().as_bytes())?;
     new.finish()
@@ -164,6 +169,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
+    use super::super::Metrics;
     use super::*;
 
     fn wait_until(what: impl Fn() -> bool) {
@@ -204,13 +210,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("none").join("x.prom");
         let wanted = OutletSettings { file: Some(file), ..OutletSettings::default() };
-        let said = MetricsOutlets::open(wanted, Arc::default()).unwrap_err().to_string();
+        let said = MetricsOutlets::open(wanted, Arc::<Metrics>::default()).unwrap_err().to_string();
         assert!(said.contains("cannot write the metrics to ") && said.contains("none/x.prom"), "{said}");
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let file = Some(dir.path().join("x.prom"));
         let wanted =
             OutletSettings { file, listen: Some(taken.local_addr().unwrap()), ..OutletSettings::default() };
-        let said = MetricsOutlets::open(wanted, Arc::default()).unwrap_err().to_string();
+        let said = MetricsOutlets::open(wanted, Arc::<Metrics>::default()).unwrap_err().to_string();
         assert!(said.contains("cannot serve the metrics on 127.0.0.1:") && said.contains("in use"), "{said}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "what is not served is not there");
     }

@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 
+use super::super::Metrics;
 use super::*;
 
 fn server() -> (SocketAddr, HttpServer) {

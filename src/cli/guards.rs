@@ -1,0 +1,85 @@
+//! The guards in force, for commands that show them beside mounts and watches.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::json::JsonBytes;
+
+/// A guard, as far as it is known without a look at its directory, which may be on a file system that does not answer.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(not(feature = "guard"), allow(dead_code, reason = "without the feature there are no guards"))]
+pub(super) struct GuardSummary {
+    /// Its directory, as it was when the guard was turned on.
+    pub(super) path: JsonBytes,
+    /// `enforcing` or `audit`.
+    pub(super) mode: &'static str,
+    /// Names that were refused.
+    pub(super) refused: u64,
+    /// Names that were reported and allowed.
+    pub(super) audited: u64,
+    /// Of both, those whose event found no room.
+    pub(super) lost_events: u64,
+}
+
+impl GuardSummary {
+    /// Its directory.
+    pub(super) fn directory(&self) -> PathBuf {
+        OsString::from_vec(self.path.base64.0.clone()).into()
+    }
+}
+
+/// Reads the guards in force. Only root can: for other users there are none.
+///
+/// # Errors
+/// What is wrong with them.
+#[cfg(feature = "guard")]
+pub(super) fn read_guards() -> Result<Vec<GuardSummary>, String> {
+    use crate::guard::guards::{GuardError, Guards, SlotGuard};
+    use crate::guard::note::GuardNote;
+
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(Vec::new());
+    }
+    let summary = |guard: &SlotGuard| GuardSummary {
+        path: GuardNote::from_bytes(&guard.note).map(|note| note.path).unwrap_or_default(),
+        mode: guard.scope.mode(),
+        refused: guard.counts.refused,
+        audited: guard.counts.audited,
+        lost_events: guard.counts.lost,
+    };
+    let read = || match Guards::open() {
+        Ok(Some(guards)) => Ok(guards.list()?.iter().map(summary).collect()),
+        // Without a BPF file system nothing holds a guard.
+        Ok(None) | Err(GuardError::NoFileSystem(_)) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    read().map_err(|error: GuardError| error.to_string())
+}
+
+/// There are none in a program without them.
+#[cfg(not(feature = "guard"))]
+pub(super) fn read_guards() -> Result<Vec<GuardSummary>, String> {
+    Ok(Vec::new())
+}
+
+/// The guards in force; if they cannot be read, none, and the log says why.
+pub(super) fn known_guards() -> Vec<GuardSummary> {
+    read_guards().unwrap_or_else(|error| {
+        log::warn!("the guards are not shown: {error}");
+        Vec::new()
+    })
+}
+
+/// What an error about a mount says in addition, if a guard may have been meant: one of `place`, or any.
+pub(super) fn guard_hint(place: Option<&Path>) -> &'static str {
+    match read_guards().unwrap_or_default() {
+        guards if place.is_some_and(|place| guards.iter().any(|guard| guard.directory() == place)) => {
+            "; a guard is on there, which `namegate guard status` shows"
+        }
+        guards if place.is_none() && !guards.is_empty() => "; `namegate guard status` shows the guards",
+        _ => "",
+    }
+}

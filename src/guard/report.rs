@@ -1,0 +1,141 @@
+//! What there is to say about the guards in force.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::guards::{GuardCounts, GuardError, Guards, SlotGuard};
+use super::note::GuardNote;
+use super::target::GuardTarget;
+use crate::json::JsonBytes;
+use crate::policy::Policy;
+use crate::policy::automaton::Coverage;
+use crate::telemetry::metrics::{GuardValues, HookValues};
+
+/// All guards in force.
+#[derive(Debug, Serialize)]
+pub struct GuardsReport {
+    r#type: &'static str,
+    /// The guards.
+    pub guards: Vec<GuardReport>,
+    /// The hooks, if there is a guard.
+    pub hooks: Vec<HookReport>,
+}
+
+/// One guard.
+#[derive(Debug, Serialize)]
+pub struct GuardReport {
+    /// Its directory, as it was when the guard was turned on.
+    pub path: JsonBytes,
+    /// The type of the file system.
+    pub filesystem: String,
+    /// `tree` or `filesystem`.
+    pub scope: &'static str,
+    /// `enforcing` or `audit`.
+    pub mode: &'static str,
+    /// The errno for refused names.
+    pub errno: Option<String>,
+    /// When the policy was set, by RFC 3339.
+    pub since: String,
+    /// The profiles of the policy.
+    pub profiles: Vec<String>,
+    /// The rules of the policy that the kernel does not check.
+    pub unchecked_rules: Vec<&'static str>,
+    /// Whether the path still leads to the directory.
+    pub is_reachable: bool,
+    /// What the guard has counted.
+    pub counts: GuardCounts,
+}
+
+/// A security hook and its program.
+#[derive(Debug, Serialize)]
+pub struct HookReport {
+    /// The name of the hook.
+    pub hook: &'static str,
+    /// Whether the program is there.
+    pub is_attached: bool,
+    /// How many times the kernel skipped the program.
+    pub missed: u64,
+}
+
+impl GuardsReport {
+    /// Reads the guards, and follows their paths.
+    ///
+    /// # Errors
+    /// [`GuardError`].
+    pub fn read() -> Result<Self, GuardError> {
+        let Some(guards) = Guards::open()? else {
+            return Ok(Self { r#type: "guard-status", guards: Vec::new(), hooks: Vec::new() });
+        };
+        let (list, missed) = (guards.list()?, guards.missed());
+        // A path can lead to a file system that does not answer: others must not wait for the lock so long.
+        drop(guards);
+        let hook = |(hook, missed): (_, Option<u64>)| HookReport {
+            hook,
+            is_attached: missed.is_some(),
+            missed: missed.unwrap_or(0),
+        };
+        Ok(Self {
+            r#type: "guard-status",
+            guards: list.iter().map(GuardReport::new).collect(),
+            hooks: missed.into_iter().map(hook).collect(),
+        })
+    }
+
+    /// Whether all guards are in force, where they were turned on.
+    pub fn is_good(&self) -> bool {
+        !self.guards.is_empty()
+            && self.guards.iter().all(|guard| guard.is_reachable)
+            && self.hooks.iter().all(|hook| hook.is_attached)
+    }
+}
+
+impl GuardReport {
+    fn new(guard: &SlotGuard) -> Self {
+        let note = GuardNote::from_bytes(&guard.note).ok();
+        let policy = note.as_ref().and_then(|note| note.policy().ok());
+        let left_out =
+            |policy: &Policy| Coverage::new(policy).left_out.iter().map(|left| left.rule.name()).collect();
+        let scope = guard.scope;
+        let is_reachable = note.as_ref().is_some_and(|note| {
+            let path = PathBuf::from(OsString::from_vec(note.path.base64.0.clone()));
+            let target = GuardTarget::from_path(&path, scope.root.is_none());
+            target.is_ok_and(|target| (target.device, target.root) == (scope.device, scope.root))
+        });
+        let unchecked_rules = policy.as_ref().map(left_out).unwrap_or_default();
+        let (path, filesystem, since, profiles) =
+            note.map(|note| (note.path, note.filesystem, note.since, note.profiles)).unwrap_or_default();
+        Self {
+            path,
+            filesystem,
+            scope: scope.extent(),
+            mode: scope.mode(),
+            errno: scope.refusal.map(|errno| format!("{errno:?}")),
+            since,
+            profiles,
+            unchecked_rules,
+            is_reachable,
+            counts: guard.counts,
+        }
+    }
+}
+
+/// The guards and their hooks, as metrics.
+pub fn metric_values(guards: &Guards, list: &[SlotGuard]) -> (Vec<GuardValues>, Vec<HookValues>) {
+    let guard = |guard: &SlotGuard| GuardValues {
+        guard: GuardNote::from_bytes(&guard.note).map(|note| note.path.shown).unwrap_or_default(),
+        scope: guard.scope.extent(),
+        is_enforcing: guard.scope.refusal.is_some(),
+        refused: guard.counts.refused,
+        audited: guard.counts.audited,
+        lost_events: guard.counts.lost,
+    };
+    let hook = |(hook, missed): (_, Option<u64>)| HookValues {
+        hook,
+        is_attached: missed.is_some(),
+        missed: missed.unwrap_or(0),
+    };
+    (list.iter().map(guard).collect(), guards.missed().into_iter().map(hook).collect())
+}
