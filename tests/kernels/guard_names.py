@@ -1,16 +1,24 @@
-"""guard_names.py DIR POLICY refuse|allow: every operation that makes a name, with names that POLICY refuses and names that it
-allows. Prints a line for each deviation, and at the end the number of operations. Removes what it made."""
+"""guard_names.py native DIR RECORD: tries every operation that makes a name, with all names, and records what the file system does.
+guard_names.py refuse|allow DIR RECORD POLICY: the same with the names that POLICY refuses and names that it allows. What a guard does
+not refuse has to be as recorded. Prints a line for each deviation, and at the end the numbers of calls, of operations that this
+file system does not have, and of calls that only the guard refused. Removes what it made."""
 
 import ctypes
 import errno
+import json
+import mmap
 import os
 import shutil
 import socket
+import struct
 import sys
 
-base, policy, expected = os.fsencode(sys.argv[1]), sys.argv[2], sys.argv[3]
+mode, base, record = sys.argv[1], os.fsencode(sys.argv[2]), os.path.abspath(sys.argv[3])
 
-NOT_UTF8 = [b"caf\xe9", b"\xff", b"a\xc0\xafb", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3"]
+# As in scripts/compare-peers.
+NOT_UTF8 = [b"latin\xe9", b"overlong2\xc0\xaf", b"overlong3\xe0\x80\xaf", b"overlong4\xf0\x80\x80\xaf", b"surrogate\xed\xa0\x80",
+            b"cesu\xed\xa0\xbd\xed\xb8\x80", b"above\xf4\x90\x80\x80", b"above\xf7\xbf\xbf\xbf", b"truncated\xe2\x82", b"lone\x80",
+            b"octet\xfe"]
 CONTROL = [b"a\nb", b"\x7f", b"x\x1b[2J"]
 WINDOWS = [b"con", b"AUX.h", b"nul.tar.gz", b"com1", b"a:b", b"what?", b"a*b", b'"', b"x ", b"x.", b"a\x01", b"<>", b"|"]
 # Profiles warn of these, and a warning refuses nothing.
@@ -20,10 +28,8 @@ BAD = {
     "strict": NOT_UTF8 + CONTROL,
     "windows": NOT_UTF8 + WINDOWS,
     "security": NOT_UTF8,
-}[policy]
+}
 GOOD = [b"report.txt", "\u00e9\u65e5\u672c".encode(), "\U0001f600".encode(), b"a" * 255, b".hidden", b"console", b"x y", b"-rf"]
-if policy == "security":
-    GOOD += WARNED
 
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
@@ -32,10 +38,62 @@ AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
 def call(result):
     if result < 0:
         raise OSError(ctypes.get_errno(), "")
+    return result
+
+
+class Ring:
+    """An io_uring, for one request at a time. Offsets and numbers are those of <linux/io_uring.h> on x86-64."""
+
+    OPENAT, RENAMEAT, MKDIRAT, SYMLINKAT, LINKAT = 18, 35, 37, 38, 39
+    SETUP, ENTER = 425, 426
+
+    def __init__(self):
+        params = ctypes.create_string_buffer(120)
+        self.fd = call(libc.syscall(self.SETUP, 4, params))
+        numbers = struct.unpack("30I", params.raw)
+        entries, (self.sq, self.cq) = numbers[0], (numbers[10:20], numbers[20:30])
+        self.submissions = mmap.mmap(self.fd, self.sq[6] + 4 * entries, offset=0)
+        self.completions = mmap.mmap(self.fd, self.cq[5] + 16 * numbers[1], offset=0x8000000)
+        self.requests = mmap.mmap(self.fd, 64 * entries, offset=0x10000000)
+
+    def submit(self, operation, directory, path, other=None, length=0, flags=0):
+        paths = [ctypes.create_string_buffer(p) if p is not None else None for p in (path, other)]
+        first, second = (ctypes.addressof(p) if p is not None else 0 for p in paths)
+        struct.pack_into("=BBHiQQII32x", self.requests, 0, operation, 0, 0, directory, second, first, length & 0xFFFFFFFF, flags)
+        tail = struct.unpack_from("I", self.submissions, self.sq[1])[0]
+        mask = struct.unpack_from("I", self.submissions, self.sq[2])[0]
+        struct.pack_into("I", self.submissions, self.sq[6] + 4 * (tail & mask), 0)
+        struct.pack_into("I", self.submissions, self.sq[1], tail + 1)
+        call(libc.syscall(self.ENTER, self.fd, 1, 1, 1, None, 0))
+        head = struct.unpack_from("I", self.completions, self.cq[0])[0]
+        mask = struct.unpack_from("I", self.completions, self.cq[2])[0]
+        result = struct.unpack_from("i", self.completions, self.cq[5] + 16 * (head & mask) + 8)[0]
+        struct.pack_into("I", self.completions, self.cq[0], head + 1)
+        if result < 0:
+            raise OSError(-result, "")
+        return result
+
+
+ring = None
+
+
+def uring(*request, **options):
+    global ring
+    if ring is None:
+        ring = Ring()
+    return ring.submit(*request, **options)
 
 
 def create(path):
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+
+
+def openat(path):
+    directory = os.open(os.path.dirname(path), os.O_DIRECTORY)
+    try:
+        os.close(os.open(os.path.basename(path), os.O_CREAT, dir_fd=directory))
+    finally:
+        os.close(directory)
 
 
 def tmpfile_link(path):
@@ -86,7 +144,7 @@ def rename2(flags):
 
 OPERATIONS = {
     "create": create,
-    "openat": lambda path: os.close(os.open(os.path.basename(path), os.O_CREAT, dir_fd=os.open(os.path.dirname(path), 0))),
+    "openat": openat,
     "mkdir": os.mkdir,
     "mkfifo": os.mkfifo,
     "mknod": lambda path: os.mknod(path, 0o20600, os.makedev(1, 3)),
@@ -98,9 +156,12 @@ OPERATIONS = {
     "rename-whiteout": rename2(4),
     "tmpfile-link": tmpfile_link,
     "bind": bind,
+    "uring-openat": lambda path: os.close(uring(Ring.OPENAT, AT_FDCWD, path, length=0o600, flags=os.O_CREAT | os.O_WRONLY)),
+    "uring-mkdirat": lambda path: uring(Ring.MKDIRAT, AT_FDCWD, path, length=0o700),
+    "uring-symlinkat": lambda path: uring(Ring.SYMLINKAT, AT_FDCWD, b"target", path),
+    "uring-linkat": from_old(lambda old, path: uring(Ring.LINKAT, AT_FDCWD, old, path, length=AT_FDCWD)),
+    "uring-renameat": from_old(lambda old, path: uring(Ring.RENAMEAT, AT_FDCWD, old, path, length=AT_FDCWD)),
 }
-# What a file system does not have, it refuses for every name; so does it where no guard is.
-MISSING = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EISDIR}
 
 
 def attempt(operation, path):
@@ -118,25 +179,44 @@ def remove(path):
         os.remove(path)
 
 
-count = skipped = 0
-os.makedirs(base, exist_ok=True)
-for operation in OPERATIONS:
-    here = base + b"/sub"
-    os.makedirs(here, exist_ok=True)
-    probe = attempt(operation, here + b"/probe")
-    remove(here + b"/probe")
-    if probe:
-        if probe not in MISSING and operation not in ("rename-whiteout", "rename-noreplace", "mknod"):
-            print(f"{operation}: a good name: {errno.errorcode.get(probe, probe)}")
-        skipped += 1
+def said(number):
+    return errno.errorcode.get(number, number)
+
+
+here = base + b"/sub"
+os.makedirs(here, exist_ok=True)
+if mode == "native":
+    found = {}
+    for operation in OPERATIONS:
+        results = found[operation] = {}
+        for name in GOOD + NOT_UTF8 + CONTROL + WINDOWS + WARNED:
+            results[name.hex()] = attempt(operation, here + b"/" + name)
+            remove(here + b"/" + name)
+        if results[GOOD[0].hex()]:
+            print(f"{operation} is not in this file system: {said(results[GOOD[0].hex()])}", file=sys.stderr)
+    with open(record, "w", encoding="ascii") as file:
+        json.dump(found, file)
+    shutil.rmtree(here)
+    sys.exit()
+
+policy = sys.argv[4]
+with open(record, encoding="ascii") as file:
+    native = json.load(file)
+good = GOOD + WARNED if policy == "security" else GOOD
+count = missing = refused = 0
+for operation, results in native.items():
+    if results[GOOD[0].hex()]:
+        missing += 1
         continue
-    for names, want in ((BAD, errno.EINVAL if expected == "refuse" else 0), (GOOD, 0)):
-        for name in names:
-            path = here + b"/" + name
-            got = attempt(operation, path)
-            count += 1
-            if got != want or os.path.lexists(path) != (want == 0):
-                print(f"{operation} {name!r}: {errno.errorcode.get(got, got)} instead of {errno.errorcode.get(want, want)}")
-            remove(path)
-shutil.rmtree(base + b"/sub")
-print(f"done {count} {skipped} {len(BAD)}")
+    for name in BAD[policy] + good:
+        path, own = here + b"/" + name, results[name.hex()]
+        got = attempt(operation, path)
+        count += 1
+        is_refused = mode == "refuse" and name in BAD[policy]
+        refused += is_refused and own == 0
+        wanted = {errno.EINVAL, own} - {0} if is_refused else {own}
+        if got not in wanted or os.path.lexists(path) != (wanted == {0}):
+            print(f"{operation} {name!r}: {said(got)} instead of {[said(number) for number in wanted]}")
+        remove(path)
+shutil.rmtree(here)
+print(f"done {count} {missing} {refused}")
