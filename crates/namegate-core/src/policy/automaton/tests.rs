@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -123,15 +124,18 @@ fn check_code_points(subject: &Subject, step: usize) {
     }
 }
 
-/// All strings up to three bytes, the boundaries with four, all code points, under every profile, once as it is and once with
-/// errors only: twenty million names each.
+/// All strings up to three bytes, the boundaries with four, all code points, reserved names in all cases, and random names, under every
+/// profile, once as it is and once with errors only: over twenty million names each.
 #[test]
 #[ignore = "takes minutes even when optimized: scripts/test-exhaustive runs it"]
 fn all_short_strings_and_all_code_points_are_refused_by_the_automaton_as_by_the_policy() {
+    let words = reserved_words();
     let check = |subject: Subject| {
-        (2..=3).for_each(|len| strings(&all_bytes(), len, &mut |name| subject.check(name)));
+        (0..=3).for_each(|len| strings(&all_bytes(), len, &mut |name| subject.check(name)));
         strings(&BOUNDARIES, 4, &mut |name| subject.check(name));
         check_code_points(&subject, 1);
+        check_reserved_names(&subject, &words, 12);
+        check_random_names(std::slice::from_ref(&subject), 200_000);
         let states = subject.automaton.state_count();
         println!("{}: {states} states, {} classes of bytes", subject.name, subject.automaton.stride());
     };
@@ -150,34 +154,40 @@ fn all_short_strings_and_all_code_points_are_refused_by_the_automaton_as_by_the_
 
 #[test]
 fn reserved_names_are_refused_by_the_automaton_as_by_the_policy_in_every_case_and_context() {
-    let words: std::collections::BTreeSet<String> = profile::ALL
-        .iter()
-        .flat_map(|p| p.all_rules())
-        .filter_map(|rule| match &rule.test {
-            Test::Named(names) => Some(names.iter().map(str::to_owned).collect::<Vec<_>>()),
-            _ => None,
-        })
-        .flatten()
+    let words = reserved_words();
+    SUBJECTS.iter().for_each(|subject| check_reserved_names(subject, &words, 4));
+}
+
+/// The reserved names of all profiles, and names that look like them.
+fn reserved_words() -> BTreeSet<String> {
+    let named = |rule: &ProfileRule| match &rule.test {
+        Test::Named(names) => names.iter().map(str::to_owned).collect::<Vec<_>>(),
+        _ => Vec::new(),
+    };
+    let words = profile::ALL.iter().flat_map(|p| p.all_rules()).flat_map(named);
+    words
         .chain(crate::policy::dotgit::own_names().map(str::to_owned))
         .chain(["git~1", "gitmod~1", "GI7EB~10", "gi250a~9", "~1000000", "a b", "x", "Ä"].map(str::to_owned))
-        .collect();
-    SUBJECTS.iter().for_each(|subject| {
-        for word in &words {
-            let letters: Vec<usize> =
-                (0..word.len()).filter(|&at| word.as_bytes()[at].is_ascii_alphabetic()).take(4).collect();
-            for cases in 0..1_u32 << letters.len() {
-                let mut name = word.to_ascii_lowercase().into_bytes();
-                for (bit, &at) in letters.iter().enumerate() {
-                    if cases >> bit & 1 == 1 {
-                        name[at].make_ascii_uppercase();
-                    }
-                }
-                for (before, after) in CONTEXTS {
-                    subject.check(&[before, name.as_slice(), after].concat());
+        .collect()
+}
+
+/// Each word in context, with its first `most` letters in every combination of upper and lower case.
+fn check_reserved_names(subject: &Subject, words: &BTreeSet<String>, most: usize) {
+    for word in words {
+        let letters: Vec<usize> =
+            (0..word.len()).filter(|&at| word.as_bytes()[at].is_ascii_alphabetic()).take(most).collect();
+        for cases in 0..1_u32 << letters.len() {
+            let mut name = word.to_ascii_lowercase().into_bytes();
+            for (bit, &at) in letters.iter().enumerate() {
+                if cases >> bit & 1 == 1 {
+                    name[at].make_ascii_uppercase();
                 }
             }
+            for (before, after) in CONTEXTS {
+                subject.check(&[before, name.as_slice(), after].concat());
+            }
         }
-    });
+    }
 }
 
 const CONTEXTS: [(&[u8], &[u8]); 18] = [
@@ -249,9 +259,13 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn random_names_are_refused_by_the_automaton_as_by_the_policy() {
-    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
+    check_random_names(&SUBJECTS, 500);
+}
+
+fn check_random_names(subjects: &[Subject], cases: u32) {
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(name in name())| {
-        SUBJECTS.iter().for_each(|subject| subject.check(&name));
+        subjects.iter().for_each(|subject| subject.check(&name));
     });
 }
 
