@@ -74,6 +74,7 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
     let by_hand = if status.mode_is_set { ", set by hand" } else { "" };
     field("mode", &format!("{}{by_hand}", status.mode))?;
     field("policy", &status.policy.to_string())?;
+    field("transport", &transport(status))?;
     field("existing", &status.existing)?;
     field("errno", &status.errno)?;
     field("file", status.config.as_ref().map_or("none", |file| file.shown.as_str()))?;
@@ -117,6 +118,16 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
         let heading = if number == 0 { "guards" } else { "" };
         field(heading, &format!("{}: {mode}, {refused} names refused, {audited} audited", path.shown))
     })
+}
+
+/// What carries requests, and what becomes of them when the server dies.
+fn transport(status: &InstanceStatus) -> String {
+    let fate = match (&status.holder, status.transport.as_str()) {
+        (Some(_), _) => "; the mount survives its server",
+        (None, "uring") => " (io_uring); requests fail with ECANCELED if the server dies",
+        (None, _) => "",
+    };
+    format!("{}{fate}", status.transport)
 }
 
 /// How many there were, and of which operations most.

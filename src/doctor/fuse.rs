@@ -26,6 +26,7 @@ pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Diagnosis> {
         helper(machine),
         allow_other(machine),
         passthrough(machine, kernel.as_deref(), version),
+        io_uring(machine),
         fanotify(machine, version),
     ];
     checks.extend(sources.iter().map(|source| handles(machine, source)));
@@ -141,6 +142,26 @@ fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u
             "mount as root where speed matters",
         ),
         None => Diagnosis::unknown(ID, "/proc/self/status shows no capabilities"),
+    }
+}
+
+fn io_uring(machine: &Machine) -> Diagnosis {
+    const ID: &str = "fuse-io-uring";
+    const ENABLE: &str = "echo Y >/sys/module/fuse/parameters/enable_uring";
+    match machine.text("sys/module/fuse/parameters/enable_uring") {
+        Err(_) => {
+            Diagnosis::ok(ID, "requests go over /dev/fuse: this kernel has no io_uring for FUSE (Linux 6.14)")
+        }
+        Ok(value) if matches!(value.trim(), "Y" | "1") => {
+            Diagnosis::ok(ID, "mounts with --transport auto use io_uring; those with --survive do not")
+        }
+        Ok(_) => Diagnosis::ok(
+            ID,
+            format!(
+                "requests go over /dev/fuse. With io_uring, which root enables by `{ENABLE}`, mounts with --transport auto \
+                 answer requests for metadata faster; they cannot survive their server"
+            ),
+        ),
     }
 }
 

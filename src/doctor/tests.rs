@@ -68,6 +68,18 @@ fn an_old_kernel_is_reported() {
 }
 
 #[test]
+fn io_uring_is_reported_with_the_way_to_enable_it() {
+    const PARAMETER: &str = "sys/module/fuse/parameters/enable_uring";
+    for (files, part) in
+        [(&[][..], "no io_uring"), (&[(PARAMETER, "N\n")], PARAMETER), (&[(PARAMETER, "Y\n")], "auto use")]
+    {
+        let (_dir, machine) = machine(files, true);
+        let found = found(&machine, "fuse-io-uring");
+        assert!(matches!(&found[..], [(Ok, text, _)] if text.contains(part)), "{found:?}");
+    }
+}
+
+#[test]
 fn requirements_of_users_are_checked_only_for_users() {
     for (is_root, helper, other) in [(true, Ok, Ok), (false, Fail, Warn)] {
         assert_eq!(condition(&[], is_root, "fusermount3"), helper);

@@ -23,6 +23,7 @@ use nix::unistd::{geteuid, getgid, getuid};
 use super::mountpoint::detach;
 use super::options::Options;
 use super::reroot::{HiddenMount, SOURCE};
+use super::session::MountSession;
 use crate::passthrough::NodeId;
 use crate::sys::mounts::{covering, mounts};
 use crate::sys::socket::receive_fd;
@@ -152,15 +153,15 @@ impl Attaching {
         }
     }
 
-    /// Attaches the mount to its mount point, if it is not there yet. INIT has been answered.
+    /// Attaches the mount to its mount point, if it is not there yet. `session` will serve it.
     ///
     /// # Errors
     /// As [`HiddenMount::attach`].
-    pub(super) fn finish(self) -> io::Result<Attachment> {
+    pub(super) fn finish(self, session: &MountSession) -> io::Result<Attachment> {
         match self {
             Self::Done(attachment) => Ok(attachment),
             Self::HiddenMount(unseen) => {
-                let (place, connection) = unseen.attach()?;
+                let (place, connection) = unseen.attach(session)?;
                 Ok(Attachment::for_mounted(&place, connection))
             }
         }

@@ -15,6 +15,7 @@
 //! are sums, whatever their order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,7 @@ pub(super) struct RequestCore {
     pub(super) root_number: OnceLock<u64>,
     workers: Arc<Workers>,
     slow: SlowRequests,
+    has_rings: AtomicBool,
 }
 
 impl RequestCore {
@@ -105,7 +107,8 @@ impl RequestCore {
         });
         let (readers, lock_waiters) = (Readers::default(), LockWaiters::default());
         let (slow, root_number) = (SlowRequests::default(), OnceLock::new());
-        Ok(Self { server, backing, readers, metrics, lock_waiters, root_number, workers, slow })
+        let has_rings = AtomicBool::new(false);
+        Ok(Self { server, backing, readers, metrics, lock_waiters, root_number, workers, slow, has_rings })
     }
 
     /// Records what was agreed on with the kernel, which was asked for `wishes`.
@@ -119,6 +122,17 @@ impl RequestCore {
             log::warn!("file contents go through this process: this kernel does not take them over");
         }
         self.backing.agreed(has_passthrough, granted.flags & (init::POSIX_LOCKS | init::FLOCK_LOCKS) != 0);
+    }
+
+    /// Each thread gets requests that no other thread gets, from now on.
+    pub(super) fn use_rings(&self) {
+        self.workers.keep_reading();
+        self.has_rings.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether requests come over io_uring.
+    pub(super) fn has_rings(&self) -> bool {
+        self.has_rings.load(Ordering::Relaxed)
     }
 
     /// The weight of a request for this node.

@@ -35,6 +35,8 @@ pub enum Error {
     AccessTimes(PathBuf, io::Error),
     /// The kernel's FUSE device cannot be opened.
     Device(io::Error),
+    /// The transport `uring` was asked for, and the kernel has none.
+    Rings(io::Error),
     /// The process has no right to mount, and fusermount3 is not installed.
     Helper(PathBuf),
     /// The source is on a file system whose mounts do not survive their server.
@@ -83,6 +85,12 @@ impl fmt::Display for Error {
                 shown(source),
                 why(error)
             ),
+            Self::Rings(error) => write!(
+                f,
+                "cannot use the transport uring: {}; it needs Linux 6.14, io_uring, and that root enables it: \
+                 echo Y >/sys/module/fuse/parameters/enable_uring",
+                why(error)
+            ),
             Self::Device(error) => {
                 write!(f, "cannot open /dev/fuse: {}", why(error))?;
                 match error.raw_os_error().map(Errno::from_raw) {
@@ -129,6 +137,7 @@ impl std::error::Error for Error {
             | Self::Mountpoint(_, error)
             | Self::AccessTimes(_, error)
             | Self::Device(error)
+            | Self::Rings(error)
             | Self::Mount(_, error)
             | Self::Serving(error) => Some(error),
             Self::Inside { .. }

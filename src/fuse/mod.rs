@@ -63,6 +63,9 @@ pub fn open_state(fd: OwnedFd) -> std::io::Result<&'static SurvivalState> {
 /// Longest read and write of one request, in bytes.
 const MAX_TRANSFER: u32 = 1 << 20;
 
+/// The same over io_uring, where every request that can come at the same time has a buffer of this length.
+const RING_TRANSFER: u32 = 256 << 10;
+
 /// The state of a mount that is to survive its server.
 ///
 /// # Errors

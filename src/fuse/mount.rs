@@ -24,7 +24,7 @@ use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
 use super::serve_config::ServeConfig;
 use super::server::Server;
-use super::session::MountSession;
+use super::session::{MountSession, start_rings};
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{HandleKey, Passthrough, PassthroughSettings};
 use crate::state::SurvivalState;
@@ -82,6 +82,8 @@ pub fn mount(
     // Without access to the device, mounting is impossible. It is checked here because later errors are less clear.
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
+    let rings = start_rings(options).map_err(Error::Rings)?;
+
     umask(Mode::empty());
     open_files::raise_limit();
     let key = options.export.then(|| HandleKey::of_source(root.as_fd())).transpose();
@@ -114,8 +116,8 @@ pub fn mount(
         Attaching::begin(&target, &canonical_source, &root.into(), options).map_err(not_mounted)?;
     // It is set once.
     let _ = core.root_number.set(attaching.root_number());
-    let session = MountSession::begin(&core, requests, options).map_err(not_mounted)?;
-    let attachment = attaching.finish().map_err(not_mounted)?;
+    let session = MountSession::begin(&core, requests, options, rings).map_err(not_mounted)?;
+    let attachment = attaching.finish(&session).map_err(not_mounted)?;
     if let Some(state) = options.state {
         state.set_place(&target, attachment.device_number()).map_err(not_mounted)?;
         core.root_number.get().into_iter().for_each(|&number| state.set_root_number(number));

@@ -130,6 +130,11 @@ impl Handle {
         &self.place
     }
 
+    /// Whether requests come over io_uring.
+    pub fn has_rings(&self) -> bool {
+        self.core.upgrade().is_some_and(|core| core.has_rings())
+    }
+
     /// The active configuration; `None` if the mount has ended.
     pub fn config(&self) -> Option<ServeConfig> {
         Some(self.server.upgrade()?.config())

@@ -32,10 +32,11 @@ use super::MAX_TRANSFER;
 use super::attach::by_mount;
 use super::by_wire::attr;
 use super::options::Options;
+use super::session::MountSession;
 use crate::passthrough::NodeId;
 use crate::sys::tree::{attach_tree, clone_tree};
-use crate::wire::abi::{self, AttrOut, EntryOut};
-use crate::wire::{Device, Operation, Reply, Request};
+use crate::wire::abi::{self, AttrOut, EntryOut, ForgetOne};
+use crate::wire::{Device, Operation, Reply, Request, Service};
 
 /// The name of the source in the root of the file system. The mount table shows it.
 const NAME: &str = "source";
@@ -117,11 +118,20 @@ impl HiddenMount {
     }
 
     /// Answers the kernel's requests while the name is looked up, attaches the directory, and returns the mount and the
-    /// connection. INIT has been answered, and no other thread reads requests.
+    /// connection, which `session` will serve.
     ///
     /// # Errors
     /// As move_mount(2) says; TimedOut if the lookup takes too long.
-    pub(super) fn attach(self) -> io::Result<(PathBuf, OwnedFd)> {
+    pub(super) fn attach(self, session: &MountSession) -> io::Result<(PathBuf, OwnedFd)> {
+        let service: Arc<dyn Service> = Arc::new(FirstLookup { root: self.root });
+        session.serve_rings_while(&service, || self.answer_until_found(&*service))?;
+        let tree = self.thread.join().unwrap_or(Err(Errno::ECANCELED))?;
+        attach_tree(tree, &self.place)?;
+        Ok((self.place, self.connection))
+    }
+
+    /// Answers what comes over the device until the name is looked up.
+    fn answer_until_found(&self, service: &dyn Service) -> io::Result<()> {
         let device = Arc::new(Device::new(self.connection.try_clone()?));
         let mut buffer = Device::buffer(MAX_TRANSFER);
         let begin = Instant::now();
@@ -138,17 +148,12 @@ impl HiddenMount {
             };
             let (asks, has_ended) = (polled[0].any() == Some(true), polled[1].any() == Some(true));
             if has_ended {
-                break;
+                return Ok(());
             }
             if asks {
-                let message = device.receive(&mut buffer)?.ok_or(Errno::ENODEV)?;
-                let request = Request::parse(message).map_err(|_| io::ErrorKind::InvalidData)?;
-                answer(&request, &device, &self.root);
+                device.serve_next(&mut buffer, service)?;
             }
         }
-        let tree = self.thread.join().unwrap_or(Err(Errno::ECANCELED))?;
-        attach_tree(tree, &self.place)?;
-        Ok((self.place, self.connection))
     }
 }
 
@@ -164,23 +169,32 @@ fn hide(place: &Path) -> nix::Result<()> {
     clone_tree(place, false).map(drop)
 }
 
-/// Answers a request, if it needs an answer. Both nodes are the source.
-fn answer(request: &Request<'_>, device: &Arc<Device>, root: &FileStat) {
-    let reply = || Reply::new(device.clone(), request.head.unique);
-    let is_root = request.head.nodeid == abi::ROOT;
-    match request.operation {
-        Operation::Forget { .. } | Operation::BatchForget(_) | Operation::Interrupt { .. } => {}
-        Operation::Lookup { name } if is_root && name == NAME => reply().message(&EntryOut {
-            nodeid: SOURCE,
-            // The name never expires, because no process can look it up any more; the attributes expire at once.
-            entry_valid: 1 << 32,
-            attr: attr(root),
-            ..EntryOut::default()
-        }),
-        Operation::Lookup { .. } => reply().error(Errno::ENOENT),
-        Operation::Getattr => reply().message(&AttrOut { attr: attr(root), ..AttrOut::default() }),
-        // Not ENOSYS: after that the kernel would never send such a request again.
-        Operation::Getxattr { .. } if is_root => reply().error(Errno::ENODATA),
-        _ => reply().error(Errno::EIO),
+/// Serves the lookup of the name. Both nodes are the source.
+#[derive(Debug)]
+struct FirstLookup {
+    root: FileStat,
+}
+
+impl Service for FirstLookup {
+    fn serve(&self, request: &Request<'_>, reply: Reply) {
+        let is_root = request.head.nodeid == abi::ROOT;
+        match request.operation {
+            Operation::Lookup { name } if is_root && name == NAME => reply.message(&EntryOut {
+                nodeid: SOURCE,
+                // The name never expires, because no process can look it up any more; the attributes expire at once.
+                entry_valid: 1 << 32,
+                attr: attr(&self.root),
+                ..EntryOut::default()
+            }),
+            Operation::Lookup { .. } => reply.error(Errno::ENOENT),
+            Operation::Getattr => reply.message(&AttrOut { attr: attr(&self.root), ..AttrOut::default() }),
+            // Not ENOSYS: after that the kernel would never send such a request again.
+            Operation::Getxattr { .. } if is_root => reply.error(Errno::ENODATA),
+            _ => reply.error(Errno::EIO),
+        }
     }
+
+    fn forget(&self, _: &mut dyn Iterator<Item = ForgetOne>) {}
+
+    fn interrupt(&self, _: u64) {}
 }

@@ -10,13 +10,13 @@ use super::by_fuser::FuserService;
 use super::by_wire::WireService;
 use super::dispatch::RequestCore;
 use super::options::Options;
-use super::wishes;
+use super::{RING_TRANSFER, wishes};
 use crate::settings::Transport;
 use crate::state::SurvivalState;
 use crate::state::journal::Outstanding;
 use crate::sys::inherited::Inherited;
 use crate::wire::abi::init;
-use crate::wire::{self, Wishes};
+use crate::wire::{self, Rings, Service, Wishes, ring};
 use crate::workers::{Roster, regular_readers};
 
 /// A connection after INIT, over which requests come.
@@ -24,6 +24,24 @@ use crate::workers::{Roster, regular_readers};
 pub(super) enum MountSession {
     Dev(wire::Session, Arc<RequestCore>),
     Fuser(Box<fuser::Session<FuserService>>),
+}
+
+/// The rings for a mount with these options, if it uses any.
+///
+/// # Errors
+/// They were asked for, and the kernel has none.
+pub(super) fn start_rings(options: &Options) -> io::Result<Option<Rings>> {
+    match options.transport {
+        Transport::Uring if !ring::is_enabled() => Err(io::ErrorKind::Unsupported.into()),
+        Transport::Uring => Rings::start(RING_TRANSFER).map(Some),
+        Transport::Auto if options.state.is_none() && ring::is_enabled() => {
+            let started = Rings::start(RING_TRANSFER);
+            Ok(started
+                .inspect_err(|error| log::info!("requests come over /dev/fuse: no io_uring: {error}"))
+                .ok())
+        }
+        Transport::Auto | Transport::Dev | Transport::Fuser => Ok(None),
+    }
 }
 
 /// Reserve threads read requests only while other threads are stuck.
@@ -36,16 +54,25 @@ impl MountSession {
     ///
     /// # Errors
     /// The kernel is too old, or ends the connection.
-    pub(super) fn begin(core: &Arc<RequestCore>, requests: OwnedFd, options: &Options) -> io::Result<Self> {
+    pub(super) fn begin(
+        core: &Arc<RequestCore>,
+        requests: OwnedFd,
+        options: &Options,
+        rings: Option<Rings>,
+    ) -> io::Result<Self> {
         let state = options.state;
         let wishes = wishes(options);
         match options.transport {
-            Transport::Dev => {
+            Transport::Auto | Transport::Dev | Transport::Uring => {
+                let max_transfer = if rings.is_some() { RING_TRANSFER } else { wishes.max_transfer };
                 // What `fuser` does not pass on.
                 let flags = wishes.flags | init::CREATE_SUPP_GROUP | init::EXPORT_SUPPORT;
-                let wishes = Wishes { flags, ..wishes };
-                let session = wire::Session::begin(requests, &wishes, state)?;
+                let wishes = Wishes { flags, max_transfer, ..wishes };
+                let session = wire::Session::begin(requests, &wishes, state, rings)?;
                 core.agreed(session.granted(), &wishes);
+                if session.has_rings() {
+                    core.use_rings();
+                }
                 Ok(Self::Dev(session, core.clone()))
             }
             Transport::Fuser => {
@@ -79,6 +106,14 @@ impl MountSession {
         );
         let connection = session.connection()?;
         Ok((Self::Dev(session, core.clone()), connection))
+    }
+
+    /// Has `service` serve what comes over rings until `work` is done.
+    pub(super) fn serve_rings_while<T>(&self, service: &Arc<dyn Service>, work: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Dev(session, _) => session.serve_rings_while(service, work),
+            Self::Fuser(_) => work(),
+        }
     }
 
     /// Serves requests until the mount is gone.
@@ -153,7 +188,7 @@ mod tests {
         let head = InHeader { opcode: opcode::INIT, unique: 2, ..InHeader::default() };
         write(&kernel.0, &message(head, &[offer.as_bytes()])).unwrap();
         let options = Options { transport: Transport::Dev, ..Options::default() };
-        let session = MountSession::begin(&core, here, &options).unwrap();
+        let session = MountSession::begin(&core, here, &options, None).unwrap();
         let agreed = InitOut::read_from_bytes(&kernel.answer().1).unwrap();
         assert_eq!((agreed.minor, agreed.flags, agreed.flags2, agreed.max_pages), (31, offered, 0, 0));
         assert!(!core.backing.is_offered());

@@ -148,8 +148,8 @@ fn check_export(settings: &MountSettings) -> Result<(), String> {
 
 /// Checks that a server with these settings can be replaced while clients wait.
 fn check_survival(settings: &MountSettings) -> Result<(), String> {
-    if settings.transport() != Transport::Dev {
-        return Err("--survive needs --transport dev".into());
+    if !matches!(settings.transport(), Transport::Auto | Transport::Dev) {
+        return Err("--survive needs --transport dev or auto".into());
     }
     if settings.locks() != LockKeeping::Kernel {
         return Err("--survive needs --locks kernel: locks that the server keeps end with it".into());

@@ -16,7 +16,7 @@ use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
 use crate::gate::{Gate, Mode};
 use crate::json::JsonBytes;
-use crate::settings::{Choices, MountSettings, NamedValue};
+use crate::settings::{Choices, MountSettings, NamedValue, Transport};
 use crate::state::{LAYOUT, SurvivalState};
 use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::{Metrics, MetricsSource};
@@ -97,6 +97,17 @@ impl MountService {
         Ok(changed)
     }
 
+    /// The transport in use.
+    fn transport(&self, mounted: &MountSettings) -> Transport {
+        match mounted.transport() {
+            Transport::Fuser => Transport::Fuser,
+            Transport::Auto | Transport::Dev | Transport::Uring if self.handle.has_rings() => {
+                Transport::Uring
+            }
+            Transport::Auto | Transport::Dev | Transport::Uring => Transport::Dev,
+        }
+    }
+
     fn try_reload(&self) -> Result<ReloadOutcome, String> {
         let config = MountConfig::load(&self.given)?;
         let changed = self.swap(config.serve.gate.clone(), &config.settings)?;
@@ -144,6 +155,7 @@ impl ControlHandler for MountService {
             errno: settings.errno().word().into(),
             policy: ActivePolicy::from_policy(gate.policy()),
             settings: settings.values_in_effect(&state.mounted.settings),
+            transport: self.transport(&state.mounted.settings).word().into(),
             last_reload: state.last_reload.clone(),
             holder: self.survival.as_ref().map(|held| HolderStatus {
                 pid: held.holder.as_raw().unsigned_abs(),

@@ -25,9 +25,13 @@ const fn choice<T>(word: &'static str, value: T, help: &'static str) -> NamedVal
 /// What carries requests and replies between the kernel and a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
+    /// `Uring` where root has enabled it and the mount need not survive its server, otherwise `Dev`.
+    Auto,
     /// namegate's own, over /dev/fuse.
     #[default]
     Dev,
+    /// namegate's own, over io_uring.
+    Uring,
     /// The crate `fuser`.
     Fuser,
 }
@@ -91,7 +95,17 @@ impl Choices for Option<Errno> {
 impl Choices for Transport {
     const WHAT: &'static str = "transport";
     const ALL: &'static [NamedValue<Self>] = &[
+        choice(
+            "auto",
+            Self::Auto,
+            "`uring` if root has enabled it in the kernel and `survive` is off, otherwise `dev`",
+        ),
         choice("dev", Self::Dev, "namegate's own, directly over /dev/fuse"),
+        choice(
+            "uring",
+            Self::Uring,
+            "namegate's own, over io_uring; needs Linux 6.14 and `fuse.enable_uring`",
+        ),
         choice("fuser", Self::Fuser, "The crate fuser, for comparison"),
     ];
 }

@@ -31,5 +31,6 @@ pub mod stat;
 pub mod temporary;
 pub mod tree;
 pub mod trust;
+pub mod uring;
 pub mod xattr;
 pub mod xfs;

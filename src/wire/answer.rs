@@ -9,19 +9,29 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::abi::{Dirent, EntryOut, OutHeader};
 use super::device::Device;
+use super::ring::RingEntry;
 use crate::state::journal;
+
+/// The way back of a reply: the one on which its request came.
+#[derive(Clone, Debug)]
+pub enum ReplyPath {
+    /// A descriptor of /dev/fuse.
+    Device(Arc<Device>),
+    /// An entry of a ring.
+    Ring(RingEntry),
+}
 
 /// The reply to one request. If it is dropped, the client gets EIO: no client waits for ever.
 #[derive(Debug)]
 pub struct Reply {
-    device: Option<Arc<Device>>,
+    path: Option<ReplyPath>,
     unique: u64,
 }
 
 impl Reply {
-    /// The reply to the request `unique`, which was read from `device`.
-    pub fn new(device: Arc<Device>, unique: u64) -> Self {
-        Self { device: Some(device), unique }
+    /// The reply to the request `unique`, which came on `path`.
+    pub fn new(path: ReplyPath, unique: u64) -> Self {
+        Self { path: Some(path), unique }
     }
 
     /// The number of the request.
@@ -55,7 +65,11 @@ impl Reply {
     }
 
     fn send(&mut self, error: i32, parts: &[&[u8]]) {
-        let Some(device) = self.device.take() else { return };
+        let device = match self.path.take() {
+            None => return,
+            Some(ReplyPath::Ring(entry)) => return entry.answer(error, self.unique, parts),
+            Some(ReplyPath::Device(device)) => device,
+        };
         journal::answering(self.unique, error, parts);
         let sent = device.send(error, self.unique, parts);
         journal::sent(self.unique);
@@ -146,9 +160,9 @@ mod tests {
     use super::*;
 
     /// A device whose other end is the test.
-    fn device() -> (Arc<Device>, UnixStream) {
+    fn device() -> (ReplyPath, UnixStream) {
         let (here, there) = UnixStream::pair().unwrap();
-        (Arc::new(Device::new(here.into())), there)
+        (ReplyPath::Device(Arc::new(Device::new(here.into()))), there)
     }
 
     fn sent(kernel: &mut UnixStream) -> (u32, i32, u64, Vec<u8>) {

@@ -1,7 +1,7 @@
 //! /dev/fuse: requests are read from it, and served by a few threads.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -11,10 +11,12 @@ use nix::sys::uio::writev;
 use nix::unistd::read;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::abi::init;
 use super::abi::{ForgetOne, InHeader};
-use super::answer::{self, Reply};
+use super::answer::{self, Reply, ReplyPath};
 use super::init::{Agreement, Granted, Wishes, agree};
 use super::request::{Malformed, Operation, Request};
+use super::ring::Rings;
 use crate::state::journal::{self, JournalEntry, Outstanding, Remedy};
 use crate::state::{MOST_READERS, SurvivalState};
 use crate::sys::fuse::clone_connection;
@@ -29,6 +31,11 @@ impl Device {
     /// Uses `fd`, /dev/fuse with a mount.
     pub fn new(fd: OwnedFd) -> Self {
         Self(fd)
+    }
+
+    /// The number of the descriptor.
+    pub(super) fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 
     /// A buffer for messages, if reads and writes are at most `max_transfer` bytes long.
@@ -58,6 +65,16 @@ impl Device {
                 Err(errno) => return Err(errno.into()),
             }
         }
+    }
+
+    /// Waits for the next message, and has `service` serve it.
+    ///
+    /// # Errors
+    /// As [`Device::receive`]; ENODEV when the mount is gone.
+    pub fn serve_next(self: &Arc<Self>, buffer: &mut [u8], service: &dyn Service) -> io::Result<()> {
+        let message = self.receive(buffer)?.ok_or(Errno::ENODEV)?;
+        serve(&ReplyPath::Device(self.clone()), service, message);
+        Ok(())
     }
 
     /// Sends the kernel a message: a reply to `unique`, or with 0 a notification of the kind `error`.
@@ -91,6 +108,7 @@ pub struct Session {
     granted: Granted,
     max_transfer: u32,
     survival: Option<Survival>,
+    rings: Option<Rings>,
 }
 
 /// What makes a connection survive the process: requests are read into memory that a successor has too.
@@ -102,18 +120,25 @@ struct Survival {
 }
 
 impl Session {
-    /// Reads INIT and answers it.
+    /// Reads INIT and answers it. Requests come over `rings` if the kernel agrees.
     ///
     /// # Errors
     /// The kernel is too old, or the mount is gone.
-    pub fn begin(fd: OwnedFd, wishes: &Wishes, state: Option<&'static SurvivalState>) -> io::Result<Self> {
+    pub fn begin(
+        fd: OwnedFd,
+        wishes: &Wishes,
+        state: Option<&'static SurvivalState>,
+        rings: Option<Rings>,
+    ) -> io::Result<Self> {
+        let rings_flag = if rings.is_some() { init::OVER_IO_URING } else { 0 };
+        let wishes = &Wishes { flags: wishes.flags | rings_flag, ..*wishes };
         let device = Arc::new(Device::new(fd));
         let max_transfer = wishes.max_transfer;
         let mut buffer = Device::buffer(max_transfer);
         loop {
             let message = device.receive(&mut buffer)?.ok_or(io::ErrorKind::NotConnected)?;
             let request = Request::parse(message).map_err(|malformed| no_request(malformed.opcode))?;
-            let reply = Reply::new(device.clone(), request.head.unique);
+            let reply = Reply::new(ReplyPath::Device(device.clone()), request.head.unique);
             let Operation::Init { arg, flags2 } = request.operation else {
                 return Err(no_request(Some(request.head.opcode)));
             };
@@ -127,7 +152,16 @@ impl Session {
                     );
                     reply.message(&answer);
                     let survival = state.map(|state| Survival { state, outstanding: Vec::new() });
-                    return Ok(Self { devices: vec![device], granted, max_transfer, survival });
+                    let rings = rings.filter(|_| granted.has(init::OVER_IO_URING));
+                    // After a failure the kernel sends all requests over the device again.
+                    let rings = rings.filter(|rings| match rings.register(&device) {
+                        Ok(()) => true,
+                        Err(errno) => {
+                            log::warn!("requests come over /dev/fuse: the kernel refuses io_uring: {errno}");
+                            false
+                        }
+                    });
+                    return Ok(Self { devices: vec![device], granted, max_transfer, survival, rings });
                 }
                 Agreement::AskAgain(answer) => reply.message(&answer),
                 Agreement::TooOld => {
@@ -154,7 +188,7 @@ impl Session {
         let devices = devices.ok_or_else(|| io::Error::other("a descriptor of the connection is missing"))?;
         let (minor, flags) = state.granted();
         let survival = Some(Survival { state, outstanding });
-        Ok(Self { devices, granted: Granted { minor, flags }, max_transfer: 0, survival })
+        Ok(Self { devices, granted: Granted { minor, flags }, max_transfer: 0, survival, rings: None })
     }
 
     /// Another descriptor of the connection, for notifications.
@@ -165,18 +199,41 @@ impl Session {
         self.devices[0].0.try_clone()
     }
 
+    /// Whether requests come over rings.
+    pub fn has_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Has `service` serve what comes over rings until `work` is done.
+    pub fn serve_rings_while<T>(&self, service: &Arc<dyn Service>, work: impl FnOnce() -> T) -> T {
+        if let Some(rings) = &self.rings {
+            rings.serve(service);
+        }
+        let done = work();
+        self.rings.iter().for_each(Rings::stop);
+        done
+    }
+
     /// What the kernel and this server have agreed on.
     pub fn granted(&self) -> Granted {
         self.granted
     }
 
-    /// Reads requests in `readers` threads and has `service` serve them, until the mount is gone. Each thread has a descriptor
-    /// of its own, so that the kernel does not make them wait for each other.
+    /// Has `service` serve requests until the mount is gone. They come over the rings, if there are any; otherwise `readers` threads
+    /// read them. Each of these has a descriptor of its own, so that the kernel does not make them wait for each other.
     ///
     /// # Errors
     /// A thread cannot be started, or the kernel's device fails.
     pub fn run(self, readers: usize, service: Arc<impl Service>) -> io::Result<()> {
-        let Self { mut devices, granted, max_transfer, mut survival } = self;
+        let Self { mut devices, granted, max_transfer, mut survival, rings } = self;
+        if let Some(rings) = rings {
+            rings.serve(&(service.clone() as Arc<dyn Service>));
+            // What has no reply is still read from the device.
+            let mut buffer = Device::buffer(max_transfer);
+            let read = read_requests(&devices[0], &*service, &mut buffer, None);
+            rings.end();
+            return read;
+        }
         let readers = if survival.is_some() { readers.min(MOST_READERS) } else { readers };
         // A successor reads from the descriptors that its predecessor has made, whatever the number of processors is now: requests are
         // answered on the descriptor from which they were read.
@@ -185,7 +242,7 @@ impl Session {
             devices.push(Arc::new(Device::new(clone_connection(&devices[0].0)?)));
         }
         if let Some(Survival { state, .. }) = survival.as_ref().filter(|_| is_new) {
-            let numbers: Vec<_> = devices.iter().map(|device| device.0.as_raw_fd()).collect();
+            let numbers: Vec<_> = devices.iter().map(|device| device.number()).collect();
             state.serve((granted.minor, granted.flags), &numbers);
         }
         let mut threads = Vec::new();
@@ -242,7 +299,8 @@ fn finish(request: Outstanding, devices: &[Arc<Device>], service: &impl Service)
         Remedy::Serve(nodes) => {
             let one = |nodeid| ForgetOne { nodeid, nlookup: 1 };
             service.forget(&mut nodes.into_iter().map(one));
-            if catch_unwind(AssertUnwindSafe(|| serve(device, service, &message))).is_err() {
+            let path = ReplyPath::Device(device.clone());
+            if catch_unwind(AssertUnwindSafe(|| serve(&path, service, &message))).is_err() {
                 log::error!("a request failed because of a bug in namegate");
             }
         }
@@ -250,7 +308,7 @@ fn finish(request: Outstanding, devices: &[Arc<Device>], service: &impl Service)
         Remedy::Reply(error, bytes) => drop(device.send(error, unique, &[&bytes])),
         Remedy::Fail => {
             log::error!("request {unique} fails: servers have ended several times while they served it");
-            Reply::new(device.clone(), unique).error(Errno::EIO);
+            Reply::new(ReplyPath::Device(device.clone()), unique).error(Errno::EIO);
         }
     }
 }
@@ -261,6 +319,7 @@ fn read_requests(
     buffer: &mut [u8],
     survival: Option<(&'static SurvivalState, usize)>,
 ) -> io::Result<()> {
+    let path = ReplyPath::Device(device.clone());
     while let Some(message) = device.receive(buffer)? {
         let _attending = survival.map(|(state, reader)| {
             let (unique, opcode) =
@@ -268,20 +327,21 @@ fn read_requests(
             journal::attend(JournalEntry::begin(state, reader, unique, opcode))
         });
         // A panic must not cost a thread. The client of the request gets an error.
-        if catch_unwind(AssertUnwindSafe(|| serve(device, service, message))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| serve(&path, service, message))).is_err() {
             log::error!("a request failed because of a bug in namegate");
         }
     }
     Ok(())
 }
 
-fn serve(device: &Arc<Device>, service: &impl Service, message: &[u8]) {
+/// Has `service` serve the request in `message`, which came on `path`.
+pub(super) fn serve(path: &ReplyPath, service: &(impl Service + ?Sized), message: &[u8]) {
     let request = match Request::parse(message) {
         Ok(request) => request,
         Err(Malformed { unique, opcode }) => {
             log::error!("the kernel sent a malformed request ({opcode:?})");
             if let Some(unique) = unique {
-                Reply::new(device.clone(), unique).error(Errno::EIO);
+                Reply::new(path.clone(), unique).error(Errno::EIO);
             }
             return;
         }
@@ -294,7 +354,7 @@ fn serve(device: &Arc<Device>, service: &impl Service, message: &[u8]) {
         Operation::BatchForget(nodes) => service.forget(&mut journal::count_forgets(nodes)),
         // It has no reply. EAGAIN would make the kernel send it again for ever if the other request is answered meanwhile.
         Operation::Interrupt { unique } => service.interrupt(unique),
-        _ => service.serve(&request, Reply::new(device.clone(), request.head.unique)),
+        _ => service.serve(&request, Reply::new(path.clone(), request.head.unique)),
     }
 }
 
@@ -348,7 +408,7 @@ mod tests {
         ask(opcode::INIT, 1, &[newer.as_bytes()]);
         ask(opcode::INIT, 2, &[InitIn { major: 7, minor: 31, ..newer }.as_bytes()]);
         let wishes = Wishes { flags: u64::MAX, max_transfer: 8192, max_background: 16, page_size: 4096 };
-        let session = Session::begin(here, &wishes, None).unwrap();
+        let session = Session::begin(here, &wishes, None, None).unwrap();
         assert_eq!(session.granted(), Granted { minor: 31, flags: 0 });
         for unique in [1, 2] {
             let (error, of, body) = answer();
@@ -383,7 +443,7 @@ mod tests {
         let old = InitIn { major: 7, minor: 30, ..InitIn::default() };
         write(&kernel, &message(head, &[old.as_bytes()])).unwrap();
         let wishes = Wishes { flags: 0, max_transfer: 8192, max_background: 16, page_size: 4096 };
-        let error = Session::begin(here, &wishes, None).unwrap_err();
+        let error = Session::begin(here, &wishes, None, None).unwrap_err();
         assert!(error.to_string().contains("7.30"), "{error}");
     }
 }

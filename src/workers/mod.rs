@@ -79,9 +79,14 @@ impl Workers {
         turn
     }
 
-    /// Whether no reading thread is in reserve: then no request may be served in place.
+    /// Whether no reading thread is in reserve although one could be: then no request may be served in place.
     pub fn is_short(&self) -> bool {
         self.roster.is_short()
+    }
+
+    /// Has all threads read: each gets requests that no other thread gets, so none can rest, and none is in reserve for another.
+    pub fn keep_reading(&self) {
+        self.roster.keep_reading();
     }
 
     /// Called by a reading thread between two requests: blocks while the thread is not needed.

@@ -4,7 +4,7 @@
 //! surplus ones block there. They cost nothing, and continue when the keeper finds that others are stuck.
 
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -50,6 +50,8 @@ pub struct Roster {
     wanted: AtomicUsize,
     /// Number of resting threads.
     reserve: AtomicUsize,
+    /// Whether no thread may rest.
+    keeps_reading: AtomicBool,
     resting: Mutex<Resting>,
     called: Condvar,
     seen: Mutex<Vec<SlotObservation>>,
@@ -99,6 +101,7 @@ impl Roster {
             active: AtomicUsize::new(all),
             wanted: AtomicUsize::new(regular),
             reserve: AtomicUsize::new(0),
+            keeps_reading: AtomicBool::new(false),
             resting: Mutex::default(),
             called: Condvar::new(),
             seen: Mutex::default(),
@@ -123,11 +126,17 @@ impl Roster {
     }
 
     pub(super) fn is_short(&self) -> bool {
-        self.reserve.load(Ordering::Relaxed) == 0
+        self.reserve.load(Ordering::Relaxed) == 0 && !self.keeps_reading.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn keep_reading(&self) {
+        self.keeps_reading.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn rest(&self) {
-        if self.active.load(Ordering::Relaxed) <= self.wanted.load(Ordering::Relaxed) {
+        if self.keeps_reading.load(Ordering::Relaxed)
+            || self.active.load(Ordering::Relaxed) <= self.wanted.load(Ordering::Relaxed)
+        {
             return;
         }
         let mut resting = self.resting.lock();

@@ -31,6 +31,8 @@ pub fn can_mount() -> bool {
         println!("SKIPPED: mounting needs root");
     } else if !Path::new("/dev/fuse").exists() {
         println!("SKIPPED: mounting needs /dev/fuse");
+    } else if transport() == "uring" && !is_enabled() {
+        println!("SKIPPED: io_uring needs Y in /sys/module/fuse/parameters/enable_uring");
     } else {
         return true;
     }
@@ -40,6 +42,11 @@ pub fn can_mount() -> bool {
 /// The transport to test: the default, or that of the environment.
 pub fn transport() -> String {
     std::env::var("NAMEGATE_TEST_TRANSPORT").unwrap_or_else(|_| "dev".into())
+}
+
+/// Whether root has enabled io_uring for FUSE.
+pub fn is_enabled() -> bool {
+    fs::read_to_string("/sys/module/fuse/parameters/enable_uring").is_ok_and(|value| value.trim() == "Y")
 }
 
 /// Whether contents go through the server on every mount, for a run of all tests.

@@ -69,10 +69,10 @@ const ALLOWED: &[SyscallNumber] = &[
     libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_setgroups, libc::SYS_getgroups, libc::SYS_capget, libc::SYS_capset,
     libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid,
     libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid, libc::SYS_getsid, libc::SYS_setsid,
-    // Pipes, events and waiting.
+    // Pipes, events and waiting. No ring can be made any more, and those that exist can only read and talk to /dev/fuse.
     libc::SYS_pipe2, libc::SYS_eventfd2, libc::SYS_signalfd4, libc::SYS_timerfd_create, libc::SYS_timerfd_settime,
     libc::SYS_timerfd_gettime, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_restart_syscall,
+    libc::SYS_epoll_pwait2, libc::SYS_io_uring_enter, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_restart_syscall,
     // Sockets that exist; for new ones see SOCKET_FAMILIES.
     libc::SYS_socketpair, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
     libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmsg,

@@ -194,6 +194,9 @@ pub struct InstanceStatus {
     /// The values in effect, by the names of the settings.
     #[serde(default)]
     pub settings: Map<String, Value>,
+    /// What carries requests: `dev`, `uring` or `fuser`.
+    #[serde(default)]
+    pub transport: String,
     /// The last reload, if there was one since the mount.
     pub last_reload: Option<LastReload>,
     /// The holder, if the mount survives its server.

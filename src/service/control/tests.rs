@@ -33,6 +33,7 @@ impl ControlHandler for Echo {
             errno: "EPERM".into(),
             policy: ActivePolicy::from_policy(&crate::policy::Policy::from_profiles(&[])),
             settings: serde_json::Map::new(),
+            transport: "dev".into(),
             last_reload: None,
             holder: None,
             counters: MetricsSnapshot::default(),
