@@ -82,8 +82,13 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
 }
 
 /// Lines are wrapped at the width of a terminal.
-const LAYOUT: Layout =
-    Layout { group_by: GroupBy::Directory, readiness: false, faults: false, is_wrapped: true };
+const LAYOUT: Layout = Layout {
+    group_by: GroupBy::Directory,
+    readiness: false,
+    faults: false,
+    is_wrapped: true,
+    is_styled: true,
+};
 
 /// The names on standard input.
 fn standard_input(is_null: bool) -> Result<NameReader<io::StdinLock<'static>>, CliError> {

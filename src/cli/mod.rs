@@ -5,6 +5,7 @@
 //! files. Nothing outside this module prints, and nothing imports it but `main`.
 
 mod check;
+mod colours;
 mod completions;
 mod config;
 mod doctor;
@@ -41,10 +42,12 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anstream::ColorChoice;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 use terminal_size::{Width, terminal_size_of};
 
+use self::colours::UncolouredOutput;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::report::{FailOn, Summary, layout};
 use crate::telemetry::log::{LogFormat, install};
@@ -249,8 +252,8 @@ fn start_log(is_verbose: bool, format: Option<LogFormat>) {
 fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
     match cli.color {
         Color::Auto => {}
-        Color::Always => anstream::ColorChoice::Always.write_global(),
-        Color::Never => anstream::ColorChoice::Never.write_global(),
+        Color::Always => ColorChoice::Always.write_global(),
+        Color::Never => ColorChoice::Never.write_global(),
     }
     let (is_verbose, log_format) = match &cli.command {
         Some(Command::Mount(args)) => args.log(),
@@ -260,11 +263,13 @@ fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
     if let Some((Width(columns), _)) = terminal_size_of(io::stdout()) {
         layout::set_terminal_width(columns.into());
     }
-    // Stripping colours cuts the output into small pieces, so there is a buffer before it and one after it.
-    let color = anstream::AutoStream::choice(&io::stdout());
-    let buffered: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout()));
-    let mut out = io::BufWriter::with_capacity(BUFFER, anstream::AutoStream::new(buffered, color));
-    let result = run(cli, &mut out);
+    let buffered = io::BufWriter::with_capacity(BUFFER, io::stdout());
+    let mut out: Box<dyn Write + Send> = match anstream::AutoStream::choice(&io::stdout()) {
+        // Taking colours out cuts the output into small pieces, so there is a buffer before it and one after it.
+        ColorChoice::Never => Box::new(io::BufWriter::with_capacity(BUFFER, UncolouredOutput::new(buffered))),
+        _ => Box::new(buffered),
+    };
+    let result = run(cli, &mut *out);
     // Findings are written before the error that ended the run.
     let flushed = out.flush();
     let status = result?;

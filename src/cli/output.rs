@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::CliError;
+use super::colours::ColourFilter;
 use super::format::{ReportFormat, words};
 use crate::name::display::shown;
 use crate::output::Output;
@@ -13,7 +14,7 @@ use crate::report::baseline::BaselineWriter;
 use crate::report::html::Head;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report};
-use anstream::adapter::StripBytes;
+use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 
 /// Where findings go, and in which order.
@@ -69,7 +70,8 @@ impl FromStr for OutputTarget {
 impl OutputArgs {
     /// How text is laid out on standard output.
     pub fn layout(&self, readiness: bool) -> Layout {
-        Layout { group_by: self.group_by, readiness, faults: false, is_wrapped: true }
+        let is_styled = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+        Layout { group_by: self.group_by, readiness, faults: false, is_wrapped: true, is_styled }
     }
 
     /// Whether a file gets this format.
@@ -106,6 +108,7 @@ pub struct Files(Vec<(Option<ReportFormat>, OutputFile)>);
 impl Files {
     /// The reports that write them.
     pub fn reports(&mut self, fail_on: FailOn, layout: Layout, head: &Head) -> Vec<Box<dyn Report + '_>> {
+        let layout = Layout { is_styled: false, ..layout };
         let mut reports: Vec<Box<dyn Report + '_>> = Vec::with_capacity(self.0.len());
         for (format, file) in &mut self.0 {
             reports.push(match format {
@@ -140,7 +143,7 @@ pub(super) struct OutputFile {
     key: (u64, u64, OsString),
     file: BufWriter<Output>,
     /// Takes out colours, which only text has.
-    colours: StripBytes,
+    colours: ColourFilter,
 }
 
 impl OutputFile {
@@ -151,7 +154,7 @@ impl OutputFile {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let output = Output::create(path)?;
         let key = output.key()?;
-        Ok(Self { path: path.into(), key, file: BufWriter::new(output), colours: StripBytes::new() })
+        Ok(Self { path: path.into(), key, file: BufWriter::new(output), colours: ColourFilter::default() })
     }
 
     /// Puts it in its place.
@@ -165,9 +168,7 @@ impl OutputFile {
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for part in self.colours.strip_next(bytes) {
-            self.file.write_all(part)?;
-        }
+        self.colours.write_to(&mut self.file, bytes)?;
         Ok(bytes.len())
     }
 

@@ -102,8 +102,13 @@ pub fn write_wrapped_to(
     text: &str,
 ) -> io::Result<()> {
     // Without a terminal nothing is wrapped.
-    if width == usize::MAX {
-        return writeln!(out, "{style}{text}{style:#}");
+    match width == usize::MAX {
+        true if style == PLAIN => {
+            out.write_all(text.as_bytes())?;
+            return out.write_all(b"\n");
+        }
+        true => return writeln!(out, "{style}{text}{style:#}"),
+        false => {}
     }
     for (n, line) in wrap(text, width.saturating_sub(at)).iter().enumerate() {
         let indent = if n == 0 { 0 } else { at };

@@ -1,5 +1,6 @@
 //! Text for people: grouped by directory or by rule, with the bad bytes marked and all names escaped.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -49,6 +50,15 @@ pub struct Layout {
     pub faults: bool,
     /// Whether lines are wrapped at the width of the terminal.
     pub is_wrapped: bool,
+    /// Whether findings have colours. Colours that are taken out of the output again cost as much time as the rest.
+    pub is_styled: bool,
+}
+
+impl Layout {
+    /// `style`, if findings have one.
+    const fn style(self, style: Style) -> Style {
+        if self.is_styled { style } else { PLAIN }
+    }
 }
 
 /// Writes records as text. Colours are escape sequences; the underlying writer removes them if they are not wanted.
@@ -73,7 +83,7 @@ impl<W: Write + Send> Text<W> {
             if self.place.is_some() {
                 writeln!(self.out)?;
             }
-            writeln!(self.out, "{}", styled(BOLD, display(&place.heading()), 0))?;
+            writeln!(self.out, "{}", styled(self.layout.style(BOLD), display(&place.heading()), 0))?;
             self.place = Some(Arc::clone(place));
         }
         Ok(())
@@ -191,23 +201,28 @@ fn write_record(out: &mut impl Write, layout: Layout, record: &ReportedName) -> 
             "    "
         }
     };
-    write!(out, "{}", marked(&record.name, &record.objections))?;
+    match layout.is_styled {
+        true => out.write_all(marked(&record.name, &record.objections).as_bytes())?,
+        false => write!(out, "{}", display(&record.name))?,
+    }
     match record.location {
-        Some(location) => writeln!(out, "  {}", styled(DIM, location, 0))?,
-        None => writeln!(out)?,
+        Some(location) => writeln!(out, "  {}", styled(layout.style(DIM), location, 0))?,
+        None => out.write_all(b"\n")?,
     }
     let rules = by_rule(&record.objections);
     let firsts = || rules.iter().map(|violations| &violations[0].violation);
+    let places: Vec<String> = firsts().map(|first| place_of(first.span)).collect();
     let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
-    let place_width = firsts().map(|first| place_of(first.span).len()).max().unwrap_or(0);
+    let place_width = places.iter().map(String::len).max().unwrap_or(0);
     let width = terminal_width().filter(|_| layout.is_wrapped).unwrap_or(usize::MAX);
     let column = indent.len() + 5 + 2 + rule_width + 2 + place_width + 2;
-    for violations in &rules {
+    for (violations, place) in rules.iter().zip(&places) {
         let first = &violations[0].violation;
-        let severity = styled(severity_style(first.severity), first.severity, 5);
-        let rule = styled(PLAIN, first.rule, rule_width);
-        let place = styled(DIM, place_of(first.span), place_width);
-        write!(out, "{indent}{severity}  {rule}  {place}  ")?;
+        let (severity, rule) = (first.severity.as_str(), first.rule.name());
+        out.write_all(indent.as_bytes())?;
+        write_column(out, layout.style(severity_style(first.severity)), severity, 5)?;
+        write_column(out, PLAIN, rule, rule_width)?;
+        write_column(out, layout.style(DIM), place, place_width)?;
         let message = message_for_rule(violations);
         if width.saturating_sub(column) >= MIN_MESSAGE {
             write_wrapped_to(out, width, column, PLAIN, &message)?;
@@ -218,11 +233,22 @@ fn write_record(out: &mut impl Write, layout: Layout, record: &ReportedName) -> 
         }
     }
     if let Some(repair) = &record.repair {
-        let name = styled(GOOD, display(repair.name.as_bytes()), 0);
-        let confidence = styled(DIM, format!("({})", repair.confidence.as_str()), 0);
-        writeln!(out, "{indent}{}  {name} {confidence}", styled(GOOD, "fix", 5))?;
+        let (good, dim) = (layout.style(GOOD), layout.style(DIM));
+        out.write_all(indent.as_bytes())?;
+        write_column(out, good, "fix", 5)?;
+        let (name, confidence) = (display(repair.name.as_bytes()), repair.confidence.as_str());
+        writeln!(out, "{good}{name}{good:#} {dim}({confidence}){dim:#}")?;
     }
     Ok(())
+}
+
+/// Writes a column of ASCII text, and the two spaces after it.
+fn write_column(out: &mut impl Write, style: Style, text: &str, width: usize) -> io::Result<()> {
+    match style == PLAIN {
+        true => out.write_all(text.as_bytes())?,
+        false => write!(out, "{style}{text}{style:#}")?,
+    }
+    (text.len()..width + 2).try_for_each(|_| out.write_all(b" "))
 }
 
 fn outcome_style(outcome: CheckOutcome) -> Style {
@@ -275,9 +301,9 @@ fn by_rule(objections: &[ReportedViolation]) -> Vec<Vec<&ReportedViolation>> {
 }
 
 /// The message of the first violation, with the places of the others.
-fn message_for_rule(violations: &[&ReportedViolation]) -> String {
-    let [first, others @ ..] = violations else { return String::new() };
-    let mut message = first.message.clone();
+fn message_for_rule<'v>(violations: &[&'v ReportedViolation]) -> Cow<'v, str> {
+    let [first, others @ ..] = violations else { return Cow::Borrowed("") };
+    let mut message = Cow::Borrowed(first.message.as_str());
     let mut places: Vec<String> =
         others.iter().take(MORE_PLACES).map(|other| place_of(other.violation.span)).collect();
     if let Some(more) = others.len().checked_sub(MORE_PLACES + 1) {
@@ -286,7 +312,7 @@ fn message_for_rule(violations: &[&ReportedViolation]) -> String {
     if let Some(last) = places.pop() {
         let before = places.join(", ");
         let and = if before.is_empty() { "" } else { " and " };
-        let _ = write!(message, "; also at {before}{and}{last}");
+        let _ = write!(message.to_mut(), "; also at {before}{and}{last}");
     }
     message
 }

@@ -78,6 +78,10 @@ pub struct Display<'n> {
 impl fmt::Display for Display<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name;
+        if is_plain(name) {
+            let shown = name.get(self.span.start..self.span.end).unwrap_or_default();
+            return f.write_str(std::str::from_utf8(shown).unwrap_or_default());
+        }
         let wanted = self.span.start..self.span.end;
         let inner_start = name.iter().position(|&byte| byte != b' ').unwrap_or(name.len());
         let inner_end = name.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
@@ -106,6 +110,13 @@ impl fmt::Display for Display<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether `name` is ASCII of which nothing is escaped.
+fn is_plain(name: &[u8]) -> bool {
+    // No early exit, so that the loop becomes a few vector instructions: names are short.
+    let is_ascii = name.iter().fold(true, |all, &byte| all & matches!(byte, b' '..=b'~') & (byte != b'\\'));
+    is_ascii && name.first() != Some(&b' ') && name.last() != Some(&b' ')
 }
 
 /// Whether `c`, which is not ASCII or is a control, is shown unescaped; `has_base`: whether the code point before it is.
@@ -144,8 +155,7 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
 /// ```
 pub fn width(name: &[u8]) -> usize {
     // In printable ASCII without escapes every byte is a column; anything else must be formatted to be measured.
-    let is_plain = name.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'\\');
-    if is_plain && name.first() != Some(&b' ') && name.last() != Some(&b' ') {
+    if is_plain(name) {
         return name.len();
     }
     display(name).to_string().width()

@@ -121,7 +121,11 @@ fn unassigned(policy: &Policy, c: char) -> String {
 }
 
 fn list(profiles: ProfileSet) -> String {
-    profiles.names().collect::<Vec<_>>().join(", ")
+    profiles.names().fold(String::new(), |mut listed, name| {
+        listed.push_str(if listed.is_empty() { "" } else { ", " });
+        listed.push_str(name);
+        listed
+    })
 }
 
 fn ill_formed(name: &[u8], span: Span) -> String {
@@ -202,9 +206,13 @@ fn utf8_char(bytes: &[u8]) -> Option<char> {
 /// ``U+0041 `A` ``, or the code point alone where the character could deceive.
 fn code_point(bytes: &[u8]) -> String {
     let Some(c) = utf8_char(bytes) else { return octets(bytes) };
-    let shown = display(bytes).to_string();
-    let plain = shown.chars().eq([c]);
-    if plain { format!("U+{:04X} `{c}`", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
+    let is_plain = match c {
+        // By itself it is both the beginning and the end of what is shown.
+        ' ' | '\\' => false,
+        '!'..='~' => true,
+        _ => display(bytes).to_string().chars().eq([c]),
+    };
+    if is_plain { format!("U+{:04X} `{c}`", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
 }
 
 fn code_points(text: &str) -> String {

@@ -83,7 +83,7 @@ impl Suggester<'_> {
 
     fn edit(&self, name: &str, violation: &Violation, edits: &mut Vec<Edit>) {
         let Violation { rule, span, severity, .. } = *violation;
-        let front = Edit::insert(0, self.stand_in);
+        let front = || Edit::insert(0, self.stand_in);
         match rule {
             RuleId::C0Control if span_of(name, span) == "\u{1B}" => {
                 edits.push(Edit::remove(Span::new(span.start, span.end + sequence_len(&name[span.end..]))));
@@ -103,7 +103,7 @@ impl Suggester<'_> {
             RuleId::ReservedCharacter => {
                 edits.extend(only(name, span).and_then(|c| self.unreserved(c, violation)))
             }
-            RuleId::EmptyName | RuleId::LeadingDash | RuleId::LeadingTilde => edits.push(front),
+            RuleId::EmptyName | RuleId::LeadingDash | RuleId::LeadingTilde => edits.push(front()),
             RuleId::DotName | RuleId::NulSmuggling | RuleId::SeparatorSmuggling => {
                 edits.push(Edit::replace(span, String::from(self.stand_in).repeat(span.len())));
             }
@@ -128,7 +128,7 @@ impl Suggester<'_> {
                 let backslashes = name.match_indices('\\');
                 edits.extend(backslashes.map(|(at, _)| Edit::replace(Span::new(at, at + 1), self.stand_in)));
             }
-            RuleId::DotGitLookalike => edits.push(front),
+            RuleId::DotGitLookalike => edits.push(front()),
             RuleId::MixedScript if severity == Severity::Error => self.edit_mixed_words(name, edits),
             _ => {}
         }
