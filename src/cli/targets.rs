@@ -60,6 +60,11 @@ impl TargetArgs {
         Ok(ScanSettings { encoding, targets, prefix, baseline: self.baseline()?, owner_of: None })
     }
 
+    /// The path of the file with known findings.
+    pub fn baseline_path(&self) -> Option<&[u8]> {
+        self.baseline.as_deref().map(|path| path.as_os_str().as_bytes())
+    }
+
     fn baseline(&self) -> Result<Option<Baseline>, CliError> {
         let Some(file) = &self.baseline else { return Ok(None) };
         let name = shown(file);

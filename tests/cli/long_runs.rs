@@ -71,14 +71,25 @@ fn an_interrupted_scan_ends_with_a_whole_report_and_is_resumed_without_loss() {
     assert_eq!(summary["findings"], paths(&first).len());
 
     let run = |args: &[&str]| {
-        let fixed = ["scan", "--profile", "utf8", "--format", "json", "--jobs", "3"];
+        let fixed = ["scan", "--format", "json", "--jobs", "2"];
         namegate().args(fixed).args(args).arg(&tree).output().unwrap()
     };
-    let refused = run(&["--resume", state.to_str().unwrap(), "--max-depth", "3"]);
+    let refused = run(&["--resume", state.to_str().unwrap(), "--profile", "utf8", "--max-depth", "3"]);
     assert_eq!(status(&refused), 2);
-    assert!(stderr(&refused).contains("the state of another scan"), "{}", stderr(&refused));
+    let expected_message =
+        "the state of another scan: --max-depth was not given, and is now 3; remove the file to scan from";
+    assert!(stderr(&refused).contains(expected_message), "{}", stderr(&refused));
+    let refused = run(&["--resume", state.to_str().unwrap(), "--profile", "strict"]);
+    assert!(stderr(&refused).contains("--profile was utf8, and is now "), "{}", stderr(&refused));
 
-    let second = run(&args);
+    // The reports and the number of threads are no part of the scope.
+    let table = dir.path().join("table.csv");
+    let second =
+        run(&[&args[..], &["--profile", "utf8", "-o", table.to_str().unwrap(), "--fail-on", "error"]]
+            .concat());
+    let rows = fs::read_to_string(&table).unwrap().lines().count();
+    assert!(rows > expected.len(), "all findings are in the new report: {rows} rows");
+    fs::remove_file(&table).unwrap();
     assert_eq!((status(&second), stderr(&second)), (1, ""));
     let second = objects(stdout(&second));
     assert_eq!(second.last(), whole.last(), "the last report is that of the whole");

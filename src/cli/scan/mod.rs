@@ -5,9 +5,10 @@ mod sources;
 mod tree_args;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
-use self::resume::StateFile;
+use self::resume::{ScanScope, StateFile};
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
 use super::format::{ReportArgs, ReportFormat};
@@ -17,9 +18,11 @@ use super::progress::{ProgressMode, TerminalProgress};
 use super::targets::TargetArgs;
 use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
+use crate::name::reading::Encoding;
+use crate::policy::Policy;
 use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
 use crate::report::text::Layout;
-use crate::scan::{self, CheckpointSink};
+use crate::scan::{self, CheckpointSink, ScanSettings};
 use crate::sys::open_files;
 
 const EXAMPLES: &str = "\
@@ -102,7 +105,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     // Where a Windows path is meant, an escaped backslash would mislead.
     head.prefix = display(&settings.prefix).to_string().replace(r"\\", r"\");
     head.has_owners = settings.owner_of.is_some();
-    let (state, before) = resume.map(StateFile::open).transpose()?.unzip();
+    let scope = || tree.add_to(scope(&paths, &policy, &settings)).with("--baseline", targets.baseline_path());
+    let (state, before) = resume.map(|path| StateFile::open(path, scope())).transpose()?.unzip();
     let (left, before) = before.map(Option::unzip).unzip();
     let resumption = left.map(|left| Resumption { left, ..Resumption::default() });
     let wanted = resumption.as_ref().map(|resumption| resumption.wanted.clone());
@@ -151,6 +155,17 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         (None, None) => {}
     }
     Ok(ExitStatus::from_summary(&summary, fail_on))
+}
+
+/// What a scan of `paths` reads and checks, except for the options of trees and the baseline.
+fn scope(paths: &[PathBuf], policy: &Policy, settings: &ScanSettings) -> ScanScope {
+    ScanScope::new()
+        .with("PATH", paths.iter().map(|path| path.as_os_str().as_bytes()))
+        .with("--profile", policy.profile_set().names())
+        .with("the policy", [policy.to_text()])
+        .with("--target", settings.targets.iter().map(|target| target.name))
+        .with("--prefix", [settings.prefix.clone()])
+        .with("--encoding", settings.encoding.map(Encoding::name))
 }
 
 /// A path as the head of a report shows it: readers do not know the working directory.

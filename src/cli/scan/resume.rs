@@ -2,7 +2,7 @@
 //! the scan that completes reports everything.
 //!
 //! The state is replaced as a whole, after the findings that it counts have been written; it says how many bytes of these are
-//! valid. Both files are removed when the scan completes. They are valid for one command line in one directory.
+//! valid. Both files are removed when the scan completes. They are valid for one [scope](ScanScope).
 //!
 //! They decide what is read and reported, so both must belong to this user or to root.
 
@@ -29,7 +29,7 @@ use crate::source::{Frontier, PendingDirectories};
 pub struct StateFile {
     path: PathBuf,
     place: Box<NamedEntry>,
-    invocation: Invocation,
+    scope: ScanScope,
     found: Mutex<FoundFile>,
 }
 
@@ -42,19 +42,73 @@ struct FoundFile {
     bytes: u64,
 }
 
-/// The command line that a state is valid for.
+/// What a scan reads, and what it checks: a scan with the same scope can resume it, with other reports and another number of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Invocation {
+pub struct ScanScope {
     namegate: String,
     directory: Base64,
-    arguments: Vec<Base64>,
+    options: Vec<ScopeOption>,
+}
+
+/// An option that selects what is read or checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ScopeOption {
+    name: String,
+    values: Vec<Base64>,
+}
+
+impl ScanScope {
+    /// A scope in the current directory, without options.
+    pub fn new() -> Self {
+        let directory = env::current_dir().unwrap_or_default();
+        Self {
+            namegate: env!("CARGO_PKG_VERSION").into(),
+            directory: Base64(directory.into_os_string().into_vec()),
+            options: Vec::new(),
+        }
+    }
+
+    /// Adds an option; without values, it was not given.
+    #[must_use]
+    pub fn with<V: Into<Vec<u8>>>(mut self, name: &str, values: impl IntoIterator<Item = V>) -> Self {
+        let values = values.into_iter().map(|value| Base64(value.into())).collect();
+        self.options.push(ScopeOption { name: name.to_owned(), values });
+        self
+    }
+
+    /// How the scope of the state, `self`, differs from that of this scan; `None` if it does not.
+    fn difference(&self, now: &Self) -> Option<String> {
+        if self.namegate != now.namegate {
+            return Some(format!("it was written by namegate {}", self.namegate));
+        }
+        if self.directory != now.directory {
+            return Some(format!("it began in the directory {}", display(&self.directory)));
+        }
+        let mut options = self.options.iter().zip(&now.options);
+        let (before, now) = options.find(|(before, now)| before != now)?;
+        Some(match (before.describe(), now.describe()) {
+            (Some(was), Some(is)) => format!("{} was {was}, and is now {is}", before.name),
+            _ => format!("{} is now another one", before.name),
+        })
+    }
+}
+
+impl ScopeOption {
+    /// The values, for messages; `None` if they are too long: a policy is a whole file.
+    fn describe(&self) -> Option<String> {
+        const MAX_SHOWN: usize = 100;
+        if self.values.is_empty() {
+            return Some("not given".to_owned());
+        }
+        let shown: Vec<String> = self.values.iter().map(|value| display(value).to_string()).collect();
+        Some(shown.join(" ")).filter(|shown| shown.len() <= MAX_SHOWN)
+    }
 }
 
 /// The contents of the state file.
 #[derive(Serialize, Deserialize)]
 struct ResumeState {
-    #[serde(flatten)]
-    invocation: Invocation,
+    scope: ScanScope,
     /// How many bytes of the file of findings are valid.
     found: u64,
     counts: CheckpointCounts,
@@ -69,18 +123,11 @@ struct PendingEntry {
 }
 
 impl StateFile {
-    /// Opens the state in the file `path` for the command line of this process; if the file exists, returns what is left and the
-    /// checkpoint.
+    /// Opens the state in the file `path` for a scan of `scope`; if the file exists, returns what is left and the checkpoint.
     ///
     /// # Errors
-    /// A file cannot be read or created, is not the state of a scan, or belongs to another command line.
-    pub fn open(path: PathBuf) -> Result<(Self, Option<(Frontier, Checkpoint)>), CliError> {
-        let directory = env::current_dir().unwrap_or_default();
-        let invocation = Invocation {
-            namegate: env!("CARGO_PKG_VERSION").into(),
-            directory: Base64(directory.into_os_string().into_vec()),
-            arguments: env::args_os().skip(1).map(|arg| Base64(arg.into_vec())).collect(),
-        };
+    /// A file cannot be read or created, is not the state of a scan, or has another scope.
+    pub fn open(path: PathBuf, scope: ScanScope) -> Result<(Self, Option<(Frontier, Checkpoint)>), CliError> {
         let name = shown(&path);
         let unreadable = |error: io::Error| CliError::new(format_args!("{name}: cannot be read: {error}"));
         let place = match Destination::resolve(&path).map_err(unreadable)? {
@@ -89,16 +136,16 @@ impl StateFile {
         };
         let Some(mut file) = place.open_own(OFlag::O_RDONLY).map_err(unreadable)? else {
             let found = FoundFile::create(&place, &path)?;
-            return Ok((Self { path, place, invocation, found: Mutex::new(found) }, None));
+            return Ok((Self { path, place, scope, found: Mutex::new(found) }, None));
         };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
         let state: ResumeState = serde_json::from_slice(&bytes)
             .map_err(|error| CliError::new(format_args!("{name}: not the state of a scan: {error}")))?;
-        if state.invocation != invocation {
+        if state.scope != scope {
+            let difference = state.scope.difference(&scope).unwrap_or_default();
             return Err(CliError::new(format_args!(
-                "{name}: the state of another scan; only this command line can resume it: {}",
-                state.invocation
+                "{name}: the state of another scan: {difference}; remove the file to scan from the beginning"
             )));
         }
         let left = state.left.into_iter().map(|left| PendingDirectories {
@@ -108,7 +155,7 @@ impl StateFile {
         });
         let (found, lines) = FoundFile::resume(&place, &path, state.found)?;
         let checkpoint = Checkpoint { counts: state.counts, lines: Box::new(lines) };
-        Ok((Self { path, place, invocation, found: Mutex::new(found) }, Some((left.collect(), checkpoint))))
+        Ok((Self { path, place, scope, found: Mutex::new(found) }, Some((left.collect(), checkpoint))))
     }
 
     /// Removes the files: the scan is complete.
@@ -180,13 +227,6 @@ impl FoundFile {
     }
 }
 
-impl std::fmt::Display for Invocation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "namegate {}, in {}:", self.namegate, display(&self.directory.0))?;
-        self.arguments.iter().try_for_each(|argument| write!(f, " {}", display(&argument.0)))
-    }
-}
-
 impl CheckpointSink for StateFile {
     fn append(&self, line: &[u8]) -> io::Result<()> {
         let mut found = self.lock_found();
@@ -208,7 +248,7 @@ impl CheckpointSink for StateFile {
             dir: Base64(waiting.dir.as_os_str().as_bytes().to_vec()),
             names: waiting.names.iter().map(|name| Base64(name.as_bytes().to_vec())).collect(),
         });
-        let state = ResumeState { invocation: self.invocation.clone(), found, counts, left: left.collect() };
+        let state = ResumeState { scope: self.scope.clone(), found, counts, left: left.collect() };
         let name = shown(&self.path);
         self.write(&state).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot save the state in {name}: {error}"))
@@ -227,7 +267,8 @@ mod tests {
     fn a_state_is_read_as_it_was_saved() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(OsStr::from_bytes(b"st\xE4te"));
-        let (file, nothing) = StateFile::open(path.clone()).unwrap();
+        let open = |path: PathBuf| StateFile::open(path, ScanScope::new().with("--exclude", ["*.tmp"]));
+        let (file, nothing) = open(path.clone()).unwrap();
         assert!(nothing.is_none());
         let names = vec![OsString::from_vec(b"\xFF\n".to_vec()), "b".into()];
         let left = vec![PendingDirectories {
@@ -243,7 +284,7 @@ mod tests {
         file.append(b"three, which no state counts").unwrap();
         drop(file);
         for more in ["three", "four"] {
-            let (file, kept) = StateFile::open(path.clone()).unwrap();
+            let (file, kept) = open(path.clone()).unwrap();
             let (frontier, kept) = kept.unwrap();
             assert_eq!((frontier, kept.counts), (left.clone(), counts));
             let lines: Vec<String> = kept.lines.lines().map(Result::unwrap).collect();
@@ -254,22 +295,32 @@ mod tests {
         let mut found = path.clone().into_os_string();
         found.push(FOUND);
         fs::write(&found, "on").unwrap();
-        assert!(
-            matches!(StateFile::open(path.clone()), Err(CliError::Message(m)) if m.contains("from the beginning"))
-        );
+        assert!(matches!(open(path.clone()), Err(CliError::Message(m)) if m.contains("from the beginning")));
         let changed = fs::read_to_string(&path).unwrap().replace("\"namegate\":\"", "\"namegate\":\"0.");
         fs::write(&path, changed).unwrap();
-        assert!(
-            matches!(StateFile::open(path.clone()), Err(CliError::Message(m)) if m.contains("another scan"))
-        );
+        assert!(matches!(open(path.clone()), Err(CliError::Message(m)) if m.contains("another scan")));
         fs::write(&path, "{}").unwrap();
-        assert!(
-            matches!(StateFile::open(path.clone()), Err(CliError::Message(m)) if m.contains("not the state"))
-        );
+        assert!(matches!(open(path.clone()), Err(CliError::Message(m)) if m.contains("not the state")));
         fs::remove_file(&path).unwrap();
-        let (file, _) = StateFile::open(path).unwrap();
+        let (file, _) = open(path).unwrap();
         file.remove().unwrap();
         file.remove().unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn scopes_differ_in_the_first_option_that_does() {
+        let scope = |depth: Option<&str>, policy: &str| {
+            ScanScope::new().with("--max-depth", depth).with("the policy", [policy])
+        };
+        let before = scope(None, "short");
+        assert_eq!(before.difference(&scope(None, "short")), None);
+        let found = before.difference(&scope(Some("3"), "other"));
+        assert_eq!(found.as_deref(), Some("--max-depth was not given, and is now 3"));
+        let found = before.difference(&scope(None, &"long".repeat(100)));
+        assert_eq!(found.as_deref(), Some("the policy is now another one"));
+        let elsewhere = ScanScope { directory: Base64(b"/else\n".to_vec()), ..before.clone() };
+        let found = elsewhere.difference(&before);
+        assert_eq!(found.as_deref(), Some(r"it began in the directory /else\n"));
     }
 }

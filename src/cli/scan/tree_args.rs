@@ -14,6 +14,7 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::statvfs;
 use parking_lot::Mutex;
 
+use super::resume::ScanScope;
 use crate::cli::CliError;
 use crate::cli::instances::user;
 use crate::name::display::shown;
@@ -96,6 +97,16 @@ impl TreeArgs {
     /// What looks up owners, if the report has them.
     pub fn owner_of(&self) -> Option<OwnerOf> {
         self.owners.then_some(owner_of)
+    }
+
+    /// Adds the options that select what is read and reported.
+    pub fn add_to(&self, scope: ScanScope) -> ScanScope {
+        let given = |is_given: bool| is_given.then_some("given");
+        scope
+            .with("--exclude", self.exclude.iter().map(String::as_str))
+            .with("--max-depth", self.max_depth.map(|depth| depth.to_string()))
+            .with("--one-file-system", given(self.one_file_system))
+            .with("--owners", given(self.owners))
     }
 
     /// The trees below `paths`.

@@ -16,7 +16,6 @@ use crate::name::display::display;
 use crate::name::escape::stable_hash;
 use crate::policy::Policy;
 use crate::policy::UnknownWord;
-use crate::policy::config::Config;
 use crate::settings::Choices;
 use crate::telemetry::audit::RecentRefusal;
 use crate::telemetry::metrics::MetricsSnapshot;
@@ -233,15 +232,12 @@ pub struct ActivePolicy {
 impl ActivePolicy {
     /// Describes `policy`.
     pub fn from_policy(policy: &Policy) -> Self {
-        // Equal policies have the same shortest file, whichever file or options they come from.
-        let text = Config::from_policy(policy)
-            .map_or_else(|_| format!("{:?}", policy.rules()), |config| config.to_toml());
         let normalization = policy.normalization();
         Self {
             profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),
             normalization: normalization.map(|n| format!("{} {}", n.form.as_str(), n.on_mismatch.as_str())),
             lines: policy.rules().len(),
-            fingerprint: format!("{:016x}", stable_hash(text.as_bytes())),
+            fingerprint: format!("{:016x}", stable_hash(policy.to_text().as_bytes())),
         }
     }
 }

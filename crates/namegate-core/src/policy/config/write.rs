@@ -20,6 +20,14 @@ impl fmt::Display for Inexpressible {
 
 impl std::error::Error for Inexpressible {}
 
+impl Policy {
+    /// A text that equal policies have in common, whichever files or options they come from: the shortest configuration, or the rules
+    /// of a policy that no configuration can express.
+    pub fn to_text(&self) -> String {
+        Config::from_policy(self).map_or_else(|_| format!("{:?}", self.rules()), |config| config.to_toml())
+    }
+}
+
 impl Config {
     /// The shortest configuration of a policy: its profiles, and the differences from them.
     ///
