@@ -3,7 +3,7 @@
 //! JSON text is Unicode, file names are bytes. [`Hex`] and [`Base64`] hold the exact bytes. The writers escape every code
 //! point that acts on a terminal or is invisible.
 
-use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Write};
 use std::ops::Deref;
 
@@ -40,13 +40,13 @@ impl<B> Deref for Base64<B> {
 
 impl<B: AsRef<[u8]>> Serialize for Hex<B> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&HEXLOWER.encode(self.0.as_ref()))
+        serializer.collect_str(&HEXLOWER.encode_display(self.0.as_ref()))
     }
 }
 
 impl<B: AsRef<[u8]>> Serialize for Base64<B> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&BASE64.encode(self.0.as_ref()))
+        serializer.collect_str(&BASE64.encode_display(self.0.as_ref()))
     }
 }
 
@@ -69,8 +69,34 @@ fn decoded<'de, D: Deserializer<'de>>(
     encoding: &str,
     decode: impl Fn(&str) -> Result<Vec<u8>, DecodeError>,
 ) -> Result<Vec<u8>, D::Error> {
-    let text = Cow::<str>::deserialize(deserializer)?;
-    decode(&text).map_err(|error| de::Error::custom(format_args!("`{text}` is not {encoding}: {error}")))
+    parse_text(deserializer, |text| {
+        decode(text).map_err(|error| format!("`{text}` is not {encoding}: {error}"))
+    })
+}
+
+/// Deserializes a string by `parse`, whose error is a sentence. The string is not copied.
+///
+/// # Errors
+/// The value is no string, or `parse` fails.
+pub fn parse_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    struct TextVisitor<P>(P);
+
+    impl<T, P: Fn(&str) -> Result<T, String>> de::Visitor<'_> for TextVisitor<P> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            (self.0)(text).map_err(E::custom)
+        }
+    }
+
+    deserializer.deserialize_str(TextVisitor(parse))
 }
 
 /// Any bytes as an object: text for people, and the exact bytes.
@@ -138,6 +164,10 @@ impl SafeFormatter {
 
 impl Formatter for SafeFormatter {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Most fragments are ASCII, which is checked many bytes at a time.
+        if !self.in_markup && fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return CompactFormatter.write_string_fragment(writer, fragment);
+        }
         let mut rest = fragment;
         while let Some((at, c)) = rest.char_indices().find(|&(_, c)| self.escapes(c)) {
             CompactFormatter.write_string_fragment(writer, &rest[..at])?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::stat::{UtimensatFlags, utimensat};
@@ -25,7 +25,7 @@ use crate::progress::{KillPoint, Observer, Remaining};
 /// Executes batches.
 pub struct Executor<'r> {
     /// The roots of the plan.
-    pub roots: PlanRoots,
+    pub roots: Arc<PlanRoots>,
     /// The changes of earlier runs.
     pub history: History,
     /// The observer.
@@ -40,7 +40,7 @@ pub struct BatchRun<'b> {
     pub batch: &'b JournalBatch,
     /// The open directories of a new batch. `None` for a batch of an earlier run: its directories are opened when their turn comes,
     /// and the state of its entries is unknown.
-    pub dirs: Option<&'b [Rc<OpenPlanDir>]>,
+    pub dirs: Option<&'b [Arc<OpenPlanDir>]>,
     /// The direction.
     pub direction: Direction,
     /// Selects entries by their index.

@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod id_set;
+mod inode_time;
 mod line;
 pub mod order;
 pub mod parse;
@@ -21,11 +22,11 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use self::line::{LineType, RootLine};
+pub use inode_time::InodeTime;
 pub use parse::{PlanError, PlanLine, PlanParser};
 
 use crate::policy::Confidence;
 use crate::policy::rule::RuleId;
-use crate::sys::stat::Time;
 
 /// The format version that is written. Version 1 has no birth times, lengths and modification times of entries; it is read too.
 pub const VERSION: u64 = 2;
@@ -144,16 +145,6 @@ pub struct SeenBirth {
     pub mtime: InodeTime,
     /// The length of the content in bytes.
     pub size: u64,
-}
-
-/// A time of an inode, as stat(2) returns it. Written as `SECONDS.NNNNNNNNN`, the seconds with their sign.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct InodeTime {
-    /// Whole seconds since the epoch.
-    pub seconds: i64,
-    /// Additional nanoseconds, below 1,000,000,000.
-    pub nanoseconds: u32,
 }
 
 /// The type of an entry.
@@ -399,34 +390,6 @@ impl EntryKind {
     }
 }
 
-impl From<Time> for InodeTime {
-    fn from(Time { seconds, nanoseconds }: Time) -> Self {
-        Self { seconds, nanoseconds }
-    }
-}
-
-impl fmt::Display for InodeTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
-    }
-}
-
-impl FromStr for InodeTime {
-    type Err = String;
-
-    /// # Errors
-    /// The text is not what [`Display`](fmt::Display) writes.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let (seconds, nanoseconds) = text.split_once('.')?;
-            let time = Self { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? };
-            // `+1`, `01`, `-0` and `.5` are other spellings, which nothing writes.
-            (time.to_string() == text).then_some(time)
-        };
-        parse().ok_or_else(|| format!("`{text}` is not a time as SECONDS.NNNNNNNNN"))
-    }
-}
-
 impl fmt::Display for FileHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.kind, BASE64.encode(&self.bytes))
@@ -448,25 +411,19 @@ impl FromStr for FileHandle {
     }
 }
 
-macro_rules! text_in_json {
-    ($($name:ident),*) => {
-        $(impl TryFrom<String> for $name {
-            type Error = String;
+impl TryFrom<String> for FileHandle {
+    type Error = String;
 
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(value: $name) -> Self {
-                value.to_string()
-            }
-        })*
-    };
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
-text_in_json!(FileHandle, InodeTime);
+impl From<FileHandle> for String {
+    fn from(value: FileHandle) -> Self {
+        value.to_string()
+    }
+}
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -10,12 +10,13 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
+use parking_lot::Mutex;
 
 use super::entry::EntryFailure;
 use super::plan::{PlanRoot, components};
@@ -42,9 +43,9 @@ pub struct OpenPlanDir {
 }
 
 impl OpenPlanDir {
-    fn from_fd(fd: OwnedFd) -> Result<Rc<Self>, Errno> {
+    fn from_fd(fd: OwnedFd) -> Result<Arc<Self>, Errno> {
         let stat = stat::at(&fd, OsStr::new(""))?;
-        Ok(Rc::new(Self { fd, stat }))
+        Ok(Arc::new(Self { fd, stat }))
     }
 
     /// Flushes the whole file system to the disk.
@@ -84,15 +85,16 @@ impl std::error::Error for ReadOnlyRoot {}
 #[derive(Debug)]
 pub struct PlanRoots {
     roots: Vec<OpenRoot>,
-    /// The new names of directories, which have them already or may have them since another run.
-    names: NewNames,
+    /// The new names of directories, which have them already or may have them since another run. One thread renames while another
+    /// opens the directories of the next batch.
+    names: Mutex<NewNames>,
     crosses: bool,
 }
 
 #[derive(Debug)]
 struct OpenRoot {
     path: Vec<u8>,
-    dir: Result<Rc<OpenPlanDir>, EntryFailure>,
+    dir: Result<Arc<OpenPlanDir>, EntryFailure>,
 }
 
 impl PlanRoots {
@@ -101,6 +103,7 @@ impl PlanRoots {
     /// # Errors
     /// A root is on a read-only file system. A missing root is no error: everything below it stays.
     pub fn open(roots: &[PlanRoot], names: NewNames, crosses: bool) -> Result<Self, ReadOnlyRoot> {
+        let names = Mutex::new(names);
         let mut opened = Self { roots: Vec::with_capacity(roots.len()), names, crosses };
         for root in roots {
             let dir = opened.open_root(&root.path, root.inode);
@@ -125,10 +128,10 @@ impl PlanRoots {
     }
 
     /// Opens a root by its whole path, which the user chose and which may lead through links.
-    fn open_root(&self, path: &[u8], ino: u64) -> Result<Rc<OpenPlanDir>, EntryFailure> {
+    fn open_root(&self, path: &[u8], ino: u64) -> Result<Arc<OpenPlanDir>, EntryFailure> {
         let mut failed = EntryFailure::OtherDirectory;
         let (current, planned) =
-            (|path: &[u8]| self.names.current(path), |path: &[u8]| self.names.planned(path));
+            (|path: &[u8]| self.names.lock().current(path), |path: &[u8]| self.names.lock().planned(path));
         for path in [path.to_vec(), substitute(path, 0, &current), substitute(path, 0, &planned)] {
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             let fd = nix::fcntl::openat(AT_FDCWD, OsStr::from_bytes(&path), flags, Mode::empty());
@@ -142,20 +145,20 @@ impl PlanRoots {
     }
 
     /// Records that the directory of the rename `id` has its new name now.
-    pub fn record_rename(&mut self, id: u64) {
-        self.names.record(id);
+    pub fn record_rename(&self, id: u64) {
+        self.names.lock().record(id);
     }
 
     /// Records that the directory of the rename `id` has its old name again.
-    pub fn forget_rename(&mut self, id: u64) {
-        self.names.forget(id);
+    pub fn forget_rename(&self, id: u64) {
+        self.names.lock().forget(id);
     }
 
     /// Opens the directory with the path `path` in the plan, which must be the inode `ino`.
     ///
     /// # Errors
     /// The directory cannot be opened, or is another one.
-    pub fn open_directory(&self, path: &[u8], ino: u64) -> Result<Rc<OpenPlanDir>, EntryFailure> {
+    pub fn open_directory(&self, path: &[u8], ino: u64) -> Result<Arc<OpenPlanDir>, EntryFailure> {
         let is_below =
             |root: &&OpenRoot| path.strip_prefix(&*root.path).is_some_and(|rest| is_end(&root.path, rest));
         let Some(root) = self.roots.iter().find(is_below) else {
@@ -174,13 +177,16 @@ impl PlanRoots {
         if begin == path.len() {
             return if dir.stat.ino == ino { Ok(dir.clone()) } else { Err(EntryFailure::OtherDirectory) };
         }
-        let now = match self.names.has_current() {
-            true => Cow::Owned(substitute(path, begin, &|path| self.names.current(path))),
+        let names = self.names.lock();
+        let now = match names.has_current() {
+            true => Cow::Owned(substitute(path, begin, &|path| names.current(path))),
             false => Cow::Borrowed(path),
         };
+        let has_one_path = names.is_empty();
+        drop(names);
         match self.walk(dir, &now[begin..]).and_then(OpenPlanDir::from_fd) {
             Ok(dir) if dir.stat.ino == ino => Ok(dir),
-            failed if self.names.is_empty() => {
+            failed if has_one_path => {
                 Err(failed.map_or_else(EntryFailure::Directory, |_| EntryFailure::OtherDirectory))
             }
             failed => self
@@ -209,7 +215,13 @@ impl PlanRoots {
 
     /// Searches the directory component by component, each under every name that it has or may have: directories may have traded
     /// names, so the first match is not always the right one.
-    fn search(&self, root: &Rc<OpenPlanDir>, path: &[u8], begin: usize, ino: u64) -> Option<Rc<OpenPlanDir>> {
+    fn search(
+        &self,
+        root: &Arc<OpenPlanDir>,
+        path: &[u8],
+        begin: usize,
+        ino: u64,
+    ) -> Option<Arc<OpenPlanDir>> {
         let ends: Vec<usize> =
             memchr::memchr_iter(b'/', &path[begin..]).map(|at| begin + at).chain([path.len()]).collect();
         if ends.len() > MAX_SEARCHED {
@@ -224,7 +236,7 @@ impl PlanRoots {
             let (start, end) = (if depth == 0 { begin } else { ends[depth - 1] + 1 }, ends[depth]);
             let name = match number {
                 0 => Some(path[start..end].to_vec()),
-                1 => self.names.planned(&path[..end]),
+                1 => self.names.lock().planned(&path[..end]),
                 _ => {
                     way.pop();
                     continue;

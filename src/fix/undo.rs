@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use super::entry::EntryFailure;
 use super::execute::{BatchRun, Executor, describe_remaining};
@@ -41,7 +42,7 @@ pub fn undo(
 ) -> io::Result<UndoTally> {
     let mut tally = UndoTally::default();
     let mut history = History::read(contents, journal.file())?;
-    let roots = history.open_roots(contents)?;
+    let roots = Arc::new(history.open_roots(contents)?);
     let mut executor = Executor { roots, history, observer, not_kept: BTreeMap::new() };
     if contents.undo.is_none() || contents.is_restored {
         journal.push(&JournalRecord::Undo { started });

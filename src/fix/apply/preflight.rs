@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::fcntl::readlinkat;
 
-use super::ApplyRun;
+use super::prepare::BatchPreparer;
 use crate::fix::entry::{EntryFailure, free_name, kind, look_up};
 use crate::fix::group::RenameGroup;
 use crate::fix::listing::{for_each_name, listed};
@@ -16,7 +16,7 @@ use crate::fix::roots::OpenPlanDir;
 use crate::json::Hex;
 use crate::sys::stat::Stat;
 
-impl ApplyRun<'_> {
+impl BatchPreparer<'_> {
     /// Finds the conflicts of the renames of a directory, by index. Finished renames have no conflicts.
     pub(super) fn find_conflicts(&self, dir: &OpenPlanDir, renames: &[Rename]) -> HashMap<usize, String> {
         let (mut bytes, mut ends) = (Vec::new(), vec![0]);
@@ -30,9 +30,8 @@ impl ApplyRun<'_> {
         }
         let names: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
         let existing: HashSet<&[u8]> = names.iter().copied().collect();
-        let is_pending = |(_, rename): &(usize, &Rename)| {
-            !self.done.contains(rename.id) && existing.contains(&*rename.old)
-        };
+        let is_pending =
+            |(_, rename): &(usize, &Rename)| !self.is_done_before(rename) && existing.contains(&*rename.old);
         let (indexes, pending): (Vec<usize>, Vec<&Rename>) =
             renames.iter().enumerate().filter(is_pending).unzip();
         let conflicts = check_renames(self.options.policy, &names, &pending);

@@ -1,5 +1,7 @@
 //! The changes between two flushes of the journal.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::record::JournalRecord;
@@ -63,26 +65,25 @@ impl BatchEntry {
 
 impl JournalBatch {
     /// The records.
-    pub(super) fn records(&self) -> impl Iterator<Item = JournalRecord> {
+    pub(super) fn records(&self) -> impl Iterator<Item = JournalRecord<'_>> {
         let head = JournalRecord::Batch {
             number: self.number,
             directories: self.directories.len(),
             entries: self.entries.len(),
         };
-        let entries = self.entries.iter().map(|entry| match entry.clone() {
-            BatchEntry::Rename(group) => JournalRecord::Rename(group),
-            BatchEntry::Retarget(relink) => JournalRecord::Retarget(relink),
+        let entries = self.entries.iter().map(|entry| match entry {
+            BatchEntry::Rename(group) => JournalRecord::Rename(Cow::Borrowed(group)),
+            BatchEntry::Retarget(relink) => JournalRecord::Retarget(Cow::Borrowed(relink)),
         });
-        std::iter::once(head)
-            .chain(self.directories.iter().cloned().map(JournalRecord::Directory))
-            .chain(entries)
+        let directories = self.directories.iter().map(|dir| JournalRecord::Directory(Cow::Borrowed(dir)));
+        std::iter::once(head).chain(directories).chain(entries)
     }
 
     /// Adds a record that follows the head of the batch; `None` if the record is out of place or has an invalid name.
-    pub(super) fn add(&mut self, record: JournalRecord) -> Option<()> {
+    pub(super) fn add(&mut self, record: JournalRecord<'_>) -> Option<()> {
         let entry = match record {
             JournalRecord::Directory(directory) if self.entries.is_empty() => {
-                self.directories.push(directory);
+                self.directories.push(directory.into_owned());
                 return Some(());
             }
             JournalRecord::Rename(group) => {
@@ -95,7 +96,7 @@ impl JournalBatch {
                 if !is_valid || names.chain(&group.temp_name).any(|name| !is_name(name)) {
                     return None;
                 }
-                BatchEntry::Rename(group)
+                BatchEntry::Rename(group.into_owned())
             }
             JournalRecord::Retarget(relink) => {
                 let private = relink.private_dir.as_ref().unwrap_or(&relink.temp_name);
@@ -104,7 +105,7 @@ impl JournalBatch {
                 if !are_names || relink.name == *private || targets.iter().any(|target| target.contains(&0)) {
                     return None;
                 }
-                BatchEntry::Retarget(relink)
+                BatchEntry::Retarget(relink.into_owned())
             }
             _ => return None,
         };

@@ -168,7 +168,7 @@ impl Journal {
     }
 
     /// Appends a record. [`commit`](Self::commit) writes it.
-    pub fn push(&mut self, record: &JournalRecord) {
+    pub fn push(&mut self, record: &JournalRecord<'_>) {
         self.check = record.write(self.check, &mut self.buffer);
     }
 

@@ -170,7 +170,7 @@ impl JournalContents {
     }
 
     /// Adds a record from a line of `len` bytes; `None` if the record is out of place.
-    fn add(&mut self, record: JournalRecord, len: u64, batch: &mut JournalBatch) -> Option<()> {
+    fn add(&mut self, record: JournalRecord<'_>, len: u64, batch: &mut JournalBatch) -> Option<()> {
         if let Some(last) = self.batches.last_mut().filter(|last| last.missing > 0) {
             let before = batch.entries.len();
             batch.add(record)?;

@@ -3,6 +3,9 @@
 //! A line is a JSON object whose last field, `check`, is the CRC-32 of the `check` of the line before and of everything in front of
 //! the field. So a line that is torn, changed, missing or out of order is detected.
 
+use std::borrow::Cow;
+use std::io::Write as _;
+
 use serde::{Deserialize, Serialize};
 
 use super::batch::BatchDirectory;
@@ -16,7 +19,7 @@ use crate::progress::Remaining;
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum JournalRecord {
+pub enum JournalRecord<'r> {
     /// The first record, which describes the run.
     Journal(JournalHeader),
     /// The start of a batch. Its `Directory`, `Rename` and `Retarget` records follow, and are on the disk before any of them is
@@ -30,11 +33,11 @@ pub enum JournalRecord {
         entries: usize,
     },
     /// A directory of the batch.
-    Directory(BatchDirectory),
+    Directory(Cow<'r, BatchDirectory>),
     /// Renames that belong together.
-    Rename(RenameGroup),
+    Rename(Cow<'r, RenameGroup>),
     /// A new target for a symbolic link.
-    Retarget(Relink),
+    Retarget(Cow<'r, Relink>),
     /// The batch is executed, except for the given entries.
     Done {
         /// The batch.
@@ -130,7 +133,7 @@ fn compute_check(before: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-impl JournalRecord {
+impl JournalRecord<'_> {
     /// Appends the line to `to`, after a line with the check `before`. Returns the check of the new line.
     pub fn write(&self, before: u32, to: &mut Vec<u8>) -> u32 {
         let begin = to.len();
@@ -139,12 +142,12 @@ impl JournalRecord {
         to.pop();
         let check = compute_check(before, &to[begin..]);
         to.extend_from_slice(CHECK);
-        to.extend_from_slice(format!("{check:08x}\"}}\n").as_bytes());
+        writeln!(to, "{check:08x}\"}}").expect("memory takes every write");
         check
     }
 
     /// Parses a line without its line feed, after a line with the check `before`; `None` if the line is damaged.
-    pub fn parse(line: &[u8], before: u32) -> Option<(Self, u32)> {
+    pub fn parse(line: &[u8], before: u32) -> Option<(JournalRecord<'static>, u32)> {
         let (body, tail) = line.split_at_checked(line.len().checked_sub(TAIL)?)?;
         let check = stated_check(line).filter(|_| tail.starts_with(CHECK))?;
         if compute_check(before, body) != check {
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
     use crate::json::Hex;
 
-    fn left() -> JournalRecord {
+    fn left() -> JournalRecord<'static> {
         let directory = Base64(b"/a\xFF".to_vec());
         let (old, new) = (Hex(b"\xE9\n".to_vec()), Hex(b"x".to_vec()));
         JournalRecord::Left(Remaining { directory, old, new, reason: "because \"so\"".into() })

@@ -40,6 +40,15 @@ impl IdSet {
         }
     }
 
+    /// Adds all ids of another set.
+    pub fn add_all(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        self.words.iter_mut().zip(&other.words).for_each(|(word, added)| *word |= added);
+        self.others.extend(&other.others);
+    }
+
     /// Reports whether the set has the id.
     pub fn contains(&self, id: u64) -> bool {
         let (word, bit) = Self::place(id);
@@ -61,6 +70,13 @@ mod tests {
         for id in ids {
             assert!(!set.contains(id) && set.insert(id) && !set.insert(id) && set.contains(id), "{id}");
         }
+        let mut other = IdSet::default();
+        other.insert(65);
+        other.insert(2);
+        set.add_all(&other);
+        other.add_all(&set);
+        assert!(set.contains(65) && set.contains(2) && set == other);
+        set.remove(2);
         for id in ids {
             set.remove(id);
             assert!(!set.contains(id), "{id}");

@@ -36,6 +36,9 @@ pub(super) struct LineHead {
     pub(super) version: Option<u64>,
 }
 
+/// The beginning of the line of a rename, as [`Rename::to_line`] writes it. Such a line needs not be parsed for its head, too.
+pub(super) const RENAME_BEGIN: &[u8] = br#"{"type":"rename","#;
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RootLine {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::id_set::IdSet;
-use super::line::{InDirectory, KnownDirectory, LineHead, LineType, RenameLine, RetargetLine, SkippedLine};
+use super::line::{
+    InDirectory, KnownDirectory, LineHead, LineType, RENAME_BEGIN, RenameLine, RetargetLine, SkippedLine,
+};
 use super::{
     MAX_HEADER_BYTES, MAX_LINE_BYTES, OLDEST_VERSION, Plan, PlanDirectory, PlanHeader, Rename, Retarget,
     Skipped, VERSION, components, name_objection, path_objection,
@@ -132,7 +134,10 @@ impl PlanParser {
         if line.is_empty() {
             return None;
         }
-        let head: LineHead = self.read(line)?;
+        let head = match line.starts_with(RENAME_BEGIN) {
+            true => LineHead { r#type: LineType::Rename, version: None },
+            false => self.read(line)?,
+        };
         let is_first = !std::mem::replace(&mut self.has_header, true);
         match head.r#type {
             LineType::Plan if !is_first => self.fail("a second line of type `plan`"),
@@ -152,19 +157,19 @@ impl PlanParser {
     /// Checks the renames of one directory against each other, each with its line.
     pub fn check_directory<'r>(&mut self, renames: impl Iterator<Item = (usize, &'r Rename)>) {
         let mut lines: Vec<(usize, &Rename)> = renames.collect();
-        lines.sort_by_key(|(line, _)| *line);
-        let Some(first) = lines.first().map(|(_, rename)| Arc::clone(&rename.directory)) else { return };
-        let mut seen = HashMap::with_capacity(lines.len());
-        for (line, rename) in lines {
-            if rename.directory.inode != first.inode {
-                self.fail_at::<()>(
-                    line,
-                    format_args!("the directory {} has another inode in a line above", display(&first.path)),
-                );
-            }
-            if let Some(other) = seen.insert(&*rename.old, line) {
-                self.fail_at::<()>(line, format_args!("line {other} renames {} too", quoted(&rename.old)));
-            }
+        let Some((_, first)) = lines.iter().min_by_key(|(line, _)| *line) else { return };
+        let first = Arc::clone(&first.directory);
+        for (line, _) in lines.iter().filter(|(_, rename)| rename.directory.inode != first.inode) {
+            self.fail_at::<()>(
+                *line,
+                format_args!("the directory {} has another inode in a line above", display(&first.path)),
+            );
+        }
+        // The renames of a stored plan are sorted by name already.
+        lines.sort_by(|a, b| a.1.old.cmp(&b.1.old).then(a.0.cmp(&b.0)));
+        for pair in lines.windows(2).filter(|pair| pair[0].1.old == pair[1].1.old) {
+            let (other, (line, rename)) = (pair[0].0, pair[1]);
+            self.fail_at::<()>(line, format_args!("line {other} renames {} too", quoted(&rename.old)));
         }
     }
 

@@ -1,0 +1,270 @@
+//! Prepares batches: compares the plan with the directories. This changes nothing, so it can be done while the batch before is
+//! executed: the entries of a directory come before the directory itself, so no rename changes a path that is still to be opened.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::commit::BatchCommitter;
+use super::{ApplyOptions, ApplyRun, BatchSink, LinksByName};
+use crate::fix::entry::{EntryFailure, InodeIdentity};
+use crate::fix::group::GroupMember;
+use crate::fix::journal::{BatchDirectory, BatchEntry};
+use crate::fix::original_name_xattr;
+use crate::fix::plan::id_set::IdSet;
+use crate::fix::plan::order::order_names;
+use crate::fix::plan::{EntryKind, PlanDirectory, Rename};
+use crate::fix::roots::{OpenPlanDir, PlanRoots};
+use crate::fix::stored_plan::{DirectoryRenames, StoredPlan};
+use crate::json::{Base64, Hex};
+use crate::progress::Remaining;
+use crate::sys::open_files;
+use crate::sys::stat::{self, Stat};
+
+/// The limit of open directories in a batch.
+const MAX_OPEN: usize = 512;
+
+/// Descriptors for everything else: the journal, the roots, temporary files, standard streams.
+const OTHER_FILES: usize = 24;
+
+/// The limit of open directories in a batch, for this process: the directories of one batch are open while the next is prepared.
+pub(super) fn max_open() -> usize {
+    (open_files::limit().saturating_sub(OTHER_FILES) / 2).clamp(1, MAX_OPEN)
+}
+
+/// A batch that was compared with the directories, and what was found besides.
+#[derive(Default)]
+pub(super) struct PreparedBatch {
+    /// The directories.
+    pub(super) directories: Vec<BatchDirectory>,
+    /// The same directories, open.
+    pub(super) dirs: Vec<Arc<OpenPlanDir>>,
+    /// The changes, in order.
+    pub(super) entries: Vec<BatchEntry>,
+    /// Lines of the plan that cannot be done.
+    pub(super) left: Vec<Remaining>,
+    /// The number of lines that were done before.
+    pub(super) already: u64,
+    /// The number of lines that are less certain than requested.
+    pub(super) left_out: u64,
+    /// How many original names cannot be kept, by reason.
+    pub(super) not_kept: BTreeMap<&'static str, u64>,
+}
+
+impl PreparedBatch {
+    /// Adds an entry of `directory`, which is open as `dir`.
+    pub(super) fn add(&mut self, directory: &PlanDirectory, dir: Arc<OpenPlanDir>, mut entry: BatchEntry) {
+        if self.directories.last().is_none_or(|last| *last.path != directory.path) {
+            // The metadata from when it was opened may be older than the batch before.
+            let stat = stat::at(&*dir, OsStr::new("")).unwrap_or(dir.stat);
+            self.directories.push(BatchDirectory {
+                path: Base64(directory.path.clone()),
+                inode: directory.inode,
+                atime: stat.atime.into(),
+                mtime: stat.mtime.into(),
+            });
+            self.dirs.push(dir);
+        }
+        let index = self.directories.len() - 1;
+        match &mut entry {
+            BatchEntry::Rename(group) => group.directory = index,
+            BatchEntry::Retarget(relink) => relink.directory = index,
+        }
+        self.entries.push(entry);
+    }
+
+    /// Leaves a line of the plan.
+    pub(super) fn leave(&mut self, directory: &[u8], old: &[u8], new: &[u8], failure: &EntryFailure) {
+        self.left.push(Remaining {
+            directory: Base64(directory.to_vec()),
+            old: Hex(old.to_vec()),
+            new: Hex(new.to_vec()),
+            reason: failure.to_string(),
+        });
+    }
+
+    pub(super) fn is_full(&self, batch_size: usize, max_open: usize) -> bool {
+        self.entries.len().max(self.left.len()) >= batch_size || self.dirs.len() >= max_open
+    }
+}
+
+/// The ids of renames that need no change.
+#[derive(Default)]
+pub(super) struct PreparedIds {
+    /// Those that an earlier run has made.
+    pub(super) done: IdSet,
+    /// Those that are less certain than requested.
+    pub(super) left_out: IdSet,
+}
+
+/// Prepares the batches of a plan.
+pub(super) struct BatchPreparer<'r> {
+    pub(super) plan: &'r StoredPlan,
+    pub(super) links: &'r LinksByName<'r>,
+    pub(super) options: ApplyOptions<'r>,
+    roots: &'r PlanRoots,
+    max_open: usize,
+    batch: PreparedBatch,
+    ids: PreparedIds,
+    /// Files without a birth time whose change time this plan may have set, because it renamed another name of theirs, or tried
+    /// to.
+    pub(super) touched: HashSet<u64>,
+}
+
+impl<'r> BatchPreparer<'r> {
+    /// Prepares the plan of `run`, as far as `committer` has not done it in an earlier run.
+    pub(super) fn new(run: &'r ApplyRun<'r>, committer: &BatchCommitter<'_>) -> Self {
+        Self {
+            plan: run.plan,
+            links: &run.links,
+            options: run.options,
+            roots: &run.roots,
+            max_open: max_open(),
+            batch: PreparedBatch::default(),
+            ids: PreparedIds { done: committer.done.clone(), left_out: IdSet::default() },
+            touched: committer.touched.clone(),
+        }
+    }
+
+    /// Gives all batches of the plan to `sink`.
+    pub(super) fn prepare_plan(mut self, sink: &mut BatchSink<'_>) -> io::Result<PreparedIds> {
+        let mut directories = self.plan.directories()?;
+        while let Some(found) = directories.next()? {
+            if self.prepare_directory(found, sink)?.is_break() {
+                return Ok(self.ids);
+            }
+        }
+        let _ = sink(self.batch)?;
+        Ok(self.ids)
+    }
+
+    /// Reports whether a rename was made by an earlier run.
+    pub(super) fn is_done_before(&self, rename: &Rename) -> bool {
+        self.ids.done.contains(rename.id)
+    }
+
+    /// Prepares the renames of one directory. Conflicts are found before the first of them is executed.
+    fn prepare_directory(
+        &mut self,
+        mut found: DirectoryRenames,
+        sink: &mut BatchSink<'_>,
+    ) -> io::Result<ControlFlow<()>> {
+        let PlanDirectory { path, inode, .. } = &*found.directory;
+        let dir = self.roots.open_directory(path, *inode);
+        self.leave_out(&dir, &mut found.renames);
+        let renames = &found.renames;
+        let mut conflicts = match &dir {
+            Ok(dir) => self.find_conflicts(dir, renames),
+            Err(_) => HashMap::new(),
+        };
+        let names: Vec<(&[u8], &[u8])> =
+            renames.iter().map(|rename| (&*rename.old, rename.new.as_bytes())).collect();
+        for group in order_names(&names) {
+            let conflict = group.iter().find_map(|at| conflicts.remove(at));
+            let group: Vec<&Rename> = group.iter().map(|&at| &renames[at]).collect();
+            self.prepare_group(&found, &dir, &group, conflict);
+            if self.batch.is_full(self.options.batch_size, self.max_open)
+                && sink(std::mem::take(&mut self.batch))?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Removes the renames that are less certain than requested. Those that an earlier run has made count as finished: a link may
+    /// lead to their entries.
+    fn leave_out(&mut self, dir: &Result<Arc<OpenPlanDir>, EntryFailure>, renames: &mut Vec<Rename>) {
+        renames.retain(|rename| {
+            let is_wanted = rename.confidence <= self.options.at_least;
+            if !is_wanted && dir.as_ref().is_ok_and(|dir| self.was_renamed(dir, rename)) {
+                self.record_earlier(rename);
+            } else if !is_wanted {
+                self.ids.left_out.insert(rename.id);
+                self.batch.left_out += 1;
+            }
+            is_wanted
+        });
+    }
+
+    /// Records a rename that an earlier run has made.
+    fn record_earlier(&mut self, rename: &Rename) {
+        self.ids.done.insert(rename.id);
+        if rename.entry.kind == EntryKind::Directory {
+            self.roots.record_rename(rename.id);
+        }
+    }
+
+    /// Adds one rename or a cycle to the batch.
+    fn prepare_group(
+        &mut self,
+        found: &DirectoryRenames,
+        dir: &Result<Arc<OpenPlanDir>, EntryFailure>,
+        renames: &[&Rename],
+        conflict: Option<String>,
+    ) {
+        if renames.iter().all(|rename| self.is_done_before(rename)) {
+            return;
+        }
+        let directory = &found.directory;
+        let checked = match dir {
+            Ok(dir) => self.check_entries(dir, renames, &found.renames).map(|group| (dir, group)),
+            Err(failure) => Err(failure.clone()),
+        };
+        let checked = match (checked, conflict) {
+            (Ok((_, Some(_))), Some(conflict)) => Err(EntryFailure::Conflict(conflict)),
+            (checked, _) => checked,
+        };
+        match checked {
+            Ok((dir, Some(group))) => {
+                self.batch.add(directory, Arc::clone(dir), BatchEntry::Rename(group));
+            }
+            Ok((_, None)) => {
+                self.batch.already += renames.len() as u64;
+                renames.iter().for_each(|rename| self.record_earlier(rename));
+            }
+            Err(failure) => {
+                for rename in renames {
+                    self.batch.leave(&directory.path, &rename.old, rename.new.as_bytes(), &failure);
+                }
+            }
+        }
+    }
+
+    pub(super) fn group_member(&mut self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> GroupMember {
+        let mut marked = false;
+        if self.options.keep_original {
+            let not_kept = match rename.entry.kind {
+                EntryKind::File | EntryKind::Directory => match original_name_xattr::is_set(dir, &rename.old)
+                {
+                    Ok(is_set) => {
+                        marked = !is_set;
+                        None
+                    }
+                    Err(error) => Some(error.desc()),
+                },
+                _ => Some("neither a file nor a directory"),
+            };
+            not_kept.into_iter().for_each(|why| *self.batch.not_kept.entry(why).or_default() += 1);
+        }
+        if stat.links > 1 && stat.btime.is_none() && rename.entry.kind != EntryKind::Directory {
+            self.touched.insert(stat.ino);
+        }
+        let InodeIdentity { ino: inode, kind, born } = InodeIdentity::from_stat(stat);
+        let (old, new) = (Hex(rename.old.clone()), Hex(rename.new.clone().into_bytes()));
+        let checked_owner = Some(stat.uid);
+        GroupMember {
+            id: rename.id,
+            old,
+            new,
+            inode,
+            kind,
+            ctime: stat.ctime.into(),
+            born,
+            marked,
+            checked_owner,
+        }
+    }
+}
