@@ -1,7 +1,8 @@
 """guard_names.py native DIR RECORD: tries every operation that makes a name, with all names, and records what the file system does.
 guard_names.py refuse|allow DIR RECORD POLICY: the same with the names that POLICY refuses and names that it allows. What a guard does
 not refuse has to be as recorded. Prints a line for each deviation, and at the end the numbers of calls, of operations that this
-file system does not have, and of calls that only the guard refused. Removes what it made."""
+file system does not have, of calls that only the guard refused, and of bad names that the file system refuses too. Removes what it
+made."""
 
 import ctypes
 import errno
@@ -203,7 +204,7 @@ policy = sys.argv[4]
 with open(record, encoding="ascii") as file:
     native = json.load(file)
 good = GOOD + WARNED if policy == "security" else GOOD
-count = missing = refused = 0
+count = missing = refused = twice = 0
 for operation, results in native.items():
     if results[GOOD[0].hex()]:
         missing += 1
@@ -214,9 +215,10 @@ for operation, results in native.items():
         count += 1
         is_refused = mode == "refuse" and name in BAD[policy]
         refused += is_refused and own == 0
+        twice += is_refused and own != 0
         wanted = {errno.EINVAL, own} - {0} if is_refused else {own}
         if got not in wanted or os.path.lexists(path) != (wanted == {0}):
             print(f"{operation} {name!r}: {said(got)} instead of {[said(number) for number in wanted]}")
         remove(path)
 shutil.rmtree(here)
-print(f"done {count} {missing} {refused}")
+print(f"done {count} {missing} {refused} {twice}")
