@@ -17,13 +17,27 @@ use nix::sys::stat::{Mode, SFlag, mknod};
 #[derive(Default)]
 pub struct Work {
     pub ends: AtomicBool,
-    /// Number of calls that were made.
+    /// Number of calls that were made and need the server.
     pub calls: AtomicU64,
+}
+
+/// Ends the work on drop, also when a test fails: some clients could go on for ever without a server.
+pub struct EndOfWork<'w>(pub &'w Work);
+
+impl Drop for EndOfWork<'_> {
+    fn drop(&mut self) {
+        self.0.ends.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Work {
     fn call<T>(&self, what: &str, result: io::Result<T>) -> T {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.content(what, result)
+    }
+
+    /// A call that the kernel may do by itself: it says nothing about the server, and does not count.
+    fn content<T>(&self, what: &str, result: io::Result<T>) -> T {
         result.unwrap_or_else(|error| panic!("{what}: {error}"))
     }
 
@@ -179,11 +193,11 @@ impl Work {
             round += 1;
             let at = (round * 31 % RECORDS) as usize * RECORD;
             let record: Vec<u8> = (0..RECORD as u64).map(|byte| (byte ^ round) as u8).collect();
-            self.call("pwrite", writer.write_all_at(&record, at as u64));
+            self.content("pwrite", writer.write_all_at(&record, at as u64));
             expected[at..at + RECORD].copy_from_slice(&record);
             let at = (round * 17 % RECORDS) as usize * RECORD;
             let mut found = vec![0; RECORD];
-            self.call("pread", reader.read_exact_at(&mut found, at as u64));
+            self.content("pread", reader.read_exact_at(&mut found, at as u64));
             assert!(found == expected[at..at + RECORD], "record at {at} in round {round}");
         }
         assert!(fs::read(path).unwrap() == expected);
@@ -210,10 +224,10 @@ impl Work {
             map[at..at + 8].copy_from_slice(&round.to_ne_bytes());
             // SAFETY: the range is that of the map.
             let synced = unsafe { libc::msync(map.as_mut_ptr().cast(), LEN, libc::MS_SYNC) };
-            self.call("msync", Errno::result(synced).map_err(io::Error::from));
+            self.content("msync", Errno::result(synced).map_err(io::Error::from));
             let mut found = [0; 8];
             let other = self.call("open", File::open(path));
-            self.call("pread", other.read_exact_at(&mut found, at as u64));
+            self.content("pread", other.read_exact_at(&mut found, at as u64));
             assert_eq!(u64::from_ne_bytes(found), round, "at {at}");
         }
         assert!(fs::read(path).unwrap() == *map);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::clients::Work;
+use crate::clients::{EndOfWork, Work};
 use crate::mounted::{Mounted, wait_until};
 use crate::{STUCK, kill_server, kills, surviving};
 
@@ -21,6 +21,7 @@ fn survives(mut mounted: Mounted, has_equivalents: bool) {
     let work = Work::default();
     let (mut longest, begin) = (Duration::ZERO, Instant::now());
     thread::scope(|scope| {
+        let end = EndOfWork(&work);
         let mut clients = vec![
             scope.spawn(|| work.change_names(&mnt.join("a"))),
             scope.spawn(|| work.change_names(&mnt.join("b"))),
@@ -51,7 +52,7 @@ fn survives(mut mounted: Mounted, has_equivalents: bool) {
             });
             longest = longest.max(killed.elapsed());
         }
-        work.ends.store(true, Ordering::Relaxed);
+        drop(end);
         for client in clients {
             client.join().unwrap();
         }
