@@ -86,7 +86,7 @@ compare_smoke() {
 # check_names WHO SOURCE THROUGH: every call refuses bad names, and stores good names unchanged.
 check_names() {
     local output errno=EILSEQ
-    # What export.sh mounts with.
+    # What the NFS server of the kernel gets for EILSEQ.
     if [[ $check == export ]]; then errno=EINVAL; fi
     if output=$(as "$1" timeout 300 python3 "$here/names.py" "$2" "$3" $errno 2>&1); then
         result PASS "$1" names "$(tail -n 1 <<<"$output")"
