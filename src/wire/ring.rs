@@ -5,7 +5,7 @@
 //! request. Processors that this process may not use, and those that are not there yet, have queues too; the threads share these.
 //!
 //! An entry of a ring is in use from a request until its reply. So each queue has more entries than there are requests, as long as
-//! there are fewer than [`MOST_ENTRIES`]: no request may wait because others are stuck in the pool. What has no reply (FORGET,
+//! there are fewer than `MOST_ENTRIES`: no request may wait because others are stuck in the pool. What has no reply (FORGET,
 //! INTERRUPT) comes over /dev/fuse, and so do requests that came before the rings were ready.
 
 use std::collections::{BTreeMap, VecDeque};
