@@ -19,7 +19,7 @@ check_export() {
     mkdir -p "$lab/export/native"
     mount --bind "$fs/native" "$lab/export/native"
     nfs_export "$lab/export/native" fsid=5
-    mount_namegate "$fs/source" "$lab/export/mnt" --export || return 0
+    mount_namegate "$fs/source" "$lab/export/mnt" --survive --export || return 0
     if ! nfs_export "$lab/export/mnt" fsid=7; then
         result FAIL - export "exportfs refuses the mount"
         return
@@ -30,6 +30,9 @@ check_export() {
     fi
     use_mount "$lab/client-native" "$fs/source" "$client"
     open_file_after_drop "$client"
+    under_load "$client" kill kill_servers
+    under_load "$client" upgrade upgrade_servers
+    after_new_mount "$client" || return 0
     timeout 60 umount "$client" "$lab/client-native" || umount -l "$client" "$lab/client-native"
     exportfs -ua
     rpc.nfsd 0
@@ -57,5 +60,93 @@ open_file_after_drop() {
     else
         result FAIL root path-after-drop "it cannot be read"
     fi
+    rm -rf "$1/deep"
+}
+
+# under_load CLIENT TEST COMMAND: a client works, and checks each result, while COMMAND replaces the server of the mount.
+under_load() {
+    local client=$1 test=$2 rounds load
+    : >"$lab/load.errors"
+    rm -f "$lab/load.end"
+    client_load "$client/load" >"$lab/load.rounds" 2>"$lab/load.errors" &
+    load=$!
+    "$3" || echo "$3 failed" >>"$lab/load.errors"
+    touch "$lab/load.end"
+    wait "$load" || echo "the client ended with an error" >>"$lab/load.errors"
+    rounds=$(tail -n 1 "$lab/load.rounds")
+    if [[ ! -s $lab/load.errors ]]; then
+        result PASS root "$test-under-load" "$rounds rounds of the client"
+    else
+        result FAIL root "$test-under-load" "$rounds rounds: $(head -n 3 "$lab/load.errors")"
+    fi
+    # What the server says of its predecessors is no complaint.
+    : >"$server_log"
+}
+
+# client_load DIR: creates, renames, reads and removes files until $lab/load.end exists, at least ten times. Prints the number of rounds.
+client_load() {
+    local i
+    mkdir -p "$1" || return
+    cd "$1" || return
+    echo open >open
+    exec 8<open
+    for ((i = 1; ; i++)); do
+        if ((i > 10)) && [[ -e $lab/load.end ]]; then break; fi
+        mkdir "d$i" && echo "$i" >"d$i/a" && mv "d$i/a" "d$i/b" && [[ $(<"d$i/b") == "$i" ]] || return
+        if [[ -e d$i/a || $(ls "d$i") != b ]]; then return 1; fi
+        rm "d$i/b" && rmdir "d$i" && [[ $(<open) == open ]] || return
+        echo "$i"
+    done
+    read -r i <&8 && [[ $i == open ]] && rm open && [[ -z $(ls) ]]
+}
+
+# The server is the child of the holder.
+child_of_holder() { cut -d ' ' -f 1 "/proc/$server/task/$server/children"; }
+
+# kill_servers: kills the server of the mount, which the holder replaces.
+kill_servers() {
+    local i before
+    for i in {1..5}; do
+        sleep 2
+        before=$(child_of_holder)
+        kill -9 "$before" || return
+        until [[ -n $(child_of_holder) && $(child_of_holder) != "$before" ]]; do sleep 0.1; done
+    done
+    sleep 2
+}
+
+upgrade_servers() {
+    local i
+    for i in 1 2 3; do
+        sleep 2
+        NAMEGATE_RUNTIME_DIR=$lab/run timeout 120 "$built" upgrade "$lab/export/mnt" || return
+    done
+    sleep 2
+}
+
+# A client goes on in its working directory after the mount and the NFS server were stopped and started.
+after_new_mount() {
+    mkdir -p "$1/deep/er"
+    echo one >"$1/deep/er/file"
+    cd "$1/deep/er" || return
+    rpc.nfsd 0
+    exportfs -ua
+    exportfs -f
+    unmount_namegate "$lab/export/mnt"
+    if ! mount_namegate "$fs/source" "$lab/export/mnt" --survive --export; then
+        cd /
+        return 1
+    fi
+    echo 3 >/proc/sys/vm/drop_caches
+    nfs_export "$lab/export" fsid=0,crossmnt
+    nfs_export "$lab/export/native" fsid=5
+    nfs_export "$lab/export/mnt" fsid=7
+    rpc.nfsd -N 3 -V 4 4
+    if [[ $(timeout 120 cat file 2>&1) == one && $(timeout 60 ls) == file ]]; then
+        result PASS root directory-after-new-mount
+    else
+        result FAIL root directory-after-new-mount "$(timeout 10 cat file 2>&1)"
+    fi
+    cd /
     rm -rf "$1/deep"
 }
