@@ -5,8 +5,6 @@
 
 mod checkpoint;
 mod chunked;
-mod container_rules;
-mod directory;
 mod history;
 
 use std::collections::{HashMap, HashSet};
@@ -16,22 +14,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+pub use namegate_findings::directory::OwnerOf;
+use namegate_findings::directory::{CheckedNames, DirectoryScan};
 use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
-use self::directory::{CheckedNames, DirectoryScan};
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
-use crate::policy::rule::RuleId;
+use crate::policy::rule::{RuleId, Severity};
 use crate::progress::Observer;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
-use crate::source::location::DirectoryPath;
-use crate::source::{Fault, Frontier, Source, SourceEvent};
+use crate::source::{self, DirectoryBatch, Fault, Frontier, Source, SourceEvent};
 
 /// Settings of a scan besides the policy.
 #[derive(Debug, Default)]
@@ -42,14 +40,30 @@ pub struct ScanSettings {
     pub targets: Vec<&'static Profile>,
     /// The prefix of each path on the target, without a separator at its end. Lengths of paths count it.
     pub prefix: Vec<u8>,
+    /// Findings of a lower severity are neither reported nor counted.
+    pub min_severity: Option<Severity>,
     /// Known findings, which are not reported.
     pub baseline: Option<Baseline>,
     /// Looks up the owner of a name in a directory, for the report; `None` if owners are not reported.
     pub owner_of: Option<OwnerOf>,
 }
 
-/// Looks up the owner of a name in a directory, for people; `None` if unknown.
-pub type OwnerOf = fn(&DirectoryPath, &[u8]) -> Option<String>;
+/// Checks the batches of a source.
+struct BatchScan<'s> {
+    directories: DirectoryScan<'s>,
+    prefix: &'s [u8],
+}
+
+impl BatchScan<'_> {
+    fn check(
+        &self,
+        batch: &DirectoryBatch,
+        checked: CheckedNames<'_>,
+        emit: &mut dyn FnMut(DirectoryFindings),
+    ) {
+        self.directories.check(&batch.located(self.prefix), checked, emit);
+    }
+}
 
 /// Checks all names of `source`.
 ///
@@ -70,17 +84,21 @@ pub fn scan(
     let targets = if settings.targets.is_empty() { policy.profiles() } else { &settings.targets };
     // A scan that resumes this one can have another report.
     let detail = if checkpoints.is_some() { Detail::Everything } else { report.detail() };
-    let directories = DirectoryScan { policy, settings, detail };
+    let baseline = settings.baseline.as_ref();
+    let accepts = move |path: &[u8], rule| baseline.is_some_and(|known| known.accepts(path, rule));
+    let directories = DirectoryScan {
+        encoding: settings.encoding,
+        min_severity: settings.min_severity.unwrap_or(Severity::Warn),
+        accepts: baseline.map(|_| &accepts as _),
+        owner_of: settings.owner_of,
+        inode_of: Some(source::inode_of),
+        ..DirectoryScan::new(policy, detail)
+    };
+    let directories = BatchScan { directories, prefix: &settings.prefix };
     let renderer = report.renderer();
     let counters = Counters::new(targets);
-    let mut output = ScanOutput {
-        report,
-        counters: &counters,
-        checkpoints,
-        baseline: settings.baseline.as_ref(),
-        accepted_before: 0,
-        failure: None,
-    };
+    let mut output =
+        ScanOutput { report, counters: &counters, checkpoints, baseline, accepted_before: 0, failure: None };
     if let Some(before) = before {
         output.replay(before, &*renderer)?;
     }

@@ -14,7 +14,8 @@ use crate::report::fan::FaultReport;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{Report, ReportedName, Summary};
 use crate::scan::{self, ScanSettings};
-use crate::source::list::{ListItem, MAX_NAME, NameReader, PathList};
+use crate::source::list::{ListItem, NameReader, PathList};
+use namegate_findings::split::MAX_NAME;
 
 const EXAMPLES: &str = "\
 Examples:

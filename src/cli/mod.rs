@@ -17,6 +17,8 @@ mod guard;
 mod guards;
 mod instances;
 mod list;
+mod list_pairs;
+mod list_reading_args;
 mod lists;
 mod man;
 mod metrics;
@@ -177,6 +179,7 @@ enum Command {
     Guard(guard::GuardArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
+    ListPairs(list_pairs::ListPairsArgs),
     Top(top::TopArgs),
     Reload(reload::ReloadArgs),
     Mode(mode::ModeArgs),
@@ -307,6 +310,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Guard(args) => guard::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::List(args) => list::run(&args, out),
+        Command::ListPairs(args) => list_pairs::run(&args, out),
         Command::Top(args) => top::run(&args, out),
         Command::Reload(args) => reload::run(&args, out),
         Command::Upgrade(args) => upgrade::run(&args, out),

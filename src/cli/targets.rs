@@ -5,12 +5,15 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
+
 use super::policy_args::PolicyArgs;
 use super::{CliError, profiles};
 use crate::name::display::shown;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::profile::{Profile, STRICT};
+use crate::policy::rule::Severity;
 use crate::report::baseline::Baseline;
 use crate::scan::ScanSettings;
 
@@ -25,9 +28,30 @@ pub struct TargetArgs {
     /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
+    /// Report and count only findings of at least this severity
+    #[arg(long, value_name = "SEVERITY", value_enum)]
+    min_severity: Option<MinSeverity>,
     /// Skip the known findings in FILE, which --write-baseline wrote
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+}
+
+/// The words of `--min-severity`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MinSeverity {
+    /// Warnings and errors
+    Warn,
+    /// Errors only
+    Error,
+}
+
+impl From<MinSeverity> for Severity {
+    fn from(word: MinSeverity) -> Self {
+        match word {
+            MinSeverity::Warn => Self::Warn,
+            MinSeverity::Error => Self::Error,
+        }
+    }
 }
 
 impl TargetArgs {
@@ -57,7 +81,9 @@ impl TargetArgs {
             }
         }
         let prefix = self.prefix.as_deref().map(read_prefix).unwrap_or_default();
-        Ok(ScanSettings { encoding, targets, prefix, baseline: self.baseline()?, owner_of: None })
+        let min_severity = self.min_severity.map(Severity::from);
+        let baseline = self.baseline()?;
+        Ok(ScanSettings { encoding, targets, prefix, min_severity, baseline, owner_of: None })
     }
 
     /// The path of the file with known findings.

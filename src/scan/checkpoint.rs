@@ -215,9 +215,8 @@ mod tests {
     use super::*;
     use crate::policy::{Policy, profile};
     use crate::report::Detail;
-    use crate::scan::ScanSettings;
-    use crate::scan::directory::{CheckedNames, DirectoryScan};
     use crate::source::DirectoryBatch;
+    use namegate_findings::directory::{CheckedNames, DirectoryScan};
 
     #[test]
     fn a_checkpoint_reads_back_as_it_was_written_with_collisions_and_repairs() {
@@ -226,10 +225,9 @@ mod tests {
             batch.push(name);
         }
         let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
-        let settings = ScanSettings::default();
-        let scan = DirectoryScan { policy: &policy, settings: &settings, detail: Detail::Everything };
+        let scan = DirectoryScan::new(&policy, Detail::Everything);
         let mut findings = DirectoryFindings::default();
-        scan.check(&batch, CheckedNames::All, &mut |found| findings = found);
+        scan.check(&batch.located(b""), CheckedNames::All, &mut |found| findings = found);
         assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
         let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));

@@ -6,9 +6,12 @@
 
 use std::path::PathBuf;
 
-use super::directory::{CheckedNames, DirectoryScan};
+use namegate_findings::directory::CheckedNames;
+
+use super::BatchScan;
 use crate::check::SuspectNames;
 use crate::name::arena::Arena;
+use crate::policy::NamesInUse;
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts};
@@ -16,12 +19,12 @@ use crate::source::{DirectoryBatch, Parts};
 /// Checks the names of a large directory, gives the findings to `emit`, and returns the number of names.
 pub(super) fn check(
     parts: &mut dyn Parts,
-    scan: &DirectoryScan<'_>,
+    scan: &BatchScan<'_>,
     observer: &dyn Observer,
     emit: &mut dyn FnMut(DirectoryFindings),
 ) -> u64 {
-    let prefix = scan.settings.prefix.as_slice();
-    let mut check = scan.policy.check_in_parts();
+    let prefix = scan.prefix;
+    let mut check = scan.directories.policy.check_in_parts();
     let (mut dir, mut names) = (PathBuf::new(), 0);
     parts.each(&mut |part| {
         names += part.count as u64;
@@ -34,7 +37,7 @@ pub(super) fn check(
         observer.checked(&dir, 0, findings.records.len() as u64);
         emit(findings);
     };
-    if !scan.has_messages() {
+    if !scan.directories.has_messages() {
         check_in_parts(parts, scan, &suspects, emit);
         return names;
     }
@@ -45,7 +48,8 @@ pub(super) fn check(
     });
     let used = suspects.into_used();
     if let Some(found) = found {
-        scan.check(&found, CheckedNames::Suspects(parts, used.as_ref()), emit);
+        let in_use: &mut NamesInUse<'_> = &mut |take| parts.each_name(take);
+        scan.check(&found, CheckedNames::Suspects { in_use, used: used.as_ref() }, emit);
     }
     names
 }
@@ -53,7 +57,7 @@ pub(super) fn check(
 /// Checks the suspects part by part: without suggested names, a name concerns only those with which it may collide.
 fn check_in_parts(
     parts: &mut dyn Parts,
-    scan: &DirectoryScan<'_>,
+    scan: &BatchScan<'_>,
     suspects: &SuspectNames<'_>,
     emit: &mut dyn FnMut(DirectoryFindings),
 ) {
@@ -71,7 +75,7 @@ fn check_in_parts(
     parts.each(&mut |part| {
         let mut others = DirectoryBatch::new(part.dir.clone(), part.root_len);
         let mut found = Arena::new();
-        suspects.add_to(&mut found, &part.directory(&scan.settings.prefix));
+        suspects.add_to(&mut found, &part.directory(scan.prefix));
         let names = found.iter().map(|(_, name)| name);
         names.filter(|name| !suspects.is_alike(name)).for_each(|name| others.push(name));
         scan.check(&others, CheckedNames::All, emit);

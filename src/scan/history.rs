@@ -3,19 +3,22 @@
 //! All names that a directory ever had are checked once. Only where some of them could collide, the versions are read again to
 //! find out which were there together.
 
-use super::directory::{CheckedNames, DirectoryScan};
+use namegate_findings::directory::CheckedNames;
+
+use super::BatchScan;
 use crate::name::arena::Arena;
+use crate::policy::NamesInUse;
 use crate::report::DirectoryFindings;
 use crate::source::VersionedDirectory;
 
 /// Checks the names of a directory in all its versions and gives the findings to `emit`. The same finding may come several times.
 pub(super) fn check(
     directory: &mut dyn VersionedDirectory,
-    scan: &DirectoryScan<'_>,
+    scan: &BatchScan<'_>,
     emit: &mut dyn FnMut(DirectoryFindings),
 ) {
     scan.check(directory.names(), CheckedNames::Ever, emit);
-    let Some(mut fingerprints) = scan.policy.fingerprints() else { return };
+    let Some(mut fingerprints) = scan.directories.policy.fingerprints() else { return };
     fingerprints.add_all(&directory.names().names);
     let shared = fingerprints.shared();
     if shared.is_empty() {
@@ -27,7 +30,9 @@ pub(super) fn check(
     }
     let mut found = Vec::new();
     directory.each_set_of(&alike, &mut |together| found.push(together));
+    let ever = &directory.names().names;
     for together in &found {
-        scan.check(together, CheckedNames::Together(directory.names()), emit);
+        let in_use: &mut NamesInUse<'_> = &mut |take| ever.iter().for_each(|(_, name)| take(name));
+        scan.check(together, CheckedNames::Suspects { in_use, used: None }, emit);
     }
 }

@@ -2,22 +2,24 @@
 
 pub mod bounded;
 pub mod fields;
+pub mod route;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::group::{self, Groups, Shape};
+pub use namegate_findings::decode::Decoding;
+use namegate_findings::group::{Groups, LIMIT};
+use namegate_findings::split::{self, MAX_NAME, Shape};
+
+use super::group::GroupedSource;
 use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::source::location::{Container, Location};
-use fields::{Decoding, Field, ListFormat, Missing};
-
-/// The maximum length of a name in bytes. A longer name is an error, such as a list with another separator, and must not fill
-/// the memory.
-pub const MAX_NAME: usize = 1 << 16;
+use fields::{Field, ListFormat, Missing};
 
 /// Reads names from a stream.
 #[derive(Debug)]
@@ -85,43 +87,91 @@ impl<R: BufRead> Iterator for NameReader<R> {
     }
 }
 
+/// What the items of a list are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListItems {
+    /// Paths, keys or names.
+    Paths(Shape),
+    /// In turn a directory and a name in it, exactly as they are checked.
+    Pairs,
+}
+
 /// A list of names or paths.
 #[derive(Clone, Debug)]
 pub struct List {
     /// Its file; `-` is standard input.
     pub file: PathBuf,
-    /// How its items are split into names.
-    pub shape: Shape,
+    /// What its items are.
+    pub items: ListItems,
     /// The format of the list.
     pub format: ListFormat,
     /// The separator after each item, if the format does not define one.
     pub separator: u8,
     /// The encoding of each item.
     pub decoding: Decoding,
+    /// Number of threads that check its directories.
+    pub jobs: NonZeroUsize,
+}
+
+/// An item of a list.
+#[derive(Clone, Copy, Debug)]
+enum ListedName<'i> {
+    /// A path, a key or a name.
+    Path(&'i [u8]),
+    /// A directory and a name in it.
+    Pair(&'i [u8], &'i [u8]),
 }
 
 impl List {
-    fn gather(&self, groups: &mut Groups, rejected: &mut RejectedItems) -> io::Result<()> {
+    /// Hands each item, with its number, to `take`; items that cannot be checked go to `rejected`.
+    fn each(
+        &self,
+        rejected: &mut RejectedItems,
+        take: &mut dyn FnMut(ListedName<'_>, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
         let stream: Box<dyn BufRead> = if self.file == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
             Box::new(BufReader::with_capacity(BUFFER, File::open(&self.file)?))
         };
-        let mut number = 0;
-        let mut take = |field: Field| {
+        let decoded = |field: Field| match field.map(|text| self.decoding.decode(text.into())) {
+            Ok(Some(item)) => Ok(item.into_owned()),
+            Ok(None) => Err("it is not encoded as `--decode` says".to_owned()),
+            Err(missing) => Err(missing.to_string()),
+        };
+        // Of a pair, the directory comes first.
+        let (mut number, mut dir) = (0, None);
+        let mut visit = |field: Field| {
+            let item = decoded(field);
+            if self.items == ListItems::Pairs && dir.is_none() {
+                dir = Some(item);
+                return Ok(());
+            }
             number += 1;
-            let reason = match field.map(|text| self.decoding.decode(text)) {
-                Ok(Some(name)) if self.shape == Shape::Name || group::takes(&name) => {
-                    return groups.add(&name, number);
+            let has_levels = self.items != ListItems::Paths(Shape::Name);
+            match (dir.take().transpose(), item) {
+                (Err(reason), _) | (_, Err(reason)) => rejected.add(number, reason),
+                (Ok(dir), Ok(name)) if has_levels && !split::takes(dir.as_deref().unwrap_or(&name)) => {
+                    rejected.add(number, Missing::TooDeep.to_string());
                 }
-                Ok(Some(_)) => Missing::TooDeep.to_string(),
-                Ok(None) => "it is not encoded as `--decode` says".to_owned(),
-                Err(missing) => missing.to_string(),
-            };
-            rejected.add(number, reason);
+                (Ok(None), Ok(name)) => return take(ListedName::Path(&name), number),
+                (Ok(Some(dir)), Ok(name)) => return take(ListedName::Pair(&dir, &name), number),
+            }
             Ok(())
         };
-        fields::read(&self.format, stream, self.separator, &mut take)
+        fields::read(&self.format, stream, self.separator, &mut visit)?;
+        match dir {
+            None => Ok(()),
+            Some(_) => Err(io::Error::other("it ends with a directory, and a name in it is missing")),
+        }
+    }
+
+    /// How paths are split; pairs are split already.
+    fn shape(&self) -> Shape {
+        match self.items {
+            ListItems::Paths(shape) => shape,
+            ListItems::Pairs => Shape::Key,
+        }
     }
 
     fn fault(&self, attempt: &'static str, error: io::Error) -> Fault {
@@ -132,10 +182,12 @@ impl List {
 impl Source for List {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let container = Container::List { file: self.file.as_os_str().as_bytes().to_vec() };
-        let container = Some(Arc::new(container));
-        let mut groups = Groups::new(container, self.shape, Some(Location::Item), group::LIMIT);
+        let mut groups = Groups::new(self.shape(), LIMIT);
         let mut rejected = RejectedItems::default();
-        let read = self.gather(&mut groups, &mut rejected);
+        let read = self.each(&mut rejected, &mut |item, number| match item {
+            ListedName::Path(path) => groups.add(path, number),
+            ListedName::Pair(dir, name) => groups.add_pair(dir, name, number),
+        });
         let fault = |error| self.fault("check every item of", error);
         if rejected.report("item", fault, visit).is_break() {
             return;
@@ -145,7 +197,9 @@ impl Source for List {
         if matches!(reported, Err(ControlFlow::Break(()))) {
             return;
         }
-        if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
+        let grouped = GroupedSource { container: Some(Arc::new(container)), location: Some(Location::Item) };
+        let handed_over = grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)));
+        if let Err(error) = handed_over {
             let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
         }
     }
@@ -157,14 +211,14 @@ pub struct PathList(pub Vec<Vec<u8>>);
 
 impl Source for PathList {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
-        let mut groups = Groups::new(None, Shape::Path, None, group::LIMIT);
+        let mut groups = Groups::new(Shape::Path, LIMIT);
         let mut rejected = RejectedItems::default();
         let fault =
             |attempt: &'static str| move |error: io::Error| Fault { path: "paths".into(), attempt, error };
         for (number, path) in (1..).zip(&self.0) {
             let added = match () {
                 () if path.len() > MAX_NAME => Err(Missing::TooLong),
-                () if !group::takes(path) => Err(Missing::TooDeep),
+                () if !split::takes(path) => Err(Missing::TooDeep),
                 () => Ok(groups.add(path, number)),
             };
             match added {
@@ -179,7 +233,9 @@ impl Source for PathList {
         if rejected.report("number", fault("check all"), visit).is_break() {
             return;
         }
-        if let Err(error) = groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))) {
+        let grouped = GroupedSource { container: None, location: None };
+        let take = &mut |batch| visit(SourceEvent::Directory(batch));
+        if let Err(error) = grouped.hand_over_in_order(groups, take) {
             let _ = visit(SourceEvent::Fault(fault("group the")(error)));
         }
     }

@@ -9,7 +9,6 @@ pub mod archive;
 pub mod git;
 pub mod group;
 pub mod list;
-pub mod location;
 pub mod mounts;
 mod roots;
 pub mod scope;
@@ -17,7 +16,7 @@ pub mod tree;
 pub mod walk;
 mod work_stack;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -26,9 +25,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+pub use namegate_findings::location;
+
 use crate::check::{DirectoryNames, Siblings};
 use crate::name::arena::Arena;
 use crate::source::location::{Container, Location};
+use namegate_findings::directory::LocatedNames;
 
 /// A source of names.
 pub trait Source: Sync {
@@ -220,16 +222,23 @@ impl DirectoryBatch {
         self.locations.insert(if is_behind { self.locations.len() } else { before_nul }, location);
     }
 
-    /// The inode number of the directory; `None` if it has none, or if it is no longer known.
-    pub fn inode(&self) -> Option<u64> {
-        use std::os::unix::fs::MetadataExt;
-        if self.container.is_some() {
-            return None;
+    /// The directory with its location, as a scan checks it; `prefix` comes before each path on the target.
+    pub fn located<'b>(&'b self, prefix: &'b [u8]) -> LocatedNames<'b> {
+        LocatedNames {
+            names: self.directory(prefix),
+            dir: self.dir.as_os_str().as_bytes(),
+            container: self.container.as_ref(),
+            locations: &self.locations,
         }
-        // The name of a root that is not a directory is in a batch of its own, for the directory that contains it.
-        let dir = if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir };
-        std::fs::metadata(dir).ok().map(|meta| meta.ino())
     }
+}
+
+/// The inode number of a directory on disk; `None` if it is no longer known.
+pub fn inode_of(dir: &[u8]) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    // The name of a root that is not a directory is in a batch of its own, for the directory that contains it.
+    let dir = if dir.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(dir)) };
+    std::fs::metadata(dir).ok().map(|meta| meta.ino())
 }
 
 /// Something that could not be read.
@@ -277,6 +286,18 @@ impl RejectedItems {
         }
     }
 
+    /// A fault for each reason, with the number of its items. `noun` is the word for an item.
+    fn into_faults(
+        self,
+        noun: &str,
+        fault: impl Fn(io::Error) -> Fault,
+    ) -> impl Iterator<Item = (Fault, u64)> {
+        self.0.into_iter().map(move |RejectedItem { reason, first, count }| {
+            let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            (fault(io::Error::other(format!("{noun} {first}{more}: {reason}"))), count)
+        })
+    }
+
     /// Reports each reason once. `noun` is the word for an item.
     fn report(
         self,
@@ -284,12 +305,8 @@ impl RejectedItems {
         fault: impl Fn(io::Error) -> Fault,
         visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
     ) -> ControlFlow<()> {
-        for RejectedItem { reason, first, count } in self.0 {
-            let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
-            let error = io::Error::other(format!("{noun} {first}{more}: {reason}"));
-            visit(SourceEvent::RepeatedFault(fault(error), count))?;
-        }
-        ControlFlow::Continue(())
+        let mut faults = self.into_faults(noun, fault);
+        faults.try_for_each(|(fault, count)| visit(SourceEvent::RepeatedFault(fault, count)))
     }
 }
 

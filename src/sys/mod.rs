@@ -28,9 +28,10 @@ pub mod seccomp;
 pub mod shared;
 pub mod socket;
 pub mod stat;
-pub mod temporary;
 pub mod tree;
 pub mod trust;
 pub mod uring;
 pub mod xattr;
 pub mod xfs;
+
+pub use namegate_findings::temporary;

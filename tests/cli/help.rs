@@ -126,7 +126,7 @@ fn every_command_has_examples_and_the_parser_accepts_them() {
 }
 
 /// Programs of examples that may be run here, beside our own.
-const PROGRAMS: [&str; 5] = ["find", "git", "grep", "jq", "ls"];
+const PROGRAMS: [&str; 6] = ["find", "git", "grep", "jq", "ls", "xargs"];
 
 /// Commands that need an instance, need root and change the machine, or do not end by themselves.
 const NOT_RUN: &[&str] = &[

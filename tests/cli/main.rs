@@ -25,6 +25,7 @@ mod list;
 mod long_runs;
 mod mount;
 mod outputs;
+mod pairs;
 mod policy;
 mod report;
 #[allow(dead_code, reason = "the tests of a watch use all of it")]

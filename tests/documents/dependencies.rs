@@ -6,11 +6,20 @@ use std::process::Command;
 
 use super::markdown::{read, root};
 
-/// The packages of the workspace.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "crates/namegate-core/Cargo.toml"];
+/// The packages of the program.
+const PROGRAM: [&str; 3] =
+    ["Cargo.toml", "crates/namegate-core/Cargo.toml", "crates/namegate-findings/Cargo.toml"];
 
-/// The package that the program builds on: no dependency from elsewhere.
+/// The package for engines that read Arrow.
+const ARROW: [&str; 1] = ["crates/namegate-arrow/Cargo.toml"];
+
+/// The package that the program builds on.
 const CORE: &str = "namegate-core";
+
+/// Whether a crate is a package of the workspace.
+fn is_own(krate: &str) -> bool {
+    krate.starts_with("namegate")
+}
 
 /// The names in one table of a manifest, such as `dev-dependencies`.
 fn declared(manifest: &str, table: &str) -> BTreeSet<String> {
@@ -32,27 +41,33 @@ fn described(page: &str, heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_dependency_has_its_row_and_every_row_its_dependency() {
-    let (manifests, page) = (MANIFESTS.map(read), read("docs/DEPENDENCIES.md"));
-    let declared = |table: &str| -> BTreeSet<String> {
-        manifests.iter().flat_map(|manifest| declared(manifest, table)).filter(|name| name != CORE).collect()
+    let page = read("docs/DEPENDENCIES.md");
+    let all = || PROGRAM.iter().chain(&ARROW).copied();
+    let declared = |packages: &mut dyn Iterator<Item = &str>, table: &str| -> BTreeSet<String> {
+        // Those of the workspace come from nowhere else.
+        packages.flat_map(|manifest| declared(&read(manifest), table)).filter(|name| !is_own(name)).collect()
     };
-    let linked = declared("dependencies");
-    for (table, heading) in
-        [("dependencies", "In the program"), ("dev-dependencies", "In tests and benches only")]
-    {
-        let (mut declared, described) = (declared(table), described(&page, heading));
-        if table == "dev-dependencies" {
-            // A crate that the tests of one package use and another package links already has its row.
-            declared.retain(|name| !linked.contains(name));
-        }
-        assert!(!declared.is_empty(), "no manifest has [{table}]");
+    let linked = declared(&mut all(), "dependencies");
+    let tables = [
+        (declared(&mut PROGRAM.into_iter(), "dependencies"), "In the program"),
+        (
+            &declared(&mut ARROW.into_iter(), "dependencies")
+                - &declared(&mut PROGRAM.into_iter(), "dependencies"),
+            "In namegate-arrow",
+        ),
+        // A crate that the tests of one package use and another package links already has its row.
+        (&declared(&mut all(), "dev-dependencies") - &linked, "In tests and benches only"),
+    ];
+    for (declared, heading) in tables {
+        let described = described(&page, heading);
+        assert!(!declared.is_empty(), "no dependency belongs below \"{heading}\"");
         let silent: Vec<_> = declared.difference(&described).collect();
         let stale: Vec<_> = described.difference(&declared).collect();
-        assert!(silent.is_empty(), "in [{table}], without a row below \"{heading}\": {silent:?}");
-        assert!(stale.is_empty(), "with a row below \"{heading}\", not in [{table}]: {stale:?}");
+        assert!(silent.is_empty(), "without a row below \"{heading}\": {silent:?}");
+        assert!(stale.is_empty(), "with a row below \"{heading}\", but not declared: {stale:?}");
     }
     for table in ["build-dependencies", "target"] {
-        assert!(declared(table).is_empty(), "[{table}] is new: give it a table and a line here");
+        assert!(declared(&mut all(), table).is_empty(), "[{table}] is new: give it a table and a line here");
     }
 }
 
@@ -100,7 +115,6 @@ fn graph(text: &str) -> Graph {
 
 /// How many crates can be reached from namegate, when its packages do not depend on `without` themselves.
 fn reached(graph: &Graph, without: &str) -> usize {
-    let is_own = |krate: &str| krate.starts_with("namegate");
     let mut reached = BTreeSet::new();
     let mut ahead: Vec<&str> =
         graph.keys().map(String::as_str).filter(|krate| krate.starts_with("namegate ")).collect();

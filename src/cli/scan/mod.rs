@@ -20,6 +20,7 @@ use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
+use crate::policy::rule::Severity;
 use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink, ScanSettings};
@@ -110,7 +111,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let (left, before) = before.map(Option::unzip).unzip();
     let resumption = left.map(|left| Resumption { left, ..Resumption::default() });
     let wanted = resumption.as_ref().map(|resumption| resumption.wanted.clone());
-    let mut source = sources.sources();
+    let mut source = sources.sources(tree.given_jobs());
     let expected = if source.is_empty() { tree.expected(&paths) } else { None };
     if !paths.is_empty() {
         source.insert(0, tree.source(&paths, resumption)?);
@@ -166,6 +167,7 @@ fn scope(paths: &[PathBuf], policy: &Policy, settings: &ScanSettings) -> ScanSco
         .with("--target", settings.targets.iter().map(|target| target.name))
         .with("--prefix", [settings.prefix.clone()])
         .with("--encoding", settings.encoding.map(Encoding::name))
+        .with("--min-severity", settings.min_severity.map(Severity::as_str))
 }
 
 /// A path as the head of a report shows it: readers do not know the working directory.

@@ -1,8 +1,10 @@
 //! What `namegate scan` checks besides directory trees: lists of names, Git repositories and archives.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
-use crate::cli::format::words;
+use crate::cli::list_reading_args::ListReadingArgs;
 #[cfg(feature = "git")]
 use crate::name::display::display;
 use crate::name::display::shown;
@@ -11,9 +13,6 @@ use crate::source::Source;
 use crate::source::archive::{Archive, MemberEncoding};
 #[cfg(feature = "git")]
 use crate::source::git::{Git, What};
-use crate::source::group::Shape;
-use crate::source::list::List;
-use crate::source::list::fields::{Decoding, ListFormat};
 
 /// The options.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,18 +21,8 @@ pub struct SourceArgs {
     /// Check the paths in this list, one per line; `-` is standard input; repeatable
     #[arg(long = "list", value_name = "FILE")]
     lists: Vec<PathBuf>,
-    /// Items of a list end with NUL instead of a line feed, as `find -print0` writes them
-    #[arg(short = '0', long, requires = "lists")]
-    null: bool,
-    /// Meaning of the items of a list
-    #[arg(long, value_enum, default_value_t = Shape::Path, requires = "lists", value_name = "WHAT")]
-    list_as: Shape,
-    /// Format of a list: `plain`, `csv:COLUMN` (a number from 1, or a header) or `jsonl:FIELD` (a name, or a JSON pointer)
-    #[arg(long, default_value = "plain", requires = "lists", value_name = "FORMAT")]
-    list_format: ListFormat,
-    /// Encoding of the items of a list
-    #[arg(long, value_enum, default_value_t, requires = "lists", value_name = "ENCODING")]
-    decode: Decoding,
+    #[command(flatten)]
+    items: ListReadingArgs,
     /// Check the names in this Git repository, bare or not, at HEAD unless another option says otherwise; repeatable
     #[cfg(feature = "git")]
     #[arg(long = "git", value_name = "REPO")]
@@ -76,19 +65,6 @@ pub const INSTEAD_OF_PATHS: &[&str] = &[
     "archives",
 ];
 
-words!(Shape {
-    Path = "paths": "Paths of a file system; each component is checked once",
-    Key = "keys": "Object keys: paths in which an empty component, `.` and `..` are names too",
-    Name = "names": "Names of one directory; a `/` in a name is a violation",
-});
-
-words!(Decoding {
-    None = "none": "Not encoded",
-    Percent = "percent": "Bytes as `%XX`",
-    Form = "form": "Bytes as `%XX`, and spaces as `+`",
-    Base64 = "base64": "Base64",
-});
-
 impl SourceArgs {
     /// What each source is, for the head of a report.
     pub fn labels(&self) -> Vec<String> {
@@ -108,13 +84,12 @@ impl SourceArgs {
         labels.collect()
     }
 
-    /// The sources that are asked for.
-    pub fn sources(self) -> Vec<Box<dyn Source>> {
-        let (shape, decoding) = (self.list_as, self.decode);
-        let separator = if self.null { 0 } else { b'\n' };
-        let sources = self.lists.into_iter().map(|file| -> Box<dyn Source> {
-            Box::new(List { file, shape, format: self.list_format.clone(), separator, decoding })
-        });
+    /// The sources that are asked for; `jobs` is the number of threads, if it was given.
+    pub fn sources(self, jobs: Option<NonZeroUsize>) -> Vec<Box<dyn Source>> {
+        // Names in memory wait for nothing.
+        let jobs = jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+        let sources =
+            self.lists.into_iter().map(|file| -> Box<dyn Source> { Box::new(self.items.list(file, jobs)) });
         #[cfg(feature = "git")]
         let sources = sources.chain(self.repositories.into_iter().map(|repository| -> Box<dyn Source> {
             let what = match (self.git_index, self.git_all) {
@@ -125,10 +100,9 @@ impl SourceArgs {
             Box::new(Git { repository, what, base: self.git_base.clone() })
         }));
         #[cfg(feature = "archive")]
-        let sources =
-            sources.chain(self.archives.into_iter().map(|file| -> Box<dyn Source> {
-                Box::new(Archive { file, encoding: self.archive_encoding })
-            }));
+        let sources = sources.chain(self.archives.into_iter().map(|file| -> Box<dyn Source> {
+            Box::new(Archive { file, encoding: self.archive_encoding, jobs })
+        }));
         sources.collect()
     }
 }

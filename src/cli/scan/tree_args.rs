@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ const SHOWN: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Directory trees")]
 pub struct TreeArgs {
-    /// Number of threads [default: four per processor, at most 32]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
+    /// Number of threads [default: four per processor, at most 32; for lists and archives one per processor]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroU16>,
     /// Skip matching names and everything below them (gitignore(5) patterns, relative to each PATH; repeatable)
     #[arg(long, value_name = "GLOB", requires = "paths")]
     exclude: Vec<String>,
@@ -91,7 +91,13 @@ impl TreeArgs {
     /// The number of threads.
     pub fn jobs(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.jobs.map_or_else(|| (FOR_EACH_PROCESSOR * processors()).min(MOST_JOBS), usize::from)
+        let given = self.given_jobs().map(NonZeroUsize::get);
+        given.unwrap_or_else(|| (FOR_EACH_PROCESSOR * processors()).min(MOST_JOBS))
+    }
+
+    /// The number of threads, if it was given.
+    pub fn given_jobs(&self) -> Option<NonZeroUsize> {
+        self.jobs.map(NonZeroUsize::from)
     }
 
     /// What looks up owners, if the report has them.

@@ -13,14 +13,17 @@ pub use encoding::{MemberEncoding, UnknownEncoding};
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::group::{self, Groups, MAX_PARTS, Shape};
-use super::list::MAX_NAME;
+use namegate_findings::group::{Groups, LIMIT};
+use namegate_findings::split::{self, MAX_NAME, MAX_PARTS, Shape};
+
+use super::group::GroupedSource;
 use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::source::location::{ArchiveKind, Container, Location};
 use packed::Packing;
@@ -32,6 +35,8 @@ pub struct Archive {
     pub file: PathBuf,
     /// The encoding of names in a zip that are not marked as UTF-8.
     pub encoding: MemberEncoding,
+    /// Number of threads that check its directories.
+    pub jobs: NonZeroUsize,
 }
 
 /// Maximum number of members. More are an attack on the disk: each name is kept until all are known.
@@ -62,7 +67,7 @@ impl Members<'_> {
             return Ok(());
         }
         let name = name.strip_prefix(b"./").unwrap_or(name);
-        if !group::takes(name) {
+        if !split::takes(name) {
             return self.reject(format!("its name has more than {MAX_PARTS} components"));
         }
         self.groups.add(name, self.number)
@@ -79,7 +84,11 @@ impl Source for Archive {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let gathered = self.gather(visit);
         let finished = gathered.and_then(|groups| match groups {
-            ControlFlow::Continue(groups) => groups.finish(&mut |batch| visit(SourceEvent::Directory(batch))),
+            ControlFlow::Continue((container, groups)) => {
+                let location: Option<fn(u64) -> Location> = Some(Location::Member);
+                let grouped = GroupedSource { container: Some(Arc::new(container)), location };
+                grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)))
+            }
             ControlFlow::Break(()) => Ok(()),
         });
         if let Err(error) = finished {
@@ -151,7 +160,7 @@ impl Archive {
     fn gather(
         &self,
         visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
-    ) -> io::Result<ControlFlow<(), Groups>> {
+    ) -> io::Result<ControlFlow<(), (Container, Groups)>> {
         let mut opened = OpenArchive::new(&self.file)?;
         let packing = Packing::of(opened.start()?);
         let kind = match packing {
@@ -159,8 +168,7 @@ impl Archive {
             Some(_) => ArchiveKind::Tar,
         };
         let container = Container::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
-        let mut groups =
-            Groups::new(Some(Arc::new(container)), Shape::Key, Some(Location::Member), group::LIMIT);
+        let mut groups = Groups::new(Shape::Key, LIMIT);
         let mut members = Members { groups: &mut groups, number: 0, rejected: RejectedItems::default() };
         let read = match packing {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
@@ -173,7 +181,7 @@ impl Archive {
             answer = visit(SourceEvent::Fault(self.fault(error)));
         }
         Ok(match answer {
-            ControlFlow::Continue(()) => ControlFlow::Continue(groups),
+            ControlFlow::Continue(()) => ControlFlow::Continue((container, groups)),
             ControlFlow::Break(()) => ControlFlow::Break(()),
         })
     }

@@ -16,7 +16,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::group::{self, Groups, Shape};
+use namegate_findings::group::{Groups, LIMIT};
+use namegate_findings::split::{self, MAX_PARTS, Shape};
+
+use super::group::GroupedSource;
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
 use crate::name::arena::Arena;
 use crate::source::location::Container;
@@ -103,11 +106,11 @@ impl Git {
         visit: Visit<'_>,
     ) -> io::Result<()> {
         let index = repository.index()?;
-        let mut groups = Groups::new(Some(Arc::clone(container)), Shape::Key, None, group::LIMIT);
+        let mut groups = Groups::new(Shape::Key, LIMIT);
         for entry in index.entries() {
             let path: &[u8] = entry.path(&index);
-            if !group::takes(path) {
-                let text = format!("the index has a path of more than {} components", group::MAX_PARTS);
+            if !split::takes(path) {
+                let text = format!("the index has a path of more than {MAX_PARTS} components");
                 if visit(SourceEvent::Fault(self.fault(io::Error::other(text)))).is_break() {
                     return Ok(());
                 }
@@ -133,14 +136,16 @@ impl Git {
                 failed?;
             }
         }
-        groups.finish(&mut |batch| match base {
+        let take = &mut |batch| match base {
             None => visit(SourceEvent::Directory(batch)),
             Some(base) => match beside_base(repository, base, batch) {
                 Ok(Some(batch)) => visit(SourceEvent::Directory(batch)),
                 Ok(None) => ControlFlow::Continue(()),
                 Err(error) => visit(SourceEvent::Fault(self.fault(error))),
             },
-        })
+        };
+        let container = Some(Arc::clone(container));
+        GroupedSource { container, location: None }.hand_over_in_order(groups, take)
     }
 
     fn fault(&self, error: io::Error) -> Fault {

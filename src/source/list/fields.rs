@@ -4,12 +4,11 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::str::FromStr;
 
-use data_encoding::BASE64;
+use namegate_findings::split::{MAX_NAME, MAX_PARTS};
 use serde_json::Value;
 
 use super::bounded::BoundedReader;
-use super::{ListItem, MAX_NAME, NameReader};
-use crate::source::group::MAX_PARTS;
+use super::{ListItem, NameReader};
 
 /// The format of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,50 +46,6 @@ impl FromStr for ListFormat {
             _ => Err("expected plain, csv:COLUMN or jsonl:FIELD".into()),
         }
     }
-}
-
-/// The encoding of names in the text of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Decoding {
-    /// Names are not encoded.
-    #[default]
-    None,
-    /// Bytes as `%XX` (RFC 3986).
-    Percent,
-    /// Bytes as `%XX` and spaces as `+`, as in HTML forms.
-    Form,
-    /// Base64 with padding (RFC 4648, section 4).
-    Base64,
-}
-
-impl Decoding {
-    /// Decodes `text`; `None` if it is invalid.
-    pub fn decode(self, text: Vec<u8>) -> Option<Vec<u8>> {
-        match self {
-            Self::None => Some(text),
-            Self::Percent => unescape(&text, false),
-            Self::Form => unescape(&text, true),
-            Self::Base64 => BASE64.decode(&text).ok(),
-        }
-    }
-}
-
-/// The crate `percent-encoding` accepts malformed text.
-fn unescape(text: &[u8], is_form: bool) -> Option<Vec<u8>> {
-    let digit = |byte: Option<&u8>| (*byte? as char).to_digit(16);
-    let (mut bytes, mut at) = (Vec::with_capacity(text.len()), 0);
-    while let Some(&byte) = text.get(at) {
-        match byte {
-            b'%' => {
-                bytes.push(u8::try_from(16 * digit(text.get(at + 1))? + digit(text.get(at + 2))?).ok()?);
-                at += 2;
-            }
-            b'+' if is_form => bytes.push(b' '),
-            _ => bytes.push(byte),
-        }
-        at += 1;
-    }
-    Some(bytes)
 }
 
 /// The bytes of one field, or why there are none.
@@ -236,24 +191,6 @@ mod tests {
         assert_eq!(items("jsonl:k", lines).0, found);
         assert_eq!(items("jsonl:/k", lines).0, found);
         assert_eq!(items("jsonl:/a/0", b"{\"a\":[\"x\"]}").0, [text("x")]);
-    }
-
-    #[test]
-    fn names_are_decoded_or_refused() {
-        let cases: [(Decoding, &str, Option<&[u8]>); 9] = [
-            (Decoding::None, "a%20b", Some(b"a%20b")),
-            (Decoding::Percent, "a%20%E9+%2f", Some(b"a \xE9+/")),
-            (Decoding::Form, "a+b%2B", Some(b"a b+")),
-            (Decoding::Percent, "%00", Some(b"\0")),
-            (Decoding::Percent, "%2", None),
-            (Decoding::Percent, "%G0", None),
-            (Decoding::Percent, "%+1", None),
-            (Decoding::Base64, "/w==", Some(b"\xFF")),
-            (Decoding::Base64, "/w", None),
-        ];
-        for (decoding, text, bytes) in cases {
-            assert_eq!(decoding.decode(text.into()).as_deref(), bytes, "{decoding:?} {text}");
-        }
     }
 
     #[test]

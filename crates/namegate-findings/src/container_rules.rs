@@ -2,12 +2,18 @@
 //!
 //! Such a name can be valid on its own, so that no policy reports it; but it is never valid in its container.
 
-use crate::name::Span;
-use crate::policy::profile::ProfileSet;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Policy, Violation};
-use crate::report::ReportedViolation;
-use crate::source::location::{ArchiveKind, Container};
+use namegate_core::name::Span;
+use namegate_core::policy::profile::ProfileSet;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Policy, Violation};
+
+use crate::location::{ArchiveKind, Container};
+use crate::record::ReportedViolation;
+
+/// Reports whether names in this container have rules of their own.
+pub(super) fn apply_to(container: &Container) -> bool {
+    !matches!(container, Container::List { .. })
+}
 
 /// The violations of `name` that follow from its container.
 pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) -> Vec<ReportedViolation> {

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'~').remove(b'-');
 
 /// The bytes of a path, percent-encoded (RFC 3986, section 2.1); also a leading `-`, which spreadsheets read as a formula.
-pub(super) fn encoded(path: &[u8]) -> String {
+pub fn encoded(path: &[u8]) -> String {
     match path.strip_prefix(b"-") {
         Some(rest) => format!("%2D{}", percent_encode(rest, ESCAPED)),
         None => percent_encode(path, ESCAPED).to_string(),
@@ -15,7 +15,7 @@ pub(super) fn encoded(path: &[u8]) -> String {
 }
 
 /// A URI reference to a file: relative if the path is relative, otherwise with the scheme `file`.
-pub(super) fn reference(path: &[u8]) -> String {
+pub fn reference(path: &[u8]) -> String {
     if path.starts_with(b"/") { format!("file://{}", encoded(path)) } else { encoded(path) }
 }
 

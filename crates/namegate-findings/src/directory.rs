@@ -1,76 +1,121 @@
-//! The check of one directory.
+//! The check of one directory: everything that is reported about it.
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::{ScanSettings, container_rules};
-use crate::check::DirectoryCheck;
-use crate::name::Span;
-use crate::name::display::display;
-use crate::policy::rule::RuleId;
-use crate::policy::{Collision, NameCheck, NamesInUse, Policy, UsedFingerprints, Violation};
-use crate::report::{CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation};
-use crate::source::location::{Container, DirectoryPath};
-use crate::source::{DirectoryBatch, Parts};
+use namegate_core::check::{DirectoryCheck, DirectoryNames};
+use namegate_core::name::Span;
+use namegate_core::name::display::display;
+use namegate_core::name::reading::Encoding;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Collision, NameCheck, NamesInUse, Policy, UsedFingerprints, Violation};
+
+use crate::container_rules;
+use crate::location::{Container, DirectoryPath, Location};
+use crate::record::{CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation};
 
 /// Checks directories one by one.
-pub(super) struct DirectoryScan<'s> {
-    pub(super) policy: &'s Policy,
-    pub(super) settings: &'s ScanSettings,
+#[derive(Clone, Copy)]
+pub struct DirectoryScan<'s> {
+    /// The policy.
+    pub policy: &'s Policy,
     /// What the report shows of a finding.
-    pub(super) detail: Detail,
+    pub detail: Detail,
+    /// Violations of a lower severity are left out.
+    pub min_severity: Severity,
+    /// The encoding of names that are not UTF-8, for suggested names; guessed per directory if `None`.
+    pub encoding: Option<Encoding>,
+    /// Reports whether it is known that the name at this path breaks this rule: such findings are left out.
+    pub accepts: Option<&'s (dyn Fn(&[u8], RuleId) -> bool + Sync)>,
+    /// Looks up the owner of a name in a directory, if owners are reported.
+    pub owner_of: Option<OwnerOf>,
+    /// Looks up the inode number of a directory on disk, if it is reported.
+    pub inode_of: Option<InodeOf>,
 }
 
-/// Which names of a directory a batch has.
-pub(super) enum CheckedNames<'w> {
+/// Looks up the owner of a name in a directory, for people; `None` if unknown.
+pub type OwnerOf = fn(&DirectoryPath, &[u8]) -> Option<String>;
+
+/// Looks up the inode number of a directory on disk; `None` if unknown.
+pub type InodeOf = fn(&[u8]) -> Option<u64>;
+
+/// The names of a directory, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub struct LocatedNames<'n> {
+    /// The names, as the policy checks them.
+    pub names: DirectoryNames<'n>,
+    /// The directory.
+    pub dir: &'n [u8],
+    /// Its container; `None` for the file system.
+    pub container: Option<&'n Arc<Container>>,
+    /// The location of each name, in the order of the arena and then of the names that contain a NUL; empty if names have no
+    /// locations.
+    pub locations: &'n [Location],
+}
+
+impl<'n> LocatedNames<'n> {
+    /// Names without a container and without locations.
+    pub fn new(names: DirectoryNames<'n>, dir: &'n [u8]) -> Self {
+        Self { names, dir, container: None, locations: &[] }
+    }
+}
+
+/// Which names of the directory are checked.
+pub enum CheckedNames<'w> {
     /// All of them.
     All,
-    /// The suspects of a large directory; its parts have all names. The fingerprints of these, if they were computed.
-    Suspects(&'w mut dyn Parts, Option<&'w UsedFingerprints>),
+    /// Those that may have findings, because the directory is large.
+    Suspects {
+        /// Calls its argument with every name of the directory.
+        in_use: &'w mut NamesInUse<'w>,
+        /// The fingerprints of all these names, if they were computed.
+        used: Option<&'w UsedFingerprints>,
+    },
     /// All names that it ever had. Some were never there together, so they do not collide.
     Ever,
-    /// Names that were there together, of all that it ever had.
-    Together(&'w DirectoryBatch),
 }
 
-/// The most findings that are rendered at a time.
+/// The most findings that are handed over at a time.
 const MOST_TOGETHER: usize = 512;
 
-impl DirectoryScan<'_> {
+impl<'s> DirectoryScan<'s> {
+    /// A scan of everything, without known findings, owners and inode numbers.
+    pub fn new(policy: &'s Policy, detail: Detail) -> Self {
+        let min_severity = Severity::Warn;
+        Self { policy, detail, min_severity, encoding: None, accepts: None, owner_of: None, inode_of: None }
+    }
+
     /// Checks one directory and gives its findings to `emit`, in parts if there are many.
-    pub(super) fn check(
+    pub fn check(
         &self,
-        batch: &DirectoryBatch,
+        directory: &LocatedNames<'_>,
         checked: CheckedNames<'_>,
         emit: &mut dyn FnMut(DirectoryFindings),
     ) {
-        let &Self { policy, settings, .. } = self;
-        let directory = batch.directory(&settings.prefix);
-        let check = policy.check_directory(&directory);
-        // The container of the directory may have rules of its own.
-        let by_container =
-            || batch.container.is_some().then(|| DirectoryCheck::without_violations(&directory));
+        let policy = self.policy;
+        let check = policy.check_directory(&directory.names);
+        let container = directory.container.filter(|container| container_rules::apply_to(container));
+        let by_container = || container.map(|_| DirectoryCheck::without_violations(&directory.names));
         let Some(mut check) = check.or_else(by_container) else { return };
         if matches!(checked, CheckedNames::Ever) {
             check.collisions.clear();
         }
-        let mut by_container = match batch.container.as_deref() {
+        let mut by_container = match container {
             Some(container) => container_violations(container, policy, &check),
             None => BTreeMap::new(),
         };
         if check.is_clean() && by_container.is_empty() {
             return;
         }
+        let inode_of = self.inode_of.filter(|_| self.has_messages() && directory.container.is_none());
         let place = Arc::new(DirectoryPath {
-            container: batch.container.clone(),
-            dir: batch.dir.as_os_str().as_bytes().to_vec(),
-            inode: if self.has_messages() { batch.inode() } else { None },
+            container: directory.container.cloned(),
+            dir: directory.dir.to_vec(),
+            inode: inode_of.and_then(|inode_of| inode_of(directory.dir)),
         });
-        let accepts = |name: &[u8], rule: RuleId| {
-            settings.baseline.as_ref().is_some_and(|known| known.accepts(&place.join(name), rule))
-        };
+        let accepts =
+            |name: &[u8], rule: RuleId| self.accepts.is_some_and(|accepts| accepts(&place.join(name), rule));
         let mut groups = Vec::with_capacity(check.collisions.len());
         let mut by_collision = ObjectionsByName::new();
         for collision in &check.collisions {
@@ -79,7 +124,8 @@ impl DirectoryScan<'_> {
             let mut is_new = false;
             for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
                 // A sibling that is not checked is a member without a finding of its own.
-                if at < check.checked && !accepts(check.names[at], violation.rule) {
+                let is_shown = at < check.checked && violation.severity >= self.min_severity;
+                if is_shown && !accepts(check.names[at], violation.rule) {
                     is_new = true;
                     let message = twins.as_ref().map_or_else(String::new, |twins| twins.message(at));
                     let group = Some(Arc::clone(&group));
@@ -93,15 +139,9 @@ impl DirectoryScan<'_> {
         }
         let mut repairs = match checked {
             _ if !self.has_messages() => BTreeMap::new(),
-            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, settings.encoding),
-            CheckedNames::Suspects(parts, used) => {
-                let in_use: &mut NamesInUse<'_> = &mut |take| parts.each_name(take);
-                check.suggested_names_among(policy, settings.encoding, in_use, used)
-            }
-            CheckedNames::Together(ever) => {
-                let in_use: &mut NamesInUse<'_> =
-                    &mut |take| ever.names.iter().for_each(|(_, name)| take(name));
-                check.suggested_names_among(policy, settings.encoding, in_use, None)
+            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.encoding),
+            CheckedNames::Suspects { in_use, used } => {
+                check.suggested_names_among(policy, self.encoding, in_use, used)
             }
         };
         let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]
@@ -116,14 +156,16 @@ impl DirectoryScan<'_> {
         let mut records = Vec::with_capacity(found.len().min(MOST_TOGETHER));
         for at in found {
             let name = check.names[at];
-            let own = check.violations.remove(&at).unwrap_or_default();
-            let mut objections = self.objections(name, own, batch);
+            let mut own = check.violations.remove(&at).unwrap_or_default();
+            own.retain(|violation| violation.severity >= self.min_severity);
+            let mut objections = self.objections(name, own, directory);
             objections.extend(by_container.remove(&at).unwrap_or_default());
             if let Some(violations) = check.path_violations.remove(&at) {
                 let path = check.path_on_target(at);
                 objections.extend(violations.iter().map(|v| path_violation(policy, &path, v, name)));
             }
-            if settings.baseline.is_some() {
+            objections.retain(|o| o.violation.severity >= self.min_severity);
+            if self.accepts.is_some() {
                 objections.retain(|o| !accepts(name, o.violation.rule));
             }
             objections.extend(by_collision.remove(&at).unwrap_or_default());
@@ -133,11 +175,11 @@ impl DirectoryScan<'_> {
             objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
             records.push(ReportedName {
                 place: Some(Arc::clone(&place)),
-                location: batch.locations.get(at).copied(),
+                location: directory.locations.get(at).copied(),
                 name: name.to_vec(),
                 objections,
                 repair: repairs.remove(&at),
-                owner: settings.owner_of.and_then(|owner_of| owner_of(&place, name)),
+                owner: self.owner_of.and_then(|owner_of| owner_of(&place, name)),
             });
             if records.len() == MOST_TOGETHER {
                 emit(DirectoryFindings { groups: mem::take(&mut groups), records: mem::take(&mut records) });
@@ -148,7 +190,8 @@ impl DirectoryScan<'_> {
         }
     }
 
-    pub(super) fn has_messages(&self) -> bool {
+    /// Reports whether findings have messages and suggested names.
+    pub fn has_messages(&self) -> bool {
         self.detail > Detail::Violations
     }
 
@@ -157,11 +200,10 @@ impl DirectoryScan<'_> {
         &self,
         name: &[u8],
         violations: Vec<Violation>,
-        batch: &DirectoryBatch,
+        directory: &LocatedNames<'_>,
     ) -> Vec<ReportedViolation> {
         let &Self { policy, detail, .. } = self;
         let check = NameCheck { name, violations };
-        let dir = batch.dir.as_os_str().as_bytes();
         let objection = |(of, violation): (usize, &Violation)| {
             let kind = |v: &Violation| (v.rule, v.severity);
             let is_shown = match detail {
@@ -172,7 +214,8 @@ impl DirectoryScan<'_> {
                 Detail::Everything => true,
             };
             let by_container = || {
-                container_rules::message(batch.container.as_deref()?, dir, violation.rule).map(str::to_owned)
+                container_rules::message(directory.container?, directory.dir, violation.rule)
+                    .map(str::to_owned)
             };
             let message = match is_shown {
                 true => by_container().unwrap_or_else(|| check.message(policy, violation)),

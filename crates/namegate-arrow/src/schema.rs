@@ -1,0 +1,71 @@
+//! The columns of all tables. New columns are added at the end.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+
+fn schema(fields: impl Into<Fields>) -> SchemaRef {
+    Arc::new(Schema::new(fields))
+}
+
+fn list_of_words(name: &str) -> Field {
+    Field::new(name, DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))), true)
+}
+
+/// The pairs that a shuffle brings together: `parent` and `name`; or a key that cannot be checked in `name`, if it is not null,
+/// and the reason in `fault`.
+pub fn pairs() -> SchemaRef {
+    static PAIRS: LazyLock<SchemaRef> = LazyLock::new(|| {
+        schema(vec![
+            Field::new("parent", DataType::Binary, true),
+            Field::new("name", DataType::Binary, true),
+            Field::new("fault", DataType::Utf8, true),
+        ])
+    });
+    Arc::clone(&PAIRS)
+}
+
+/// The findings: one row for each violation of a name, and for each key that could not be checked.
+pub fn findings() -> SchemaRef {
+    static FINDINGS: LazyLock<SchemaRef> = LazyLock::new(|| {
+        let text = |name| Field::new(name, DataType::Utf8, true);
+        schema(vec![
+            Field::new("directory", DataType::Binary, true),
+            Field::new("name", DataType::Binary, true),
+            text("path_encoded"),
+            text("verdict"),
+            text("rule"),
+            text("concern"),
+            text("severity"),
+            Field::new("start", DataType::Int32, true),
+            Field::new("end", DataType::Int32, true),
+            text("message"),
+            list_of_words("profiles"),
+            list_of_words("refused_by"),
+            text("group"),
+            text("repair"),
+            text("repair_confidence"),
+        ])
+    });
+    Arc::clone(&FINDINGS)
+}
+
+/// The summaries: one row for each task.
+pub fn summary() -> SchemaRef {
+    static SUMMARY: LazyLock<SchemaRef> = LazyLock::new(|| {
+        let [text, count] =
+            [DataType::Utf8, DataType::Int64].map(|of| move |name: &str| Field::new(name, of.clone(), true));
+        schema(vec![
+            text("task"),
+            count("names"),
+            count("directories"),
+            count("collisions"),
+            count("faults"),
+            text("policy"),
+            text("unicode"),
+            text("namegate"),
+            list_of_words("profiles"),
+        ])
+    });
+    Arc::clone(&SUMMARY)
+}

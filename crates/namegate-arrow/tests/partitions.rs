@@ -1,0 +1,230 @@
+//! Findings do not depend on how an engine distributes keys and pairs among its tasks.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+mod rows;
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BinaryViewArray, DictionaryArray, Int32Array, LargeBinaryArray, NullArray,
+    RecordBatch, StringArray,
+};
+use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter, TaskSummary, schema};
+use namegate_core::name::escape::stable_hash;
+use namegate_core::policy::{Policy, profile};
+use namegate_findings::decode::Decoding;
+use namegate_findings::split::{MAX_NAME, MAX_PARTS, Shape};
+use proptest::prelude::*;
+
+type Key = Option<Vec<u8>>;
+
+fn settings(profiles: &[&str], memory: usize) -> CheckSettings {
+    let profiles: Vec<_> = profiles.iter().map(|name| profile::by_name(name).unwrap()).collect();
+    CheckSettings { memory, ..CheckSettings::new(Arc::new(Policy::from_profiles(&profiles))) }
+}
+
+fn pairs(settings: PairSettings, columns: &[ArrayRef]) -> Vec<RecordBatch> {
+    let (mut splitter, mut pairs) = (PairSplitter::new(settings), Vec::new());
+    for column in columns {
+        splitter.split(column, &mut |batch| pairs.push(batch)).unwrap();
+    }
+    pairs
+}
+
+fn check(settings: CheckSettings, pairs: &[RecordBatch]) -> (Vec<RecordBatch>, TaskSummary) {
+    let mut checker = DirectoryChecker::new(settings);
+    let mut found: Vec<RecordBatch> = pairs.iter().flat_map(|batch| checker.add(batch).unwrap()).collect();
+    let mut reader = checker.finish().unwrap();
+    found.extend(reader.by_ref().map(Result::unwrap));
+    assert!(found.iter().all(|batch| batch.num_rows() > 0 && batch.schema() == schema::findings()));
+    (found, reader.summary().clone())
+}
+
+/// What a shuffle does: each pair goes to the task of its parent.
+fn shuffle(batches: &[RecordBatch], tasks: usize) -> Vec<RecordBatch> {
+    let mut builders: Vec<(BinaryBuilder, BinaryBuilder, StringBuilder)> =
+        (0..tasks).map(|_| Default::default()).collect();
+    for batch in batches {
+        let [parents, names] = [0, 1].map(|at| batch.column(at).as_binary::<i32>());
+        let faults = batch.column(2).as_string::<i32>();
+        for at in 0..batch.num_rows() {
+            let parent = parents.is_valid(at).then(|| parents.value(at));
+            let task = stable_hash(parent.unwrap_or_default()) % tasks as u64;
+            let (of_parent, of_name, of_fault) = &mut builders[task as usize];
+            of_parent.append_option(parent);
+            of_name.append_option(names.is_valid(at).then(|| names.value(at)));
+            of_fault.append_option(faults.is_valid(at).then(|| faults.value(at)));
+        }
+    }
+    let batch = |(mut parents, mut names, mut faults): (BinaryBuilder, BinaryBuilder, StringBuilder)| {
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(parents.finish()), Arc::new(names.finish()), Arc::new(faults.finish())];
+        RecordBatch::try_new(schema::pairs(), columns).unwrap()
+    };
+    builders.into_iter().map(batch).collect()
+}
+
+/// The keys in one of the layouts that engines use.
+fn column(layout: usize, keys: &[Key]) -> ArrayRef {
+    let keys = || keys.iter().map(Option::as_deref);
+    match layout {
+        0 => Arc::new(BinaryArray::from_iter(keys())),
+        1 => Arc::new(LargeBinaryArray::from_iter(keys())),
+        2 => Arc::new(BinaryViewArray::from_iter(keys())),
+        _ => {
+            let values = Arc::new(BinaryArray::from_iter(keys()));
+            let indexes = Int32Array::from_iter((0..).zip(keys()).map(|(at, key)| key.map(|_| at)));
+            Arc::new(DictionaryArray::<Int32Type>::new(indexes, values))
+        }
+    }
+}
+
+fn component() -> impl Strategy<Value = Vec<u8>> {
+    let words: Vec<&[u8]> = vec![
+        b"a",
+        b"A",
+        b"README",
+        b"readme",
+        "caf\u{e9}".as_bytes(),
+        "cafe\u{301}".as_bytes(),
+        b"caf\xE9",
+        b"con",
+        b"a:b",
+        b"a_b",
+        b"",
+        b".",
+        b"..",
+        b"x\0y",
+        b"end ",
+        b"end.",
+        b"end",
+        b"\xFF\xFE",
+        b"plain-name.txt",
+    ];
+    prop_oneof![9 => proptest::sample::select(words).prop_map(<[u8]>::to_vec), 1 => proptest::collection::vec(any::<u8>(), 0..6)]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    let parts = proptest::collection::vec(component(), 1..5);
+    let some = (parts, any::<bool>()).prop_map(|(parts, is_dir)| {
+        let mut key = parts.join(&b'/');
+        key.extend(is_dir.then_some(b'/'));
+        Some(key)
+    });
+    prop_oneof![
+        40 => some,
+        1 => Just(None),
+        1 => Just(Some(vec![b'x'; MAX_NAME + 1])),
+        1 => Just(Some(b"d/".repeat(MAX_PARTS + 1))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn any_partition_of_the_keys_gives_the_findings_of_one_task(
+        keys in proptest::collection::vec((key(), 0..4_usize, 0..4_usize), 0..60),
+        tasks in 1..5_usize,
+        memory in prop_oneof![Just(1_usize), Just(2000), Just(1 << 28)],
+        shape in prop_oneof![Just(Shape::Key), Just(Shape::Path)],
+    ) {
+        let of = PairSettings { shape, ..PairSettings::default() };
+        let profiles = ["windows", "macos", "strict"];
+        let all: Vec<Key> = keys.iter().map(|(key, ..)| key.clone()).collect();
+        let (whole, counted) = check(settings(&profiles, 1 << 28), &pairs(of, &[column(0, &all)]));
+
+        // The keys of each mapper, each in a layout of its own and in two batches.
+        let mapped: Vec<RecordBatch> = (0..4)
+            .flat_map(|mapper| {
+                let its = keys.iter().filter(|(_, of, _)| *of == mapper);
+                let its: Vec<Key> = its.map(|(key, ..)| key.clone()).collect();
+                let (first, second) = its.split_at(its.len() / 2);
+                pairs(of, &[column(mapper, first), column(mapper, second)])
+            })
+            .collect();
+        let checked: Vec<_> =
+            shuffle(&mapped, tasks).into_iter().map(|pairs| check(settings(&profiles, memory), &[pairs])).collect();
+        let found: Vec<RecordBatch> = checked.iter().flat_map(|(found, _)| found.clone()).collect();
+        prop_assert_eq!(rows::sorted(&found), rows::sorted(&whole));
+        let sum = |of: fn(&TaskSummary) -> u64| checked.iter().map(|(_, summary)| of(summary)).sum::<u64>();
+        prop_assert_eq!(sum(|s| s.names), counted.names);
+        prop_assert_eq!(sum(|s| s.directories), counted.directories);
+        prop_assert_eq!(sum(|s| s.collisions), counted.collisions);
+        prop_assert_eq!(sum(|s| s.faults), counted.faults);
+        let faulty = |key: &Key| key.as_ref().is_none_or(|key| key.len() > MAX_NAME || key.starts_with(b"d/d/d/d/d/d/"));
+        prop_assert_eq!(counted.faults, all.iter().filter(|key| faulty(key)).count() as u64);
+    }
+}
+
+#[test]
+fn keys_that_cannot_be_checked_are_rows_that_say_so() {
+    let deep = b"d/".repeat(MAX_PARTS + 1);
+    let long = vec![b'x'; MAX_NAME + 1];
+    let keys: [Key; 4] = [None, Some(long), Some(deep.clone()), Some(b"a%2".to_vec())];
+    let of = PairSettings { shape: Shape::Key, decoding: Decoding::Percent };
+    let (found, summary) = check(settings(&["utf8"], 1 << 20), &pairs(of, &[column(0, &keys)]));
+    assert_eq!((summary.faults, summary.names), (4, 0));
+    let found: Vec<(String, String, String)> = rows::sorted(&found)
+        .into_iter()
+        .map(|row| (row[1].clone(), row[3].clone(), row[9].clone()))
+        .collect();
+    let expected = [
+        (format!("\"{}\"", "d/".repeat(MAX_PARTS + 1)), "the key has more than 1024 components".to_owned()),
+        ("\"a%2\"".to_owned(), "the key is not encoded as the setting says".to_owned()),
+        (
+            format!("\"{}\"", "x".repeat(MAX_NAME)),
+            "the key has more than 65536 bytes; its beginning is shown".to_owned(),
+        ),
+        ("null".to_owned(), "the key is null".to_owned()),
+    ];
+    let mut expected = expected.map(|(name, message)| (name, "fault".to_owned(), message));
+    expected.sort();
+    let mut found = found;
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_deepest_key_whose_parents_are_very_long_does_not_fill_a_batch() {
+    // 1,023 parents of up to 65 KB: 33 MB for each key.
+    let part = vec![b'p'; MAX_NAME / MAX_PARTS - 1];
+    let key = vec![part; MAX_PARTS].join(&b'/');
+    let keys: Vec<Key> = (b'a'..=b'h').map(|first| Some([&[first], &key[1..]].concat())).collect();
+    let batches = pairs(PairSettings::default(), &[column(0, &keys)]);
+    assert!(batches.len() > 8, "{}", batches.len());
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 8 * MAX_PARTS);
+}
+
+#[test]
+fn columns_of_any_text_are_read_and_others_are_refused() {
+    let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a/b?"), None]));
+    let found = check(settings(&["windows"], 1 << 20), &pairs(PairSettings::default(), &[text])).0;
+    assert_eq!(rows::sorted(&found).len(), 2);
+    let nothing: ArrayRef = Arc::new(NullArray::new(3));
+    assert_eq!(check(settings(&["utf8"], 1), &pairs(PairSettings::default(), &[nothing])).1.faults, 3);
+    let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+    let refused = PairSplitter::new(PairSettings::default()).split(&numbers, &mut |_| {}).unwrap_err();
+    assert!(refused.to_string().contains("cannot read names from column `key`"), "{refused}");
+    let batch = RecordBatch::try_from_iter([("name", numbers)]).unwrap();
+    let refused = DirectoryChecker::new(settings(&["utf8"], 1)).add(&batch).unwrap_err();
+    assert!(refused.to_string().contains("no column `parent`, but: name"), "{refused}");
+}
+
+#[test]
+fn the_summary_says_what_was_checked_with_what() {
+    let (_, summary) = check(
+        settings(&["windows"], 1),
+        &pairs(PairSettings::default(), &[column(0, &[Some(b"a/b".to_vec())])]),
+    );
+    let row = &rows::sorted(&[summary.to_batch("task 7")])[0];
+    assert_eq!(row[..5], ["task 7", "2", "2", "0", "0"]);
+    assert_eq!(
+        (row[5].len(), row[7].as_str(), row[8].as_str()),
+        (16, env!("CARGO_PKG_VERSION"), "[windows]")
+    );
+}

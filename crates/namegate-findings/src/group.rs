@@ -1,0 +1,480 @@
+//! Groups paths in any order by directory: collisions and lengths are properties of directories, but lists, archives and
+//! inventories contain paths.
+//!
+//! Everything is kept in memory up to a limit. Beyond the limit it is written to temporary files, each of which has all names of
+//! some directories; they are read back one at a time. So the memory needed is the limit, or the largest directory if that
+//! is more, whatever the length of the list.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::ops::Range;
+
+use namegate_core::check::{DirectoryNames, Siblings};
+use namegate_core::name::arena::Arena;
+
+use crate::split::{PairSink, PathSplitter, Shape};
+use crate::temporary;
+
+/// Bytes that are kept in memory: names and their bookkeeping.
+pub const LIMIT: usize = 256 << 20;
+
+/// Number of temporary files among which the directories are distributed.
+const PARTS: usize = 64;
+
+/// Paths by directory. Each name of each directory is kept once, with the number of the first path that contains it.
+#[derive(Debug)]
+pub struct Groups {
+    splitter: PathSplitter,
+    grouped: PairStore,
+}
+
+impl Groups {
+    /// Creates an empty collection of paths of one shape, which keeps about `limit` bytes in memory.
+    pub fn new(shape: Shape, limit: usize) -> Self {
+        let grouped = PairStore { limit, names: 0, held: PathsInMemory::default(), spilled: None };
+        Self { splitter: PathSplitter::new(shape), grouped }
+    }
+
+    /// Adds a path: its name, and those of the directories above.
+    ///
+    /// # Errors
+    /// The temporary files cannot be written.
+    pub fn add(&mut self, path: &[u8], number: u64) -> io::Result<()> {
+        self.splitter.split(path, &mut NumberedPairs { grouped: &mut self.grouped, number })
+    }
+
+    /// Adds one name of one directory. Both have at most [`MAX_NAME`](crate::split::MAX_NAME) bytes.
+    ///
+    /// # Errors
+    /// The temporary files cannot be written.
+    pub fn add_pair(&mut self, dir: &[u8], name: &[u8], number: u64) -> io::Result<()> {
+        self.grouped.put(dir, name, number)
+    }
+
+    /// Number of names that were added, counting those that came several times.
+    pub fn names(&self) -> u64 {
+        self.grouped.names
+    }
+
+    /// The directories, in parts that can be loaded one at a time; each directory is in one part.
+    ///
+    /// # Errors
+    /// The temporary files cannot be written.
+    pub fn into_parts(self) -> io::Result<Vec<PartSource>> {
+        let PairStore { held, spilled, .. } = self.grouped;
+        let Some(mut spilled) = spilled else { return Ok(vec![PartSource(StoredPart::Memory(held))]) };
+        spilled.take(&held)?;
+        drop(held);
+        let parts = spilled.parts.into_iter().filter(|part| part.size > 0);
+        parts
+            .map(|part| {
+                let file = part.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+                Ok(PartSource(StoredPart::File { file, size: part.size }))
+            })
+            .collect()
+    }
+}
+
+/// Names on the way to their groups, with the number of their path.
+struct NumberedPairs<'g> {
+    grouped: &'g mut PairStore,
+    number: u64,
+}
+
+impl PairSink for NumberedPairs<'_> {
+    type Error = io::Error;
+
+    fn knows(&self, dir: &[u8]) -> bool {
+        self.grouped.held.number_of(dir).is_some()
+    }
+
+    fn put(&mut self, dir: &[u8], name: &[u8]) -> io::Result<()> {
+        self.grouped.put(dir, name, self.number)
+    }
+}
+
+/// Names in memory, and in files once they are too many.
+#[derive(Debug)]
+struct PairStore {
+    limit: usize,
+    names: u64,
+    held: PathsInMemory,
+    spilled: Option<Spilled>,
+}
+
+impl PairStore {
+    fn put(&mut self, dir: &[u8], name: &[u8], number: u64) -> io::Result<()> {
+        self.names += 1;
+        self.held.put(dir, name, number);
+        if self.held.size() < self.limit {
+            return Ok(());
+        }
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            none => none.insert(Spilled::new()?),
+        };
+        spilled.take(&std::mem::take(&mut self.held))
+    }
+}
+
+/// Some of the directories, in memory or in a file.
+#[derive(Debug)]
+pub struct PartSource(StoredPart);
+
+#[derive(Debug)]
+enum StoredPart {
+    Memory(PathsInMemory),
+    File { file: File, size: u64 },
+}
+
+impl PartSource {
+    /// About how many bytes of memory [`PartSource::load`] needs in addition.
+    pub fn size(&self) -> u64 {
+        match &self.0 {
+            StoredPart::Memory(_) => 0,
+            StoredPart::File { size, .. } => *size,
+        }
+    }
+
+    /// Loads the part.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn load(self) -> io::Result<GroupedPart> {
+        Ok(GroupedPart::new(match self.0 {
+            StoredPart::Memory(held) => held,
+            StoredPart::File { file, .. } => PathsInMemory::read(file)?,
+        }))
+    }
+}
+
+/// Some of the directories, sorted by their bytes.
+#[derive(Debug)]
+pub struct GroupedPart {
+    dirs: Vec<(Box<[u8]>, Range<usize>)>,
+    /// By directory, otherwise in the order in which they came.
+    items: Vec<GroupedName>,
+    bytes: Vec<u8>,
+}
+
+impl GroupedPart {
+    fn new(held: PathsInMemory) -> Self {
+        let PathsInMemory { dirs, mut items, bytes, .. } = held;
+        let mut dirs: Vec<(Box<[u8]>, u32)> = dirs.into_iter().collect();
+        dirs.sort_unstable();
+        let mut order = vec![0_u32; dirs.len()];
+        for (at, (_, number)) in (0..).zip(&dirs) {
+            order[*number as usize] = at;
+        }
+        items.iter_mut().for_each(|item| item.dir = order[item.dir as usize]);
+        // The names of a directory are sorted by the thread that checks them.
+        items.sort_unstable_by_key(|item| item.dir);
+        let mut end = 0;
+        let ranges = items.chunk_by(|a, b| a.dir == b.dir).map(|names| {
+            end += names.len();
+            end - names.len()..end
+        });
+        let dirs = dirs.into_iter().map(|(dir, _)| dir).zip(ranges.collect::<Vec<_>>()).collect();
+        Self { dirs, items, bytes }
+    }
+
+    /// Number of directories.
+    pub fn len(&self) -> usize {
+        self.dirs.len()
+    }
+
+    /// Reports whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.dirs.is_empty()
+    }
+
+    /// The directory at index `at`, with its names sorted by their bytes, each once.
+    pub fn directory(&self, at: usize) -> GroupedDirectory {
+        let (dir, range) = &self.dirs[at];
+        let mut names: Vec<(&[u8], u64)> =
+            self.items[range.clone()].iter().map(|item| (item.name(&self.bytes), item.number)).collect();
+        names.sort_unstable();
+        names.dedup_by(|next, first| next.0 == first.0);
+        let mut directory = GroupedDirectory { dir: dir.to_vec(), ..GroupedDirectory::default() };
+        let mut of_nul = Vec::new();
+        directory.names.reserve(names.iter().map(|(name, _)| name.len() + 1).sum());
+        directory.numbers.reserve(names.len());
+        for (name, number) in names {
+            match directory.names.push(name) {
+                Ok(_) => directory.numbers.push(number),
+                Err(_) => {
+                    directory.holding_nul.push(name.to_vec());
+                    of_nul.push(number);
+                }
+            }
+        }
+        directory.numbers.append(&mut of_nul);
+        directory
+    }
+}
+
+/// A directory with all its names.
+#[derive(Clone, Debug, Default)]
+pub struct GroupedDirectory {
+    /// The directory, without a separator at its end unless an empty name or the root comes before it.
+    pub dir: Vec<u8>,
+    /// The names that contain no NUL, sorted by their bytes.
+    pub names: Arena,
+    /// The names that contain a NUL.
+    pub holding_nul: Vec<Vec<u8>>,
+    /// For each name the number of the first path that has it, in the order of `names` and then `holding_nul`.
+    pub numbers: Vec<u64>,
+}
+
+impl GroupedDirectory {
+    /// Number of bytes of the directory that are the root of the file system: the target of a move has its own root.
+    pub fn root_len(&self) -> usize {
+        usize::from(self.dir.starts_with(b"/"))
+    }
+
+    /// The names in the form that the policy checks; `prefix` comes before each path on the target.
+    pub fn names<'d>(&'d self, prefix: &'d [u8]) -> DirectoryNames<'d> {
+        DirectoryNames {
+            names: &self.names,
+            holding_nul: &self.holding_nul,
+            siblings: Siblings::None,
+            prefix,
+            path: &self.dir[self.root_len()..],
+        }
+    }
+}
+
+/// Approximate cost of a directory in addition to its bytes.
+const DIRECTORY: usize = 96;
+
+/// Names that are kept in memory.
+#[derive(Debug, Default)]
+struct PathsInMemory {
+    dirs: HashMap<Box<[u8]>, u32>,
+    dirs_size: usize,
+    /// The directory of the last name: most lists are sorted.
+    last: Option<(Vec<u8>, u32)>,
+    items: Vec<GroupedName>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GroupedName {
+    number: u64,
+    start: usize,
+    len: u32,
+    dir: u32,
+}
+
+impl GroupedName {
+    fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        &bytes[self.start..][..self.len as usize]
+    }
+}
+
+impl PathsInMemory {
+    /// The number of a directory; `None` if it has no name yet.
+    fn number_of(&self, dir: &[u8]) -> Option<u32> {
+        match &self.last {
+            Some((last, number)) if last == dir => Some(*number),
+            _ => self.dirs.get(dir).copied(),
+        }
+    }
+
+    fn put(&mut self, dir: &[u8], name: &[u8], number: u64) {
+        let dir = match self.number_of(dir) {
+            Some(known) => self.remember(dir, known),
+            None => {
+                let next = u32::try_from(self.dirs.len()).expect("the memory limit is reached long before");
+                self.dirs_size += DIRECTORY + dir.len();
+                self.dirs.insert(dir.into(), next);
+                self.remember(dir, next)
+            }
+        };
+        let len = u32::try_from(name.len()).expect("sources reject names of that length");
+        self.items.push(GroupedName { number, start: self.bytes.len(), len, dir });
+        self.bytes.extend_from_slice(name);
+    }
+
+    fn remember(&mut self, dir: &[u8], number: u32) -> u32 {
+        let (last, of_last) = self.last.get_or_insert_default();
+        // The directories above are put after the one that a sorted list goes on with.
+        if *of_last != number || last != dir {
+            last.clear();
+            last.extend_from_slice(dir);
+            *of_last = number;
+        }
+        number
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() + self.items.len() * size_of::<GroupedName>() + self.dirs_size
+    }
+
+    fn read(mut file: File) -> io::Result<Self> {
+        let mut held = Self::default();
+        file.rewind()?;
+        let mut file = BufReader::with_capacity(BUFFER, file);
+        let (mut head, mut dir, mut name) = ([0; 16], Vec::new(), Vec::new());
+        loop {
+            match file.read_exact(&mut head) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(held),
+                Err(error) => return Err(error),
+            }
+            let [number, lens] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| head[at + i])));
+            let (dir_len, name_len) = ((lens >> 32) as u32, (lens & 0xFFFF_FFFF) as usize);
+            if dir_len != SAME_DIRECTORY {
+                dir.resize(dir_len as usize, 0);
+                file.read_exact(&mut dir)?;
+            }
+            name.resize(name_len, 0);
+            file.read_exact(&mut name)?;
+            held.put(&dir, &name, number);
+        }
+    }
+}
+
+/// Bytes of a temporary file that are read at a time.
+const BUFFER: usize = 1 << 16;
+
+/// Stands for the length of a directory that is that of the name before.
+const SAME_DIRECTORY: u32 = u32::MAX;
+
+/// Names in temporary files that are already unlinked.
+#[derive(Debug)]
+struct Spilled {
+    parts: Vec<SpilledPart>,
+    /// Seeded at random, so that nobody can make a list whose directories all fall into one file.
+    hash: RandomState,
+}
+
+#[derive(Debug)]
+struct SpilledPart {
+    out: BufWriter<File>,
+    size: u64,
+}
+
+impl Spilled {
+    fn new() -> io::Result<Self> {
+        let part = |file| SpilledPart { out: BufWriter::new(file), size: 0 };
+        let parts = (0..PARTS).map(|_| temporary::file().map(part)).collect::<io::Result<_>>()?;
+        Ok(Self { parts, hash: RandomState::new() })
+    }
+
+    fn take(&mut self, held: &PathsInMemory) -> io::Result<()> {
+        let mut dirs: Vec<&[u8]> = vec![b""; held.dirs.len()];
+        for (dir, &number) in &held.dirs {
+            dirs[number as usize] = dir;
+        }
+        let parts: Vec<usize> =
+            dirs.iter().map(|dir| (self.hash.hash_one(dir) % PARTS as u64) as usize).collect();
+        let mut last_of_part = [None; PARTS];
+        for item in &held.items {
+            let at = parts[item.dir as usize];
+            let (dir, part) = (dirs[item.dir as usize], &mut self.parts[at]);
+            let is_same = last_of_part[at].replace(item.dir) == Some(item.dir);
+            let dir_len = u32::try_from(dir.len()).expect("sources reject paths of that length");
+            let written = if is_same { SAME_DIRECTORY } else { dir_len };
+            part.out.write_all(&item.number.to_le_bytes())?;
+            part.out.write_all(&(u64::from(written) << 32 | u64::from(item.len)).to_le_bytes())?;
+            if !is_same {
+                part.out.write_all(dir)?;
+                part.size += u64::from(dir_len);
+            }
+            part.out.write_all(item.name(&held.bytes))?;
+            part.size += 16 + u64::from(item.len);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    type Directories = BTreeMap<Vec<u8>, Vec<(Vec<u8>, u64)>>;
+
+    fn grouped(shape: Shape, limit: usize, paths: &[&[u8]]) -> Directories {
+        let mut groups = Groups::new(shape, limit);
+        for (number, path) in (1..).zip(paths) {
+            groups.add(path, number).unwrap();
+        }
+        let mut found = Directories::new();
+        for part in groups.into_parts().unwrap() {
+            let part = part.load().unwrap();
+            for directory in (0..part.len()).map(|at| part.directory(at)) {
+                let names = directory.names.iter().map(|(_, name)| name);
+                let names = names.chain(directory.holding_nul.iter().map(Vec::as_slice));
+                let numbers = directory.numbers.iter();
+                let names = names.zip(numbers).map(|(name, &number)| (name.to_vec(), number)).collect();
+                assert!(found.insert(directory.dir, names).is_none(), "handed over once");
+            }
+        }
+        found
+    }
+
+    fn expected(dirs: &[(&[u8], &[(&[u8], u64)])]) -> Directories {
+        let names = |names: &[(&[u8], u64)]| names.iter().map(|&(name, n)| (name.to_vec(), n)).collect();
+        dirs.iter().map(|&(dir, of_dir)| (dir.to_vec(), names(of_dir))).collect()
+    }
+
+    #[test]
+    fn each_name_of_a_path_is_once_in_its_directory_with_its_first_number() {
+        let paths: [&[u8]; 6] = [b"a/b/c", b"a/b/d", b"a/b/c", b"z", b"a/b/", b"a/\0"];
+        let wanted = expected(&[
+            (b"", &[(b"a", 1), (b"z", 4)]),
+            (b"a", &[(b"b", 1), (b"\0", 6)]),
+            (b"a/b", &[(b"c", 1), (b"d", 2)]),
+        ]);
+        assert_eq!(grouped(Shape::Path, LIMIT, &paths), wanted);
+        assert_eq!(grouped(Shape::Key, LIMIT, &paths), wanted);
+    }
+
+    #[test]
+    fn a_path_is_split_as_the_system_does() {
+        let found = grouped(Shape::Path, LIMIT, &[b"./a//b/./c/", b"/srv//x", b".", b"/", b"", b"../up/y"]);
+        let wanted = expected(&[
+            (b"", &[(b"a", 1)]),
+            (b"a", &[(b"b", 1)]),
+            (b"a/b", &[(b"c", 1)]),
+            (b"/", &[(b"srv", 2)]),
+            (b"/srv", &[(b"x", 2)]),
+            (b"..", &[(b"up", 6)]),
+            (b"../up", &[(b"y", 6)]),
+        ]);
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn every_component_of_a_key_counts() {
+        let found = grouped(Shape::Key, LIMIT, &[b"/a", b"b//c", b"d/../e", b"./f"]);
+        let wanted = expected(&[
+            (b"", &[(b"", 1), (b".", 4), (b"b", 2), (b"d", 3)]),
+            (b"/", &[(b"a", 1)]),
+            (b"b", &[(b"", 2)]),
+            (b"b//", &[(b"c", 2)]),
+            (b"d", &[(b"..", 3)]),
+            (b"d/..", &[(b"e", 3)]),
+            (b".", &[(b"f", 4)]),
+        ]);
+        assert_eq!(found, wanted);
+        assert_eq!(grouped(Shape::Name, LIMIT, &[b"a/b"]), expected(&[(b"", &[(b"a/b", 1)])]));
+    }
+
+    #[test]
+    fn paths_that_do_not_fit_into_memory_are_grouped_all_the_same() {
+        let paths: Vec<Vec<u8>> =
+            (0..5000_u32).map(|n| format!("d{}/e{}/f{n}\0/g", n % 7, n % 131).into_bytes()).collect();
+        let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+        let whole = grouped(Shape::Key, LIMIT, &paths);
+        assert_eq!(whole.values().map(Vec::len).sum::<usize>(), 7 + 7 * 131 + 5000 + 5000);
+        for limit in [1, 1000, 100_000] {
+            assert_eq!(grouped(Shape::Key, limit, &paths), whole, "limit {limit}");
+        }
+    }
+}

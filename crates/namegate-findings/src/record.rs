@@ -1,0 +1,121 @@
+//! Findings: names with their violations, messages and suggested names.
+
+use std::sync::Arc;
+
+use namegate_core::name::escape::stable_hash;
+use namegate_core::policy::rule::RuleId;
+use namegate_core::policy::{CheckOutcome, NameCheck, Policy, SuggestedName, Violation};
+
+use crate::location::{DirectoryPath, Location};
+
+/// A name and its findings.
+#[derive(Clone, Debug)]
+pub struct ReportedName {
+    /// The directory of the name, shared by all names in it; `None` for a name without a directory.
+    pub place: Option<Arc<DirectoryPath>>,
+    /// The location of the name in its container, if there is one.
+    pub location: Option<Location>,
+    /// The name.
+    pub name: Vec<u8>,
+    /// Its violations.
+    pub objections: Vec<ReportedViolation>,
+    /// The suggested name.
+    pub repair: Option<SuggestedName>,
+    /// The user who owns the file, for people, if owners are reported.
+    pub owner: Option<String>,
+}
+
+/// A violation and its text.
+#[derive(Clone, Debug)]
+pub struct ReportedViolation {
+    /// The violation.
+    pub violation: Violation,
+    /// The message, in one line.
+    pub message: String,
+    /// For collisions: the names that become one with this one.
+    pub group: Option<Arc<CollisionGroup>>,
+}
+
+/// Names of one directory that become one name on a target.
+#[derive(Debug)]
+pub struct CollisionGroup {
+    /// Identifies the same names in the same directory in every run and every format.
+    pub id: String,
+    /// Their directory.
+    pub place: Arc<DirectoryPath>,
+    /// The rule that each of them breaks, with its severity and the profiles that object; the span is that of the first.
+    pub violation: Violation,
+    /// All of them, sorted by bytes.
+    pub members: Vec<Vec<u8>>,
+}
+
+impl CollisionGroup {
+    /// Creates the group of the names `members` in one directory.
+    pub fn new(place: Arc<DirectoryPath>, violation: Violation, mut members: Vec<Vec<u8>>) -> Self {
+        members.sort_unstable();
+        let parts = [place.dir.as_slice(), violation.rule.name().as_bytes()].into_iter();
+        let id = fingerprint(parts.chain(members.iter().map(Vec::as_slice)));
+        Self { id, place, violation, members }
+    }
+}
+
+/// 16 hexadecimal digits that identify these byte strings in this order; the same in every run and release. The strings
+/// contain no NUL.
+fn fingerprint<'p>(parts: impl Iterator<Item = &'p [u8]>) -> String {
+    let joined: Vec<&[u8]> = parts.collect();
+    format!("{:016x}", stable_hash(&joined.join(&0)))
+}
+
+impl ReportedName {
+    /// The record of a name without a directory.
+    pub fn of(policy: &Policy, check: &NameCheck<'_>) -> Self {
+        let objection = |v: &Violation| ReportedViolation {
+            violation: *v,
+            message: check.message(policy, v),
+            group: None,
+        };
+        Self {
+            place: None,
+            location: None,
+            name: check.name.to_vec(),
+            objections: check.violations.iter().map(objection).collect(),
+            repair: None,
+            owner: None,
+        }
+    }
+
+    /// The outcome of all violations together.
+    pub fn outcome(&self) -> CheckOutcome {
+        CheckOutcome::from_severities(self.objections.iter().map(|o| o.violation.severity))
+    }
+
+    /// The path: directory, separator, name; only the name if it has no directory.
+    pub fn path(&self) -> Vec<u8> {
+        self.place.as_ref().map_or_else(|| self.name.clone(), |place| place.join(&self.name))
+    }
+
+    /// Identifies the finding that this name breaks `rule` in every run: by path and rule, not by wording.
+    pub fn fingerprint(&self, rule: RuleId) -> String {
+        fingerprint([self.path().as_slice(), rule.name().as_bytes()].into_iter())
+    }
+}
+
+/// The findings of one directory.
+#[derive(Debug, Default)]
+pub struct DirectoryFindings {
+    /// Groups of names that become one.
+    pub groups: Vec<Arc<CollisionGroup>>,
+    /// Names with violations, in the order of their bytes.
+    pub records: Vec<ReportedName>,
+}
+
+/// What a report shows of a finding; the rest is not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Its path, rules and places.
+    Violations,
+    /// A suggested name too, and a message for the first violation of each rule and severity.
+    OneMessagePerRule,
+    /// A suggested name too, and a message for each violation.
+    Everything,
+}
