@@ -3,7 +3,7 @@
 //! The thread that has read a request serves what needs only memory and the directories of the file system of the source. These
 //! requests go to the pool at once:
 //!
-//! - requests that copy, allocate or sync (copy_file_range, fallocate, fsync, O_SYNC), truncate a large file, or transfer more than
+//! - requests that copy, allocate or sync (copy_file_range, fallocate, fsync, O_SYNC), truncate a large file, or read more than
 //!   [`TRANSFER`] bytes through this process;
 //! - all requests to another mount below the source, and all requests if the source is on a network or user-space file system, which
 //!   may not answer;
@@ -34,7 +34,7 @@ use crate::workers::{
     Domain, Lane, Load, PoolLimits, RequestInProgress, RequestTurn, SlowRequests, Workers, regular_readers,
 };
 
-/// Larger transfers go to the pool: copying them takes longer than waking another thread.
+/// Longer reads go to the pool: they take longer than waking another thread.
 pub(super) const TRANSFER: usize = 128 << 10;
 
 /// The expected cost of a request.

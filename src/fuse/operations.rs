@@ -308,8 +308,10 @@ impl RequestCore {
         let writer = (!is_cached).then_some(caller);
         // O_SYNC includes the bit of O_DSYNC.
         let is_synchronous = open_flags & libc::O_DSYNC != 0;
-        let weight = self.on(node).takes_if(data.len() > TRANSFER, Load::Heavy);
-        let asked = self.asked(Op::Write, caller.uid, weight.takes_if(is_synchronous, Load::Light));
+        // A long write too is served here if it is not known to take long: another thread would need a copy of the data, which takes
+        // as long as the write.
+        let weight = self.on(node).takes_if(is_synchronous, Load::Light);
+        let asked = self.asked(Op::Write, caller.uid, weight);
         match asked.lane {
             None => asked.here(|serving| serving.write((writer.as_ref(), set_id), fh, offset, data, reply)),
             Some(lane) => {
