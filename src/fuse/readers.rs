@@ -55,6 +55,8 @@ struct Reader {
     opened: u32,
     /// Whether the directory opened last was listed without attributes as a test.
     is_sample: bool,
+    /// Number of its entries sent without attributes, and of those that the reader then looked up.
+    sampled: (u32, u32),
     /// Number of entries sent to it without attributes.
     listed: u32,
     /// Number of entries of those directories that it then looked up.
@@ -70,7 +72,18 @@ impl Reader {
         }
     }
 
+    /// Gives up a habit that the directory opened last contradicts: what came before it may have been many directories.
+    fn learn_from_sample(&mut self) {
+        let (listed, asked) = std::mem::take(&mut self.sampled);
+        if self.is_sample && listed >= TOO_LITTLE && asked < listed / 4 {
+            (self.listed, self.asked) = (listed, asked);
+        }
+    }
+
     fn count(&mut self, listed: u32, asked: u32) {
+        if self.is_sample {
+            self.sampled = (self.sampled.0.saturating_add(listed), self.sampled.1.saturating_add(asked));
+        }
         self.listed += listed.min(MEMORY);
         self.asked += asked.min(MEMORY);
         if self.listed + self.asked > MEMORY {
@@ -132,6 +145,7 @@ impl Readers {
             *reader = Reader { pid, ..Reader::default() };
         }
         reader.opened = reader.opened.wrapping_add(1);
+        reader.learn_from_sample();
         let habit = reader.habit();
         reader.is_sample = match habit {
             Habit::Asks => reader.opened.is_multiple_of(SAMPLE),
@@ -322,6 +336,21 @@ mod tests {
         readers.told(500, A, 92);
         (0..92).for_each(|_| readers.looked_up(500, A));
         assert_eq!(readers.opens(501, A), ListingUse::Attributes);
+    }
+
+    #[test]
+    fn who_needs_attributes_no_more_is_found_out_by_one_directory_without_them() {
+        let readers = Readers::default();
+        for i in 0..100 {
+            let directory = NodeId(5000 + i);
+            readers.opens(7, directory);
+            if readers.with_attributes(7, directory, 0) < 100 {
+                readers.told(7, directory, 100);
+                (0..100).for_each(|_| readers.looked_up(7, directory));
+            }
+        }
+        let given = lists(&readers, 7, 1000..1200);
+        assert!(given <= SAMPLE as usize, "{given} directories with attributes");
     }
 
     #[test]
