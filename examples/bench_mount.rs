@@ -1,13 +1,14 @@
 //! Measures a mount: the same work in several places, in turns, and the time of each place as a multiple of the first one's.
 //!
 //! `scripts/bench-mount` creates the places and runs this; by hand:
-//! `bench_mount SCRATCH ROUNDS ROW,... USER NAME=SEEN=BEHIND ...`, where USER is the user id that does the work, SEEN is the
-//! directory for the work, and BEHIND its backing directory. The places belong to root and are writable for all: another user
-//! is not their owner. Every number is a median over the rounds; a multiple is the median of the multiples of each round, so
-//! a disturbance of a whole round does not affect the ratio.
+//! `bench_mount SCRATCH ROUNDS ROW,... USER NAME=SEEN=BEHIND=PID ...`, where USER is the user id that does the work, SEEN is the
+//! directory for the work, BEHIND its backing directory, and PID the process that serves it, or 0. The places belong to root and
+//! are writable for all: another user is not their owner. Every number is a median over the rounds; a multiple is the median of
+//! the multiples of each round, so a disturbance of a whole round does not affect the ratio. After the time comes the processor
+//! time of the client and the server.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::hint::black_box;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -15,15 +16,17 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use namegate::gate::{Gate, Intent, Mode};
 use namegate::policy::{Policy, profile};
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{Mode as Permissions, fstatat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, close, setfsgid, setfsuid, unlinkat};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::stat::{Mode as Permissions, fstatat, lstat};
+use nix::time::{ClockId, clock_getcpuclockid};
+use nix::unistd::{Gid, Pid, Uid, UnlinkatFlags, close, setfsgid, setfsuid, unlinkat};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -41,10 +44,14 @@ const RANDOM_WRITES: usize = 2000;
 /// The user who does the work.
 static USER: AtomicU32 = AtomicU32::new(0);
 
+/// The process that serves the current place, or 0.
+static SERVER: AtomicI32 = AtomicI32::new(0);
+
 struct Place {
     name: String,
     seen: PathBuf,
     behind: PathBuf,
+    server: i32,
 }
 
 /// One kind of work: its name in the table and on the command line, the goal, and the function that does it once.
@@ -62,8 +69,12 @@ enum Unit {
     Milli,
 }
 
-/// The time of this many operations.
-struct Cost(Duration, usize);
+/// The time of a number of operations, and the processor time of client and server.
+struct Cost {
+    took: Duration,
+    processor: Duration,
+    operations: usize,
+}
 
 const ROWS: &[Row] = &[
     Row { key: "create", title: "create", unit: Unit::Micro, goal: Some(7.0), once: create },
@@ -97,6 +108,13 @@ const ROWS: &[Row] = &[
         unit: Unit::Micro,
         goal: Some(2.2),
         once: list_stat,
+    },
+    Row {
+        key: "readdir-statx",
+        title: "readdir + stat with the birth time, cold, an entry",
+        unit: Unit::Micro,
+        goal: None,
+        once: list_statx,
     },
     Row { key: "absent", title: "lookup of an absent name", unit: Unit::Micro, goal: None, once: absent },
     Row { key: "readlink", title: "readlink, warm", unit: Unit::Micro, goal: None, once: read_link },
@@ -159,14 +177,19 @@ const ROWS: &[Row] = &[
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [scratch, rounds, rows, user, places @ ..] = args.as_slice() else {
-        return Err("bench_mount SCRATCH ROUNDS ROW,...|all USER NAME=SEEN=BEHIND...".into());
+        return Err("bench_mount SCRATCH ROUNDS ROW,...|all USER NAME=SEEN=BEHIND=PID...".into());
     };
     let (scratch, rounds) = (Path::new(scratch), rounds.parse::<usize>()?.max(1));
     let places: Vec<Place> = places
         .iter()
         .map(|place| match place.split('=').collect::<Vec<_>>()[..] {
-            [name, seen, behind] => Ok(Place { name: name.into(), seen: seen.into(), behind: behind.into() }),
-            _ => Err(format!("not NAME=SEEN=BEHIND: {place}")),
+            [name, seen, behind, server] => Ok(Place {
+                name: name.into(),
+                seen: seen.into(),
+                behind: behind.into(),
+                server: server.parse().map_err(|error| format!("{place}: {error}"))?,
+            }),
+            _ => Err(format!("not NAME=SEEN=BEHIND=PID: {place}")),
         })
         .collect::<Result<_, _>>()?;
     prepare(scratch, &places)?;
@@ -181,11 +204,13 @@ fn main() -> Outcome<()> {
         let mut times = vec![Vec::new(); places.len()];
         for round in 0..=rounds {
             for (place, times) in places.iter().zip(&mut times) {
+                SERVER.store(place.server, Ordering::Relaxed);
                 let done = as_user(USER.load(Ordering::Relaxed), || (row.once)(place, scratch));
-                let Cost(took, operations) = done.map_err(|error| format!("{}: {error}", row.key))?;
+                let Cost { took, processor, operations } =
+                    done.map_err(|error| format!("{}: {error}", row.key))?;
                 // The first round starts with the state that the previous row left.
                 if round > 0 {
-                    times.push(took.as_secs_f64() / operations as f64);
+                    times.push([took, processor].map(|time| time.as_secs_f64() / operations as f64));
                 }
             }
         }
@@ -215,25 +240,25 @@ fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
     done
 }
 
-fn line(row: &Row, times: &[Vec<f64>]) -> String {
+fn line(row: &Row, times: &[Vec<[f64; 2]>]) -> String {
     let (factor, unit) = match row.unit {
         Unit::Micro => (1e6, "µs"),
         Unit::Milli => (1e3, "ms"),
     };
     let mut line = format!("| {} ", row.title);
     for (i, own) in times.iter().enumerate() {
-        let shown = median(own) * factor;
-        let ratios: Vec<f64> = own.iter().zip(&times[0]).map(|(own, native)| own / native).collect();
+        let [shown, processor] = [0, 1].map(|which| median(own.iter().map(|times| times[which])) * factor);
+        let ratio = median(own.iter().zip(&times[0]).map(|(own, native)| own[0] / native[0]));
         line += &match i {
-            0 => format!("| {shown:.2} {unit} "),
-            _ => format!("| {shown:.2} ({:.2}) ", median(&ratios)),
+            0 => format!("| {shown:.2} {unit}; {processor:.2} "),
+            _ => format!("| {shown:.2} ({ratio:.2}); {processor:.2} "),
         };
     }
     line + &row.goal.map_or("| |".into(), |goal| format!("| {goal} |"))
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
@@ -253,7 +278,10 @@ fn gate() {
             begin.elapsed().as_secs_f64() * 1e9 / names.len() as f64
         })
         .collect();
-    println!("\ngate.admit, profile utf8, half of the names ASCII: {:.0} ns a name", median(&times));
+    println!(
+        "\ngate.admit, profile utf8, half of the names ASCII: {:.0} ns a name",
+        median(times.into_iter())
+    );
 }
 
 // The data.
@@ -329,9 +357,25 @@ fn cool(place: &Place) -> Outcome<()> {
 }
 
 fn timed(operations: usize, mut work: impl FnMut() -> Outcome<()>) -> Outcome<Cost> {
-    let begin = Instant::now();
+    let (begin, before) = (Instant::now(), processor_time()?);
     work()?;
-    Ok(Cost(begin.elapsed(), operations))
+    Ok(Cost { took: begin.elapsed(), processor: processor_time()?.saturating_sub(before), operations })
+}
+
+/// The processor time so far of this process, its children that have ended, and the server.
+fn processor_time() -> Outcome<Duration> {
+    let children = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let children = [children.user_time(), children.system_time()]
+        .map(|time| Duration::new(time.tv_sec() as u64, 1000 * time.tv_usec() as u32));
+    let own = Duration::from(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?);
+    Ok(children.iter().sum::<Duration>() + own + server_time()?)
+}
+
+fn server_time() -> Outcome<Duration> {
+    Ok(match SERVER.load(Ordering::Relaxed) {
+        0 => Duration::ZERO,
+        pid => clock_getcpuclockid(Pid::from_raw(pid))?.now()?.into(),
+    })
 }
 
 fn directory(path: &Path) -> io::Result<File> {
@@ -397,36 +441,47 @@ fn open_close(place: &Place, _: &Path) -> Outcome<Cost> {
     })
 }
 
-fn list(path: &Path, stat: bool) -> Outcome<()> {
+fn list(path: &Path, look: fn(&DirEntry) -> Outcome<()>) -> Outcome<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            list(&entry.path(), stat)?;
-        } else if stat {
-            entry.metadata()?;
+            list(&entry.path(), look)?;
+        } else {
+            look(&entry)?;
         }
     }
     Ok(())
 }
 
+fn no_look(_: &DirEntry) -> Outcome<()> {
+    Ok(())
+}
+
 fn list_cold(place: &Place, _: &Path) -> Outcome<Cost> {
     cool(place)?;
-    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), false))
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), no_look))
 }
 
 fn list_large(place: &Place, _: &Path) -> Outcome<Cost> {
     cool(place)?;
-    timed(FILES, || list(&place.seen.join("files"), false))
+    timed(FILES, || list(&place.seen.join("files"), no_look))
 }
 
 fn list_warm(place: &Place, _: &Path) -> Outcome<Cost> {
-    list(&place.seen.join("tree"), false)?;
-    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), false))
+    list(&place.seen.join("tree"), no_look)?;
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), no_look))
 }
 
 fn list_stat(place: &Place, _: &Path) -> Outcome<Cost> {
     cool(place)?;
-    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), true))
+    let look = |entry: &DirEntry| Ok(lstat(&entry.path()).map(drop)?);
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), look))
+}
+
+/// The standard library of Rust asks for the birth time, by statx(2).
+fn list_statx(place: &Place, _: &Path) -> Outcome<Cost> {
+    cool(place)?;
+    timed(TREE.0 * TREE.1, || list(&place.seen.join("tree"), |entry| Ok(entry.metadata().map(drop)?)))
 }
 
 fn absent(place: &Place, _: &Path) -> Outcome<Cost> {
@@ -559,12 +614,16 @@ fn mmap(place: &Place, _: &Path) -> Outcome<Cost> {
 fn map(path: &Path) -> Outcome<Cost> {
     const SCRIPT: &str = "import mmap, sys, time
 file = open(sys.argv[1], 'rb')
-begin = time.perf_counter_ns()
+begin, used = time.perf_counter_ns(), time.process_time_ns()
 mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 assert len(mapped[::4096]) > 0
-print(time.perf_counter_ns() - begin)";
+print(time.perf_counter_ns() - begin, time.process_time_ns() - used)";
+    let before = server_time()?;
     let output = Command::new("python3").args(["-c", SCRIPT]).arg(path).output()?;
-    Ok(Cost(Duration::from_nanos(String::from_utf8(output.stdout)?.trim().parse()?), 1))
+    let printed = String::from_utf8(output.stdout)?;
+    let (took, used) = printed.trim().split_once(' ').ok_or("python3 has failed")?;
+    let [took, used] = [took.parse()?, used.parse()?].map(Duration::from_nanos);
+    Ok(Cost { took, processor: used + server_time()?.saturating_sub(before), operations: 1 })
 }
 
 fn extract(place: &Place, scratch: &Path) -> Outcome<()> {
