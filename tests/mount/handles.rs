@@ -12,8 +12,11 @@ use std::process::Command;
 use namegate::sys::handle::{self, KernelHandle};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::control::status;
 use crate::mounted::{Mounted, can_mount, open_to_all, prepare, transport, unmount};
 
 /// The directories for a mount, with `backing` on a file system of its own; `None`, after a message, if there is none of this kind.
@@ -123,6 +126,50 @@ fn handles_lead_to_their_files_after_caches_are_dropped_and_after_the_mount_is_m
             assert_eq!(entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), ["file"]);
         }
         assert_eq!(fs::read_to_string(served.backing().join("deep/er/file")).unwrap(), "content!!!");
+    }
+}
+
+#[test]
+fn handles_lead_to_their_files_after_the_server_is_killed_and_after_an_upgrade() {
+    for (kind, args) in
+        ["ext4", "xfs", "btrfs"].into_iter().flat_map(|kind| [(kind, None), (kind, Some("--export"))])
+    {
+        let Some(dir) = disk(kind) else { continue };
+        let args: Vec<&str> = ["--survive"].into_iter().chain(args).collect();
+        let served = mounted(dir, "backing", &args);
+        let mnt = served.mnt();
+        fs::create_dir_all(mnt.join("deep/er")).unwrap();
+        fs::write(mnt.join("deep/er/file"), "content").unwrap();
+        symlink("nowhere", mnt.join("link")).unwrap();
+        let names = ["deep/er/file", "deep/er", "deep", "link"];
+        let handles = names.map(|name| handle_of(&mnt.join(name)));
+        fs::write(mnt.join("removed"), "").unwrap();
+        let removed = handle_of(&mnt.join("removed"));
+        fs::remove_file(mnt.join("removed")).unwrap();
+        for step in ["kill", "upgrade", "kill"] {
+            let at = format!("{kind} {args:?}, {step}");
+            if step == "kill" {
+                let before = status(&served)["pid"].as_i64().unwrap();
+                kill(Pid::from_raw(i32::try_from(before).unwrap()), Signal::SIGKILL).unwrap();
+            } else {
+                let mut upgrade = Command::new(env!("CARGO_BIN_EXE_namegate"));
+                upgrade.arg("upgrade").arg(&mnt).env("NAMEGATE_RUNTIME_DIR", served.run_directory());
+                let output = upgrade.output().unwrap();
+                assert!(output.status.success(), "{at}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            for (name, handle) in names.iter().zip(&handles) {
+                let held =
+                    open(&mnt, handle, OFlag::O_PATH).unwrap_or_else(|errno| panic!("{at}: {name}: {errno}"));
+                let stored = fs::symlink_metadata(served.backing().join(name)).unwrap();
+                assert_eq!(held.metadata().unwrap().ino(), stored.ino(), "{at}: {name}");
+                assert_eq!(handle_of(&mnt.join(name)), *handle, "{at}: {name}");
+            }
+            assert_eq!(open(&mnt, &removed, OFlag::O_PATH).unwrap_err(), Errno::ESTALE, "{at}");
+            let mut content = String::new();
+            open(&mnt, &handles[0], OFlag::O_RDONLY).unwrap().read_to_string(&mut content).unwrap();
+            assert_eq!(content, "content", "{at}");
+        }
     }
 }
 
