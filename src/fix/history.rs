@@ -34,7 +34,7 @@ impl History {
     /// The file cannot be read.
     pub fn read(contents: &JournalContents, file: &File) -> io::Result<Self> {
         let (mut history, mut names, mut ids) = (Self::default(), RecordSorter::default(), IdSet::default());
-        for at in 0..contents.batches.len() {
+        for (at, _) in contents.batches.iter().enumerate().filter(|(_, state)| state.changes_paths) {
             let batch = contents.read_batch(file, at)?;
             for entry in batch.entries {
                 let path = &batch.directories[entry.directory()].path;

@@ -28,11 +28,11 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use self::conversion::NameConversion;
-use self::directory::{DirectoryProposals, EarlierNames, Proposal, Unplanned};
+use self::directory::{DirectoryProposals, EarlierNames, NameProposal, Proposal, Unplanned};
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
-use self::draft::{LineRecord, tag, too_long};
+use self::draft::{LineRecord, rename_record, skipped_record, tag, too_long};
 use self::root_set::RootSet;
-use super::plan::{Rename, SeenEntry, Skipped, path_in};
+use super::plan::{PlanDirectory, Rename, SeenEntry, Skipped, path_in};
 use super::records::{EntryRecord, RecordSorter};
 use crate::name::reading::{Encoding, EncodingCounts};
 use crate::policy::Policy;
@@ -87,7 +87,14 @@ pub fn propose(
         exclude: request.exclude.clone(),
     };
     let tree = Tree::new(root_set.paths(), scope, request.jobs);
-    let reader = PlanReader { policy, settings, observer, root_set: &root_set, found: Mutex::default() };
+    let reader = PlanReader {
+        policy,
+        settings,
+        observer,
+        root_set: &root_set,
+        jobs: request.jobs,
+        found: Mutex::default(),
+    };
     tree.read(&|event| reader.handle(event));
     reader.review_encodings(&request.exclude)?;
     let TreeFindings { lines, linked, failure, .. } = reader.found.into_inner();
@@ -128,20 +135,29 @@ struct UncertainDirectories {
 /// The key of an uncertain directory itself.
 const UNCERTAIN: u8 = b'A';
 
-/// An uncertain directory.
+/// The names of an uncertain directory that was checked again. Their first lines are dropped.
 #[derive(Default)]
-struct UncertainDirectory {
-    path: Vec<u8>,
-    number: u64,
-    root_len: usize,
-    lines: Vec<LineRecord>,
+struct ReviewedNames(HashSet<Vec<u8>>);
+
+impl ReviewedNames {
+    fn drops(&self, key: &[u8]) -> bool {
+        key.first() != Some(&tag::LONG) && key.get(1..).is_some_and(|name| self.0.contains(name))
+    }
 }
+
+/// Takes lines of one directory.
+type LineSink<'s> = dyn FnMut(&[LineRecord]) -> io::Result<()> + 's;
+
+/// So many lines are written together.
+const LINES_TOGETHER: usize = 256;
 
 struct PlanReader<'r> {
     policy: &'r Policy,
     settings: &'r PlanSettings,
     observer: &'r dyn Observer,
     root_set: &'r RootSet,
+    /// The number of threads.
+    jobs: usize,
     found: Mutex<TreeFindings>,
 }
 
@@ -173,27 +189,42 @@ impl PlanReader<'_> {
     fn check(&self, batch: DirectoryBatch) -> io::Result<()> {
         let dir = batch.dir.as_os_str().as_bytes();
         let earlier = self.found().above(dir);
-        let findings = directory::propose_names(&batch, self.policy, self.settings, &earlier);
-        let found = findings.proposals.len() + findings.unplanned.len();
-        self.observer.checked(&batch.dir, batch.count as u64, found as u64);
+        let proposals = directory::propose_names(&batch, self.policy, self.settings, &earlier, self.jobs);
+        let count = proposals.count();
+        self.observer.checked(&batch.dir, batch.count as u64, count as u64);
         // A directory that was listed for the name of a root has links outside of the request.
         let is_linked = batch.has_links && batch.is_whole();
-        if found == 0 && findings.long.is_empty() && findings.encodings.is_none() {
-            return if is_linked { self.found().add_linked(dir) } else { Ok(()) };
+        let has_lines = count > 0 || proposals.long().next().is_some();
+        if !is_linked && !has_lines && proposals.encodings.is_none() {
+            return Ok(());
         }
-        let (encodings, is_uncertain) = (findings.encodings.clone(), findings.is_uncertain);
-        let lines = self.look_up(dir, findings);
-        let mut found = self.found();
-        if is_linked {
-            found.add_linked(dir)?;
+        let mut uncertain = None;
+        {
+            let mut found = self.found();
+            if is_linked {
+                found.add_linked(dir)?;
+            }
+            if let Some(encodings) = &proposals.encodings {
+                found.add_encodings(dir, encodings.clone());
+            }
+            if proposals.is_uncertain {
+                uncertain = Some(found.uncertain.begin(&batch)?);
+            }
         }
-        if let Some(encodings) = encodings {
-            found.add_encodings(dir, encodings);
+        if has_lines {
+            self.look_up(dir, &proposals, true, &mut |lines| {
+                let mut found = self.found();
+                match uncertain {
+                    Some(number) => found.uncertain.add(dir, number, lines),
+                    None => add_lines(&mut found.lines, dir, lines),
+                }
+            })?;
         }
-        match is_uncertain {
-            true => found.uncertain.add(batch, &lines),
-            false => add_lines(&mut found.lines, dir, &lines),
+        drop(proposals);
+        if let Some(number) = uncertain.filter(|_| !batch.is_whole()) {
+            self.found().uncertain.singles.insert(number, batch);
         }
+        Ok(())
     }
 
     /// Checks the directories with guesses again, with the other names of the tree as evidence.
@@ -204,120 +235,120 @@ impl PlanReader<'_> {
         };
         let records = records.finish()?;
         let mut cursor = records.cursor()?;
-        let mut uncertain: Option<UncertainDirectory> = None;
+        let mut reviewed = ReviewedNames::default();
         while !self.observer.is_stopped() {
             cursor.advance()?;
-            let record = cursor.record();
-            let begins = record.is_none_or(|record| record.name.get(8) == Some(&UNCERTAIN));
-            if begins && let Some(mut directory) = uncertain.take() {
-                let single = singles.remove(&directory.number);
-                self.review_directory(&mut directory, single, exclude, &mut tree);
-                add_lines(&mut self.found().lines, &directory.path, &directory.lines)?;
-            }
-            let Some(EntryRecord { dir, name, payload }) = record else { break };
-            match &mut uncertain {
-                Some(directory) => directory.lines.push((name[8..].to_vec(), payload.to_vec())),
-                none => *none = Some(UncertainDirectory::from_record(dir, name, payload)),
+            let Some(EntryRecord { dir, name, payload }) = cursor.record() else { break };
+            let (number, key) = name.split_first_chunk().unwrap_or((&[0; 8], b""));
+            if key == [UNCERTAIN] {
+                let root_len = payload.first_chunk().map_or(0, |len| u64::from_le_bytes(*len)) as usize;
+                let single = singles.remove(&u64::from_be_bytes(*number));
+                // A directory that cannot be read again keeps its first suggestions.
+                let batch = || single.or_else(|| self.root_set.read_batch(dir, root_len, exclude).ok());
+                reviewed = self.review_directory(dir, batch, &mut tree)?;
+            } else if !reviewed.drops(key) {
+                self.found().lines.push(EntryRecord { dir, name: key, payload })?;
             }
         }
         Ok(())
     }
 
-    /// Gives an uncertain directory the lines that it has with more evidence: `tree` has the names of the whole tree.
+    /// Adds the lines that an uncertain directory has with more evidence, and returns the names of which these are: `tree` has the
+    /// names of the whole tree.
     fn review_directory(
         &self,
-        directory: &mut UncertainDirectory,
-        single: Option<DirectoryBatch>,
-        exclude: &Exclude,
+        dir: &[u8],
+        batch: impl FnOnce() -> Option<DirectoryBatch>,
         tree: &mut EncodingCounts,
-    ) {
-        let own = self.found().encodings_of(&directory.path).cloned().unwrap_or_default();
+    ) -> io::Result<ReviewedNames> {
+        let own = self.found().encodings_of(dir).cloned().unwrap_or_default();
         tree.remove(&own);
-        if tree.names() >= 1.0 {
+        let mut reviewed = ReviewedNames::default();
+        if tree.names() >= 1.0
+            && let Some(batch) = batch()
+        {
             let place = "in the rest of the tree";
             let earlier = EarlierNames { encodings: std::mem::take(tree), place };
-            self.review_with(directory, single, exclude, &earlier);
+            let proposals = directory::propose_names(&batch, self.policy, self.settings, &earlier, self.jobs);
+            self.look_up(dir, &proposals, false, &mut |lines| {
+                add_lines(&mut self.found().lines, dir, lines)
+            })?;
+            // The batch may have only some names of the directory, if a root lies in it.
+            reviewed.0.extend(batch.names.iter().map(|(_, name)| name.to_vec()));
+            drop(proposals);
             *tree = earlier.encodings;
         }
         tree.add(&own);
+        Ok(reviewed)
     }
 
-    fn review_with(
+    /// Looks up the entries that get new names, and gives their lines to `take`; none if the directory cannot be opened. `has_long`:
+    /// with the names whose paths are too long.
+    fn look_up(
         &self,
-        directory: &mut UncertainDirectory,
-        single: Option<DirectoryBatch>,
-        exclude: &Exclude,
-        earlier: &EarlierNames,
-    ) {
-        let path = &directory.path;
-        // A directory that cannot be read again keeps its first suggestions.
-        let batch = single.or_else(|| self.root_set.read_batch(path, directory.root_len, exclude).ok());
-        let Some(batch) = batch else { return };
-        let findings = directory::propose_names(&batch, self.policy, self.settings, earlier);
-        let lines = self.look_up(path, DirectoryProposals { long: Vec::new(), ..findings });
-        // The batch may have only some names of the directory, if a root lies in it.
-        let names: HashSet<&[u8]> = batch.names.iter().map(|(_, name)| name).collect();
-        directory.lines.retain(|(key, _)| key[0] == tag::LONG || !names.contains(&key[1..]));
-        directory.lines.extend(lines);
-    }
-
-    /// Looks up the entries that get new names, and returns the lines; none if the directory cannot be opened.
-    fn look_up(&self, dir: &[u8], findings: DirectoryProposals) -> Vec<LineRecord> {
-        let DirectoryProposals { proposals, unplanned, long, .. } = findings;
-        if proposals.is_empty() && unplanned.is_empty() && long.is_empty() {
-            return Vec::new();
-        }
+        dir: &[u8],
+        proposals: &DirectoryProposals<'_>,
+        has_long: bool,
+        take: &mut LineSink<'_>,
+    ) -> io::Result<()> {
         let path = || PathBuf::from(OsStr::from_bytes(dir));
         if dir.len() > MAX_PATH_BYTES {
             let error = io::Error::other("the path is too long for a plan");
             self.observer.problem(&Fault { path: path(), attempt: "plan renames in", error });
-            return Vec::new();
+            return Ok(());
         }
         let opened = match self.root_set.open_directory(dir) {
             Ok(opened) => opened,
             // It was removed or replaced.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Vec::new(),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(()),
             Err(error) => {
                 self.observer.problem(&Fault {
                     path: path(),
                     attempt: "open the directory",
                     error: error.into(),
                 });
-                return Vec::new();
+                return Ok(());
             }
         };
         let directory = Arc::new(opened.describe(dir));
-        let long = long.into_iter().map(|name| too_long(&directory, name)).collect();
-        let mut planned = DirectoryPlan {
-            directory: Arc::clone(&directory),
-            renames: Vec::new(),
-            skipped: Vec::new(),
-            long,
+        let mut lines = Vec::with_capacity(LINES_TOGETHER);
+        let mut add = |line: LineRecord| -> io::Result<()> {
+            lines.push(line);
+            if lines.len() < LINES_TOGETHER {
+                return Ok(());
+            }
+            take(&lines)?;
+            lines.clear();
+            Ok(())
         };
-        for proposal in proposals {
-            match opened.look_up(&proposal.old) {
-                Ok(Some(entry)) => planned.renames.push(planned.make_rename(proposal, entry)),
-                Ok(None) => {
-                    let why = "a file system is mounted on it; unmount it first";
-                    planned.skip(Unplanned {
+        for name in proposals.long().filter(|_| has_long) {
+            add(skipped_record(tag::LONG, &too_long(&directory, name.to_vec())))?;
+        }
+        for name in proposals.names() {
+            let unplanned = match name {
+                NameProposal::Skip(unplanned) => unplanned,
+                NameProposal::Rename(proposal) => match opened.look_up(&proposal.old) {
+                    Ok(Some(entry)) => {
+                        add(rename_record(&proposal.into_rename(&directory, entry)))?;
+                        continue;
+                    }
+                    Ok(None) => Unplanned {
                         name: proposal.old,
                         reasons: proposal.reasons,
-                        why: why.to_owned(),
-                    });
-                }
-                Err(Errno::ENOENT) => {}
-                Err(error) => {
-                    let path = PathBuf::from(OsStr::from_bytes(&path_in(dir, &proposal.old)));
-                    self.observer.problem(&Fault {
-                        path,
-                        attempt: "read the metadata of",
-                        error: error.into(),
-                    });
-                }
-            }
+                        why: "a file system is mounted on it; unmount it first".to_owned(),
+                    },
+                    Err(Errno::ENOENT) => continue,
+                    Err(error) => {
+                        let path = PathBuf::from(OsStr::from_bytes(&path_in(dir, &proposal.old)));
+                        let attempt = "read the metadata of";
+                        self.observer.problem(&Fault { path, attempt, error: error.into() });
+                        continue;
+                    }
+                },
+            };
+            add(skipped_record(tag::SKIPPED, &unplanned.into_skipped(&directory)))?;
         }
-        unplanned.into_iter().for_each(|one| planned.skip(one));
-        planned.records()
+        take(&lines)
     }
 }
 
@@ -353,46 +384,40 @@ impl TreeFindings {
 }
 
 impl UncertainDirectories {
-    fn add(&mut self, batch: DirectoryBatch, lines: &[LineRecord]) -> io::Result<()> {
+    /// Begins a directory, and returns its number.
+    fn begin(&mut self, batch: &DirectoryBatch) -> io::Result<u64> {
         let number = self.count;
         self.count += 1;
-        let dir = batch.dir.as_os_str().as_bytes();
-        let key = |rest: &[u8]| [&number.to_be_bytes()[..], rest].concat();
         let payload = (batch.root_len as u64).to_le_bytes();
-        self.records.push(EntryRecord { dir, name: &key(&[UNCERTAIN]), payload: &payload })?;
-        for (line, payload) in lines {
-            self.records.push(EntryRecord { dir, name: &key(line), payload })?;
-        }
-        if !batch.is_whole() {
-            self.singles.insert(number, batch);
-        }
-        Ok(())
+        let dir = batch.dir.as_os_str().as_bytes();
+        self.records.push(EntryRecord { dir, name: &Self::key(number, &[UNCERTAIN]), payload: &payload })?;
+        Ok(number)
+    }
+
+    /// Adds lines of the directory with this number.
+    fn add(&mut self, dir: &[u8], number: u64, lines: &[LineRecord]) -> io::Result<()> {
+        lines.iter().try_for_each(|(key, payload)| {
+            self.records.push(EntryRecord { dir, name: &Self::key(number, key), payload })
+        })
+    }
+
+    fn key(number: u64, rest: &[u8]) -> Vec<u8> {
+        [&number.to_be_bytes()[..], rest].concat()
     }
 }
 
-impl UncertainDirectory {
-    /// Reads what [`UncertainDirectories::add`] wrote.
-    fn from_record(dir: &[u8], name: &[u8], payload: &[u8]) -> Self {
-        let number = |bytes: &[u8]| bytes.first_chunk().copied().unwrap_or_default();
-        Self {
-            path: dir.to_vec(),
-            number: u64::from_be_bytes(number(name)),
-            root_len: u64::from_le_bytes(number(payload)) as usize,
-            lines: Vec::new(),
-        }
-    }
-}
-
-impl DirectoryPlan {
-    fn make_rename(&self, proposal: Proposal, entry: SeenEntry) -> Rename {
-        let Proposal { old, new, reasons, confidence, reading, evidence, alternatives } = proposal;
-        let directory = Arc::clone(&self.directory);
+impl Proposal {
+    fn into_rename(self, directory: &Arc<PlanDirectory>, entry: SeenEntry) -> Rename {
+        let Self { old, new, reasons, confidence, reading, evidence, alternatives } = self;
+        let directory = Arc::clone(directory);
         Rename { id: 0, directory, old, new, entry, reasons, confidence, reading, evidence, alternatives }
     }
+}
 
-    fn skip(&mut self, unplanned: Unplanned) {
-        let Unplanned { name, reasons, why } = unplanned;
-        self.skipped.push(Skipped { directory: Arc::clone(&self.directory), name, reasons, why });
+impl Unplanned {
+    fn into_skipped(self, directory: &Arc<PlanDirectory>) -> Skipped {
+        let Self { name, reasons, why } = self;
+        Skipped { directory: Arc::clone(directory), name, reasons, why }
     }
 }
 

@@ -52,6 +52,8 @@ pub struct BatchState {
     pub undoing: Option<Vec<(InodeTime, InodeTime)>>,
     /// The entries that failed, once the batch was undone.
     pub undone: Option<Vec<FailedEntry>>,
+    /// It changes directories or targets, which later batches and runs must know.
+    pub changes_paths: bool,
     offset: u64,
     len: usize,
     before: u32,
@@ -174,7 +176,10 @@ impl JournalContents {
         if let Some(last) = self.batches.last_mut().filter(|last| last.missing > 0) {
             let before = batch.entries.len();
             batch.add(record)?;
-            last.lines += batch.entries[before..].iter().map(|entry| entry.lines() as u64).sum::<u64>();
+            for entry in &batch.entries[before..] {
+                last.lines += entry.lines() as u64;
+                last.changes_paths |= entry.changes_paths();
+            }
             last.len += len as usize;
             last.missing -= 1;
             // Only their number is kept; the records are read again when they are needed.

@@ -82,17 +82,21 @@ pub(super) type LineRecord = (Vec<u8>, Vec<u8>);
 impl DirectoryPlan {
     /// The records of all lines.
     pub(super) fn records(&self) -> Vec<LineRecord> {
-        let key = |tag: u8, name: &[u8]| [&[tag], name].concat();
-        let skipped = |tag: u8, lines: &[Skipped]| -> Vec<LineRecord> {
-            lines.iter().map(|line| (key(tag, &line.name), line.to_line().into_bytes())).collect()
-        };
-        let mut records = skipped(tag::LONG, &self.long);
-        records.extend(
-            self.renames.iter().map(|rename| (key(tag::RENAME, &rename.old), rename_payload(rename))),
-        );
-        records.extend(skipped(tag::SKIPPED, &self.skipped));
-        records
+        let long = self.long.iter().map(|line| skipped_record(tag::LONG, line));
+        let renames = self.renames.iter().map(rename_record);
+        let skipped = self.skipped.iter().map(|line| skipped_record(tag::SKIPPED, line));
+        long.chain(renames).chain(skipped).collect()
     }
+}
+
+/// The record of a rename.
+pub(super) fn rename_record(rename: &Rename) -> LineRecord {
+    ([&[tag::RENAME], &*rename.old].concat(), rename_payload(rename))
+}
+
+/// The record of another line.
+pub(super) fn skipped_record(tag: u8, line: &Skipped) -> LineRecord {
+    ([&[tag], &*line.name].concat(), line.to_line().into_bytes())
 }
 
 /// The new name, with its length in front, and the line without its id.

@@ -197,7 +197,8 @@ pub fn likeliest(name: &[u8]) -> Vec<(Encoding, String)> {
     let guess = EncodingGuess::for_names([name], &EncodingCounts::default());
     let Some(reading) = guess.and_then(|guess| guess.read(name)) else { return Vec::new() };
     let mut texts = vec![(reading.encoding, reading.text)];
-    texts.extend(reading.others);
+    let others = reading.others.into_iter();
+    texts.extend(others.filter_map(|encoding| Some((encoding, encoding.read_name(name)?))));
     texts
 }
 

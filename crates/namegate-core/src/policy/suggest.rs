@@ -118,8 +118,8 @@ pub struct DecodedName {
     pub confidence: Confidence,
     /// How the bytes were decoded.
     pub how: DecodingMethod,
-    /// Other texts that a guess considered, with their encodings, the likeliest first.
-    pub others: Vec<(Encoding, String)>,
+    /// Encodings that a guess considered and that give other texts, the likeliest first. [`Encoding::read_name`] gives the texts.
+    pub others: Vec<Encoding>,
 }
 
 /// How bytes that are not UTF-8 were decoded.

@@ -104,6 +104,15 @@ impl Encoding {
         !OTHER.contains(&self.name())
     }
 
+    /// Whether each byte is decoded to one character, whatever bytes are next to it.
+    pub(super) fn is_bytewise(self) -> bool {
+        match self.0 {
+            // Tone marks are composed with the letters before them.
+            Standard(encoding) => encoding.is_single_byte() && encoding != encoding_rs::WINDOWS_1258,
+            Oem(..) | Own(_) => true,
+        }
+    }
+
     /// `bytes` decoded in the encoding; `None` if they are not valid in it.
     pub(super) fn decode(self, bytes: &[u8]) -> Option<Cow<'_, str>> {
         match self.0 {

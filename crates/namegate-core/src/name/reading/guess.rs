@@ -18,10 +18,10 @@ const NEGLIGIBLE: f32 = 18.0;
 /// The names to which the mixture is fitted: more do not improve it.
 const SAMPLE: usize = 96;
 const ROUNDS: usize = 10;
+/// The mixture fits if a round changes no probability by more than this.
+const SETTLED: f32 = 1e-4;
 /// The share of a pair in which no name of the sample can be.
 const UNSEEN: f32 = 1e-8;
-/// Above 1, because the names of a directory are rarely in more than one or two encodings.
-const SPARSITY: f32 = 1.5;
 /// What the common encodings count beside the names, in names.
 const PRIOR_NAMES: f32 = 1.0;
 /// What earlier names count beside the common encodings.
@@ -102,7 +102,7 @@ impl EncodingCounts {
 
     /// The number of names in `encoding`.
     pub fn names_in(&self, encoding: Encoding) -> f32 {
-        let number = (0..).zip(tried_encodings()).find(|(_, (candidate, _))| *candidate == encoding);
+        let number = (0..).zip(tried_encodings()).find(|(_, tried)| tried.encoding == encoding);
         number.map_or(0.0, |(number, _)| self.of(number))
     }
 
@@ -121,8 +121,8 @@ pub struct NameReading {
     pub text: String,
     /// Whether the text is right in all but few cases: it is much likelier than any other, and other names support it.
     pub is_likely: bool,
-    /// Other texts with their encodings, the likeliest first.
-    pub others: Vec<(Encoding, String)>,
+    /// Encodings that give other texts, the likeliest first. [`Encoding::read_name`] gives the texts.
+    pub others: Vec<Encoding>,
 }
 
 /// A guess at the encodings of some names.
@@ -140,8 +140,8 @@ pub struct EncodingGuess {
     /// How common each pair is among the names.
     shares: Weights,
     counts: EncodingCounts,
-    /// Names of the evidence, with earlier ones.
-    supporting: EncodingCounts,
+    /// The number of names in each encoding, with earlier ones.
+    supporting: Vec<f32>,
     names: usize,
     /// The names to which the mixture was fitted.
     sample: BTreeMap<Vec<u8>, Readings>,
@@ -162,19 +162,23 @@ struct Candidate {
 /// The plausible readings of a name.
 #[derive(Clone, Debug)]
 struct Readings {
-    texts: Vec<(Encoding, String)>,
+    /// The number of the first encoding that gives each text.
+    texts: Vec<u16>,
     candidates: Vec<Candidate>,
 }
 
 impl Readings {
-    /// Computes the probabilities of the readings, if pairs are as common as `share` says.
-    fn weigh(&mut self, share: impl Fn(Pair) -> f32) {
-        let mut all = 0.0;
+    /// Computes the probabilities of the readings, if pairs are as common as `share` says. Returns the greatest change.
+    fn weigh(&mut self, share: impl Fn(Pair) -> f32) -> f32 {
+        let weight = |candidate: &Candidate| share(candidate.pair) * candidate.likelihood;
+        let all: f32 = self.candidates.iter().map(weight).sum();
+        let mut change = 0.0_f32;
         for candidate in &mut self.candidates {
-            candidate.probability = share(candidate.pair) * candidate.likelihood;
-            all += candidate.probability;
+            let probability = weight(candidate) / all;
+            change = change.max((probability - candidate.probability).abs());
+            candidate.probability = probability;
         }
-        self.candidates.iter_mut().for_each(|candidate| candidate.probability /= all);
+        change
     }
 
     fn each(&self, mut take: impl FnMut(Pair, f32)) {
@@ -207,32 +211,41 @@ impl EncodingGuess {
         // A name is no evidence for itself: it is read by what the others are, and alone by what is common.
         let others = (sample.len() - 1) as f32 + PRIOR_NAMES;
         for _ in 1..if sample.len() == 1 { 1 } else { ROUNDS } {
+            let mut change = 0.0_f32;
             for readings in sample.values_mut() {
                 readings.each(|pair, probability| *counts.of_mut(pair) -= probability);
-                readings.weigh(|pair| {
+                let of_name = readings.weigh(|pair| {
                     let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / others;
-                    share.powf(SPARSITY)
+                    sparse(share)
                 });
+                change = change.max(of_name);
                 readings.each(|pair, probability| *counts.of_mut(pair) += probability);
+            }
+            if change < SETTLED {
+                break;
             }
         }
         let all = sample.len() as f32 + PRIOR_NAMES;
         let mut shares = Weights::filled(UNSEEN);
         for &pair in &pairs {
             let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / all;
-            *shares.of_mut(pair) = share.powf(SPARSITY);
+            *shares.of_mut(pair) = sparse(share);
         }
         let scale = names.len() as f32 / sample.len() as f32;
         let counts = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
         let counts = EncodingCounts(counts.filter(|(_, count)| *count > 0).collect());
-        let mut supporting = counts.clone();
-        supporting.add(earlier);
+        let of_encoding = |number: u16| counts.of(number) + earlier.of(number);
+        let supporting = (0..TRIED.len() as u16).map(of_encoding).collect();
         Some(Self { shares, counts, supporting, names: names.len(), sample })
     }
 
     /// How many names are in which encodings.
     pub fn counts(&self) -> &EncodingCounts {
         &self.counts
+    }
+
+    fn support(&self, encoding: u16) -> f32 {
+        self.supporting[usize::from(encoding)]
     }
 
     /// The number of names that need an encoding.
@@ -264,50 +277,117 @@ impl EncodingGuess {
         let number = same
             .iter()
             .copied()
-            .max_by(|&a, &b| self.supporting.of(a).total_cmp(&self.supporting.of(b)).then(b.cmp(&a)))?;
-        let encoding = tried_encodings()[usize::from(number)].0;
-        let support: f32 = same.iter().map(|&encoding| self.supporting.of(encoding)).sum();
+            .max_by(|&a, &b| self.support(a).total_cmp(&self.support(b)).then(b.cmp(&a)))?;
+        let encoding = tried_encodings()[usize::from(number)].encoding;
+        let support: f32 = same.iter().map(|&encoding| self.support(encoding)).sum();
         let is_likely = by_text[best] >= LIKELY && support >= ENOUGH_NAMES;
-        let text = texts[best].1.clone();
-        let others = order.iter().skip(1).take(MAX_OTHERS).map(|&at| texts[at].clone()).collect();
+        let text = encoding.read_name(name)?;
+        let others = order.iter().skip(1).take(MAX_OTHERS);
+        let others = others.map(|&at| tried_encodings()[usize::from(texts[at])].encoding).collect();
         Some(NameReading { encoding, text, is_likely, others })
     }
 }
 
+/// The weight of an encoding that is as common as `share` says: lower where it is rare, because the names of a directory are
+/// rarely in more than one or two encodings.
+fn sparse(share: f32) -> f32 {
+    share * share.sqrt()
+}
+
+/// A text that a name can be.
+enum Text<'t> {
+    /// Each byte is a character. The table has those of 80..FF.
+    Bytewise(&'t [char; 128]),
+    Decoded(String, Prepared),
+}
+
 /// All plausible readings of `name`.
 fn readings(name: &[u8]) -> Readings {
-    let mut texts: Vec<(Encoding, String)> = Vec::new();
-    let mut prepared: Vec<Prepared> = Vec::new();
+    // Well-formed sequences of several bytes may stay what they are.
+    let is_bytewise = name.utf8_chunks().all(|chunk| chunk.valid().is_ascii());
+    let mut beyond: Vec<usize> =
+        name.iter().filter_map(|byte| byte.checked_sub(0x80)).map(usize::from).collect();
+    beyond.sort_unstable();
+    beyond.dedup();
+    let character = |table: &[char; 128], byte: u8| match byte.checked_sub(0x80) {
+        None => char::from(byte),
+        Some(at) => table[usize::from(at)],
+    };
+    let mut texts: Vec<(u16, Text<'_>)> = Vec::new();
     let mut encodings = Vec::new();
-    for (number, (encoding, _)) in (0..).zip(tried_encodings()) {
-        let Some(text) = encoding.read_name(name) else { continue };
-        let known = texts.iter().position(|(_, other)| *other == text);
+    for (number, tried) in (0..).zip(tried_encodings()) {
+        let (text, known) = match &tried.characters {
+            Some(table) if is_bytewise => {
+                if beyond.iter().any(|&at| table[at] == NO_CHARACTER) {
+                    continue;
+                }
+                let is_same = |text: &Text<'_>| match text {
+                    Text::Bytewise(other) => beyond.iter().all(|&at| other[at] == table[at]),
+                    Text::Decoded(other, _) => {
+                        name.iter().map(|&byte| character(table, byte)).eq(other.chars())
+                    }
+                };
+                (Ok(table), texts.iter().position(|(_, text)| is_same(text)))
+            }
+            _ => {
+                let Some(text) = tried.encoding.read_name(name) else { continue };
+                let is_same = |other: &Text<'_>| match other {
+                    Text::Bytewise(table) => name.iter().map(|&byte| character(table, byte)).eq(text.chars()),
+                    Text::Decoded(other, _) => *other == text,
+                };
+                let known = texts.iter().position(|(_, other)| is_same(other));
+                (Err(text), known)
+            }
+        };
         encodings.push((number, known.unwrap_or(texts.len())));
         if known.is_none() {
-            prepared.push(Prepared::new(&text));
-            texts.push((*encoding, text));
+            let text = match text {
+                Ok(table) => Text::Bytewise(table),
+                Err(text) => {
+                    let prepared = Prepared::for_text(&text);
+                    Text::Decoded(text, prepared)
+                }
+            };
+            texts.push((number, text));
         }
     }
+    let mut bytewise = Prepared::for_bytes(name);
+    let mut with = |text: &mut Text<'_>, compare: &mut dyn FnMut(&mut Prepared)| match text {
+        Text::Bytewise(table) => {
+            bytewise.set_beyond(|at| character(table, name[at]));
+            compare(&mut bytewise);
+        }
+        Text::Decoded(_, prepared) => compare(prepared),
+    };
+    let mut order = Vec::with_capacity(texts.len());
+    for (at, (_, text)) in texts.iter_mut().enumerate() {
+        with(text, &mut |prepared| order.push((prepared.least(), at)));
+    }
     // The order makes the first costs low, so that most of the others need not be computed.
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by(|&a, &b| prepared[a].least().total_cmp(&prepared[b].least()));
+    order.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut best = f32::INFINITY;
-    let mut costs: Vec<Vec<(Language, f32)>> = vec![Vec::new(); texts.len()];
-    for at in order {
-        if prepared[at].least() * WEIGHT_OF_EVIDENCE > best + NEGLIGIBLE {
+    let mut costs: Vec<(Language, f32)> = Vec::new();
+    // The costs of each text.
+    let mut of_text = vec![0..0; texts.len()];
+    for (least, at) in order {
+        if least * WEIGHT_OF_EVIDENCE > best + NEGLIGIBLE {
             break;
         }
         let limit = |best: f32| (best + NEGLIGIBLE) / WEIGHT_OF_EVIDENCE;
-        prepared[at].costs(limit(best), |language, cost| {
-            let cost = cost * WEIGHT_OF_EVIDENCE;
-            best = best.min(cost);
-            costs[at].push((language, cost));
-            limit(best)
+        let first = costs.len();
+        with(&mut texts[at].1, &mut |prepared| {
+            prepared.costs(least, limit(best), |language, cost| {
+                let cost = cost * WEIGHT_OF_EVIDENCE;
+                best = best.min(cost);
+                costs.push((language, cost));
+                limit(best)
+            });
         });
+        of_text[at] = first..costs.len();
     }
     let mut found = Vec::new();
     for (number, text) in encodings {
-        let plausible = costs[text].iter().filter(|(_, cost)| *cost <= best + NEGLIGIBLE);
+        let plausible = costs[of_text[text].clone()].iter().filter(|(_, cost)| *cost <= best + NEGLIGIBLE);
         found.extend(plausible.map(|&(language, cost)| Candidate {
             pair: Pair::new(number, language),
             text,
@@ -315,7 +395,7 @@ fn readings(name: &[u8]) -> Readings {
             probability: 0.0,
         }));
     }
-    Readings { texts, candidates: found }
+    Readings { texts: texts.iter().map(|&(number, _)| number).collect(), candidates: found }
 }
 
 /// The pairs in which any name of the sample can be, and how common each is before any name is read.
@@ -324,7 +404,7 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
     let mut pairs = Vec::new();
     for Candidate { pair, .. } in sample.flat_map(|readings| &readings.candidates) {
         if weights.of(*pair) == 0.0 {
-            *weights.of_mut(*pair) = tried_encodings()[usize::from(pair.encoding())].1;
+            *weights.of_mut(*pair) = tried_encodings()[usize::from(pair.encoding())].weight;
             pairs.push(*pair);
         }
     }
@@ -340,9 +420,32 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
     (pairs, weights)
 }
 
-fn tried_encodings() -> &'static [(Encoding, f32)] {
-    static PARSED: LazyLock<Vec<(Encoding, f32)>> = LazyLock::new(|| {
-        TRIED.iter().map(|(label, weight)| (label.parse().expect("a label"), *weight)).collect()
-    });
-    &PARSED
+/// An encoding that a guess tries.
+struct TriedEncoding {
+    encoding: Encoding,
+    /// How common names in it are compared to the others.
+    weight: f32,
+    /// The characters of the bytes 80..FF, if each byte is a character, and [`NO_CHARACTER`] for bytes that cannot be read.
+    characters: Option<Box<[char; 128]>>,
+}
+
+/// In a table of the characters beyond ASCII.
+const NO_CHARACTER: char = '\0';
+
+impl TriedEncoding {
+    fn new(label: &str, weight: f32) -> Self {
+        let encoding: Encoding = label.parse().expect("a label");
+        let character = |at: usize| {
+            let text = encoding.read(&[0x80 + at as u8]);
+            text.and_then(|text| text.chars().next()).unwrap_or(NO_CHARACTER)
+        };
+        let characters = encoding.is_bytewise().then(|| Box::new(std::array::from_fn(character)));
+        Self { encoding, weight, characters }
+    }
+}
+
+fn tried_encodings() -> &'static [TriedEncoding] {
+    static TRIED_ENCODINGS: LazyLock<Vec<TriedEncoding>> =
+        LazyLock::new(|| TRIED.iter().map(|(label, weight)| TriedEncoding::new(label, *weight)).collect());
+    &TRIED_ENCODINGS
 }

@@ -104,14 +104,34 @@ impl Alphabet {
             (before, Some(here)) => f32::from(self.costs[before.unwrap_or(0) * self.side + here]) / 16.0,
         }
     }
+
+    /// The cost of a step from one character to the next; `None` is the start or the end of the text.
+    fn step(&self, before: Option<&Unit>, here: Option<&Unit>) -> f32 {
+        let own = Kind::Letter(self.script);
+        let letter = |unit: Option<&Unit>| unit.filter(|unit| unit.kind == own).and_then(|unit| unit.letter);
+        let kind_before = before.map_or(Kind::None, |unit| unit.kind);
+        let before = letter(before);
+        let end_of_word = || if before.is_some() { self.cost(before, None) } else { 0.0 };
+        let Some(unit) = here else { return end_of_word() };
+        let is_guest = own != LATIN && unit.kind == LATIN && unit.is_ascii();
+        match unit.kind {
+            _ if is_guest => ASCII + if kind_before == own { MIXED } else { 0.0 } + end_of_word(),
+            Kind::None => end_of_word(),
+            kind if kind == own && unit.letter.is_some() => {
+                let is_mixed = own != LATIN && kind_before == LATIN;
+                self.cost(before, unit.letter) + if is_mixed { MIXED } else { 0.0 }
+            }
+            _ => FOREIGN + if kind_before == own { MIXED } else { 0.0 },
+        }
+    }
 }
 
 /// The number of each character below this code point is in a table: all alphabets of the model are there.
 const TABLE: usize = 0x2000;
 
 struct Model {
-    /// What each character of the table is, and the number of a letter among those of its script.
-    characters: Vec<(Kind, Option<u16>)>,
+    /// The characters of the table.
+    characters: Vec<Unit>,
     alphabets: Vec<Alphabet>,
     /// By language: the costs of frequent characters.
     ideographic: Vec<HashMap<char, f32>>,
@@ -164,7 +184,7 @@ impl Model {
                 (Some(lower), None) => letters.get(&lower).copied(),
                 _ => None,
             };
-            (kind(c), letter)
+            Unit::new(c, letter)
         };
         let below = char::from_u32(TABLE as u32).expect("a code point");
         let characters = ('\0'..below).map(character).collect();
@@ -173,8 +193,7 @@ impl Model {
 
     fn unit(&self, character: char) -> Unit {
         let known = self.characters.get(character as usize).copied();
-        let (kind, letter) = known.unwrap_or_else(|| (kind(character), None));
-        Unit { kind, character, letter }
+        known.unwrap_or_else(|| Unit::new(character, None))
     }
 
     /// The cost of a character in a language with ideographs.
@@ -204,47 +223,100 @@ impl Model {
 }
 
 /// A character of a text that is to be compared with languages.
+#[derive(Clone, Copy)]
 struct Unit {
-    kind: Kind,
     character: char,
+    kind: Kind,
+    case: Case,
     /// Its number among the letters of its script.
     letter: Option<u16>,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Case {
+    Lower,
+    Upper,
+    None,
+}
+
+impl Unit {
+    fn new(character: char, letter: Option<u16>) -> Self {
+        let case = match () {
+            () if character.is_lowercase() => Case::Lower,
+            () if character.is_uppercase() => Case::Upper,
+            () => Case::None,
+        };
+        Self { character, kind: kind(character), case, letter }
+    }
+
+    fn is_ascii(&self) -> bool {
+        self.character.is_ascii()
+    }
+}
+
 /// A text, prepared for the comparison.
+///
+/// The cost of a text is a sum over its steps, from each character to the next one. Where only the characters beyond ASCII
+/// change, as they do from one encoding to another, all other steps cost the same.
 pub(super) struct Prepared {
     units: Vec<Unit>,
-    /// What no language changes: symbols, and letters whose case is odd.
-    common: f32,
+    /// The positions of the characters beyond ASCII.
+    beyond: Vec<usize>,
+    /// The numbers of the steps from and to these. Step 0 leads to the first character, the last one from the last.
+    steps: Vec<usize>,
+    /// By alphabet: the cost of all other steps, if it was computed.
+    fixed: Vec<Option<f32>>,
 }
 
 impl Prepared {
     /// Prepares `text`, of which a short ASCII extension says nothing.
-    pub(super) fn new(text: &str) -> Self {
-        let text = without_extension(text);
-        let units: Vec<Unit> = text.chars().take(LONGEST).map(|c| MODEL.unit(c)).collect();
-        let symbols: f32 = (0..units.len()).map(|at| symbol(&units, at)).sum();
-        let words = units.split(|unit| unit.kind == Kind::None);
-        let common = symbols + words.map(odd_case).sum::<f32>();
-        Self { units, common }
+    pub(super) fn for_text(text: &str) -> Self {
+        Self::new(text[..stem_len(text.as_bytes())].chars())
     }
 
-    /// The least cost that any language could give.
+    /// Prepares `name` for all texts in which each byte is a character, and ASCII is itself. The characters beyond ASCII must be
+    /// set by [`Prepared::set_beyond`].
+    pub(super) fn for_bytes(name: &[u8]) -> Self {
+        Self::new(name[..stem_len(name)].iter().map(|&byte| char::from(byte)))
+    }
+
+    fn new(text: impl Iterator<Item = char>) -> Self {
+        let units: Vec<Unit> = text.take(LONGEST).map(|c| MODEL.unit(c)).collect();
+        let beyond: Vec<usize> = (0..units.len()).filter(|&at| !units[at].is_ascii()).collect();
+        let mut steps: Vec<usize> = beyond.iter().flat_map(|&at| [at, at + 1]).collect();
+        steps.dedup();
+        Self { units, beyond, steps, fixed: vec![None; MODEL.alphabets.len()] }
+    }
+
+    /// Replaces the characters beyond ASCII. `character` is called with their positions.
+    pub(super) fn set_beyond(&mut self, character: impl Fn(usize) -> char) {
+        self.beyond.iter().for_each(|&at| self.units[at] = MODEL.unit(character(at)));
+    }
+
+    /// The cost of what no language changes: symbols, and letters whose case is odd. It is the least cost that any language could
+    /// give.
     pub(super) fn least(&self) -> f32 {
-        self.common
+        let symbols: f32 = self.beyond.iter().map(|&at| symbol(&self.units, at)).sum();
+        let words = self.units.split(|unit| unit.kind == Kind::None);
+        symbols + words.map(odd_case).sum::<f32>()
     }
 
     /// Calls `take` with the cost of the text in each language that has its scripts, unless it is above a limit. `take` returns the
-    /// limit for those that follow.
-    pub(super) fn costs(&self, mut limit: f32, mut take: impl FnMut(Language, f32) -> f32) {
-        let is_beyond = |unit: &&Unit| !unit.character.is_ascii();
-        let has = |kind: Kind| self.units.iter().filter(is_beyond).any(|unit| unit.kind == kind);
-        let is_ideographic = self.units.iter().any(|unit| matches!(unit.kind, Kind::Ideographic(_)));
-        let is_alphabetic: [bool; ALPHABETS.len()] = std::array::from_fn(|at| has(Kind::Letter(at as u8)));
+    /// limit for those that follow. `least` is [`Prepared::least`].
+    pub(super) fn costs(&mut self, least: f32, mut limit: f32, mut take: impl FnMut(Language, f32) -> f32) {
+        let mut is_alphabetic = [false; ALPHABETS.len()];
+        let mut is_ideographic = false;
+        for &at in &self.beyond {
+            match self.units[at].kind {
+                Kind::Letter(script) => is_alphabetic[usize::from(script)] = true,
+                Kind::Ideographic(_) => is_ideographic = true,
+                Kind::Other | Kind::None => {}
+            }
+        }
         let has_none = !is_ideographic && !is_alphabetic.contains(&true);
         for (number, alphabet) in (0..).zip(&MODEL.alphabets) {
             if is_alphabetic[usize::from(alphabet.script)] || has_none && alphabet.script == 0 {
-                let cost = self.alphabetic(alphabet, limit);
+                let cost = self.alphabetic(usize::from(number), alphabet, least, limit);
                 if cost <= limit {
                     limit = take(number, cost);
                 }
@@ -253,7 +325,7 @@ impl Prepared {
         if is_ideographic {
             for language in 0..MODEL.ideographic.len() {
                 let number = (MODEL.alphabets.len() + language) as Language;
-                let cost = self.common + self.ideographic(language);
+                let cost = self.ideographic(language, least, limit);
                 if cost <= limit {
                     limit = take(number, cost);
                 }
@@ -262,58 +334,57 @@ impl Prepared {
     }
 
     /// The cost in a language with this alphabet, or one above `limit`.
-    fn alphabetic(&self, alphabet: &Alphabet, limit: f32) -> f32 {
-        let own = Kind::Letter(alphabet.script);
-        let (mut cost, mut before, mut kind_before) = (self.common, None, Kind::None);
-        for unit in &self.units {
+    fn alphabetic(&mut self, number: usize, alphabet: &Alphabet, least: f32, limit: f32) -> f32 {
+        let units = &self.units;
+        let step = |at: usize| alphabet.step(at.checked_sub(1).map(|before| &units[before]), units.get(at));
+        let is_fixed = |at: usize| {
+            let is_ascii = |at: usize| units.get(at).is_none_or(Unit::is_ascii);
+            is_ascii(at) && at.checked_sub(1).is_none_or(is_ascii)
+        };
+        let fixed = self.fixed[number]
+            .get_or_insert_with(|| (0..=units.len()).filter(|&at| is_fixed(at)).map(step).sum());
+        let mut cost = least + *fixed;
+        for &at in &self.steps {
             if cost > limit {
                 return cost;
             }
-            let here = unit.letter.filter(|_| unit.kind == own);
-            let is_guest = own != LATIN && unit.kind == LATIN && unit.character.is_ascii();
-            match unit.kind {
-                _ if is_guest => {
-                    cost += ASCII + if kind_before == own { MIXED } else { 0.0 };
-                    cost += if before.is_some() { alphabet.cost(before, None) } else { 0.0 };
-                }
-                Kind::None => {
-                    cost += if before.is_some() { alphabet.cost(before, None) } else { 0.0 };
-                }
-                kind if kind == own && here.is_some() => {
-                    cost += if own != LATIN && kind_before == LATIN { MIXED } else { 0.0 };
-                    cost += alphabet.cost(before, here);
-                }
-                _ => cost += FOREIGN + if kind_before == own { MIXED } else { 0.0 },
-            }
-            (before, kind_before) = (here, unit.kind);
+            cost += step(at);
         }
-        cost + if before.is_some() { alphabet.cost(before, None) } else { 0.0 }
+        cost
     }
 
-    fn ideographic(&self, language: usize) -> f32 {
+    /// The cost in this language with ideographs, or one above `limit`.
+    fn ideographic(&self, language: usize, least: f32, limit: f32) -> f32 {
         let is_latin = |at: usize| self.units.get(at).is_some_and(|unit| unit.kind == LATIN);
-        let cost = |(at, unit): (usize, &Unit)| match unit.kind {
-            Kind::Ideographic(kind) => {
-                let touching = usize::from(at > 0 && is_latin(at - 1)) + usize::from(is_latin(at + 1));
-                MODEL.ideograph(language, unit.character, kind) + [0.0, 4.0, MIXED][touching]
+        let mut cost = least;
+        for (at, unit) in self.units.iter().enumerate() {
+            cost += match unit.kind {
+                Kind::Ideographic(kind) => {
+                    let touching = usize::from(at > 0 && is_latin(at - 1)) + usize::from(is_latin(at + 1));
+                    MODEL.ideograph(language, unit.character, kind) + [0.0, 4.0, MIXED][touching]
+                }
+                _ if unit.is_ascii() => ASCII,
+                Kind::None => 0.0,
+                _ => FOREIGN,
+            };
+            if cost > limit {
+                break;
             }
-            _ if unit.character.is_ascii() => ASCII,
-            Kind::None => 0.0,
-            _ => FOREIGN,
-        };
-        self.units.iter().enumerate().map(cost).sum()
+        }
+        cost
     }
 }
 
-/// `text` without an extension of at most five ASCII letters and digits.
-fn without_extension(text: &str) -> &str {
-    match text.rsplit_once('.') {
-        Some((stem, extension))
-            if (1..=5).contains(&extension.len()) && extension.bytes().all(|b| b.is_ascii_alphanumeric()) =>
+/// The length of `text` without an extension of at most five ASCII letters and digits.
+fn stem_len(text: &[u8]) -> usize {
+    match memchr::memrchr(b'.', text) {
+        Some(dot)
+            if (1..=5).contains(&(text.len() - dot - 1))
+                && text[dot + 1..].iter().all(u8::is_ascii_alphanumeric) =>
         {
-            stem
+            dot
         }
-        _ => text,
+        _ => text.len(),
     }
 }
 
@@ -323,7 +394,7 @@ fn symbol(units: &[Unit], at: usize) -> f32 {
     if unit.kind == Kind::Other {
         return FOREIGN;
     }
-    if unit.character.is_ascii() || unit.kind != Kind::None {
+    if unit.is_ascii() || unit.kind != Kind::None {
         return 0.0;
     }
     let is_letter = |at: usize| units.get(at).is_some_and(|unit| unit.kind != Kind::None);
@@ -357,8 +428,8 @@ fn symbol(units: &[Unit], at: usize) -> f32 {
 
 /// The cost of a word whose letters are not all lower-case.
 fn odd_case(word: &[Unit]) -> f32 {
-    let is_lower = |unit: &Unit| unit.character.is_lowercase();
-    let is_upper = |unit: &Unit| unit.character.is_uppercase();
+    let is_lower = |unit: &Unit| unit.case == Case::Lower;
+    let is_upper = |unit: &Unit| unit.case == Case::Upper;
     let upper = word.iter().filter(|unit| is_upper(unit)).count();
     let turns = word.windows(2).filter(|pair| is_lower(&pair[0]) && is_upper(&pair[1])).count();
     match upper {

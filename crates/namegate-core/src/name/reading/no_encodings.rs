@@ -16,6 +16,10 @@ impl Encoding {
         match self.0 {}
     }
 
+    pub(super) fn is_bytewise(self) -> bool {
+        match self.0 {}
+    }
+
     pub(super) fn decode(self, _: &[u8]) -> Option<Cow<'_, str>> {
         match self.0 {}
     }

@@ -293,3 +293,38 @@ fn the_guess_does_not_depend_on_the_order_of_names() {
         assert_eq!(read(&names, name), read(&backwards, name));
     }
 }
+
+/// The costs of `text` in all languages that have its scripts.
+fn all_costs(prepared: &mut language::Prepared) -> (f32, Vec<(language::Language, f32)>) {
+    let (least, mut found) = (prepared.least(), Vec::new());
+    prepared.costs(least, f32::INFINITY, |language, cost| {
+        found.push((language, cost));
+        f32::INFINITY
+    });
+    (least, found)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The texts of a name share the costs of what they have in common.
+    #[test]
+    fn a_text_costs_the_same_by_its_bytes_and_by_itself(
+        name in prop::collection::vec(prop_oneof![b'a'..=b'z', b' '..=b'~', 0x80..=0xFFu8], 0..160)
+    ) {
+        let mut by_bytes = language::Prepared::for_bytes(&name);
+        for label in ["windows-1252", "koi8-r", "cp437", "cp862", "windows-1256", "iso-8859-7", "windows-874"] {
+            let encoding = encoding(label);
+            let Some(text) = encoding.read(&name) else { continue };
+            by_bytes.set_beyond(|at| encoding.read(&name[at..=at]).unwrap().chars().next().unwrap());
+            let (least, costs) = all_costs(&mut by_bytes);
+            let (alone, expected) = all_costs(&mut language::Prepared::for_text(&text));
+            prop_assert!((least - alone).abs() < 1e-3, "{}: {} {}", label, least, alone);
+            prop_assert_eq!(costs.len(), expected.len());
+            for (cost, expected) in costs.iter().zip(&expected) {
+                prop_assert_eq!(cost.0, expected.0);
+                prop_assert!((cost.1 - expected.1).abs() < 0.01, "{} in {}: {:?} {:?}", text, label, cost, expected);
+            }
+        }
+    }
+}
