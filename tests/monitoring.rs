@@ -26,6 +26,7 @@ fn everything() -> String {
         metrics.refused(op, None);
         RULES.iter().for_each(|rule| metrics.refused(op, Some(rule.id)));
         metrics.let_through(op, Some(RULES[0].id));
+        metrics.repaired(op, Some(RULES[0].id));
     }
     metrics.fell_back();
     metrics.recorded();

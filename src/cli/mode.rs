@@ -1,4 +1,4 @@
-//! `namegate mode`: makes an instance refuse names, or let them through.
+//! `namegate mode`: makes an instance refuse names, repair them, or let them through.
 
 use std::io::Write;
 
@@ -14,15 +14,16 @@ The mode changes at once and lasts until the mount ends. A reload does not chang
 
 Examples:
   namegate mode permissive share    # let every name through, and record it
+  namegate mode repair share        # store the nearest valid name instead
   namegate mode enforcing share     # refuse names that break the policy
 
 Exit status: 0 the mode is set; 2 it is not.";
 
-/// Make a mount refuse names that break the policy, or let them through
+/// Make a mount refuse names that break the policy, repair them, or let them through
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ModeArgs {
-    /// Refuse names that break the policy, or let them through and record them
+    /// What to do with new names that break the policy
     #[arg(value_parser = choice_parser::<Mode>())]
     mode: Mode,
     #[command(flatten)]

@@ -100,9 +100,13 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
     field(
         "names",
         &format!(
-            "{} refused, {} let through",
+            "{} refused, {} let through{}",
             RuleCount::total(&counters.refused),
-            RuleCount::total(&counters.let_through)
+            RuleCount::total(&counters.let_through),
+            match RuleCount::total(&counters.repaired) {
+                0 => String::new(),
+                repaired => format!(", {repaired} repaired"),
+            }
         ),
     )?;
     if let Some(gauges) = counters.gauges {

@@ -8,6 +8,7 @@
 //!
 //! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
 
+mod admission;
 mod attach;
 mod backing;
 mod by_fuser;

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::timeouts::Timeouts;
-use crate::gate::{Gate, Intent};
+use crate::gate::{Gate, Intent, Mode};
 use crate::passthrough::NameEquivalence;
 use crate::settings::MountSettings;
 
@@ -25,6 +25,7 @@ impl ServeConfig {
     /// Serves the names that `gate` allows, by `settings`.
     pub fn new(gate: Gate, settings: MountSettings) -> Self {
         let gate = gate.with_mode(settings.mode()).with_existing(settings.existing());
+        let gate = gate.with_substitutes(settings.substitutes());
         // A permissive gate shows names as they are.
         let existing = Some(gate.existing());
         Self { gate, settings: MountSettings { existing, ..settings } }
@@ -32,7 +33,8 @@ impl ServeConfig {
 
     /// Whether an entry may be shown or found under other names than with the configuration `other`.
     pub(super) fn show_otherwise(&self, other: &Self) -> bool {
-        let spellings = |config: &Self| config.gate.policy().normalization();
+        let spellings =
+            |config: &Self| (config.gate.policy().normalization(), config.gate.mode() == Mode::Repairing);
         self.gate.existing() != other.gate.existing() || spellings(self) != spellings(other)
     }
 }

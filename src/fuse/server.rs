@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::ops::{ControlFlow, Deref};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, Guard};
 use nix::errno::Errno;
@@ -19,10 +18,9 @@ use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::PendingRenames;
 use super::timeouts::Timeouts;
 use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
-use crate::name::Span;
 use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
 use crate::state::SurvivalState;
-use crate::telemetry::audit::{Audit, AuditOutcome, AuditRecord, Requester};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::{Metrics, Op};
 use crate::wire::Notifier;
 
@@ -35,8 +33,8 @@ pub struct Server {
     pub(super) tree: Passthrough,
     active: ArcSwap<ActiveConfig>,
     leaving: PendingRenames,
-    audit: Option<Audit>,
-    metrics: Option<Arc<Metrics>>,
+    pub(super) audit: Option<Audit>,
+    pub(super) metrics: Option<Arc<Metrics>>,
     /// The channel for notifications to the kernel.
     notifier: OnceLock<Notifier>,
     pub(super) pruning: Pruning,
@@ -46,17 +44,7 @@ pub struct Server {
 #[derive(Debug)]
 pub(super) struct ConfiguredServer<'s> {
     server: &'s Server,
-    config: Guard<Arc<ActiveConfig>>,
-}
-
-/// An attempt to create a name.
-struct NameAttempt<'a> {
-    operation: Op,
-    caller: &'a Caller,
-    parent: NodeId,
-    name: &'a OsStr,
-    /// The target of a symbolic link with that name, if the target is checked.
-    target: Option<&'a OsStr>,
+    pub(super) config: Guard<Arc<ActiveConfig>>,
 }
 
 impl Server {
@@ -197,81 +185,8 @@ impl ConfiguredServer<'_> {
         is_active && !self.config.is_ambiguous(name) && !self.leaving.contains(parent, name)
     }
 
-    /// Checks the name of an entry that `operation` creates in `parent`.
-    fn new_name<'n>(
-        &self,
-        operation: Op,
-        caller: &Caller,
-        parent: NodeId,
-        name: &'n OsStr,
-    ) -> Result<Admitted<'n>> {
-        self.admit(&NameAttempt { operation, caller, parent, name, target: None }, name, 0)
-    }
-
-    /// Checks `part`, which begins at byte `at` of the name or target of `attempt`.
-    fn admit<'n>(&self, attempt: &NameAttempt<'_>, part: &'n OsStr, at: usize) -> Result<Admitted<'n>> {
-        let admitted = self.config.serve.gate.admit(Intent::Create, part);
-        let (outcome, rule, span) = match (&admitted, admitted.as_ref().ok().and_then(Admitted::noted)) {
-            (Err(refusal), _) => (AuditOutcome::Refused, refusal.rule(), refusal.span()),
-            (Ok(_), Some(violation)) => (AuditOutcome::LetThrough, Some(violation.rule), violation.span),
-            (Ok(_), None) => return Ok(admitted?),
-        };
-        let NameAttempt { operation, caller, parent, name, target } = *attempt;
-        if let Some(metrics) = &self.metrics {
-            match &admitted {
-                Err(_) => metrics.refused(operation, rule),
-                Ok(_) => metrics.let_through(operation, rule),
-            }
-        }
-        if let Some(audit) = &self.audit {
-            audit.record(Some(caller.uid), || AuditRecord {
-                time: SystemTime::now(),
-                outcome,
-                operation: operation.name(),
-                name: name.into(),
-                target: target.map(OsStr::to_os_string),
-                parent: self.tree.path(parent).ok(),
-                rule,
-                span: Span::new(at + span.start, at + span.end),
-                requester: Requester::new(caller.uid, caller.gid, caller.pid),
-            });
-        }
-        admitted.map_err(|refusal| RequestFailure::refused(refusal, caller.pid))
-    }
-
-    /// Checks that an entry may be created under the name by which another entry is stored.
-    fn check_stored(&self, stored: &Admitted<'_>) -> nix::Result<()> {
-        match self.config.serve.gate.admit(Intent::Create, stored.as_os_str()) {
-            Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
-            // The new entry would be stored under another name.
-            Ok(_) => Err(Errno::EINVAL),
-            Err(refusal) => Err(self.errno(refusal.into())),
-        }
-    }
-
-    /// Checks the components of a link target like new names, if the configuration asks for it. The target itself is content
-    /// and is never changed.
-    fn check_target(&self, caller: &Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<()> {
-        if !self.config.serve.settings.check_targets() {
-            return Ok(());
-        }
-        let attempt = NameAttempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
-        let mut at = 0;
-        for part in target.as_bytes().split(|&byte| byte == b'/') {
-            if !matches!(part, b"" | b"." | b"..") {
-                let admitted = self.admit(&attempt, OsStr::from_bytes(part), at)?;
-                if admitted.noted().is_some() {
-                    // One record is enough for one link.
-                    break;
-                }
-            }
-            at += part.len() + 1;
-        }
-        Ok(())
-    }
-
     /// Checks a name that refers to an entry and creates none.
-    fn present_name<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
+    pub(super) fn present_name<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
         if self.config.serve.gate.is_shortened(name) {
             return self.shortened_name(parent, name);
         }
@@ -402,7 +317,7 @@ impl ConfiguredServer<'_> {
         }
         let name = self.present_name(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name(Op::Rename, caller, new_parent, new_name)?,
+            0 => self.new_name_of_rename(caller, new_parent, new_name)?,
             _ => self.present_name(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_equivalent(

@@ -343,6 +343,14 @@ impl Passthrough {
         }
     }
 
+    /// Whether an entry of `parent` is stored under exactly this name.
+    ///
+    /// # Errors
+    /// As fstatat(2).
+    pub fn stands(&self, parent: NodeId, name: &Admitted<'_>) -> Result<bool> {
+        stands(&*self.fd(parent)?, name.as_os_str())
+    }
+
     /// Creates or removes an entry of `parent` by `change`. `change` gets the stored name of the entry that `name` refers to
     /// by `equivalence`, or `name` if there is none.
     ///

@@ -4,6 +4,7 @@ use nix::errno::Errno;
 
 use crate::gate::{Existing, Mode};
 use crate::name::normalize::Form;
+use crate::name::substitutes::KnownMap;
 use crate::policy::OnMismatch;
 use crate::telemetry::log::LogFormat;
 
@@ -69,6 +70,22 @@ impl Choices for Mode {
     const ALL: &'static [NamedValue<Self>] = &[
         choice("enforcing", Self::Enforcing, "Refuse the name"),
         choice("permissive", Self::Permissive, "Create the name and record it"),
+        choice(
+            "repair",
+            Self::Repairing,
+            "Create the nearest valid name and record it; refuse names that are not UTF-8 or too long",
+        ),
+    ];
+}
+
+impl Choices for Option<KnownMap> {
+    const WHAT: &'static str = "set of substitutes";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("none", None, "`_`"),
+        choice("rclone", Some(KnownMap::TO_RCLONE), "Fullwidth forms, as rclone writes them"),
+        choice("catia", Some(KnownMap::TO_CATIA), "Latin-1 characters, as Samba's vfs_catia writes them"),
+        choice("sfm", Some(KnownMap::TO_SFM), "Private use, as macOS, Linux and Samba's vfs_fruit write it"),
+        choice("sfu", Some(KnownMap::TO_SFU), "Private use, as Windows Services for UNIX wrote it"),
     ];
 }
 

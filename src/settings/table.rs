@@ -15,6 +15,7 @@ use super::value::SettingValue;
 use super::{Setting, SettingPlace};
 use crate::gate::{Existing, Mode};
 use crate::name::normalize::Form;
+use crate::name::substitutes::KnownMap;
 use crate::policy::OnMismatch;
 use crate::policy::profile::Profile;
 use crate::telemetry::audit::{BYTES_PER_SECOND, MIN_BYTES_PER_SECOND, RECORDS_PER_SECOND};
@@ -89,6 +90,10 @@ settings! {
     "Reaction to a new name that breaks the policy"
     mode: Mode = Mode::Enforcing, {
         name: "mode", key: ("mount", "mode"), value_name: "MODE", places: ALL, is_live: true,
+    }
+    "Characters that mode repair writes instead of those that Windows reserves, where the policy allows them"
+    substitutes: Option<KnownMap> = Some(KnownMap::TO_RCLONE), {
+        name: "substitutes", key: ("mount", "substitutes"), value_name: "SET", places: ALL, is_live: true,
     }
     "Appearance of existing names that are not UTF-8; mode permissive always shows them as they are"
     existing: Existing = Existing::Escape, {
@@ -168,7 +173,7 @@ settings! {
         name: "fsname", key: ("mount", "fsname"), value_name: "NAME", default_text: "path of the source", places: ALL,
     }
 
-    "Append a JSON line to FILE for each name that is refused, or allowed only by mode permissive; on the command line `-` is standard output"
+    "Append a JSON line to FILE for each name that is refused, repaired, or allowed only by mode permissive; on the command line `-` is standard output"
     audit: PathBuf, {
         name: "audit", key: ("audit", "file"), value_name: "FILE", places: ALL,
     }

@@ -32,6 +32,7 @@ mod one_check;
 mod ownership;
 mod privileged;
 mod reload;
+mod repair;
 mod rings;
 mod roots;
 mod servers;

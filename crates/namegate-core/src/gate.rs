@@ -13,6 +13,7 @@
 
 #[cfg(unix)]
 mod os;
+mod repair;
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -24,6 +25,7 @@ pub use os::Shown;
 
 use crate::name::escape::{escape, escape_within, is_shortened, reads_as_escape, unescape};
 use crate::name::normalize::{Form, to_form};
+use crate::name::substitutes::KnownMap;
 use crate::name::{Span, spelling, utf8};
 use crate::policy::rule::RuleId;
 use crate::policy::{OnMismatch, Policy, Verdict, Violation};
@@ -47,6 +49,9 @@ pub enum Mode {
     Enforcing,
     /// The gate admits it and reports the violation ([`Admitted::noted`]).
     Permissive,
+    /// The gate admits the nearest valid name instead and reports the violation. It refuses names that it cannot repair: those
+    /// that are not UTF-8 or too long, and those whose repair would be a guess.
+    Repairing,
 }
 
 /// How the gate shows existing names that are not UTF-8. A permissive gate shows them unchanged.
@@ -67,6 +72,7 @@ pub struct Gate {
     policy: Arc<Policy>,
     mode: Mode,
     existing: Existing,
+    substitutes: Option<KnownMap>,
 }
 
 /// A name that a gate has admitted. Only a gate makes one.
@@ -108,7 +114,7 @@ pub enum Refusal {
 impl Gate {
     /// A gate for `policy`, which shows existing names that are not UTF-8 escaped.
     pub fn new(policy: Arc<Policy>, mode: Mode) -> Self {
-        Self { policy, mode, existing: Existing::default() }
+        Self { policy, mode, existing: Existing::default(), substitutes: None }
     }
 
     /// Changes how the gate shows existing names that are not UTF-8.
@@ -123,10 +129,17 @@ impl Gate {
         Self { mode, ..self }
     }
 
+    /// Changes which characters a repairing gate writes instead of those that Windows reserves, if the policy allows them. Others
+    /// are repaired as [`Policy::suggest_name`] does.
+    #[must_use]
+    pub fn with_substitutes(self, substitutes: Option<KnownMap>) -> Self {
+        Self { substitutes, ..self }
+    }
+
     /// How the gate shows existing names that are not UTF-8.
     pub fn existing(&self) -> Existing {
         match self.mode {
-            Mode::Enforcing => self.existing,
+            Mode::Enforcing | Mode::Repairing => self.existing,
             // Names that it admitted must be shown as they were given.
             Mode::Permissive => Existing::Show,
         }
@@ -148,7 +161,8 @@ impl Gate {
     /// of an existing entry ([`Intent::Address`]) must only be a name that an entry can have; names that are not UTF-8 are
     /// admitted as [`Existing`] says. A name that is longer than [`NAME_MAX`] is admitted only to address an entry, and only
     /// if it has other spellings: as its key, if that is short enough. In [`Mode::Permissive`] a violation is reported, and the
-    /// name is admitted unchanged if a file system can store it.
+    /// name is admitted unchanged if a file system can store it. In [`Mode::Repairing`] a new name with a violation is admitted as
+    /// its repair, which is also its key.
     ///
     /// # Errors
     /// [`Refusal`] says which violation, or how long the name is.
@@ -200,12 +214,13 @@ impl Gate {
         self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
-    /// Whether an entry can have several spellings, because the policy converts or matches.
+    /// Whether an entry can have several spellings, because the policy converts or matches, or the gate repairs.
     pub fn knows_spellings(&self) -> bool {
-        self.equivalence().is_some()
+        self.equivalence().is_some() || self.mode == Mode::Repairing
     }
 
-    /// Whether another name may have the [key](Self::key_bytes) of `name`; `false` is certain. Reads no directory.
+    /// Whether another name may have the [key](Self::key_bytes) of `name`, or `name` is repaired; `false` is certain. Reads no
+    /// directory.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -222,7 +237,7 @@ impl Gate {
     /// ```
     pub fn has_other_spellings_bytes(&self, name: &[u8]) -> bool {
         let spelt = |form| std::str::from_utf8(name).is_ok_and(|name| spelling::has_others(name, form));
-        self.equivalence().is_some_and(spelt)
+        self.equivalence().is_some_and(spelt) || self.repaired(name).is_some()
     }
 
     /// The form in which names are compared, if different names can be equal.
@@ -253,14 +268,19 @@ impl Gate {
             Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
                 Ok(self.as_given(name, Some(violation)))
             }
-            Verdict::Reject(violation) => Err(Refusal::Violates(violation)),
+            Verdict::Reject(violation) => match self.repaired(name) {
+                Some(stored) => {
+                    Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted: Some(violation) })
+                }
+                None => Err(Refusal::Violates(violation)),
+            },
         }
     }
 
     fn admit_existing<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
         let admitted = match self.first_encoding_error(name) {
             None if self.existing() == Existing::Escape => self.admit_escaped(name)?,
-            None => self.as_given(name, None),
+            None => self.as_addressed(name),
             Some(violation) if self.existing() == Existing::Show && can_be_stored(name) => {
                 self.as_given(name, Some(violation))
             }
@@ -279,12 +299,22 @@ impl Gate {
         Admitted { name: Cow::Borrowed(name), key: self.other_key(name), noted }
     }
 
+    /// Admits the name of an existing entry, which may be stored under its repair.
+    fn as_addressed<'n>(&self, name: &'n [u8]) -> Admitted<'n> {
+        match self.repaired(name) {
+            Some(stored) => {
+                Admitted { name: Cow::Borrowed(name), key: Some(stored.into_bytes()), noted: None }
+            }
+            None => self.as_given(name, None),
+        }
+    }
+
     /// Admits a well-formed name, which may be the escaped form of an existing one.
     fn admit_escaped<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
         let not_shown = Err(Refusal::NotShown { bytes: name.len() });
         let Ok(text) = std::str::from_utf8(name) else { return not_shown };
         if !reads_as_escape(text) {
-            return Ok(self.as_given(name, None));
+            return Ok(self.as_addressed(name));
         }
         let stored = unescape(text);
         // Only the form that escaping writes: `‛41‛E9` must not be a second name of `A‛E9`.
@@ -365,7 +395,8 @@ impl Admitted<'_> {
         self.key.as_deref().unwrap_or(&self.name)
     }
 
-    /// The violation in spite of which a permissive gate admitted the name.
+    /// The violation in spite of which a permissive gate admitted the name, or because of which a repairing gate admitted another
+    /// one.
     pub fn noted(&self) -> Option<Violation> {
         self.noted
     }

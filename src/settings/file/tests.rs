@@ -5,6 +5,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::gate::{Existing, Mode};
+use crate::name::substitutes::KnownMap;
 use crate::settings::{LockKeeping, Transport, schema};
 
 const WHOLE: &str = r##"
@@ -27,6 +28,7 @@ name-bytes = 200
 
 [mount]
 mode = "permissive"
+substitutes = "catia"
 existing = "hide"
 errno = "EINVAL"
 check-targets = true
@@ -73,6 +75,7 @@ fn every_key_is_read_and_written() {
         source: Some("/srv/share".into()),
         mountpoint: Some("/mnt/share".into()),
         mode: Some(Mode::Permissive),
+        substitutes: Some(Some(KnownMap::TO_CATIA)),
         existing: Some(Existing::Hide),
         errno: Some(Some(Errno::EINVAL)),
         check_targets: Some(true),
@@ -123,7 +126,7 @@ fn every_mistake_has_its_place_and_its_nearest_word() {
         "2:1 unknown key `montpoint`; did you mean `mountpoint`?",
         "3:1 unknown key `profiles`: this key belongs to the table `[policy]`",
         "5:13 unknown profile `widnows`; did you mean `windows`?",
-        "7:8 unknown mode `enforce`; did you mean `enforcing`? (one of \"enforcing\", \"permissive\")",
+        "7:8 unknown mode `enforce`; did you mean `enforcing`? (one of \"enforcing\", \"permissive\", \"repair\")",
         "8:12 `existing` must be one of \"escape\", \"show\", \"hide\", not an integer",
         "9:17 `entry-timeout` must be a number of seconds, such as 0, 0.5 or 60",
         "10:10 `fsname` must be a text without control characters",

@@ -20,13 +20,16 @@ pub const WHY_ATTRIBUTE: &str = "namegate.why";
 /// The longest answer, in bytes: `XATTR_SIZE_MAX` of linux/limits.h.
 pub const MAX_WHY: usize = 1 << 16;
 
-/// A name that was recently refused or let through.
+/// A name that was recently refused, repaired or let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecentRefusal {
     /// Time, in seconds since 1970.
     pub time: u64,
     /// Whether the name was let through.
     pub let_through: bool,
+    /// The name that was stored instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<String>,
     /// The operation.
     pub op: String,
     /// Id of the rule; `None` for a name that looks like the escape of another name.
@@ -65,6 +68,10 @@ impl RecentRefusals {
         let refused = RecentRefusal {
             time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             let_through: record.outcome == AuditOutcome::LetThrough,
+            stored: match &record.outcome {
+                AuditOutcome::Repaired(stored) => stored.to_str().map(str::to_owned),
+                _ => None,
+            },
             op: record.operation.into(),
             rule: record.rule.map(RuleId::name).map(str::to_owned),
             name: JsonBytes::new(record.name.as_bytes()),

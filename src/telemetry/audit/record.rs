@@ -20,12 +20,14 @@ use crate::policy::rule::RuleId;
 use crate::time::timestamp;
 
 /// The outcome for a name that breaks the policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditOutcome {
     /// The name was refused.
     Refused,
     /// A permissive gate let the name through.
     LetThrough,
+    /// A repairing gate stored this name instead.
+    Repaired(OsString),
     /// A watch saw the name; no gate checked it.
     Seen,
 }
@@ -108,10 +110,11 @@ pub struct AuditRecord {
 }
 
 impl AuditOutcome {
-    const fn as_str(self) -> &'static str {
+    const fn as_str(&self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::LetThrough => "let through",
+            Self::Repaired(_) => "repaired",
             Self::Seen => "seen",
         }
     }
@@ -139,6 +142,9 @@ impl fmt::Display for Sentence<'_> {
             Some(top) if top.as_os_str().is_empty() => f.write_str(" in \".\"")?,
             Some(parent) => write!(f, " in {}", quoted(parent.as_os_str().as_bytes()))?,
             None => {}
+        }
+        if let AuditOutcome::Repaired(stored) = &record.outcome {
+            write!(f, ", stored as {}", quoted(stored.as_bytes()))?;
         }
         match record.rule {
             Some(rule) => write!(f, ": {rule}")?,
@@ -194,6 +200,9 @@ pub(super) struct AuditLine<'r> {
     operation: &'static str,
     name: String,
     name_hex: Hex<&'r [u8]>,
+    /// A repaired name is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stored: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_base64: Option<Base64<&'r [u8]>>,
     /// If the target is too long: its shortened text, its hash and its length instead of the exact bytes.
@@ -247,18 +256,23 @@ impl<'r> AuditLine<'r> {
         let (exact_parent, long_parent) = divided(parent, is_long);
         Self {
             r#type: match record.outcome {
-                AuditOutcome::Refused | AuditOutcome::LetThrough => "refusal",
+                AuditOutcome::Refused | AuditOutcome::LetThrough | AuditOutcome::Repaired(_) => "refusal",
                 AuditOutcome::Seen => "appearance",
             },
             time: timestamp(record.time),
             outcome: match record.outcome {
                 AuditOutcome::Refused => "refused",
                 AuditOutcome::LetThrough => "let-through",
+                AuditOutcome::Repaired(_) => "repaired",
                 AuditOutcome::Seen => "seen",
             },
             operation: record.operation,
             name: shown(record.name.as_bytes()),
             name_hex: Hex(record.name.as_bytes()),
+            stored: match &record.outcome {
+                AuditOutcome::Repaired(stored) => stored.to_str(),
+                _ => None,
+            },
             target_base64: target.map(Base64),
             target: long_target.map(shown),
             target_hash: long_target.map(hash),

@@ -79,6 +79,14 @@ impl<'s> ExpositionPage<'s> {
         let_through.for_each(|(guard, count)| self.rule_count(name, guard, count));
     }
 
+    /// Writes the names that break the policy and were stored as others.
+    pub(super) fn repaired(&mut self, counts: &[RuleCount]) {
+        let name = "namegate_repaired_total";
+        let help = "Names that break the policy and were stored as others, by operation and violated rule.";
+        self.family(name, "counter", help);
+        counts.iter().for_each(|count| self.rule_count(name, None, count));
+    }
+
     fn rule_count(&mut self, name: &str, guard: Option<&str>, RuleCount { op, rule, count }: &RuleCount) {
         let rule = rule.as_deref().unwrap_or("reads-as-escape");
         let labels =

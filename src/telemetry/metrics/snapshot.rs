@@ -23,6 +23,9 @@ pub struct MetricsSnapshot {
     pub refused: Vec<RuleCount>,
     /// Names that break the policy and were let through.
     pub let_through: Vec<RuleCount>,
+    /// Names that break the policy and were stored as others.
+    #[serde(default)]
+    pub repaired: Vec<RuleCount>,
     /// Current use of resources, if known.
     pub gauges: Option<Gauges>,
     /// Number of files opened whose content goes through the process.

@@ -17,6 +17,7 @@ impl MetricsSnapshot {
         mount.requests();
         let refused = self.refused.iter().map(|count| (None, count));
         mount.page.names(refused, self.let_through.iter().map(|count| (None, count)));
+        mount.page.repaired(&self.repaired);
         mount.held();
         mount.page.audit(self.audit);
         mount.page.text

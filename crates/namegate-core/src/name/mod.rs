@@ -16,6 +16,7 @@ pub mod reading;
 pub mod scalar;
 pub mod script;
 pub mod spelling;
+pub mod substitutes;
 pub mod ucs4;
 pub mod utf8;
 

@@ -1,0 +1,148 @@
+//! Checks new names and targets at the gate, and records those that break the policy.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+
+use super::RequestFailure;
+use super::server::{ConfiguredServer, Result};
+use crate::gate::{Admitted, Gate, Intent, Mode};
+use crate::name::Span;
+use crate::passthrough::{Caller, NodeId};
+use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
+use crate::telemetry::metrics::Op;
+
+/// An attempt to create a name.
+struct NameAttempt<'a> {
+    operation: Op,
+    caller: &'a Caller,
+    parent: NodeId,
+    name: &'a OsStr,
+    /// The target of a symbolic link with that name, if the target is checked.
+    target: Option<&'a OsStr>,
+}
+
+impl ConfiguredServer<'_> {
+    /// Checks the name of an entry that `operation` creates in `parent`.
+    pub(super) fn new_name<'n>(
+        &self,
+        operation: Op,
+        caller: &Caller,
+        parent: NodeId,
+        name: &'n OsStr,
+    ) -> Result<Admitted<'n>> {
+        let attempt = NameAttempt { operation, caller, parent, name, target: None };
+        self.admit(&self.config.serve.gate, &attempt, name, 0)
+    }
+
+    /// Checks the new name of an entry that is renamed.
+    pub(super) fn new_name_of_rename<'n>(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &'n OsStr,
+    ) -> Result<Admitted<'n>> {
+        let attempt = NameAttempt { operation: Op::Rename, caller, parent, name, target: None };
+        let gate = &self.config.serve.gate;
+        // The entry that the client wants to replace is there under exactly this name, so a repair would not replace it.
+        if gate.repaired(name.as_bytes()).is_some()
+            && self.tree.stands(parent, &self.present_name(parent, name)?)?
+        {
+            return self.admit(&self.gate_for_content(), &attempt, name, 0);
+        }
+        self.admit(gate, &attempt, name, 0)
+    }
+
+    /// The gate for names that stay as they are, whatever the policy says: it repairs none.
+    fn gate_for_content(&self) -> Gate {
+        let gate = self.config.serve.gate.clone();
+        match gate.mode() {
+            Mode::Repairing => gate.with_mode(Mode::Enforcing),
+            Mode::Enforcing | Mode::Permissive => gate,
+        }
+    }
+
+    /// Checks `part`, which begins at byte `at` of the name or target of `attempt`, at `gate`.
+    fn admit<'n>(
+        &self,
+        gate: &Gate,
+        attempt: &NameAttempt<'_>,
+        part: &'n OsStr,
+        at: usize,
+    ) -> Result<Admitted<'n>> {
+        let admitted = gate.admit(Intent::Create, part);
+        let (outcome, rule, span) = match &admitted {
+            Err(refusal) => (AuditOutcome::Refused, refusal.rule(), refusal.span()),
+            Ok(stored) => {
+                let Some(violation) = stored.noted() else { return Ok(admitted?) };
+                let outcome = match stored.as_os_str() == part {
+                    true => AuditOutcome::LetThrough,
+                    false => AuditOutcome::Repaired(stored.as_os_str().to_os_string()),
+                };
+                (outcome, Some(violation.rule), violation.span)
+            }
+        };
+        let NameAttempt { operation, caller, parent, name, target } = *attempt;
+        if let Some(metrics) = &self.metrics {
+            match &outcome {
+                AuditOutcome::LetThrough => metrics.let_through(operation, rule),
+                AuditOutcome::Repaired(_) => metrics.repaired(operation, rule),
+                AuditOutcome::Refused | AuditOutcome::Seen => metrics.refused(operation, rule),
+            }
+        }
+        if let Some(audit) = &self.audit {
+            audit.record(Some(caller.uid), || AuditRecord {
+                time: SystemTime::now(),
+                outcome,
+                operation: operation.name(),
+                name: name.into(),
+                target: target.map(OsStr::to_os_string),
+                parent: self.tree.path(parent).ok(),
+                rule,
+                span: Span::new(at + span.start, at + span.end),
+                requester: Requester::new(caller.uid, caller.gid, caller.pid),
+            });
+        }
+        admitted.map_err(|refusal| RequestFailure::refused(refusal, caller.pid))
+    }
+
+    /// Checks that an entry may be created under the name by which another entry is stored.
+    pub(super) fn check_stored(&self, stored: &Admitted<'_>) -> nix::Result<()> {
+        match self.config.serve.gate.admit(Intent::Create, stored.as_os_str()) {
+            Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
+            // The new entry would be stored under another name.
+            Ok(_) => Err(Errno::EINVAL),
+            Err(refusal) => Err(self.errno(refusal.into())),
+        }
+    }
+
+    /// Checks the components of a link target like new names, if the configuration asks for it. The target itself is content
+    /// and is never changed.
+    pub(super) fn check_target(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Result<()> {
+        if !self.config.serve.settings.check_targets() {
+            return Ok(());
+        }
+        let attempt = NameAttempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
+        let gate = self.gate_for_content();
+        let mut at = 0;
+        for part in target.as_bytes().split(|&byte| byte == b'/') {
+            if !matches!(part, b"" | b"." | b"..") {
+                let admitted = self.admit(&gate, &attempt, OsStr::from_bytes(part), at)?;
+                if admitted.noted().is_some() {
+                    // One record is enough for one link.
+                    break;
+                }
+            }
+            at += part.len() + 1;
+        }
+        Ok(())
+    }
+}
