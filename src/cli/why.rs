@@ -6,15 +6,16 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::name::display::display;
+use crate::name::display::{display, shown};
 use crate::policy::config::Config;
 use crate::policy::profile::STRICT;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{CheckOutcome, EncodingHint, Policy};
+use crate::policy::{CheckOutcome, EncodingHint, NameCheck, Policy};
 use crate::report::layout::counted;
 use crate::sys::xattr;
 use crate::telemetry::audit::{MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer};
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   namegate why 'report?.txt'
   namegate why /srv/share/aux.txt --profile windows
+  namegate why --follow /mnt/share | while read -r line; do notify-send \"$line\"; done
 
 In a mount of namegate the mount answers: when it refused the name, by its own policy. It tells each user only of that user's \
 requests. Elsewhere the name is checked by --profile.
@@ -36,6 +38,9 @@ pub struct WhyArgs {
     /// Name, or path, that was refused; it need not exist
     #[arg(value_name = "PATH")]
     path: PathBuf,
+    /// Print a line whenever the mount of PATH, a directory, refuses a name of yours, until it is unmounted
+    #[arg(long)]
+    follow: bool,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -45,6 +50,9 @@ pub struct WhyArgs {
 /// # Errors
 /// The path has no name, or a policy is invalid.
 pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    if args.follow {
+        return follow(&args.path, out);
+    }
     let path = args.path.as_os_str().as_bytes();
     let names: Vec<&[u8]> =
         path.split(|&b| b == b'/').filter(|name| !matches!(*name, b"" | b"." | b"..")).collect();
@@ -66,26 +74,16 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> 
     let is_bad = |name: &&&[u8]| policy.check(name).outcome() == CheckOutcome::Reject;
     let name = refusal.map(|(_, name)| name).or_else(|| names.iter().find(is_bad).copied()).unwrap_or(last);
     let check = policy.check(name);
-    let violation = check.violations.iter().find(|violation| violation.severity == Severity::Error);
-    let rule = refusal.and_then(|(refusal, _)| refusal.rule.as_deref()?.parse::<RuleId>().ok());
-    let of_rule = check.violations.iter().find(|violation| Some(violation.rule) == rule);
-    let why = match (of_rule.or(violation), rule) {
-        (Some(violation), _) => {
-            format!("{} ({})", check.message(&policy, violation), violation.rule.rule().name)
-        }
-        // The policy has changed since, or a target of a link was refused.
-        (None, Some(rule)) => format!("{} ({})", rule.rule().summary, rule.rule().name),
-        (None, None) => String::new(),
-    };
-    let shown = display(name);
+    let why = reason(&policy, &check, refusal.map(|(refusal, _)| refusal));
+    let shown_name = display(name);
     match refusal {
-        Some((refusal, _)) => write!(out, "{}", describe(refusal, &shown.to_string(), &why))?,
+        Some((refusal, _)) => write!(out, "{}", describe(refusal, &shown_name.to_string(), &why))?,
         None if why.is_empty() => {
             let by = if own_policy.is_some() { "the policy of the mount" } else { "the policy" };
-            writeln!(out, "`{shown}` breaks no rule of {by}.")?;
+            writeln!(out, "`{shown_name}` breaks no rule of {by}.")?;
             return Ok(ExitStatus::Clean);
         }
-        None => write!(out, "`{shown}` breaks a rule: {why}.")?,
+        None => write!(out, "`{shown_name}` breaks a rule: {why}.")?,
     }
     let parent = parent_of(&args.path, &names, name);
     let is_in_use = &mut |other: &str| fs::symlink_metadata(parent.join(other)).is_ok();
@@ -94,6 +92,50 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> 
         None => writeln!(out)?,
     }
     Ok(ExitStatus::Findings)
+}
+
+/// Why the name of `check` was refused, in words; empty if the policy allows it.
+fn reason(policy: &Policy, check: &NameCheck<'_>, refusal: Option<&RecentRefusal>) -> String {
+    let rule = refusal.and_then(|refusal| refusal.rule.as_deref()?.parse::<RuleId>().ok());
+    let of_rule = check.violations.iter().find(|violation| Some(violation.rule) == rule);
+    let error = check.violations.iter().find(|violation| violation.severity == Severity::Error);
+    match (of_rule.or(error), rule) {
+        (Some(violation), _) => {
+            format!("{} ({})", check.message(policy, violation), violation.rule.rule().name)
+        }
+        // The policy has changed since, or a target of a link was refused.
+        (None, Some(rule)) => format!("{} ({})", rule.rule().summary, rule.rule().name),
+        (None, None) => String::new(),
+    }
+}
+
+/// Asks the mount once a second, and prints what it refused since. A mount runs no program for its users: each user runs this one, with
+/// own rights.
+fn follow(dir: &Path, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    /// So many refusals are printed at once; the others are counted.
+    const MOST: usize = 5;
+    let ask = || ask_mount(&dir.join("name"));
+    let Some(first) = ask() else {
+        return Err(CliError::new(format_args!("'{}' is not in a mount of namegate", shown(dir))));
+    };
+    let mut last = first.refusals.last().cloned();
+    while let Some(answer) = ask() {
+        let seen = answer.refusals.iter().rposition(|refusal| Some(refusal) == last.as_ref());
+        let new = &answer.refusals[seen.map_or(0, |at| at + 1)..];
+        let policy = answer.policy.as_deref().map(parse_policy).transpose()?;
+        for refusal in new.iter().take(MOST) {
+            let name = &refusal.name.base64.0;
+            let why = policy.as_ref().map(|policy| reason(policy, &policy.check(name), Some(refusal)));
+            writeln!(out, "{}", describe(refusal, &display(name).to_string(), &why.unwrap_or_default()))?;
+        }
+        if new.len() > MOST {
+            writeln!(out, "and {}", counted((new.len() - MOST) as u64, "more name", "more names"))?;
+        }
+        out.flush()?;
+        last = answer.refusals.last().cloned().or(last);
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(ExitStatus::Clean)
 }
 
 /// What the mount that holds `path` answers; `None` if no mount of namegate does.

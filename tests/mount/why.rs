@@ -2,10 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::unistd::geteuid;
@@ -101,4 +104,35 @@ fn outside_of_a_mount_the_profile_decides() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn refusals_are_followed_while_they_happen() {
+    let Some(mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+    let mnt = mounted.mnt();
+    assert!(File::create(mnt.join("before?")).is_err());
+    wait_until("the record", || why(0, &mnt.join("before?")).1.contains("was refused"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    let mut follower = command.args(["why", "--follow"]).arg(&mnt).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    // Nothing says when the first question was answered; what was refused before is not printed.
+    let is_over = AtomicBool::new(false);
+    let line = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut names = (0..).map(|number| mnt.join(format!("what?{number}")));
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(fs::create_dir(names.next().unwrap()).is_err());
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let line = lines.next();
+        is_over.store(true, Ordering::Relaxed);
+        line.unwrap().unwrap()
+    });
+    assert!(
+        line.starts_with("`what?") && line.contains("was refused") && line.contains("reserved-character"),
+        "{line}"
+    );
+    follower.kill().unwrap();
+    follower.wait().unwrap();
 }
