@@ -13,11 +13,14 @@ use super::CliError;
 use crate::explain::CodePoint;
 use crate::name::display::display;
 use crate::name::reading::Encoding;
+use crate::report::counts::{CountBy, CountFormat, CountReport};
 use crate::report::csv::Csv;
 use crate::report::fan::{FaultReport, MultiReport};
 use crate::report::html::{Glyph, Head, Html};
 use crate::report::json::Json;
 use crate::report::junit::Junit;
+#[cfg(feature = "parquet")]
+use crate::report::parquet::Parquet;
 use crate::report::sarif::Sarif;
 use crate::report::text::{Layout, Text};
 use crate::report::{FailOn, Report};
@@ -125,14 +128,20 @@ pub enum ReportFormat {
     Junit,
     /// HTML page that needs no network
     Html,
+    /// Parquet file: one row per violation, the summary in its metadata
+    #[cfg(feature = "parquet")]
+    Parquet,
 }
 
 impl ReportArgs {
     /// The head of an HTML report; `writes_html` says whether the run writes one.
     ///
     /// # Errors
-    /// A title without an HTML report.
+    /// A title without an HTML report; a format that is no text on standard output.
     pub fn head(&self, writes_html: bool) -> Result<Head, CliError> {
+        if self.format.0.is_binary() {
+            return Err(CliError::new("this format is written to a file: namegate scan -o FILE.parquet"));
+        }
         if self.title.is_some() && !writes_html {
             return Err(CliError::new("--title needs an HTML report: --format html, or -o FILE.html"));
         }
@@ -144,6 +153,30 @@ impl ReportArgs {
             date: timestamp_of_now(),
             host: display(host.trim_end().as_bytes()).to_string(),
             ..Head::default()
+        })
+    }
+
+    /// The report that writes counts to `out`, and to `faults` what could not be read, where `out` is made for programs.
+    ///
+    /// # Errors
+    /// A format that has no tables.
+    pub fn counts<'o>(
+        &self,
+        out: &'o mut (dyn Write + Send),
+        faults: &'o mut (dyn Write + Send),
+        layout: Layout,
+        by: &[CountBy],
+    ) -> Result<Box<dyn Report + 'o>, CliError> {
+        let format = match self.format.0 {
+            ReportFormat::Text => CountFormat::Text(layout),
+            ReportFormat::Json => CountFormat::Json,
+            ReportFormat::Csv => CountFormat::Csv,
+            _ => return Err(CliError::new("--summary-by needs --format text, json or csv")),
+        };
+        let report = Box::new(CountReport::new(out, by.to_vec(), format));
+        Ok(match format {
+            CountFormat::Json => report,
+            _ => Box::new(MultiReport::new(vec![Box::new(FaultReport::new(faults)), report])),
         })
     }
 
@@ -167,6 +200,15 @@ impl ReportArgs {
 }
 
 impl ReportFormat {
+    /// Whether the format is no text, and has bytes that look like colours.
+    pub fn is_binary(self) -> bool {
+        match self {
+            #[cfg(feature = "parquet")]
+            Self::Parquet => true,
+            Self::Text | Self::Json | Self::Csv | Self::Sarif | Self::Junit | Self::Html => false,
+        }
+    }
+
     /// The report that writes this format to `out`.
     pub fn report<'o>(
         self,
@@ -182,6 +224,8 @@ impl ReportFormat {
             Self::Sarif => Box::new(Sarif::new(out)),
             Self::Junit => Box::new(Junit::new(out, fail_on)),
             Self::Html => Box::new(Html::new(out, head.clone(), glyph)),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Box::new(Parquet::new(out)),
         }
     }
 
@@ -195,6 +239,8 @@ impl ReportFormat {
             "sarif" => Some(Self::Sarif),
             "xml" => Some(Self::Junit),
             "html" | "htm" => Some(Self::Html),
+            #[cfg(feature = "parquet")]
+            "parquet" => Some(Self::Parquet),
             _ => None,
         }
     }

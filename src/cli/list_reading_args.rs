@@ -18,7 +18,8 @@ pub struct ListReadingArgs {
     /// Meaning of the items of a list
     #[arg(long, value_enum, default_value_t = ListedAs::Paths, requires = "lists", value_name = "WHAT")]
     list_as: ListedAs,
-    /// Format of a list: `plain`, `csv:COLUMN` (a number from 1, or a header) or `jsonl:FIELD` (a name, or a JSON pointer)
+    /// Format of a list: `plain`, `csv:COLUMN` (a number from 1, or a header), `jsonl:FIELD` (a name, or a JSON pointer),
+    /// `parquet:COLUMN`, or `s3-manifest` (the manifest.json of an S3 Inventory)
     #[arg(long, default_value = "plain", requires = "lists", value_name = "FORMAT")]
     list_format: ListFormat,
     /// Encoding of the items of a list

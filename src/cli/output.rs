@@ -11,6 +11,7 @@ use super::format::{ReportFormat, words};
 use crate::name::display::shown;
 use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
+use crate::report::counts::CountBy;
 use crate::report::html::Head;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report};
@@ -21,7 +22,7 @@ use clap::ValueEnum;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Also write the findings to FILE, in the format of its extension (.txt .jsonl .csv .sarif .xml .html) or in FORMAT, as in
+    /// Also write the findings to FILE, in the format of its extension (.txt .jsonl .csv .sarif .xml .html .parquet) or in FORMAT, as in
     /// junit:result; repeatable
     #[arg(short, long, value_name = "[FORMAT:]FILE")]
     output: Vec<OutputTarget>,
@@ -34,6 +35,10 @@ pub struct OutputArgs {
     /// Print only the summary; files get all findings
     #[arg(long, conflicts_with = "quiet")]
     pub summary: bool,
+    /// Print no findings, but their counts by `rule`, `target` (the profile that objects) or `prefix:LEVELS` (the first levels of
+    /// the directory), or by several of these
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', conflicts_with_all = ["quiet", "summary"])]
+    pub summary_by: Vec<CountBy>,
     /// Write the findings to FILE as known findings, for --baseline
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     write_baseline: Option<PathBuf>,
@@ -88,7 +93,10 @@ impl OutputArgs {
         let baseline = self.write_baseline.iter().map(|file| (None, file.as_path()));
         let mut files: Vec<(Option<ReportFormat>, OutputFile)> = Vec::new();
         for (format, path) in named.chain(baseline) {
-            let file = OutputFile::create(path).map_err(|error| cannot_write(path, &error))?;
+            let mut file = OutputFile::create(path).map_err(|error| cannot_write(path, &error))?;
+            if format.is_some_and(ReportFormat::is_binary) {
+                file.colours = None;
+            }
             if files.iter().any(|(_, other)| other.key == file.key) {
                 return Err(CliError::new(format!("{}: named for two outputs", shown(path))));
             }
@@ -142,8 +150,8 @@ pub(super) struct OutputFile {
     /// What two outputs must not have in common.
     key: (u64, u64, OsString),
     file: BufWriter<Output>,
-    /// Takes out colours, which only text has.
-    colours: ColourFilter,
+    /// Takes out colours, which only text has; `None` for a format that is no text.
+    colours: Option<ColourFilter>,
 }
 
 impl OutputFile {
@@ -154,7 +162,8 @@ impl OutputFile {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let output = Output::create(path)?;
         let key = output.key()?;
-        Ok(Self { path: path.into(), key, file: BufWriter::new(output), colours: ColourFilter::default() })
+        let colours = Some(ColourFilter::default());
+        Ok(Self { path: path.into(), key, file: BufWriter::new(output), colours })
     }
 
     /// Puts it in its place.
@@ -168,7 +177,10 @@ impl OutputFile {
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.colours.write_to(&mut self.file, bytes)?;
+        match &mut self.colours {
+            Some(colours) => colours.write_to(&mut self.file, bytes)?,
+            None => self.file.write_all(bytes)?,
+        }
         Ok(bytes.len())
     }
 

@@ -56,7 +56,7 @@ impl<W: Write + Send> Csv<W> {
 }
 
 /// Rows that `write` writes to memory.
-fn rows(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> Vec<u8> {
+pub(super) fn rows(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> Vec<u8> {
     let mut rows = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
     write(&mut rows).expect("memory takes every write, and all rows have the same columns");
     rows.into_inner().expect("memory takes every write")
@@ -73,7 +73,7 @@ impl Renderer for CsvRenderer {
 }
 
 /// The cell in a form that no spreadsheet runs.
-fn inert(cell: &str) -> Cow<'_, str> {
+pub(super) fn inert(cell: &str) -> Cow<'_, str> {
     // Full-width forms too: some spreadsheets fold them first. Control characters cannot occur in displayed text.
     let runs = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
     if runs { format!("'{cell}").into() } else { cell.into() }

@@ -3,12 +3,15 @@
 //! A [`Report`] writes records in one format. It gets exact bytes, and reports nothing that is not in its records.
 
 pub mod baseline;
+pub mod counts;
 pub mod csv;
 pub mod fan;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod layout;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod readiness;
 pub mod sarif;
 pub mod summary;

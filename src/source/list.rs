@@ -2,8 +2,12 @@
 
 pub mod bounded;
 pub mod fields;
+mod manifest;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod route;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::num::NonZeroUsize;
@@ -129,28 +133,29 @@ impl List {
         rejected: &mut RejectedItems,
         take: &mut dyn FnMut(ListedName<'_>, u64) -> io::Result<()>,
     ) -> io::Result<()> {
-        let stream: Box<dyn BufRead> = if self.file == Path::new("-") {
-            Box::new(io::stdin().lock())
-        } else {
-            Box::new(BufReader::with_capacity(BUFFER, File::open(&self.file)?))
-        };
-        let decoded = |field: Field| match field.map(|text| self.decoding.decode(text.into())) {
-            Ok(Some(item)) => Ok(item.into_owned()),
-            Ok(None) => Err("it is not encoded as `--decode` says".to_owned()),
-            Err(missing) => Err(missing.to_string()),
-        };
+        if self.items == ListItems::Pairs && self.format != ListFormat::Plain {
+            return Err(io::Error::other("pairs are read from lists of the format plain"));
+        }
         // Of a pair, the directory comes first.
-        let (mut number, mut dir) = (0, None);
-        let mut visit = |field: Field| {
-            let item = decoded(field);
-            if self.items == ListItems::Pairs && dir.is_none() {
-                dir = Some(item);
-                return Ok(());
-            }
-            number += 1;
+        let (mut last, mut dir) = (0, None);
+        let mut visit = |number: u64, field: Field| {
+            let item = field.and_then(|text| {
+                self.decoding.decode(text.into()).map(Cow::into_owned).ok_or(Missing::NotEncoded)
+            });
+            let number = match self.items {
+                ListItems::Paths(_) => number,
+                ListItems::Pairs if dir.is_none() => {
+                    dir = Some(item);
+                    return Ok(());
+                }
+                ListItems::Pairs => {
+                    last += 1;
+                    last
+                }
+            };
             let has_levels = self.items != ListItems::Paths(Shape::Name);
             match (dir.take().transpose(), item) {
-                (Err(reason), _) | (_, Err(reason)) => rejected.add(number, reason),
+                (Err(reason), _) | (_, Err(reason)) => rejected.add(number, reason.to_string()),
                 (Ok(dir), Ok(name)) if has_levels && !split::takes(dir.as_deref().unwrap_or(&name)) => {
                     rejected.add(number, Missing::TooDeep.to_string());
                 }
@@ -159,11 +164,29 @@ impl List {
             }
             Ok(())
         };
-        fields::read(&self.format, stream, self.separator, &mut visit)?;
+        match &self.format {
+            ListFormat::S3Manifest => manifest::read(&self.file, self.jobs, &mut visit)?,
+            #[cfg(feature = "parquet")]
+            ListFormat::Parquet(column) => parquet::read(&self.file, column, self.jobs, &mut visit)?,
+            format => {
+                let mut number = 0;
+                fields::read(format, self.stream()?, self.separator, &mut |field| {
+                    number += 1;
+                    visit(number, field)
+                })?;
+            }
+        }
         match dir {
             None => Ok(()),
             Some(_) => Err(io::Error::other("it ends with a directory, and a name in it is missing")),
         }
+    }
+
+    fn stream(&self) -> io::Result<Box<dyn BufRead>> {
+        Ok(match self.file == Path::new("-") {
+            true => Box::new(io::stdin().lock()),
+            false => Box::new(BufReader::with_capacity(BUFFER, File::open(&self.file)?)),
+        })
     }
 
     /// How paths are split; pairs are split already.

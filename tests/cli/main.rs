@@ -26,6 +26,8 @@ mod long_runs;
 mod mount;
 mod outputs;
 mod pairs;
+#[cfg(all(feature = "archive", feature = "parquet"))]
+mod parquet;
 mod policy;
 mod report;
 #[allow(dead_code, reason = "the tests of a watch use all of it")]

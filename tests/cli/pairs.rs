@@ -12,14 +12,14 @@ use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter
 use serde_json::Value;
 
 #[path = "../../crates/namegate-arrow/tests/rows/mod.rs"]
-mod rows;
+pub mod rows;
 
 use crate::run::{namegate, run, status, stderr, stdout};
 
 const PROFILES: &str = "windows,macos,strict,security,s3";
 
 /// Keys with everything that depends on other keys: collisions, suggested names that are in use, long paths, repeated parents.
-fn keys() -> Vec<Vec<u8>> {
+pub fn keys() -> Vec<Vec<u8>> {
     let names: [&[u8]; 16] = [
         b"README",
         b"readme",
@@ -50,7 +50,7 @@ fn keys() -> Vec<Vec<u8>> {
     keys
 }
 
-fn lines(output: &[u8]) -> Vec<Value> {
+pub fn lines(output: &[u8]) -> Vec<Value> {
     output
         .split(|&b| b == b'\n')
         .filter(|line| !line.is_empty())
@@ -59,7 +59,7 @@ fn lines(output: &[u8]) -> Vec<Value> {
 }
 
 /// The findings of JSON Lines as rows of the findings table.
-fn rows_of(objects: &[Value]) -> Vec<Vec<String>> {
+pub fn rows_of(objects: &[Value]) -> Vec<Vec<String>> {
     let text = |value: &Value| value.as_str().map_or_else(|| "null".to_owned(), str::to_owned);
     let words = |value: &Value| {
         let words = value.as_array().unwrap().iter().map(|word| word.as_str().unwrap());

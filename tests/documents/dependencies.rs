@@ -159,7 +159,10 @@ fn the_page_counts_as_cargo_does() {
     for said in [
         format!("The core links {} crates, and {alone} without its features", crates(&core)),
         format!("the program links {all} crates, including the {rows} in the table below"),
-        format!("Without its features `git`, `archive` and `guard` it links {plain}, {} fewer", all - plain),
+        format!(
+            "Without its features `git`, `archive`, `guard` and `parquet` it links {plain}, {} fewer",
+            all - plain
+        ),
         format!("Building it takes {}:", crates(&["-p", "namegate", "-e", "normal,build"])),
     ] {
         assert!(page.contains(&said), "docs/DEPENDENCIES.md does not say: {said}");

@@ -42,6 +42,7 @@ Examples:
   namegate scan --git . --git-all                    # every name in the history
   namegate scan --archive old.zip --archive-encoding cp850
   namegate scan --list inventory.csv --list-format csv:2 --list-as keys --decode percent
+  namegate scan /srv --target windows,s3 --summary-by rule,target,prefix:2
 
 A list is checked as if it contained all names of its directories. The names of symbolic links are checked; links are not \
 followed, except a PATH that is one. What cannot be read is reported and does not end the scan.
@@ -135,6 +136,9 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     reports.push(match (output.quiet, output.summary) {
         (true, _) => Box::new(FaultReport::new(&mut faults)),
         (_, true) => Box::new(SummaryReport::new(report_args.report(&mut above, &mut faults, layout, &head))),
+        _ if !output.summary_by.is_empty() => {
+            report_args.counts(&mut above, &mut faults, layout, &output.summary_by)?
+        }
         _ => report_args.report(&mut above, &mut faults, layout, &head),
     });
     let mut report = MultiReport::new(reports);

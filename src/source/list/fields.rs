@@ -18,6 +18,11 @@ pub enum ListFormat {
     Plain,
     /// CSV (RFC 4180).
     Csv(Column),
+    /// The `manifest.json` of an S3 Inventory, and the files that it names.
+    S3Manifest,
+    /// The column with this name of a Parquet file.
+    #[cfg(feature = "parquet")]
+    Parquet(String),
     /// One JSON object per line; the field with this name, or at this JSON pointer (RFC 6901) if it begins with `/`.
     JsonLines(String),
 }
@@ -42,8 +47,11 @@ impl FromStr for ListFormat {
                 Ok(number) => Column::Number(number),
                 Err(_) => Column::Header(column.into()),
             })),
+            None if text == "s3-manifest" => Ok(Self::S3Manifest),
+            #[cfg(feature = "parquet")]
+            Some(("parquet", column)) if !column.is_empty() => Ok(Self::Parquet(column.into())),
             Some(("jsonl", field)) if !field.is_empty() => Ok(Self::JsonLines(field.into())),
-            _ => Err("expected plain, csv:COLUMN or jsonl:FIELD".into()),
+            _ => Err("expected plain, csv:COLUMN, jsonl:FIELD, parquet:COLUMN or s3-manifest".into()),
         }
     }
 }
@@ -64,6 +72,10 @@ pub enum Missing {
     NoField,
     /// The field is not text.
     NotText,
+    /// The text is not encoded as it should be.
+    NotEncoded,
+    /// It is null.
+    Null,
 }
 
 impl fmt::Display for Missing {
@@ -76,6 +88,8 @@ impl fmt::Display for Missing {
             Self::NotJson => f.write_str("it is not JSON"),
             Self::NoField => f.write_str("it has no such field"),
             Self::NotText => f.write_str("the field is not text"),
+            Self::NotEncoded => f.write_str("it is not encoded as `--decode` says"),
+            Self::Null => f.write_str("it is null"),
         }
     }
 }
@@ -92,8 +106,9 @@ pub fn read<R: BufRead>(
 ) -> io::Result<()> {
     let field = match format {
         ListFormat::Csv(column) => return read_csv(column, stream, visit),
-        ListFormat::Plain => None,
         ListFormat::JsonLines(field) => Some(field),
+        // The others are no streams of fields.
+        _ => None,
     };
     for item in NameReader::new(stream, separator) {
         visit(match (item?, field) {
