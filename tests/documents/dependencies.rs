@@ -10,8 +10,8 @@ use super::markdown::{read, root};
 const PROGRAM: [&str; 3] =
     ["Cargo.toml", "crates/namegate-core/Cargo.toml", "crates/namegate-findings/Cargo.toml"];
 
-/// The package for engines that read Arrow.
-const ARROW: [&str; 1] = ["crates/namegate-arrow/Cargo.toml"];
+/// The packages for engines that read Arrow.
+const ARROW: [&str; 2] = ["crates/namegate-arrow/Cargo.toml", "crates/python/Cargo.toml"];
 
 /// The package that the program builds on.
 const CORE: &str = "namegate-core";
@@ -53,7 +53,7 @@ fn every_dependency_has_its_row_and_every_row_its_dependency() {
         (
             &declared(&mut ARROW.into_iter(), "dependencies")
                 - &declared(&mut PROGRAM.into_iter(), "dependencies"),
-            "In namegate-arrow",
+            "In namegate-arrow and the Python package",
         ),
         // A crate that the tests of one package use and another package links already has its row.
         (&declared(&mut all(), "dev-dependencies") - &linked, "In tests and benches only"),

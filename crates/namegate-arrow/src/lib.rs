@@ -41,12 +41,14 @@
 
 mod byte_column;
 mod check;
+mod names;
 mod pairs;
 mod rows;
 pub mod schema;
 mod task_summary;
 
 pub use check::{CheckSettings, DirectoryChecker, FindingsReader};
+pub use names::check_names;
 pub use pairs::{PairSettings, PairSplitter};
 pub use rows::FindingRows;
 pub use task_summary::TaskSummary;

@@ -50,6 +50,13 @@ pub fn findings() -> SchemaRef {
     Arc::clone(&FINDINGS)
 }
 
+/// A name checked by itself: a struct. All fields are null for a name that is null.
+pub fn checked_name() -> Fields {
+    let text = |name| Field::new(name, DataType::Utf8, true);
+    vec![text("verdict"), list_of_words("rules"), text("message"), text("repair"), text("repair_confidence")]
+        .into()
+}
+
 /// The summaries: one row for each task.
 pub fn summary() -> SchemaRef {
     static SUMMARY: LazyLock<SchemaRef> = LazyLock::new(|| {

@@ -1,0 +1,60 @@
+"""Checks file names and object keys in Arrow data.
+
+Findings are those of ``namegate scan --list``. Every function takes any object that exports Arrow data by PyCapsules
+(pyarrow, Polars, DuckDB, nanoarrow and others) and returns such an object, so that no particular library is needed:
+
+    >>> import namegate, pyarrow as pa
+    >>> names = pa.array([b"report.txt", b"aux.txt", b"caf\\xe9"])
+    >>> pa.array(namegate.check(names, "windows")).field("verdict").to_pylist()
+    ['accept', 'reject', 'reject']
+
+``check`` looks at names one by one. Names can collide only within a directory, and a suggested name must be free in its
+directory: ``scan`` checks whole directories, and finds those as well. An engine that distributes its work runs the two
+halves of ``scan`` itself: ``pairs``, then a shuffle by ``parent``, then ``check_directories``. ``namegate.spark`` does
+so in Spark, ``namegate.duckdb`` and ``namegate.polars`` add ``check`` to these engines.
+"""
+
+from ._namegate import CheckedNames, Findings, Pairs, Policy, Summary, __version__, check, check_directories, pairs
+
+__all__ = [
+    "CheckedNames",
+    "Findings",
+    "Pairs",
+    "Policy",
+    "Summary",
+    "__version__",
+    "check",
+    "check_directories",
+    "pairs",
+    "scan",
+]
+
+
+def scan(
+    keys,
+    profiles=None,
+    *,
+    shape="keys",
+    decode="none",
+    prefix=None,
+    encoding=None,
+    min_severity="warn",
+    memory=None,
+):
+    """Checks a column of keys in this process: each name, and the names of each directory against each other.
+
+    The parameters are those of ``pairs`` and ``check_directories``.
+    """
+    return check_directories(
+        pairs(keys, shape=shape, decode=decode),
+        profiles,
+        prefix=prefix,
+        encoding=encoding,
+        min_severity=min_severity,
+        memory=memory,
+    )
+
+
+def _policy(profiles, config):
+    """Makes a policy of what it was made of, for pickle."""
+    return Policy(profiles, config=config)

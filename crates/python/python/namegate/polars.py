@@ -1,0 +1,47 @@
+"""namegate in Polars: importing this module adds a namespace to expressions and series.
+
+    >>> import polars as pl, namegate.polars
+    >>> keys = pl.DataFrame({"name": ["aux.txt", "report.txt"]})
+    >>> keys.with_columns(pl.col("name").namegate.check("windows").struct.field("verdict"))
+"""
+
+import polars as _polars
+
+from . import Policy, check as _check
+
+RESULT = _polars.Struct(
+    {
+        "verdict": _polars.String,
+        "rules": _polars.List(_polars.String),
+        "message": _polars.String,
+        "repair": _polars.String,
+        "repair_confidence": _polars.String,
+    }
+)
+
+
+def _checked(names, policy):
+    return _polars.Series(names.name, _check(names, policy), dtype=RESULT)
+
+
+@_polars.api.register_series_namespace("namegate")
+class _Series:
+    def __init__(self, series):
+        self._series = series
+
+    def check(self, profiles=None):
+        """``namegate.check`` of the names in this series."""
+        return _checked(self._series, profiles)
+
+
+@_polars.api.register_expr_namespace("namegate")
+class _Expression:
+    def __init__(self, expression):
+        self._expression = expression
+
+    def check(self, profiles=None):
+        """``namegate.check`` of the names that this expression gives."""
+        policy = profiles if isinstance(profiles, Policy) else Policy(profiles)
+        return self._expression.map_batches(
+            lambda names: _checked(names, policy), return_dtype=RESULT, is_elementwise=True
+        )

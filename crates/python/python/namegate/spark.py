@@ -1,0 +1,231 @@
+"""namegate in Spark.
+
+    >>> import namegate.spark
+    >>> scan = namegate.spark.scan(spark.read.parquet("s3a://bucket/inventory/"), profiles=["windows", "macos"])
+    >>> scan.findings.write.parquet("s3a://bucket/findings/")
+
+From a shell: ``python -m namegate.spark --help``. The wheel must be installed where the workers of Spark run Python.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+
+import pyarrow as _pyarrow
+from pyspark import StorageLevel, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as _functions
+
+from . import Policy, check_directories, pairs as _pairs
+
+PAIRS = "parent binary, name binary, fault string"
+FINDINGS = (
+    "directory binary, name binary, path_encoded string, verdict string, rule string, concern string, severity string, "
+    "start int, end int, message string, profiles array<string>, refused_by array<string>, group string, repair string, "
+    "repair_confidence string"
+)
+SUMMARY_COLUMN = "summary"
+SUMMARY = (
+    "task string, names bigint, directories bigint, collisions bigint, faults bigint, policy string, unicode string, "
+    "namegate string, profiles array<string>"
+)
+
+# A task with more names than this keeps a part of them in temporary files.
+NAMES_PER_PARTITION = 5_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Scan:
+    """The result of ``scan``.
+
+    Attributes:
+        rows: The findings, and one row of counts for each task, whose column ``summary`` is set.
+    """
+
+    rows: DataFrame
+
+    @property
+    def findings(self) -> DataFrame:
+        """One row for each violation."""
+        return self.rows.where("summary IS NULL").drop("summary")
+
+    @property
+    def summaries(self) -> DataFrame:
+        """One row for each task."""
+        return self.rows.where("summary IS NOT NULL").select("summary.*")
+
+    def total(self) -> dict:
+        """The counts of all tasks together, and what names were checked with.
+
+        Raises:
+            ValueError: The tasks did not check with the same policy and versions.
+        """
+        total = None
+        for row in self.summaries.drop("task").collect():
+            row = row.asDict()
+            if total is None:
+                total = row
+                continue
+            for what in ("policy", "unicode", "namegate", "profiles"):
+                if row[what] != total[what]:
+                    raise ValueError(
+                        f"the tasks checked with different values of `{what}`: {total[what]} and {row[what]}; "
+                        "install the same version of namegate on all workers"
+                    )
+            for what in ("names", "directories", "collisions", "faults"):
+                total[what] += row[what]
+        return total or {"names": 0, "directories": 0, "collisions": 0, "faults": 0}
+
+
+def scan(
+    keys: DataFrame,
+    *,
+    key: str = "key",
+    profiles=None,
+    shape: str = "keys",
+    decode: str = "none",
+    prefix: bytes | None = None,
+    encoding: str | None = None,
+    min_severity: str = "warn",
+    partitions: int | None = None,
+) -> Scan:
+    """Checks the keys of a table: each name, and the names of each directory against each other.
+
+    The findings are those of ``namegate scan --list``, whatever the number of tasks. Nothing is computed before the result
+    is read; if it is read more than once, persist ``Scan.rows``.
+
+    Args:
+        keys: The table.
+        key: Its column of keys: BINARY, or STRING, of which Spark keeps bytes that are not UTF-8.
+        profiles: A policy, or the names of profiles; ``strict`` by default.
+        shape: What a key is; see ``namegate.pairs``.
+        decode: How keys are encoded; see ``namegate.pairs``.
+        prefix: The path of the root on the target; lengths of paths count it.
+        encoding: The encoding of names that are not UTF-8, for suggested names.
+        min_severity: ``error`` leaves warnings out.
+        partitions: The number of tasks that check directories. By default two for each core, or more, so that each has at
+            most about 5 million names; to find that out, the rows are counted.
+    """
+    policy = profiles if isinstance(profiles, Policy) else Policy(profiles)
+    if partitions is None:
+        cores = keys.sparkSession.sparkContext.defaultParallelism
+        partitions = max(2 * cores, -(-keys.count() // NAMES_PER_PARTITION))
+
+    def split(batches):
+        for together in _together(batches):
+            yield from _batches(_pairs(together, shape=shape, decode=decode))
+
+    def check(batches):
+        for together in _together(batches):
+            found = check_directories(
+                together, policy, prefix=prefix, encoding=encoding, min_severity=min_severity
+            )
+            for batch in _batches(found):
+                yield batch.append_column(SUMMARY_COLUMN, _pyarrow.nulls(batch.num_rows, _arrow_struct(SUMMARY)))
+            row = _pyarrow.record_batch(found.summary(str(TaskContext.get().partitionId())))
+            empty = [_pyarrow.nulls(1, field.type) for field in _arrow_struct(FINDINGS)]
+            columns = [*empty, row.to_struct_array().cast(_arrow_struct(SUMMARY))]
+            names = [field.name for field in _arrow_struct(FINDINGS)] + [SUMMARY_COLUMN]
+            yield _pyarrow.RecordBatch.from_arrays(columns, names)
+
+    pairs = keys.select(_functions.col(key).cast("binary")).mapInArrow(split, PAIRS)
+    # Given a number, Spark does not merge partitions afterwards.
+    whole = pairs.repartition(partitions, "parent")
+    return Scan(whole.mapInArrow(check, f"{FINDINGS}, {SUMMARY_COLUMN} struct<{SUMMARY}>"))
+
+
+def _together(batches):
+    """All batches of a task as one stream; nothing if there are none."""
+    first = next(batches, None)
+    if first is not None:
+        yield _pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
+
+
+def _batches(stream):
+    return _pyarrow.RecordBatchReader.from_stream(stream)
+
+
+_ARROW_TYPES = {
+    "binary": _pyarrow.binary(),
+    "string": _pyarrow.string(),
+    "int": _pyarrow.int32(),
+    "bigint": _pyarrow.int64(),
+    "array<string>": _pyarrow.list_(_pyarrow.string()),
+}
+
+
+def _arrow_struct(columns):
+    """The type in Arrow of columns that are declared as in SQL."""
+    declared = (column.split(" ") for column in columns.split(", "))
+    return _pyarrow.struct([(name, _ARROW_TYPES[type_]) for name, type_ in declared])
+
+
+def main(arguments=None):
+    """``python -m namegate.spark``"""
+    parser = argparse.ArgumentParser(
+        prog="python -m namegate.spark",
+        description="Checks the keys of an inventory with Spark. Writes OUTPUT/findings and OUTPUT/summaries as Parquet, "
+        "and prints the total as JSON. The exit status is 0 also if there are findings: cluster managers would take "
+        "another one for a failure.",
+    )
+    parser.add_argument("--input", required=True, nargs="+", metavar="PATH", help="files or directories that Spark reads")
+    parser.add_argument("--format", default="parquet", help="their format in Spark (default: %(default)s)")
+    parser.add_argument("--key", default="key", metavar="COLUMN", help="the column of keys (default: %(default)s)")
+    parser.add_argument("--output", required=True, metavar="PATH", help="a directory that does not exist yet")
+    parser.add_argument(
+        "--profile",
+        metavar="NAME,...",
+        help="profiles, as of `namegate profiles` (default: those of --config, or strict)",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a policy file, read on this machine")
+    parser.add_argument(
+        "--as", dest="shape", default="keys", choices=["keys", "paths", "names"], help="what a key is (default: keys)"
+    )
+    parser.add_argument(
+        "--decode",
+        default="none",
+        choices=["none", "percent", "form", "base64"],
+        help="how keys are encoded (default: %(default)s)",
+    )
+    parser.add_argument("--prefix", default="", help="the path of the root on the target; lengths of paths count it")
+    parser.add_argument("--encoding", metavar="LABEL", help="the encoding of names that are not UTF-8, for suggested names")
+    parser.add_argument(
+        "--min-severity", default="warn", choices=["warn", "error"], help="`error` leaves warnings out (default: warn)"
+    )
+    parser.add_argument(
+        "--partitions", type=int, metavar="N", help="tasks that check directories (default: by the number of keys and cores)"
+    )
+    given = parser.parse_args(arguments)
+    config = None
+    if given.config is not None:
+        with open(given.config, encoding="utf-8") as file:
+            config = file.read()
+    try:
+        policy = Policy(given.profile.split(",") if given.profile else None, config=config)
+    except ValueError as error:
+        parser.error(str(error))
+    spark = SparkSession.builder.appName("namegate").getOrCreate()
+    result = scan(
+        spark.read.format(given.format).load(given.input),
+        key=given.key,
+        profiles=policy,
+        shape=given.shape,
+        decode=given.decode,
+        prefix=os.fsencode(given.prefix),
+        encoding=given.encoding,
+        min_severity=given.min_severity,
+        partitions=given.partitions,
+    )
+    # Read three times, computed once.
+    rows = result.rows.persist(StorageLevel.DISK_ONLY)
+    result = Scan(rows)
+    result.findings.write.parquet(f"{given.output}/findings")
+    result.summaries.write.parquet(f"{given.output}/summaries")
+    print(json.dumps(result.total()))
+    rows.unpersist()
+
+
+if __name__ == "__main__":
+    main()
