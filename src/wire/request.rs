@@ -158,11 +158,12 @@ impl<'a> Request<'a> {
         let unreadable = Malformed { unique: None, opcode: None };
         let (head, _) = InHeader::read_from_prefix(message).map_err(|_| unreadable)?;
         let malformed = Malformed { unique: Some(head.unique), opcode: Some(head.opcode) };
+        let message = message.get(..head.len as usize).ok_or(malformed)?;
         let extensions = usize::from(head.total_extlen) * 8;
-        let end = (head.len as usize).checked_sub(extensions).ok_or(malformed)?;
+        let end = message.len().checked_sub(extensions).ok_or(malformed)?;
         let body = message.get(size_of::<InHeader>()..end).ok_or(malformed)?;
         let operation = Body(body).operation(head.opcode).ok_or(malformed)?;
-        let group = group(Body(&message[end..head.len as usize]));
+        let group = group(Body(&message[end..]));
         Ok(Self { head, operation, group })
     }
 }
@@ -333,6 +334,10 @@ mod tests {
             let head = InHeader { total_extlen, ..head(opcode::LOOKUP) };
             assert!(Request::parse(&message(head, &[b"name\0"])).is_err());
         }
+        // Shorter than it says, by some of its extensions.
+        let extended = message(InHeader { total_extlen: 4, ..head(opcode::LOOKUP) }, &[b"name\0", &[0; 32]]);
+        assert!(Request::parse(&extended).is_ok());
+        assert!(Request::parse(&extended[..extended.len() - 16]).is_err());
     }
 
     #[test]
