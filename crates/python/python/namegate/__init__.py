@@ -14,7 +14,14 @@ halves of ``scan`` itself: ``pairs``, then a shuffle by ``parent``, then ``check
 so in Spark, ``namegate.duckdb`` and ``namegate.polars`` add ``check`` to these engines.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
 from ._namegate import CheckedNames, Findings, Pairs, Policy, Summary, __version__, check, check_directories, pairs
+
+if TYPE_CHECKING:
+    from ._namegate import Column, Decoding, Profiles, Shape
 
 __all__ = [
     "CheckedNames",
@@ -31,16 +38,16 @@ __all__ = [
 
 
 def scan(
-    keys,
-    profiles=None,
+    keys: Column,
+    profiles: Profiles = None,
     *,
-    shape="keys",
-    decode="none",
-    prefix=None,
-    encoding=None,
-    min_severity="warn",
-    memory=None,
-):
+    shape: Shape = "keys",
+    decode: Decoding = "none",
+    prefix: bytes | None = None,
+    encoding: str | None = None,
+    min_severity: Literal["warn", "error"] = "warn",
+    memory: int | None = None,
+) -> Findings:
     """Checks a column of keys in this process: each name, and the names of each directory against each other.
 
     The parameters are those of ``pairs`` and ``check_directories``.
@@ -55,6 +62,6 @@ def scan(
     )
 
 
-def _policy(profiles, config):
+def _policy(profiles: list[str] | None, config: str | None) -> Policy:
     """Makes a policy of what it was made of, for pickle."""
     return Policy(profiles, config=config)

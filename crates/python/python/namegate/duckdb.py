@@ -11,15 +11,24 @@ UTF-8. For collisions and suggested names that are free, pass all keys to ``name
     >>> findings = namegate.scan(con.sql("SELECT key FROM 'inventory.parquet'"), "windows")
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import duckdb as _duckdb
 import pyarrow as _pyarrow
 
 from . import Policy, check
 
+if TYPE_CHECKING:
+    from ._namegate import Profiles
+
 RESULT = "STRUCT(verdict VARCHAR, rules VARCHAR[], message VARCHAR, repair VARCHAR, repair_confidence VARCHAR)"
 
 
-def register(connection, profiles=None, *, name="ng_check"):
+def register(
+    connection: _duckdb.DuckDBPyConnection, profiles: Profiles = None, *, name: str = "ng_check"
+) -> None:
     """Adds the function ``ng_check(BLOB)`` to a connection: ``namegate.check`` with these profiles.
 
     Args:
@@ -29,7 +38,7 @@ def register(connection, profiles=None, *, name="ng_check"):
     """
     policy = profiles if isinstance(profiles, Policy) else Policy(profiles)
 
-    def checked(names):
+    def checked(names: _pyarrow.ChunkedArray) -> _pyarrow.Array:
         return _pyarrow.array(check(names, policy))
 
     connection.create_function(

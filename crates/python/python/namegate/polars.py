@@ -5,9 +5,16 @@
     >>> keys.with_columns(pl.col("name").namegate.check("windows").struct.field("verdict"))
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import polars as _polars
 
 from . import Policy, check as _check
+
+if TYPE_CHECKING:
+    from ._namegate import Profiles
 
 RESULT = _polars.Struct(
     {
@@ -20,26 +27,26 @@ RESULT = _polars.Struct(
 )
 
 
-def _checked(names, policy):
+def _checked(names: _polars.Series, policy: Profiles) -> _polars.Series:
     return _polars.Series(names.name, _check(names, policy), dtype=RESULT)
 
 
 @_polars.api.register_series_namespace("namegate")
 class _Series:
-    def __init__(self, series):
+    def __init__(self, series: _polars.Series) -> None:
         self._series = series
 
-    def check(self, profiles=None):
+    def check(self, profiles: Profiles = None) -> _polars.Series:
         """``namegate.check`` of the names in this series."""
         return _checked(self._series, profiles)
 
 
 @_polars.api.register_expr_namespace("namegate")
 class _Expression:
-    def __init__(self, expression):
+    def __init__(self, expression: _polars.Expr) -> None:
         self._expression = expression
 
-    def check(self, profiles=None):
+    def check(self, profiles: Profiles = None) -> _polars.Expr:
         """``namegate.check`` of the names that this expression gives."""
         policy = profiles if isinstance(profiles, Policy) else Policy(profiles)
         return self._expression.map_batches(

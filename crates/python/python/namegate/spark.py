@@ -7,11 +7,14 @@
 From a shell: ``python -m namegate.spark --help``. The wheel must be installed where the workers of Spark run Python.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import itertools
 import json
 import os
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as _pyarrow
 from pyspark import StorageLevel, TaskContext
@@ -19,6 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as _functions
 
 from . import Policy, check_directories, pairs as _pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._namegate import Decoding, Findings, Pairs, Profiles, Shape
 
 PAIRS = "parent binary, name binary, fault string"
 FINDINGS = (
@@ -56,26 +64,26 @@ class Scan:
         """One row for each task."""
         return self.rows.where("summary IS NOT NULL").select("summary.*")
 
-    def total(self) -> dict:
+    def total(self) -> dict[str, Any]:
         """The counts of all tasks together, and what names were checked with.
 
         Raises:
             ValueError: The tasks did not check with the same policy and versions.
         """
-        total = None
+        total: dict[str, Any] = {}
         for row in self.summaries.drop("task").collect():
-            row = row.asDict()
-            if total is None:
-                total = row
+            task = row.asDict()
+            if not total:
+                total = task
                 continue
             for what in ("policy", "unicode", "namegate", "profiles"):
-                if row[what] != total[what]:
+                if task[what] != total[what]:
                     raise ValueError(
-                        f"the tasks checked with different values of `{what}`: {total[what]} and {row[what]}; "
+                        f"the tasks checked with different values of `{what}`: {total[what]} and {task[what]}; "
                         "install the same version of namegate on all workers"
                     )
             for what in ("names", "directories", "collisions", "faults"):
-                total[what] += row[what]
+                total[what] += task[what]
         return total or {"names": 0, "directories": 0, "collisions": 0, "faults": 0}
 
 
@@ -83,12 +91,12 @@ def scan(
     keys: DataFrame,
     *,
     key: str = "key",
-    profiles=None,
-    shape: str = "keys",
-    decode: str = "none",
+    profiles: Profiles = None,
+    shape: Shape = "keys",
+    decode: Decoding = "none",
     prefix: bytes | None = None,
     encoding: str | None = None,
-    min_severity: str = "warn",
+    min_severity: Literal["warn", "error"] = "warn",
     partitions: int | None = None,
 ) -> Scan:
     """Checks the keys of a table: each name, and the names of each directory against each other.
@@ -113,18 +121,20 @@ def scan(
         cores = keys.sparkSession.sparkContext.defaultParallelism
         partitions = max(2 * cores, -(-keys.count() // NAMES_PER_PARTITION))
 
-    def split(batches):
+    def split(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
         for together in _together(batches):
             yield from _batches(_pairs(together, shape=shape, decode=decode))
 
-    def check(batches):
+    def check(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
         for together in _together(batches):
             found = check_directories(
                 together, policy, prefix=prefix, encoding=encoding, min_severity=min_severity
             )
             for batch in _batches(found):
                 yield batch.append_column(SUMMARY_COLUMN, _pyarrow.nulls(batch.num_rows, _arrow_struct(SUMMARY)))
-            row = _pyarrow.record_batch(found.summary(str(TaskContext.get().partitionId())))
+            context = TaskContext.get()
+            assert context is not None, "Spark runs this in a task"
+            row = _pyarrow.record_batch(found.summary(str(context.partitionId())))
             empty = [_pyarrow.nulls(1, field.type) for field in _arrow_struct(FINDINGS)]
             columns = [*empty, row.to_struct_array().cast(_arrow_struct(SUMMARY))]
             names = [field.name for field in _arrow_struct(FINDINGS)] + [SUMMARY_COLUMN]
@@ -136,14 +146,14 @@ def scan(
     return Scan(whole.mapInArrow(check, f"{FINDINGS}, {SUMMARY_COLUMN} struct<{SUMMARY}>"))
 
 
-def _together(batches):
+def _together(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatchReader]:
     """All batches of a task as one stream; nothing if there are none."""
     first = next(batches, None)
     if first is not None:
         yield _pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 
-def _batches(stream):
+def _batches(stream: Pairs | Findings) -> _pyarrow.RecordBatchReader:
     return _pyarrow.RecordBatchReader.from_stream(stream)
 
 
@@ -156,13 +166,13 @@ _ARROW_TYPES = {
 }
 
 
-def _arrow_struct(columns):
+def _arrow_struct(columns: str) -> _pyarrow.StructType:
     """The type in Arrow of columns that are declared as in SQL."""
     declared = (column.split(" ") for column in columns.split(", "))
     return _pyarrow.struct([(name, _ARROW_TYPES[type_]) for name, type_ in declared])
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> None:
     """``python -m namegate.spark``"""
     parser = argparse.ArgumentParser(
         prog="python -m namegate.spark",
