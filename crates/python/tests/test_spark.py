@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pyarrow as pa
@@ -31,6 +32,8 @@ def free_port():
 def spark(tmp_path_factory):
     directory = tmp_path_factory.mktemp("spark")
     start = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-class")
+    # Workers run the Python that has the package.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(directory)}
     port = free_port()
     log = open(directory / "log", "w")
