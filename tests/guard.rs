@@ -14,7 +14,7 @@ use aya::Btf;
 use aya::programs::{Lsm, ProgramError, SchedClassifier};
 use namegate::guard::note::GuardNote;
 use namegate::guard::program::{HOOKS, OBJECT, Program, SLOTS};
-use namegate::guard::table::{GuardScope, table};
+use namegate::guard::table::{GuardScope, encode_devices, table};
 use namegate::guard::target::GuardTarget;
 use namegate::json::JsonBytes;
 use namegate::policy::automaton::{Automaton, Coverage};
@@ -170,7 +170,7 @@ fn in_the_kernel_the_program_refuses_exactly_what_the_policy_refuses() {
 struct PinnedGuards {
     pins: Pins,
     program: Program,
-    devices: Vec<u8>,
+    devices: Vec<u32>,
 }
 
 impl PinnedGuards {
@@ -178,7 +178,7 @@ impl PinnedGuards {
         let dir = pins.0.path().join("namegate");
         fs::create_dir_all(dir.join("reader")).unwrap();
         let program = Program::new(&dir).map_err(|e| e.to_string())?;
-        Ok(Self { pins, program, devices: vec![0; 4 * SLOTS as usize] })
+        Ok(Self { pins, program, devices: vec![0; SLOTS as usize] })
     }
 
     /// A guard of `path` with the policy `windows`, which has counted these numbers.
@@ -196,9 +196,9 @@ impl PinnedGuards {
         let scope = GuardScope { device: target.device, root: None, refusal };
         let automaton = Automaton::new(&Coverage::new(&policy)).unwrap();
         self.program.set(slot, &table(scope, &automaton, &note.to_bytes()).unwrap()).unwrap();
-        self.devices[4 * slot as usize..][..4].copy_from_slice(&target.device.to_ne_bytes());
+        self.devices[slot as usize] = target.device;
         let map = |name: &str| BpfMap::open(&self.pins.0.path().join("namegate").join(name)).unwrap();
-        map("devices").set(0, &self.devices).unwrap();
+        map("devices").set(0, &encode_devices(&self.devices)).unwrap();
         let counts: Vec<u8> = counts.into_iter().flat_map(u64::to_ne_bytes).collect();
         map("counters").set(slot, &counts).unwrap();
     }

@@ -18,7 +18,7 @@ struct inode { unsigned long i_ino; u32 i_generation; } CORE;
 struct qstr { u32 len; const unsigned char *name; } CORE;
 struct dentry { struct dentry *d_parent; struct qstr d_name; struct inode *d_inode; struct super_block *d_sb; } CORE;
 
-enum { SLOTS = 32, CELLS = 1 << 16, CHUNK = 64, LONGEST = 1024, STEPS = 64, CLIMBS = 64, KEPT = 256, COMPONENTS = 24, PATH = 1024, NOTE = 1 << 15 };
+enum { SLOTS = 32, CELLS = 1 << 16, CHUNK = 256, LONGEST = 1024, STEPS = 64, CLIMBS = 64, KEPT = 256, COMPONENTS = 24, PATH = 1024, NOTE = 1 << 15 };
 enum { ARRAY = 2, ARRAY_OF_MAPS = 12, RINGBUF = 27, PIN_BY_NAME = 1 };
 
 // One guard: where it applies, and its policy as an automaton with limits beside it. Nobody changes it once it is in its slot.
@@ -27,12 +27,17 @@ struct table {
     u64 generation; // of that inode, whose number may be used again; ANY if the file system does not tell it
     u32 device, audit;
     int error;     // what the caller gets, negative
-    u32 stride, start, first_refusing;
-    u32 max_bytes, max_utf16, max_code_points, note_length;
+    u32 start, first_refusing; // a state is the index of the first of its transitions
+    u32 max_bytes, max_utf16, max_code_points;
+    u32 uncounted; // a name of at most so many bytes has no more units than the policy allows
+    u32 note_length;
     u8 classes[256];
-    u16 next[CELLS];
+    u16 next[CELLS + 256];
     u8 note[NOTE]; // what the loader wants to know of the guard later
 };
+
+// Where guards are: a program looks at this many slots, and a slot without device is free.
+struct devices { u32 slots, device[SLOTS]; };
 
 struct counts { u64 refused, audited, lost; };
 
@@ -50,7 +55,7 @@ struct event {
              int (*pinning)[pin]; } name SEC(".maps")
 
 MAP(guards, ARRAY_OF_MAPS, 4, SLOTS, PIN_BY_NAME);            // a map of one `table` for each slot in use
-MAP(devices, ARRAY, 4 * SLOTS, 1, PIN_BY_NAME);               // the device of each slot; 0 if it is free
+MAP(devices, ARRAY, sizeof(struct devices), 1, PIN_BY_NAME);
 MAP(counters, ARRAY, sizeof(struct counts), SLOTS, PIN_BY_NAME);
 struct { int (*type)[RINGBUF]; int (*max_entries)[1 << 21]; int (*pinning)[PIN_BY_NAME]; } events SEC(".maps");
 
@@ -72,46 +77,90 @@ INLINE struct table *table_of(u32 slot)
 
 #define UNREADABLE (~0ULL)
 
-// Where the automaton gets from `state` by `size` bytes at `from`, in the low 16 bits; above them the numbers of UTF-16 units and of
-// code points, of 16 bits each. The kernel verifies each turn of a loop: so one chunk is a function, and a name a loop of chunks.
-__attribute__((noinline)) u64 walk(struct table *table, u64 from, u32 size, u32 state)
+// The bytes at `from`, in words of which the lowest byte is the first.
+#define READ_CHUNK(words, from, size) \
+    u64 words[CHUNK / 8] = {0}; /* Linux 6.1 wants it so */ \
+    if (size > CHUNK || read_kernel(words, size, (void *)(from))) \
+        return UNREADABLE
+
+// Keeps the compiler from what it knows of a number, so that the bounds stand where the kernel looks for them.
+#define OPAQUE(number) asm volatile("" : "+r"(number))
+
+// The bounds of a state and of a class are those of their types, and `next` is as long: the kernel sees that no sum is too large.
+#define STEP(word) \
+    state = table->next[state + table->classes[word & 0xFF]]; \
+    word >>= 8; \
+    OPAQUE(word)
+
+// Where the automaton gets from `state` by `size` bytes at `from`. The kernel verifies each turn of a loop: so one chunk is a
+// function, a name a loop of chunks, and a turn eight bytes.
+__attribute__((noinline)) u64 walk(struct table *table, u64 from, u64 size, u32 begin)
 {
-    u8 chunk[CHUNK] = {0}; // Linux 6.1 wants it so
-    u32 utf16 = 0, code_points = 0;
-    if (!table || size > CHUNK || read_kernel(chunk, size, (void *)from))
+    u32 state = begin & (CELLS - 1);
+    if (!table)
         return UNREADABLE;
-    for (u32 i = 0; i < CHUNK && i < size; i++) {
-        u8 byte = chunk[i];
-        u32 begins = (byte & 0xC0) != 0x80;
-        code_points += begins;
-        utf16 += begins + (byte >= 0xF0);
-        state = table->next[(state * table->stride + table->classes[byte]) & (CELLS - 1)];
+    READ_CHUNK(words, from, size);
+    u32 at = 0;
+    for (; at < CHUNK / 8 && at < size / 8; at++) {
+        u64 word = words[at];
+        STEP(word); STEP(word); STEP(word); STEP(word);
+        STEP(word); STEP(word); STEP(word); STEP(word);
     }
-    return (state & 0xFFFF) | (u64)utf16 << 16 | (u64)code_points << 32;
+    OPAQUE(at);
+    if (at < CHUNK / 8) {
+        u64 word = words[at];
+        u32 left = size & 7;
+        for (u32 i = 0; i < 7 && i < left; i++) {
+            STEP(word);
+        }
+    }
+    return state;
+}
+
+#define EACH_BYTE (~0ULL / 255)
+
+// How many bytes of `size` at `from` continue a code point, and above them, from bit 32 on, how many begin one of two UTF-16 units.
+// By arithmetic alone: each branch would double what the kernel verifies.
+__attribute__((noinline)) u64 count(u64 from, u64 size)
+{
+    u64 continuing = 0, wide = 0;
+    READ_CHUNK(words, from, size);
+    for (u32 i = 0; i < CHUNK / 8; i++) {
+        u64 word = words[i], upper = word >> 7 & word >> 6 & EACH_BYTE;
+        continuing += ((word >> 7 & EACH_BYTE) - upper) * EACH_BYTE >> 56;
+        wide += (upper & word >> 5 & word >> 4) * EACH_BYTE >> 56;
+    }
+    return continuing | wide << 32;
 }
 
 // Whether the guard in `slot` refuses the `length` bytes at `name`. A function of its own, which the kernel verifies once, and
 // which the tests run as it is. A name that cannot be read is refused, and one longer than any file system stores.
 __attribute__((noinline)) int refuses(u32 slot, u64 name, u32 length)
 {
-    u32 utf16 = 0, code_points = 0;
     struct table *table = table_of(slot);
     if (!table)
         return 0;
-    u32 state = table->start;
-    if (length > LONGEST)
+    if (length > LONGEST || length > table->max_bytes)
         return 1;
+    u64 state = table->start, counted = 0;
     for (u32 at = 0; at < LONGEST && at < length; at += CHUNK) {
         u32 size = length - at < CHUNK ? length - at : CHUNK;
-        u64 walked = walk(table, name + at, size, state);
-        if (walked == UNREADABLE)
+        state = walk(table, name + at, size, state);
+        if (state == UNREADABLE)
             return 1;
-        state = walked & 0xFFFF;
-        utf16 += walked >> 16 & 0xFFFF;
-        code_points += walked >> 32;
     }
-    return state >= table->first_refusing || length > table->max_bytes || utf16 > table->max_utf16
-        || code_points > table->max_code_points;
+    if (state >= table->first_refusing)
+        return 1;
+    if (length <= table->uncounted)
+        return 0;
+    for (u32 at = 0; at < LONGEST && at < length; at += CHUNK) {
+        u64 part = count(name + at, length - at < CHUNK ? length - at : CHUNK);
+        if (part == UNREADABLE)
+            return 1;
+        counted += part;
+    }
+    u32 code_points = length - (u32)counted;
+    return code_points > table->max_code_points || code_points + (counted >> 32) > table->max_utf16;
 }
 
 #define READ(to, from) read_kernel(&(to), sizeof(to), (const void *)&(from))
@@ -146,9 +195,6 @@ __attribute__((noinline)) int is_below(u64 at, u64 root, u64 generation)
         at = climb(at, root, generation);
     return at != 0;
 }
-
-// Keeps the compiler from what it knows of a number, so that the bounds stand where the kernel looks for them.
-#define OPAQUE(number) asm volatile("" : "+r"(number))
 
 // Writes the names of the directories from `at` up to the root of the guard or of the file system.
 INLINE void write_path(struct event *event, struct dentry *at, u64 root)
@@ -217,14 +263,18 @@ __attribute__((noinline)) int report(u32 slot, u64 directory, u64 name, u32 leng
 INLINE int judge(struct dentry *entry, u32 operation)
 {
     u32 first = 0, device = entry->d_sb->s_dev, length = entry->d_name.len;
-    u32 *guarded = lookup(&devices, &first);
-    // Read by the helper an address is a number: functions that are verified apart take no pointers.
-    struct dentry *directory;
-    const unsigned char *name;
-    if (!guarded || READ(directory, entry->d_parent) || READ(name, entry->d_name.name))
+    struct devices *guarded = lookup(&devices, &first);
+    if (!guarded)
         return 0;
-    for (u32 slot = 0; slot < SLOTS; slot++) {
-        if (guarded[slot] != device || !refuses(slot, (u64)name, length))
+    // Read by the helper an address is a number: functions that are verified apart take no pointers.
+    struct dentry *directory = 0;
+    const unsigned char *name = 0;
+    for (u32 slot = 0; slot < SLOTS && slot < guarded->slots; slot++) {
+        if (guarded->device[slot] != device)
+            continue;
+        if (!name && (READ(directory, entry->d_parent) || READ(name, entry->d_name.name)))
+            return 0;
+        if (!refuses(slot, (u64)name, length))
             continue;
         struct table *table = table_of(slot);
         if (!table || table->device != device)

@@ -16,7 +16,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use serde::Serialize;
 
 use super::program::{HOOKS, LoadError, Program, SLOTS, link_pin, set_table};
-use super::table::{self, GuardScope, read_table};
+use super::table::{self, DEVICES_SIZE, GuardScope, decode_devices, encode_devices, read_table};
 use crate::name::display::shown;
 use crate::sys::bpf::{BpfMap, open_pinned};
 use crate::sys::process::fd_info;
@@ -148,7 +148,7 @@ impl Guards {
                 BpfMap::open(&dir.join(name)).map_err(|e| GuardError::Io("open", dir.join(name), e))
             };
             let (tables, devices, counters) = (open("guards")?, open("devices")?, open("counters")?);
-            if devices.value_size() != 4 * SLOTS as usize || counters.value_size() != 24 {
+            if devices.value_size() != DEVICES_SIZE || counters.value_size() != 24 {
                 return Err(GuardError::OtherVersion(dir));
             }
             return Ok(Some(Self { dir, lock, tables, devices, counters }));
@@ -281,15 +281,15 @@ impl Guards {
     fn devices(&self) -> Result<Vec<u32>, GuardError> {
         let bytes =
             self.devices.get(0).map_err(|e| GuardError::Io("read", self.dir.join("devices"), e.into()))?;
-        let (numbers, _) = bytes.as_chunks::<4>();
-        Ok(numbers.iter().map(|number| u32::from_ne_bytes(*number)).collect())
+        Ok(decode_devices(&bytes))
     }
 
     fn set_device(&self, slot: u32, device: u32) -> Result<(), GuardError> {
         let mut devices = self.devices()?;
         devices[slot as usize] = device;
-        let bytes: Vec<u8> = devices.into_iter().flat_map(u32::to_ne_bytes).collect();
-        self.devices.set(0, &bytes).map_err(|e| GuardError::Io("change", self.dir.join("devices"), e.into()))
+        self.devices
+            .set(0, &encode_devices(&devices))
+            .map_err(|e| GuardError::Io("change", self.dir.join("devices"), e.into()))
     }
 }
 

@@ -1,9 +1,11 @@
-//! The table of a guard, as the program in the kernel reads it: `struct table` in `guard.bpf.c`.
+//! The table of a guard and the list of their devices, as the program in the kernel reads them: `struct table` and
+//! `struct devices` in `guard.bpf.c`.
 
 use std::fmt;
 
 use nix::errno::Errno;
 
+use super::program::SLOTS;
 use crate::policy::automaton::Automaton;
 
 /// Maximum number of transitions in a table. The largest profile, `portable`, needs 36,146.
@@ -12,8 +14,9 @@ const CELLS: usize = 1 << 16;
 /// Maximum size of a note in bytes.
 const NOTE: usize = 1 << 15;
 
-/// Where the note begins: behind two numbers of eight bytes, ten of four, the class of each byte and the transitions.
-const NOTE_AT: usize = 2 * 8 + 10 * 4 + 256 + 2 * CELLS;
+/// Where the note begins: behind two numbers of eight bytes, ten of four, the class of each byte and the transitions, which end with
+/// 256 that no state reaches.
+const NOTE_AT: usize = 2 * 8 + 10 * 4 + 256 + 2 * (CELLS + 256);
 
 /// Size of a table in bytes.
 pub const SIZE: u32 = (NOTE_AT + NOTE) as u32;
@@ -95,23 +98,27 @@ pub fn table(scope: GuardScope, automaton: &Automaton, note: &[u8]) -> Result<Ve
     let root = scope
         .root
         .map_or([0, ANY_GENERATION], |root| [root.inode, root.generation.map_or(ANY_GENERATION, u64::from)]);
+    // The program does not multiply: its states are the indexes of their transitions.
+    let stride = automaton.stride() as u32;
+    let index = |state: u16| u32::from(state) * stride;
     let numbers = [
         scope.device,
         scope.refusal.is_none().into(),
         error.cast_unsigned(),
-        automaton.stride() as u32,
-        automaton.start().into(),
-        automaton.first_refusing().into(),
+        index(automaton.start()),
+        index(automaton.first_refusing()),
         limits.bytes,
         limits.utf16,
         limits.code_points,
+        // Each unit has at least one byte.
+        limits.utf16.min(limits.code_points),
         note.len() as u32,
     ];
     let mut bytes = Vec::with_capacity(SIZE as usize);
     bytes.extend(root.into_iter().flat_map(u64::to_ne_bytes));
     bytes.extend(numbers.into_iter().flat_map(u32::to_ne_bytes));
     bytes.extend(automaton.classes());
-    bytes.extend(cells.iter().flat_map(|cell| cell.to_ne_bytes()));
+    bytes.extend(cells.iter().flat_map(|&cell| (index(cell) as u16).to_ne_bytes()));
     bytes.resize(NOTE_AT, 0);
     bytes.extend(note);
     bytes.resize(SIZE as usize, 0);
@@ -130,11 +137,40 @@ pub fn read_table(bytes: &[u8]) -> Option<(GuardScope, &[u8])> {
     Some((scope, bytes.get(NOTE_AT..)?.get(..number(9)? as usize)?))
 }
 
+/// Size of the encoded devices in bytes.
+pub const DEVICES_SIZE: usize = 4 * (1 + SLOTS as usize);
+
+/// Encodes the device of each slot, 0 for a free one, behind the number of slots that the program has to look at.
+pub fn encode_devices(devices: &[u32]) -> Vec<u8> {
+    let used = devices.iter().rposition(|&device| device != 0).map_or(0, |last| last as u32 + 1);
+    let mut bytes: Vec<u8> =
+        std::iter::once(&used).chain(devices).flat_map(|number| number.to_ne_bytes()).collect();
+    bytes.resize(DEVICES_SIZE, 0);
+    bytes
+}
+
+/// Decodes the device of each slot.
+pub fn decode_devices(bytes: &[u8]) -> Vec<u32> {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    numbers.iter().skip(1).map(|number| u32::from_ne_bytes(*number)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::automaton::Coverage;
     use crate::policy::{Policy, profile};
+
+    #[test]
+    fn devices_are_read_as_they_were_written_and_the_last_one_in_use_is_known() {
+        let mut devices = vec![0; SLOTS as usize];
+        for (slot, used) in [(None, 0), (Some(4), 5), (Some(31), 32), (Some(0), 32)] {
+            slot.inspect(|&slot: &usize| devices[slot] = 8 << 20 | 1);
+            let bytes = encode_devices(&devices);
+            assert_eq!((bytes.len(), bytes[0]), (DEVICES_SIZE, used));
+            assert_eq!(decode_devices(&bytes), devices);
+        }
+    }
 
     #[test]
     fn a_table_tells_where_it_applies_and_its_note() {
