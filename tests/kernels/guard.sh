@@ -98,11 +98,12 @@ guard_policies() {
 # the reader would get the signal.
 guard_events() {
     local events output
-    "$built" guard events --json >"$lab/events" 2>"$lab/events.log" &
+    "$built" guard events --json >>"$lab/events" 2>"$lab/events.log" &
     events=$!
     sleep 2 && kill -9 $events && wait $events 2>/dev/null
     output=$(guard on "$guarded" "${whole[@]}" --profile windows --audit 2>&1) || result FAIL root on "$output"
-    "$built" guard events --json >"$lab/events" 2>"$lab/events.log" &
+    # Appended, so that nothing is before what follows the truncation.
+    "$built" guard events --json >>"$lab/events" 2>"$lab/events.log" &
     events=$!
     sleep 3
     : >"$lab/events"
