@@ -33,9 +33,14 @@ impl ServeConfig {
 
     /// Whether an entry may be shown or found under other names than with the configuration `other`.
     pub(super) fn show_otherwise(&self, other: &Self) -> bool {
-        let spellings =
-            |config: &Self| (config.gate.policy().normalization(), config.gate.mode() == Mode::Repairing);
-        self.gate.existing() != other.gate.existing() || spellings(self) != spellings(other)
+        self.gate.existing() != other.gate.existing() || self.spellings() != other.spellings()
+    }
+
+    /// What decides under which names an entry is found. The repair of a name depends on all rules.
+    fn spellings(&self) -> impl PartialEq + '_ {
+        let (gate, policy) = (&self.gate, self.gate.policy());
+        let repairs = (gate.mode() == Mode::Repairing).then(|| (policy.rules(), gate.substitutes()));
+        (policy.normalization(), repairs)
     }
 }
 
@@ -78,4 +83,42 @@ fn means_otherwise(one: &Gate, other: &Gate, name: &OsStr) -> bool {
 pub(super) fn outdated<'n>(before: &Gate, after: &Gate, stored: &'n OsStr) -> Option<Cow<'n, OsStr>> {
     let seen = before.show(stored)?.name;
     (after.has_other_spellings(&seen) || means_otherwise(before, after, &seen)).then_some(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::substitutes::KnownMap;
+    use crate::policy::{Policy, profile};
+
+    const RCLONE: KnownMap = KnownMap::TO_RCLONE;
+    const CATIA: KnownMap = KnownMap::TO_CATIA;
+
+    fn config(mode: Mode, profile: &str, substitutes: KnownMap) -> ServeConfig {
+        let (mode, substitutes) = (Some(mode), Some(Some(substitutes)));
+        let settings = MountSettings { mode, substitutes, ..MountSettings::default() };
+        let policy = Policy::from_profiles(&[profile::by_name(profile).unwrap()]);
+        ServeConfig::new(Gate::new(Arc::new(policy), Mode::Enforcing), settings)
+    }
+
+    #[test]
+    fn what_repairs_depend_on_changes_names_only_of_a_gate_that_repairs() {
+        let before = config(Mode::Repairing, "windows", RCLONE);
+        assert!(!before.show_otherwise(&config(Mode::Repairing, "windows", RCLONE)));
+        assert!(before.show_otherwise(&config(Mode::Repairing, "windows", CATIA)), "other substitutes");
+        assert!(before.show_otherwise(&config(Mode::Repairing, "utf8", RCLONE)), "another policy");
+        assert!(before.show_otherwise(&config(Mode::Enforcing, "windows", RCLONE)), "another mode");
+        let before = config(Mode::Enforcing, "windows", RCLONE);
+        assert!(!before.show_otherwise(&config(Mode::Enforcing, "utf8", CATIA)));
+    }
+
+    #[test]
+    fn a_name_that_gets_a_repair_is_forgotten() {
+        // 80 substitutes of three bytes are too long, 80 of two bytes are not.
+        let name = "a:".repeat(80);
+        let stored = OsStr::new(&name);
+        let [three, two] = [RCLONE, CATIA].map(|set| config(Mode::Repairing, "windows", set).gate);
+        assert_eq!(outdated(&three, &two, stored).as_deref(), Some(stored));
+        assert_eq!(outdated(&three, &three, stored), None);
+    }
 }

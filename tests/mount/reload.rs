@@ -209,6 +209,32 @@ fn a_reload_changes_the_shown_names_without_waiting_for_timeouts() {
 }
 
 #[test]
+fn a_reload_of_the_substitutes_applies_to_names_that_the_kernel_has_cached() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let tables = |substitutes: &str| {
+        format!(
+            "[mount]\nmode = \"repair\"\nsubstitutes = \"{substitutes}\"\nentry-timeout = 3600\nattr-timeout = 3600\n{}",
+            of("windows")
+        )
+    };
+    // Too long with substitutes of three bytes, so the name has no repair then.
+    let (given, repair) = ("a:".repeat(80), "a÷".repeat(80));
+    fs::write(dir.path().join("backing").join(&given), "given").unwrap();
+    let mounted = by_file(dir, &tables("rclone"));
+    let (home, backing) = (mounted.mnt().parent().unwrap().to_owned(), mounted.backing());
+    let len = || fs::metadata(mounted.mnt().join(&given)).unwrap().len();
+    assert_eq!(len(), 5);
+    write_file(&home, &tables("catia"));
+    assert_eq!(said(&ask(&mounted, ["reload"])).0, Some(0));
+    fs::remove_file(backing.join(&given)).unwrap();
+    fs::write(backing.join(&repair), "repaired").unwrap();
+    assert_eq!(len(), 8);
+}
+
+#[test]
 fn a_rotated_audit_log_is_created_again() {
     if !can_mount() {
         return;

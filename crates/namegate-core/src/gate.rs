@@ -136,6 +136,11 @@ impl Gate {
         Self { substitutes, ..self }
     }
 
+    /// The characters that a repairing gate writes instead of those that Windows reserves.
+    pub fn substitutes(&self) -> Option<KnownMap> {
+        self.substitutes
+    }
+
     /// How the gate shows existing names that are not UTF-8.
     pub fn existing(&self) -> Existing {
         match self.mode {
@@ -268,7 +273,7 @@ impl Gate {
             Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
                 Ok(self.as_given(name, Some(violation)))
             }
-            Verdict::Reject(violation) => match self.repaired(name) {
+            Verdict::Reject(violation) => match self.repair(name) {
                 Some(stored) => {
                     Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted: Some(violation) })
                 }

@@ -28,13 +28,16 @@ impl Gate {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn repaired(&self, name: &[u8]) -> Option<String> {
+        let is_bad = self.mode == Mode::Repairing && matches!(self.policy.verdict(name), Verdict::Reject(_));
+        is_bad.then(|| self.repair(name)).flatten()
+    }
+
+    /// The name that is stored instead of `name`, which the policy rejects.
+    pub(super) fn repair(&self, name: &[u8]) -> Option<String> {
         if self.mode != Mode::Repairing || !can_be_stored(name) {
             return None;
         }
         let text = std::str::from_utf8(name).ok()?;
-        if !matches!(self.policy.verdict(name), Verdict::Reject(_)) {
-            return None;
-        }
         let mut violations = self.policy.check(name).violations;
         violations.retain(|violation| violation.severity == Severity::Error);
         // Long names that begin alike would become one name.

@@ -47,7 +47,7 @@ pub struct Normalization {
 }
 
 /// A rule that is in effect, with all profiles that have it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveRule {
     /// What is looked for.
     pub test: Test,
