@@ -5,15 +5,20 @@
 //! on a terminal, and the script inserts them as text only. Findings are written as they arrive; the head and the
 //! charts need all of them, and follow at the end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::json::summary_line;
-use super::{CollisionGroup, Report, ReportedName, ReportedViolation, Summary};
+use super::{
+    CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
+    Summary,
+};
 use crate::json::{self, Hex};
 use crate::name::display::display;
 use crate::name::utf8;
@@ -69,16 +74,27 @@ pub struct Head {
 pub struct Html<W> {
     out: W,
     head: Head,
-    glyph: fn(u32) -> Option<Glyph>,
+    index: Arc<RowIndex>,
     has_begun: bool,
     has_elements: bool,
     rows: u64,
     place: Option<Arc<DirectoryPath>>,
-    groups: HashMap<String, usize>,
+    faults: Vec<Fault>,
+}
+
+/// What rows refer to by number. The report and the threads that render rows share it.
+struct RowIndex {
+    glyph: fn(u32) -> Option<Glyph>,
+    /// The page has as many rows as it can have.
+    is_full: AtomicBool,
+    entries: Mutex<IndexEntries>,
+}
+
+#[derive(Default)]
+struct IndexEntries {
     /// Pairs of profiles that object and profiles that reject: few combinations, which many findings share.
     sets: Vec<(ProfileSet, ProfileSet)>,
     glyphs: BTreeMap<u32, Glyph>,
-    faults: Vec<Fault>,
 }
 
 #[derive(Serialize)]
@@ -100,24 +116,119 @@ struct Row<'r>(
     Option<&'r str>,
 );
 
-/// A violation: rule, 1 for an error, first byte, end, profiles, message, collision.
+/// A violation: rule, 1 for an error, first byte, end, profiles, message, id of the collision.
 #[derive(Serialize)]
-struct Reason<'r>(usize, u8, usize, usize, usize, &'r str, Option<usize>);
+struct Reason<'r>(usize, u8, usize, usize, usize, &'r str, Option<&'r str>);
+
+impl RowIndex {
+    fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// The numbers of the pairs of profiles of all violations of `records`, in order. Adds the code points of the names.
+    fn add(&self, records: &[ReportedName]) -> Vec<usize> {
+        let code_points: BTreeSet<u32> =
+            records.iter().flat_map(|record| code_points(&record.name)).collect();
+        let mut entries = self.entries.lock();
+        let IndexEntries { sets, glyphs } = &mut *entries;
+        for value in code_points {
+            if glyphs.len() < MAX_LISTED && !glyphs.contains_key(&value) {
+                glyphs.extend((self.glyph)(value).map(|glyph| (value, glyph)));
+            }
+        }
+        let violations = records.iter().flat_map(|record| &record.objections).map(|o| &o.violation);
+        let mut number = |pair| {
+            sets.iter().position(|&known| known == pair).unwrap_or_else(|| {
+                sets.push(pair);
+                sets.len() - 1
+            })
+        };
+        violations.map(|violation| number((violation.profiles, violation.refused_by))).collect()
+    }
+
+    /// Renders rows, each with a comma before it.
+    fn render_rows(&self, records: &[ReportedName], out: &mut Vec<u8>) {
+        let mut sets = self.add(records).into_iter();
+        for record in records {
+            let shown = display(&record.name).to_string();
+            let hex = (shown.as_bytes() != record.name).then(|| Hex(&*record.name));
+            let mut reasons = Vec::with_capacity(record.objections.len());
+            for ReportedViolation { violation: v, message, group } in &record.objections {
+                let group = group.as_ref().map(|group| group.id.as_str());
+                let is_error = u8::from(v.severity == Severity::Error);
+                let set = sets.next().unwrap_or_default();
+                reasons.push(Reason(
+                    v.rule as usize,
+                    is_error,
+                    v.span.start,
+                    v.span.end,
+                    set,
+                    message,
+                    group,
+                ));
+            }
+            let repair = record.repair.as_ref();
+            let row = Row(
+                shown,
+                hex,
+                reasons,
+                repair.map(|repair| display(repair.name.as_bytes()).to_string()),
+                repair.map(|repair| repair.confidence.as_str()),
+                record.location.map(|location| location.to_string()),
+                record.owner.as_deref(),
+            );
+            render_element(&row, out);
+        }
+    }
+}
+
+/// The code points in a name, and those that ill-formed sequences stand for.
+fn code_points(name: &[u8]) -> impl Iterator<Item = u32> {
+    let encoded = name.utf8_chunks().flat_map(|chunk| chunk.valid().chars()).map(u32::from);
+    encoded.chain(utf8::ill_formed(name).filter_map(|found| found.value))
+}
+
+/// Renders an element of the findings, with a comma before it: the directory of all following rows, a collision, or a row.
+fn render_element(element: &impl Serialize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\n");
+    json::write_in_markup(out, element).expect("memory takes every write, and an element has no maps");
+}
+
+fn render_collision(group: &CollisionGroup, out: &mut Vec<u8>) {
+    let members: Vec<String> =
+        group.members.iter().take(MAX_MEMBERS).map(|name| display(name).to_string()).collect();
+    let element = json!({
+        "id": group.id, "rule": group.violation.rule as usize, "count": group.members.len(), "members": members,
+    });
+    render_element(&element, out);
+}
+
+/// Renders the collisions and rows of a directory.
+struct HtmlRenderer(Arc<RowIndex>);
+
+impl Renderer for HtmlRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        let mut elements = Vec::new();
+        if !self.0.is_full() {
+            findings.groups.iter().for_each(|group| render_collision(group, &mut elements));
+            self.0.render_rows(&findings.records, &mut elements);
+        }
+        RenderedFindings::Bytes(elements)
+    }
+}
 
 impl<W: Write + Send> Html<W> {
     /// Writes to `out`; `glyph` looks up a code point.
     pub fn new(out: W, head: Head, glyph: fn(u32) -> Option<Glyph>) -> Self {
+        let index = RowIndex { glyph, is_full: AtomicBool::new(false), entries: Mutex::default() };
         Self {
             out,
             head,
-            glyph,
+            index: Arc::new(index),
             has_begun: false,
             has_elements: false,
             rows: 0,
             place: None,
-            groups: HashMap::new(),
-            sets: Vec::new(),
-            glyphs: BTreeMap::new(),
             faults: Vec::new(),
         }
     }
@@ -138,34 +249,35 @@ impl<W: Write + Send> Html<W> {
         self.out.write_all(b"<script type=\"application/json\" id=\"findings\">[")
     }
 
-    /// Writes one element of the findings: the directory of all following rows, a collision, or a row.
-    fn element(&mut self, element: &impl Serialize) -> io::Result<()> {
+    /// Writes rendered elements. Nothing is before the first one.
+    fn elements(&mut self, elements: &[u8]) -> io::Result<()> {
         self.begin()?;
-        self.out.write_all(if self.has_elements { b",\n" } else { b"\n" })?;
-        self.has_elements = true;
-        json::write_in_markup(&mut self.out, element)
+        let elements = if self.has_elements { elements } else { elements.get(1..).unwrap_or_default() };
+        self.has_elements |= !elements.is_empty();
+        self.out.write_all(elements)
     }
 
-    fn set(&mut self, pair: (ProfileSet, ProfileSet)) -> usize {
-        self.sets.iter().position(|&known| known == pair).unwrap_or_else(|| {
-            self.sets.push(pair);
-            self.sets.len() - 1
-        })
-    }
-
-    fn note_glyphs(&mut self, name: &[u8]) {
-        let encoded = name.utf8_chunks().flat_map(|chunk| chunk.valid().chars()).map(u32::from);
-        let meant = utf8::ill_formed(name).filter_map(|found| found.value);
-        for value in encoded.chain(meant) {
-            if self.glyphs.len() < MAX_LISTED && !self.glyphs.contains_key(&value) {
-                self.glyphs.extend((self.glyph)(value).map(|glyph| (value, glyph)));
-            }
+    /// Writes rendered rows of one directory.
+    fn rows(&mut self, records: &[ReportedName], elements: &[u8]) -> io::Result<()> {
+        if let Some(place) = records.first().and_then(|record| record.place.as_ref())
+            && self.place.as_ref().is_none_or(|last| !last.is_same(place))
+        {
+            let mut directory = Vec::new();
+            render_element(&display(&place.heading()).to_string(), &mut directory);
+            self.elements(&directory)?;
+            self.place = Some(Arc::clone(place));
         }
+        self.rows += records.len() as u64;
+        if self.rows >= MAX_ROWS {
+            self.index.is_full.store(true, Ordering::Relaxed);
+        }
+        self.elements(elements)
     }
 
     /// Everything except the findings.
     fn run(&self, policy: &Policy, summary: &Summary) -> Value {
-        let glyphs: BTreeMap<String, [&str; 3]> = (self.glyphs.iter())
+        let entries = self.index.entries.lock();
+        let glyphs: BTreeMap<String, [&str; 3]> = (entries.glyphs.iter())
             .map(|(value, glyph)| (format!("{value:X}"), [glyph.name.as_str(), glyph.category, glyph.script]))
             .collect();
         let rules = RULES.iter().map(|rule| {
@@ -186,7 +298,7 @@ impl<W: Write + Send> Html<W> {
             "rules": rules.collect::<Vec<_>>(),
             "directories": directories.iter().map(|(dir, count)| json!([display(dir).to_string(), count])).collect::<Vec<_>>(),
             "scripts": summary.scripts,
-            "sets": self.sets.iter().map(|&(all, refuse)| json!([names(all), names(refuse)])).collect::<Vec<_>>(),
+            "sets": entries.sets.iter().map(|&(all, refuse)| json!([names(all), names(refuse)])).collect::<Vec<_>>(),
             "glyphs": glyphs,
             "faults": self.faults,
             "rows": self.rows,
@@ -199,51 +311,38 @@ impl<W: Write + Send> Html<W> {
 }
 
 impl<W: Write + Send> Report for Html<W> {
-    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
-        if self.rows >= MAX_ROWS {
-            return Ok(());
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(HtmlRenderer(Arc::clone(&self.index)))
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        let DirectoryFindings { groups, records } = findings;
+        match rendered {
+            _ if self.index.is_full() => Ok(()),
+            RenderedFindings::Bytes(elements) if self.rows + records.len() as u64 <= MAX_ROWS => {
+                self.rows(records, elements)
+            }
+            _ => {
+                groups.iter().try_for_each(|group| self.collision(group))?;
+                records.iter().try_for_each(|record| self.record(record))
+            }
         }
-        let at = self.groups.len();
-        self.groups.insert(group.id.clone(), at);
-        let members: Vec<String> =
-            group.members.iter().take(MAX_MEMBERS).map(|name| display(name).to_string()).collect();
-        self.element(&json!({
-            "rule": group.violation.rule as usize, "count": group.members.len(), "members": members,
-        }))
+    }
+
+    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
+        let mut element = Vec::new();
+        render_collision(group, &mut element);
+        self.elements(&element)
     }
 
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         // `check` reports every name, and a name without violations is not a finding.
-        if record.objections.is_empty() || self.rows >= MAX_ROWS {
+        if record.objections.is_empty() || self.index.is_full() {
             return Ok(());
         }
-        self.rows += 1;
-        if let Some(place) = &record.place
-            && self.place.as_ref().is_none_or(|last| !last.is_same(place))
-        {
-            self.element(&display(&place.heading()).to_string())?;
-            self.place = Some(Arc::clone(place));
-        }
-        self.note_glyphs(&record.name);
-        let shown = display(&record.name).to_string();
-        let hex = (shown.as_bytes() != record.name).then(|| Hex(&*record.name));
-        let reasons = record.objections.iter().map(|ReportedViolation { violation: v, message, group }| {
-            let set = self.set((v.profiles, v.refused_by));
-            let group = group.as_ref().and_then(|group| self.groups.get(&group.id).copied());
-            let is_error = u8::from(v.severity == Severity::Error);
-            Reason(v.rule as usize, is_error, v.span.start, v.span.end, set, message, group)
-        });
-        let reasons = reasons.collect();
-        let repair = record.repair.as_ref();
-        self.element(&Row(
-            shown,
-            hex,
-            reasons,
-            repair.map(|repair| display(repair.name.as_bytes()).to_string()),
-            repair.map(|repair| repair.confidence.as_str()),
-            record.location.map(|location| location.to_string()),
-            record.owner.as_deref(),
-        ))
+        let (records, mut row) = (std::slice::from_ref(record), Vec::new());
+        self.index.render_rows(records, &mut row);
+        self.rows(records, &row)
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-use super::{FailOn, Report, ReportedName, Summary};
+use super::{
+    DirectoryFindings, FailOn, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation, Summary,
+};
 use crate::name::display::display;
 use crate::policy::rule::Severity;
 use crate::policy::{CheckOutcome, Policy};
@@ -22,14 +24,24 @@ pub struct Junit<W: Write> {
     has_begun: bool,
     /// The current directory and its cases; a suite begins with their number.
     place: Option<Arc<DirectoryPath>>,
-    cases: Vec<Case>,
+    cases: RenderedCases,
+}
+
+/// The cases of a suite, as XML.
+#[derive(Default)]
+struct RenderedCases {
+    xml: Vec<u8>,
+    tests: usize,
+    failures: usize,
+    errors: usize,
 }
 
 /// One test.
-struct Case {
-    name: String,
+struct Case<'c> {
+    name: &'c str,
+    suite: &'c str,
     /// The output of the test; whether it fails depends on `result`.
-    lines: Vec<String>,
+    lines: &'c [String],
     kind: &'static str,
     result: Result,
 }
@@ -41,10 +53,105 @@ enum Result {
     NotRun,
 }
 
+/// The result of the test for a record.
+fn result_of(record: &ReportedName, fail_on: FailOn) -> Result {
+    let outcome = record.outcome();
+    let fails = match fail_on {
+        FailOn::Warn => outcome >= CheckOutcome::Warn,
+        FailOn::Error => outcome == CheckOutcome::Reject,
+        FailOn::Never => false,
+    };
+    if fails { Result::Failed } else { Result::Passed }
+}
+
+/// The name of the suite for a directory.
+fn suite_name(place: Option<&Arc<DirectoryPath>>) -> String {
+    place.map_or_else(|| "names".to_owned(), |place| display(&place.heading()).to_string())
+}
+
+/// Writes an XML event on a line of its own.
+fn write_line(out: &mut Writer<impl Write>, event: Event<'_>) -> io::Result<()> {
+    out.get_mut().write_all(b"\n")?;
+    out.write_event(event)
+}
+
+impl Case<'_> {
+    fn write(&self, out: &mut Writer<impl Write>) -> io::Result<()> {
+        let start =
+            BytesStart::new("testcase").with_attributes([("name", self.name), ("classname", self.suite)]);
+        let Some(first) = self.lines.first() else { return write_line(out, Event::Empty(start)) };
+        write_line(out, Event::Start(start))?;
+        let element = match self.result {
+            Result::Passed => "system-out",
+            Result::Failed => "failure",
+            Result::NotRun => "error",
+        };
+        let mut inner = BytesStart::new(element);
+        if self.result != Result::Passed {
+            inner.extend_attributes([("type", self.kind), ("message", first.as_str())]);
+        }
+        write_line(out, Event::Start(inner))?;
+        out.write_event(Event::Text(BytesText::new(&self.lines.join("\n"))))?;
+        out.write_event(Event::End(BytesEnd::new(element)))?;
+        write_line(out, Event::End(BytesEnd::new("testcase")))
+    }
+}
+
+/// Writes the case for a record.
+fn write_record(
+    out: &mut Writer<impl Write>,
+    suite: &str,
+    fail_on: FailOn,
+    record: &ReportedName,
+) -> io::Result<()> {
+    // The gravest first: build servers show only the first line.
+    let mut objections: Vec<_> = record.objections.iter().collect();
+    objections.sort_by_key(|o| std::cmp::Reverse(o.violation.severity));
+    let line = |o: &&ReportedViolation| {
+        let (rule, severity) = (o.violation.rule, o.violation.severity);
+        format!("{severity} {rule} ({}): {}", rule.rule().concern, o.message)
+    };
+    let mut lines: Vec<String> = objections.iter().map(line).collect();
+    lines.extend(record.location.map(|location| location.to_string()));
+    lines.extend(
+        record.repair.as_ref().map(|repair| {
+            format!("fix {} ({})", display(repair.name.as_bytes()), repair.confidence.as_str())
+        }),
+    );
+    let case = Case {
+        name: &display(&record.name).to_string(),
+        suite,
+        lines: &lines,
+        kind: objections.first().map_or("", |o| o.violation.rule.name()),
+        result: result_of(record, fail_on),
+    };
+    case.write(out)
+}
+
+/// Renders the cases of a directory.
+struct JunitRenderer(FailOn);
+
+impl JunitRenderer {
+    fn cases(&self, records: &[ReportedName]) -> Vec<u8> {
+        let suite = suite_name(records.first().and_then(|record| record.place.as_ref()));
+        let mut xml = Writer::new(Vec::new());
+        let write = |record| write_record(&mut xml, &suite, self.0, record);
+        records.iter().try_for_each(write).expect("memory takes every write");
+        xml.into_inner()
+    }
+}
+
+impl Renderer for JunitRenderer {
+    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
+        RenderedFindings::Bytes(self.cases(&findings.records))
+    }
+}
+
 impl<W: Write + Send> Junit<W> {
     /// Writes to `out`; a finding below `fail_on` is a test that passes, with the finding in its output.
     pub fn new(out: W, fail_on: FailOn) -> Self {
-        Self { out: Writer::new(out), fail_on, has_begun: false, place: None, cases: Vec::new() }
+        let cases = RenderedCases::default();
+        Self { out: Writer::new(out), fail_on, has_begun: false, place: None, cases }
     }
 
     fn begin(&mut self) -> io::Result<()> {
@@ -53,105 +160,84 @@ impl<W: Write + Send> Junit<W> {
         }
         self.has_begun = true;
         self.out.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-        self.line(Event::Start(BytesStart::new("testsuites").with_attributes([("name", "namegate")])))
+        let suites = BytesStart::new("testsuites").with_attributes([("name", "namegate")]);
+        write_line(&mut self.out, Event::Start(suites))
     }
 
-    fn line(&mut self, event: Event<'_>) -> io::Result<()> {
-        self.out.get_mut().write_all(b"\n")?;
-        self.out.write_event(event)
+    /// Adds rendered cases of one directory.
+    fn add(&mut self, records: &[ReportedName], xml: &[u8]) -> io::Result<()> {
+        let Some(first) = records.first() else { return Ok(()) };
+        let is_same = match (&self.place, &first.place) {
+            (Some(a), Some(b)) => a.is_same(b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        if !is_same {
+            self.end_suite()?;
+            self.place.clone_from(&first.place);
+        }
+        self.cases.xml.extend_from_slice(xml);
+        self.cases.tests += records.len();
+        self.cases.failures +=
+            records.iter().filter(|record| result_of(record, self.fail_on) == Result::Failed).count();
+        Ok(())
     }
 
     /// Writes the suite of the current directory.
     fn end_suite(&mut self) -> io::Result<()> {
-        let cases = std::mem::take(&mut self.cases);
-        let dir = self.place.take().map(|place| display(&place.heading()).to_string());
-        if cases.is_empty() { Ok(()) } else { self.suite(dir.as_deref().unwrap_or("names"), &cases) }
+        let (cases, place) = (std::mem::take(&mut self.cases), self.place.take());
+        if cases.tests == 0 { Ok(()) } else { self.suite(&suite_name(place.as_ref()), &cases) }
     }
 
-    fn suite(&mut self, name: &str, cases: &[Case]) -> io::Result<()> {
+    fn suite(&mut self, name: &str, cases: &RenderedCases) -> io::Result<()> {
         self.begin()?;
-        let of = |result| cases.iter().filter(|case| case.result == result).count().to_string();
         let suite = BytesStart::new("testsuite").with_attributes([
             ("name", name),
-            ("tests", &cases.len().to_string()),
-            ("failures", &of(Result::Failed)),
-            ("errors", &of(Result::NotRun)),
+            ("tests", &cases.tests.to_string()),
+            ("failures", &cases.failures.to_string()),
+            ("errors", &cases.errors.to_string()),
             ("skipped", "0"),
         ]);
-        self.line(Event::Start(suite))?;
-        for case in cases {
-            self.case(name, case)?;
-        }
-        self.line(Event::End(BytesEnd::new("testsuite")))
+        write_line(&mut self.out, Event::Start(suite))?;
+        self.out.get_mut().write_all(&cases.xml)?;
+        write_line(&mut self.out, Event::End(BytesEnd::new("testsuite")))
     }
 
-    fn case(&mut self, suite: &str, case: &Case) -> io::Result<()> {
-        let start =
-            BytesStart::new("testcase").with_attributes([("name", case.name.as_str()), ("classname", suite)]);
-        let Some(first) = case.lines.first() else { return self.line(Event::Empty(start)) };
-        self.line(Event::Start(start))?;
-        let element = match case.result {
-            Result::Passed => "system-out",
-            Result::Failed => "failure",
-            Result::NotRun => "error",
-        };
-        let mut inner = BytesStart::new(element);
-        if case.result != Result::Passed {
-            inner.extend_attributes([("type", case.kind), ("message", first.as_str())]);
-        }
-        self.line(Event::Start(inner))?;
-        self.out.write_event(Event::Text(BytesText::new(&case.lines.join("\n"))))?;
-        self.out.write_event(Event::End(BytesEnd::new(element)))?;
-        self.line(Event::End(BytesEnd::new("testcase")))
+    /// Writes a suite of one case.
+    fn suite_of_one(&mut self, case: &Case<'_>) -> io::Result<()> {
+        let mut xml = Writer::new(Vec::new());
+        case.write(&mut xml)?;
+        let errors = usize::from(case.result == Result::NotRun);
+        self.suite(case.suite, &RenderedCases { xml: xml.into_inner(), tests: 1, failures: 0, errors })
     }
 }
 
 impl<W: Write + Send> Report for Junit<W> {
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let same = match (&self.place, &record.place) {
-            (Some(a), Some(b)) => a.is_same(b),
-            (a, b) => a.is_none() && b.is_none(),
-        };
-        if !same {
-            self.end_suite()?;
-            self.place.clone_from(&record.place);
+    fn renderer(&self) -> Box<dyn Renderer> {
+        Box::new(JunitRenderer(self.fail_on))
+    }
+
+    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        match rendered {
+            RenderedFindings::Bytes(xml) => self.add(&findings.records, xml),
+            _ => findings.records.iter().try_for_each(|record| self.record(record)),
         }
-        let outcome = record.outcome();
-        let fails = match self.fail_on {
-            FailOn::Warn => outcome >= CheckOutcome::Warn,
-            FailOn::Error => outcome == CheckOutcome::Reject,
-            FailOn::Never => false,
-        };
-        // The gravest first: build servers show only the first line.
-        let mut objections: Vec<_> = record.objections.iter().collect();
-        objections.sort_by_key(|o| std::cmp::Reverse(o.violation.severity));
-        let line = |o: &&super::ReportedViolation| {
-            let (rule, severity) = (o.violation.rule, o.violation.severity);
-            format!("{severity} {rule} ({}): {}", rule.rule().concern, o.message)
-        };
-        let mut lines: Vec<String> = objections.iter().map(line).collect();
-        lines.extend(record.location.map(|location| location.to_string()));
-        lines.extend(record.repair.as_ref().map(|repair| {
-            format!("fix {} ({})", display(repair.name.as_bytes()), repair.confidence.as_str())
-        }));
-        self.cases.push(Case {
-            name: display(&record.name).to_string(),
-            kind: objections.first().map_or("", |o| o.violation.rule.name()),
-            lines,
-            result: if fails { Result::Failed } else { Result::Passed },
-        });
-        Ok(())
+    }
+
+    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
+        let records = std::slice::from_ref(record);
+        let xml = JunitRenderer(self.fail_on).cases(records);
+        self.add(records, &xml)
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         self.end_suite()?;
-        let case = Case {
-            name: display(path).to_string(),
-            lines: vec![message.to_owned()],
+        self.suite_of_one(&Case {
+            name: &display(path).to_string(),
+            suite: "could not be read",
+            lines: &[message.to_owned()],
             kind: "unreadable",
             result: Result::NotRun,
-        };
-        self.suite("could not be read", &[case])
+        })
     }
 
     fn pause(&mut self) -> io::Result<()> {
@@ -161,12 +247,12 @@ impl<W: Write + Send> Report for Junit<W> {
     fn finish(&mut self, _policy: &Policy, summary: &Summary) -> io::Result<()> {
         self.end_suite()?;
         if summary.worst() < Some(Severity::Warn) && summary.unreadable == 0 {
-            let name = format!("{} names without a finding", summary.names);
-            let case = Case { name, lines: Vec::new(), kind: "", result: Result::Passed };
-            self.suite("namegate", &[case])?;
+            let name = &format!("{} names without a finding", summary.names);
+            let result = Result::Passed;
+            self.suite_of_one(&Case { name, suite: "namegate", lines: &[], kind: "", result })?;
         }
         self.begin()?;
-        self.line(Event::End(BytesEnd::new("testsuites")))?;
+        write_line(&mut self.out, Event::End(BytesEnd::new("testsuites")))?;
         self.out.get_mut().write_all(b"\n")?;
         self.out.get_mut().flush()
     }

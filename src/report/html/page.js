@@ -26,12 +26,12 @@
   /* ---- the data ---- */
 
   const { summary, rules, sets } = run;
-  const groups = [];
+  const groups = new Map();
   const rows = [];
   let directory = "";
   for (const element of elements) {
     if (typeof element === "string") directory = element;
-    else if (!Array.isArray(element)) groups.push(element);
+    else if (!Array.isArray(element)) groups.set(element.id, element);
     else {
       const [name, hex, reasons, fix, confidence, mark, owner] = element;
       rows.push({ name, hex, dir: directory, reasons, fix: fix || "", confidence, mark, owner: owner || "", error: reasons.some((r) => r[1] === 1), find: "" });
@@ -424,8 +424,8 @@
         el("span", { class: `pill ${rule.concern === "security" ? "p-security" : "p-plain"}`, text: rule.concern }), el("span", { class: "where", text: spanWords(start, end) })),
       el("p", {}, el("bdi", { dir: "ltr", text: message })),
       el("p", { class: "small", text: `${by.filter(Boolean).join("; ")}. Source: ${rule.source}` }));
-    if (group !== null) {
-      const { count, members } = groups[group];
+    if (groups.has(group)) {
+      const { count, members } = groups.get(group);
       node.append(el("ul", { "aria-label": "colliding names" }, ...members.map((name) => el("li", {}, el("bdi", { class: "name", text: name })))));
       if (count > members.length) node.append(el("p", { class: "small", text: `and ${number.format(count - members.length)} more` }));
     }
