@@ -12,6 +12,8 @@ mod directory;
 mod draft;
 mod links;
 pub mod map;
+mod meanings;
+mod parts;
 mod root_set;
 
 use std::collections::hash_map::RandomState;
@@ -19,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +33,8 @@ use self::conversion::NameConversion;
 use self::directory::{DirectoryProposals, EarlierNames, NameProposal, Proposal, Unplanned};
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
 use self::draft::{LineRecord, rename_record, skipped_record, tag, too_long};
-use self::root_set::RootSet;
+use self::parts::in_parts;
+use self::root_set::{OpenedDirectory, RootSet};
 use super::plan::{PlanDirectory, Rename, SeenEntry, Skipped, path_in};
 use super::records::{EntryRecord, RecordSorter};
 use crate::name::reading::{Encoding, EncodingCounts};
@@ -145,11 +148,8 @@ impl ReviewedNames {
     }
 }
 
-/// Takes lines of one directory.
-type LineSink<'s> = dyn FnMut(&[LineRecord]) -> io::Result<()> + 's;
-
-/// So many lines are written together.
-const LINES_TOGETHER: usize = 256;
+/// Takes lines of one directory, from any thread.
+type LineSink<'s> = dyn Fn(&[LineRecord]) -> io::Result<()> + Sync + 's;
 
 struct PlanReader<'r> {
     policy: &'r Policy,
@@ -212,7 +212,7 @@ impl PlanReader<'_> {
             }
         }
         if has_lines {
-            self.look_up(dir, &proposals, true, &mut |lines| {
+            self.look_up(dir, &proposals, true, &|lines| {
                 let mut found = self.found();
                 match uncertain {
                     Some(number) => found.uncertain.add(dir, number, lines),
@@ -270,9 +270,7 @@ impl PlanReader<'_> {
             let place = "in the rest of the tree";
             let earlier = EarlierNames { encodings: std::mem::take(tree), place };
             let proposals = directory::propose_names(&batch, self.policy, self.settings, &earlier, self.jobs);
-            self.look_up(dir, &proposals, false, &mut |lines| {
-                add_lines(&mut self.found().lines, dir, lines)
-            })?;
+            self.look_up(dir, &proposals, false, &|lines| add_lines(&mut self.found().lines, dir, lines))?;
             // The batch may have only some names of the directory, if a root lies in it.
             reviewed.0.extend(batch.names.iter().map(|(_, name)| name.to_vec()));
             drop(proposals);
@@ -289,7 +287,7 @@ impl PlanReader<'_> {
         dir: &[u8],
         proposals: &DirectoryProposals<'_>,
         has_long: bool,
-        take: &mut LineSink<'_>,
+        take: &LineSink<'_>,
     ) -> io::Result<()> {
         let path = || PathBuf::from(OsStr::from_bytes(dir));
         if dir.len() > MAX_PATH_BYTES {
@@ -311,44 +309,77 @@ impl PlanReader<'_> {
             }
         };
         let directory = Arc::new(opened.describe(dir));
-        let mut lines = Vec::with_capacity(LINES_TOGETHER);
-        let mut add = |line: LineRecord| -> io::Result<()> {
-            lines.push(line);
-            if lines.len() < LINES_TOGETHER {
-                return Ok(());
-            }
-            take(&lines)?;
-            lines.clear();
-            Ok(())
-        };
+        let mut lines = LineBuffer::new(take);
         for name in proposals.long().filter(|_| has_long) {
-            add(skipped_record(tag::LONG, &too_long(&directory, name.to_vec())))?;
+            lines.add(skipped_record(tag::LONG, &too_long(&directory, name.to_vec())))?;
         }
-        for name in proposals.names() {
-            let unplanned = match name {
-                NameProposal::Skip(unplanned) => unplanned,
-                NameProposal::Rename(proposal) => match opened.look_up(&proposal.old) {
-                    Ok(Some(entry)) => {
-                        add(rename_record(&proposal.into_rename(&directory, entry)))?;
-                        continue;
-                    }
-                    Ok(None) => Unplanned {
-                        name: proposal.old,
-                        reasons: proposal.reasons,
-                        why: "a file system is mounted on it; unmount it first".to_owned(),
-                    },
-                    Err(Errno::ENOENT) => continue,
-                    Err(error) => {
-                        let path = PathBuf::from(OsStr::from_bytes(&path_in(dir, &proposal.old)));
-                        let attempt = "read the metadata of";
-                        self.observer.problem(&Fault { path, attempt, error: error.into() });
-                        continue;
-                    }
-                },
-            };
-            add(skipped_record(tag::SKIPPED, &unplanned.into_skipped(&directory)))?;
+        lines.finish()?;
+        let look_up = |part: Range<usize>| {
+            let mut lines = LineBuffer::new(take);
+            for name in proposals.names(part) {
+                if let Some(line) = self.line_of(name, &opened, &directory) {
+                    lines.add(line)?;
+                }
+            }
+            lines.finish()
+        };
+        in_parts(proposals.len(), self.jobs, &look_up).into_iter().collect()
+    }
+
+    /// The line of a name in the plan; `None` if the entry is gone or cannot be looked up.
+    fn line_of(
+        &self,
+        name: NameProposal,
+        opened: &OpenedDirectory,
+        directory: &Arc<PlanDirectory>,
+    ) -> Option<LineRecord> {
+        let proposal = match name {
+            NameProposal::Skip(unplanned) => {
+                return Some(skipped_record(tag::SKIPPED, &unplanned.into_skipped(directory)));
+            }
+            NameProposal::Rename(proposal) => proposal,
+        };
+        match opened.look_up(&proposal.old) {
+            Ok(Some(entry)) => Some(rename_record(&proposal.into_rename(directory, entry))),
+            Ok(None) => {
+                let why = "a file system is mounted on it; unmount it first".to_owned();
+                let unplanned = Unplanned { name: proposal.old, reasons: proposal.reasons, why };
+                Some(skipped_record(tag::SKIPPED, &unplanned.into_skipped(directory)))
+            }
+            Err(Errno::ENOENT) => None,
+            Err(error) => {
+                let path = PathBuf::from(OsStr::from_bytes(&path_in(&directory.path, &proposal.old)));
+                let attempt = "read the metadata of";
+                self.observer.problem(&Fault { path, attempt, error: error.into() });
+                None
+            }
         }
-        take(&lines)
+    }
+}
+
+/// Collects lines of one directory.
+struct LineBuffer<'t> {
+    lines: Vec<LineRecord>,
+    take: &'t LineSink<'t>,
+}
+
+impl<'t> LineBuffer<'t> {
+    /// So many lines are written together.
+    const TOGETHER: usize = 256;
+
+    fn new(take: &'t LineSink<'t>) -> Self {
+        Self { lines: Vec::new(), take }
+    }
+
+    fn add(&mut self, line: LineRecord) -> io::Result<()> {
+        self.lines.push(line);
+        if self.lines.len() < Self::TOGETHER { Ok(()) } else { self.finish() }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        (self.take)(&self.lines)?;
+        self.lines.clear();
+        Ok(())
     }
 }
 

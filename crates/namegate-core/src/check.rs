@@ -268,8 +268,10 @@ impl Policy {
         }
         let mut check = DirectoryCheck::without_violations(directory);
         let offsets: Vec<usize> = directory.names.iter().map(|(offset, _)| offset).collect();
-        for (offset, found) in suspects {
+        for (offset, mut found) in suspects {
             let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+            // Most names have one or two violations, and a directory can have millions of names with some.
+            found.violations.shrink_to_fit();
             check.violations.insert(at, found.violations);
         }
         for (at, name) in (offsets.len()..).zip(directory.holding_nul) {

@@ -21,8 +21,9 @@ mod guess;
 mod language;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-pub use guess::{EncodingCounts, EncodingGuess, NameReading};
+pub use guess::{EncodingCounts, EncodingGuess, GuessReader, NameReading};
 
 use super::display::display;
 use super::scalar::{self, Class};
@@ -136,6 +137,12 @@ fn non_ascii(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| !b.is_ascii()).count()
 }
 
+impl Hash for Encoding {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -232,5 +239,6 @@ pub fn structural(name: &[u8]) -> Option<String> {
     Some(text)
 }
 
+#[cfg(feature = "encodings")]
 #[cfg(test)]
 mod tests;

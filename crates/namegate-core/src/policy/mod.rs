@@ -37,5 +37,7 @@ pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Polic
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use nearest::UnknownWord;
 pub(crate) use suggest::Occupants;
-pub use suggest::{Confidence, DecodedName, DecodingMethod, EncodingHint, NamesInUse, SuggestedName};
+pub use suggest::{
+    Confidence, DecodedName, DecodingMethod, EncodingHint, LegacyReader, NamesInUse, SuggestedName,
+};
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

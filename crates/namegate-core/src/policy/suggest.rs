@@ -21,7 +21,9 @@ use super::{Policy, Verdict};
 use crate::name::escape::escape;
 use crate::name::mojibake;
 use crate::name::normalize::{Form, is_in_form, to_form};
-use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess, has_stray_bytes, structural};
+use crate::name::reading::{
+    Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, has_stray_bytes, structural,
+};
 use crate::name::utf8::{Malformation, ill_formed};
 use crate::policy::rule::{RuleId, Severity};
 
@@ -99,7 +101,7 @@ impl Policy {
         in_use: &mut dyn FnMut(&str) -> bool,
     ) -> Option<SuggestedName> {
         let suggester = Suggester::new(self);
-        let suggested = suggester.suggest(name, legacy)?;
+        let suggested = suggester.suggest(name, &mut legacy.reader())?;
         if !in_use(&suggested.name) {
             return Some(suggested);
         }
@@ -123,7 +125,7 @@ pub struct DecodedName {
 }
 
 /// How bytes that are not UTF-8 were decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodingMethod {
     /// By the structure of Annex R, as pairs of surrogates or overlong forms.
     Structure,
@@ -187,7 +189,7 @@ impl<'p> Suggester<'p> {
     }
 
     /// Repairs `name` as far as possible; `None` if nothing can or must be repaired, or if the result is not valid.
-    fn suggest(&self, name: &[u8], legacy: EncodingHint<'_>) -> Option<SuggestedName> {
+    fn suggest(&self, name: &[u8], legacy: &mut LegacyReader<'_>) -> Option<SuggestedName> {
         match std::str::from_utf8(name) {
             Ok(text) => self.suggest_for_text(name, text, Confidence::Certain),
             Err(_) => {
@@ -304,8 +306,8 @@ fn is_repository(name: &str) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
-impl EncodingHint<'_> {
-    /// Decodes `name`, which is not UTF-8.
+impl<'g> EncodingHint<'g> {
+    /// Decodes `name`, which is not UTF-8. [`EncodingHint::reader`] is faster for many names.
     ///
     /// ```
     /// use namegate_core::name::reading::Encoding;
@@ -315,6 +317,33 @@ impl EncodingHint<'_> {
     /// assert_eq!(EncodingHint::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4").how, DecodingMethod::Structure);
     /// ```
     pub fn read(self, name: &[u8]) -> DecodedName {
+        self.reader().read(name)
+    }
+
+    /// Decodes names that are not UTF-8.
+    pub fn reader(self) -> LegacyReader<'g> {
+        match self {
+            Self::Given(encoding) => LegacyReader::Given(encoding),
+            Self::Guessed(guess) => LegacyReader::Guessed(guess.reader()),
+            Self::Unknown => LegacyReader::Unknown,
+        }
+    }
+}
+
+/// Decodes names by an [`EncodingHint`].
+#[derive(Debug)]
+pub enum LegacyReader<'g> {
+    /// In the encoding that the user chose.
+    Given(Encoding),
+    /// As guessed from the names of the directory.
+    Guessed(GuessReader<'g>),
+    /// As guessed from each name alone.
+    Unknown,
+}
+
+impl LegacyReader<'_> {
+    /// As [`EncodingHint::read`].
+    pub fn read(&mut self, name: &[u8]) -> DecodedName {
         let by_structure = structural(name);
         let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
         let decoded = |text, confidence, how| DecodedName { text, confidence, how, others: Vec::new() };
@@ -324,21 +353,21 @@ impl EncodingHint<'_> {
         // Bytes that look like an overlong form or a surrogate are text in some encodings, but not in plausible Latin text.
         // Without evidence of an encoding they are what they look like.
         let has_strays = has_stray_bytes(name);
-        let by_guess = |guess: &EncodingGuess| {
-            let reading = guess.read(name).filter(|_| has_strays)?;
+        let by_guess = |reading: NameReading| {
             let confidence = if reading.is_likely { Confidence::Likely } else { Confidence::Guess };
             let how = DecodingMethod::Encoding(reading.encoding);
-            Some(DecodedName { text: reading.text, confidence, how, others: reading.others })
+            DecodedName { text: reading.text, confidence, how, others: reading.others }
         };
         let by_encoding = match self {
             Self::Given(encoding) => (has_strays || !encoding.is_latin())
                 .then(|| encoding.read_name(name))
                 .flatten()
-                .map(|text| decoded(text, Confidence::Likely, DecodingMethod::Encoding(encoding))),
-            Self::Guessed(guess) => by_guess(guess),
-            Self::Unknown => {
-                EncodingGuess::for_names([name], &EncodingCounts::default()).as_ref().and_then(by_guess)
-            }
+                .map(|text| decoded(text, Confidence::Likely, DecodingMethod::Encoding(*encoding))),
+            Self::Guessed(_) | Self::Unknown if !has_strays => None,
+            Self::Guessed(reader) => reader.read(name).map(by_guess),
+            Self::Unknown => EncodingGuess::for_names([name], &EncodingCounts::default())
+                .and_then(|guess| guess.read(name))
+                .map(by_guess),
         };
         let by_its_structure =
             || by_structure.map(|text| decoded(text, Confidence::Likely, DecodingMethod::Structure));

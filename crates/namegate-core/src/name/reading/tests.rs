@@ -266,6 +266,30 @@ fn names_in_two_encodings_in_one_directory_are_told_apart() {
     assert!(guess.counts().names_in(encoding("koi8-r")) > 1.5);
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A reader remembers what it chose for names that differ in numbers only.
+    #[test]
+    fn what_is_read_does_not_depend_on_the_names_before(
+        stems in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'#'), b'a'..=b'z', 0x80..=0xFFu8], 1..8), 1..4),
+        numbers in prop::collection::vec(0..10u8, 1..200),
+    ) {
+        let mut numbers = numbers.iter().cycle();
+        let mut named = |stem: &[u8]| -> Vec<u8> {
+            stem.iter().map(|&b| if b == b'#' { b'0' + numbers.next().unwrap() } else { b }).collect()
+        };
+        let names: Vec<Vec<u8>> = (0..150).map(|at| named(&stems[at % stems.len()])).collect();
+        let Some(guess) = EncodingGuess::for_names(names.iter().map(Vec::as_slice), &EncodingCounts::default()) else {
+            return Ok(());
+        };
+        let mut reader = guess.reader();
+        for name in &names {
+            prop_assert_eq!(reader.read(name), guess.read(name), "{:02X?}", name);
+        }
+    }
+}
+
 #[test]
 fn one_name_is_never_likely_unless_earlier_names_support_it() {
     let none = EncodingCounts::default();

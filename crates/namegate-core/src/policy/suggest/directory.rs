@@ -73,9 +73,9 @@ impl Policy {
             ),
         };
         let given = encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
-        let legacy = guess.as_ref().map_or(given, EncodingHint::Guessed);
+        let mut legacy = guess.as_ref().map_or(given, EncodingHint::Guessed).reader();
         let suggested =
-            imperfect.iter().filter_map(|&at| Some((at, suggester.suggest(there.names[at], legacy)?)));
+            imperfect.iter().filter_map(|&at| Some((at, suggester.suggest(there.names[at], &mut legacy)?)));
         self.placed(&suggester, there, suggested.collect())
     }
 
@@ -171,7 +171,12 @@ impl Policy {
         // Sorted by their bytes: which name gets a number must not depend on the order of the directory.
         let mut entries: Vec<_> = suggested.into_iter().collect();
         entries.sort_unstable_by_key(|&(at, _)| names[at]);
-        OccupiedNames::new(suggester, &entries, there).place_all()
+        let mut contested = OccupiedNames::new(suggester, &entries, there).place_contested();
+        let place = |(entry, (at, new))| match contested.remove(&entry) {
+            Some(placed) => placed.map(|new| (at, new)),
+            None => Some((at, new)),
+        };
+        entries.into_iter().enumerate().filter_map(place).collect()
     }
 
     /// Whether `name` has no violation and is stored as it is.
@@ -282,8 +287,8 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
         }
     }
 
-    /// Finds a free name for each entry.
-    fn place_all(mut self) -> BTreeMap<usize, SuggestedName> {
+    /// Finds a free name for each contested entry, by its index; `None` if there is none. The other entries have free names.
+    fn place_contested(mut self) -> HashMap<usize, Option<SuggestedName>> {
         let mut wanted = Vec::new();
         match self.used {
             Some(used) => {
@@ -307,13 +312,11 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
             }
         }
         self.look_up(&numbered);
-        let mut placed = BTreeMap::new();
-        for (entry, (at, new)) in self.entries.iter().enumerate() {
-            let new = match self.contested[entry] {
-                true => self.place(entry),
-                false => Some(new.clone()),
-            };
-            placed.extend(new.map(|new| (*at, new)));
+        let mut placed = HashMap::new();
+        for entry in 0..self.entries.len() {
+            if self.contested[entry] {
+                placed.insert(entry, self.place(entry));
+            }
             self.placed = entry + 1;
         }
         placed

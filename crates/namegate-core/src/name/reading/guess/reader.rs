@@ -1,0 +1,59 @@
+//! Reads many names of one guess.
+
+use std::collections::HashMap;
+
+use super::{Choice, EncodingGuess, NameReading, readings};
+
+/// Reads the names of a guess. Names that differ in numbers only are compared with the encodings and languages once.
+#[derive(Debug)]
+pub struct GuessReader<'g> {
+    guess: &'g EncodingGuess,
+    /// The choices for names that are not in the sample, by [`without_numbers`].
+    choices: HashMap<Vec<u8>, Option<Choice>>,
+}
+
+/// The number of choices that a [`GuessReader`] remembers.
+const MOST_CHOICES: usize = 1024;
+
+impl<'g> GuessReader<'g> {
+    pub(super) fn new(guess: &'g EncodingGuess) -> Self {
+        Self { guess, choices: HashMap::new() }
+    }
+
+    /// As [`EncodingGuess::read`].
+    pub fn read(&mut self, name: &[u8]) -> Option<NameReading> {
+        let Self { guess, choices } = self;
+        let of_sample;
+        let choice = match guess.sample.get(name) {
+            Some(readings) => {
+                of_sample = guess.choose(readings);
+                &of_sample
+            }
+            None => {
+                let key = without_numbers(name);
+                if choices.len() >= MOST_CHOICES && !choices.contains_key(&key) {
+                    choices.clear();
+                }
+                choices.entry(key).or_insert_with(|| {
+                    let mut readings = readings(name);
+                    readings.weigh(|pair| guess.shares.of(pair));
+                    guess.choose(&readings)
+                })
+            }
+        };
+        let Choice { encoding, is_likely, others } = choice.as_ref()?;
+        let text = encoding.read_name(name)?;
+        Some(NameReading { encoding: *encoding, text, is_likely: *is_likely, others: others.clone() })
+    }
+}
+
+/// `name` with other digits. No language and no encoding distinguishes digits, except GB18030 those that follow a byte beyond ASCII.
+fn without_numbers(name: &[u8]) -> Vec<u8> {
+    let mut before = 0;
+    let digit = |&byte: &u8| {
+        let is_number = byte.is_ascii_digit() && before < 0x80;
+        before = byte;
+        if is_number { b'0' } else { byte }
+    };
+    name.iter().map(digit).collect()
+}

@@ -1,0 +1,238 @@
+//! What names mean: the texts of those that are not UTF-8, were encoded twice, or are converted, and how a plan explains them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::PlanSettings;
+use super::conversion::NameConversion;
+use super::directory::{EarlierNames, Proposal, is_merge_rule};
+use super::parts::{Distinct, in_parts};
+use crate::fix::plan::Alternative;
+use crate::name::mojibake;
+use crate::name::normalize::to_form;
+use crate::name::reading::{Encoding, EncodingGuess, has_stray_bytes, likeliest};
+use crate::policy::profile::Test;
+use crate::policy::rule::RuleId;
+use crate::policy::{Confidence, DecodingMethod, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
+
+/// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
+pub(super) type MeantTexts = Vec<Option<(String, Confidence)>>;
+
+/// Where the texts of names come from that are not UTF-8 or that are converted.
+pub(super) struct NameMeanings<'s> {
+    conversion: &'s NameConversion,
+    /// Each source once: many names have the same.
+    sources: Vec<MeaningSource>,
+    /// The indexes of the sources of names, by the indexes of the names; `None` for a name that means what it says.
+    source_of: Vec<Option<u32>>,
+    pub(super) guess: Option<EncodingGuess>,
+    /// The evidence for an encoding, in words.
+    evidence: String,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct MeaningSource {
+    /// How the text was decoded.
+    decoded: DecodedText,
+    /// The conversions of the text; empty if there was none.
+    conversion: String,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum DecodedText {
+    /// The name is the text.
+    Name,
+    /// The name was encoded twice.
+    Mojibake,
+    /// With encodings that give other texts.
+    Bytes(DecodingMethod, Vec<Encoding>),
+}
+
+impl<'s> NameMeanings<'s> {
+    /// Every name means what it says.
+    pub(super) fn none(settings: &'s PlanSettings) -> Self {
+        Self {
+            conversion: &settings.conversion,
+            sources: Vec::new(),
+            source_of: Vec::new(),
+            guess: None,
+            evidence: String::new(),
+        }
+    }
+
+    /// Reads the first `count` of `names`; the others are only evidence for the encoding.
+    pub(super) fn read(
+        names: &[&[u8]],
+        count: usize,
+        settings: &'s PlanSettings,
+        earlier: &EarlierNames,
+        is_mojibake: &(dyn Fn(usize) -> bool + Sync),
+        jobs: usize,
+    ) -> (Self, MeantTexts) {
+        let guess = match settings.encoding {
+            Some(_) => None,
+            None => EncodingGuess::for_names(names.iter().copied(), &earlier.encodings),
+        };
+        let evidence = match &guess {
+            None => "requested with --encoding".to_owned(),
+            Some(guess) => describe_evidence(guess, earlier),
+        };
+        let given = settings.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
+        let legacy = guess.as_ref().map_or(given, EncodingHint::Guessed);
+        let meaning = |at: usize, legacy: &mut LegacyReader<'_>| {
+            let name = names[at];
+            let (text, confidence, decoded) = match std::str::from_utf8(name) {
+                Err(_) => {
+                    let meaning = legacy.read(name);
+                    let decoded = DecodedText::Bytes(meaning.how, meaning.others);
+                    (Cow::from(meaning.text), meaning.confidence, decoded)
+                }
+                Ok(text) => match is_mojibake(at).then(|| mojibake::undo(text)).flatten() {
+                    Some(meant) => (meant.into(), Confidence::Likely, DecodedText::Mojibake),
+                    None => (text.into(), Confidence::Certain, DecodedText::Name),
+                },
+            };
+            let (text, confidence, conversion) = match settings.conversion.apply(&text) {
+                Some(converted) => (converted.text, confidence.max(converted.confidence), converted.reading),
+                // The policy repairs it.
+                None if !matches!(decoded, DecodedText::Bytes(..)) => return None,
+                None => (text.into_owned(), confidence, String::new()),
+            };
+            Some((MeaningSource { decoded, conversion }, (text, confidence)))
+        };
+        let read = |part: Range<usize>| {
+            let (mut sources, mut legacy) = (Distinct::default(), legacy.reader());
+            let read = |at| meaning(at, &mut legacy).map(|(source, text)| (sources.number(source), text));
+            let found: Vec<_> = part.map(read).collect();
+            (found, sources)
+        };
+        let (mut texts, mut source_of) = (Vec::with_capacity(names.len()), Vec::with_capacity(count));
+        let mut sources = Distinct::default();
+        for (found, of_part) in in_parts(count, jobs, &read) {
+            let numbers: Vec<u32> = of_part.into_sorted().map(|source| sources.number(source)).collect();
+            for meaning in found {
+                let (source, text) = meaning.unzip();
+                source_of.push(source.map(|source: u32| numbers[source as usize]));
+                texts.push(text);
+            }
+        }
+        texts.resize(names.len(), None);
+        let sources = sources.into_sorted().collect();
+        (Self { conversion: &settings.conversion, sources, source_of, guess, evidence }, texts)
+    }
+
+    fn source(&self, at: usize) -> Option<&MeaningSource> {
+        self.source_of[at].map(|source| &self.sources[source as usize])
+    }
+
+    /// Whether a name was decoded by a guess that is not likely.
+    pub(super) fn have_guesses(&self, texts: &MeantTexts) -> bool {
+        let is_decoded = |at: usize| {
+            let decoded = self.source(at).map(|source| &source.decoded);
+            matches!(decoded, Some(DecodedText::Bytes(DecodingMethod::Encoding(_), _)))
+        };
+        let is_guess = |at: usize| matches!(texts[at], Some((_, Confidence::Guess)));
+        (0..self.source_of.len()).any(|at| is_guess(at) && is_decoded(at))
+    }
+
+    pub(super) fn proposal(
+        &self,
+        policy: &Policy,
+        at: usize,
+        name: &[u8],
+        repair: SuggestedName,
+        reasons: Vec<RuleId>,
+    ) -> Proposal {
+        let SuggestedName { name: new, confidence } = repair;
+        let (mut evidence, mut alternatives) = (None, Vec::new());
+        let decoded = self.source(at).map(|source| &source.decoded);
+        let mut reading = match decoded {
+            Some(DecodedText::Bytes(how, others)) => {
+                alternatives = self.find_alternatives(policy, name, &new, others);
+                match how {
+                    DecodingMethod::Structure => "structure".to_owned(),
+                    DecodingMethod::Escape => "escape".to_owned(),
+                    DecodingMethod::Encoding(encoding) => {
+                        evidence = Some(self.evidence.clone());
+                        encoding.name().to_owned()
+                    }
+                }
+            }
+            Some(DecodedText::Name) => String::new(),
+            Some(DecodedText::Mojibake) | None if reasons.contains(&RuleId::Mojibake) => {
+                evidence = Some("UTF-8 that was read as windows-1252 and encoded again".to_owned());
+                "mojibake".to_owned()
+            }
+            _ => describe_change(policy, name, &new, &reasons),
+        };
+        if let Some(source) = self.source(at).filter(|source| !source.conversion.is_empty()) {
+            let separator = if reading.is_empty() { "" } else { ", " };
+            reading = format!("{reading}{separator}{}", source.conversion);
+        }
+        Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// Other valid names that the bytes of `name` could stand for: `others` are encodings that a guess considered.
+    fn find_alternatives(
+        &self,
+        policy: &Policy,
+        name: &[u8],
+        new: &str,
+        others: &[Encoding],
+    ) -> Vec<Alternative> {
+        /// More would not help the user to choose.
+        const MAX: usize = 3;
+        let by_itself = match others {
+            [] if has_stray_bytes(name) => likeliest(name),
+            _ => Vec::new(),
+        };
+        let others = others.iter().filter_map(|encoding| Some((*encoding, encoding.read_name(name)?)));
+        let mut alternatives: Vec<Alternative> = Vec::new();
+        for (encoding, text) in others.chain(by_itself) {
+            let converted = self.conversion.apply(&text);
+            let text = converted.map_or(text, |converted| converted.text);
+            let valid = match policy.verdict(text.as_bytes()) {
+                Verdict::Accept(_) => Some(text),
+                _ => {
+                    let suggested =
+                        policy.suggest_name(text.as_bytes(), EncodingHint::Unknown, &mut |_| false);
+                    suggested.map(|repair| repair.name)
+                }
+            };
+            let Some(other) = valid else { continue };
+            if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
+                alternatives.push(Alternative { new: other, reading: encoding.name().to_owned() });
+            }
+        }
+        alternatives
+    }
+}
+
+/// What the encodings of a directory were guessed from.
+fn describe_evidence(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
+    let names = match guess.names() {
+        1 => "this name alone".to_owned(),
+        count => format!("the {count} names here that are not UTF-8"),
+    };
+    match earlier.place {
+        "" => format!("guessed from {names}"),
+        place => format!("guessed from {names} and those {place}"),
+    }
+}
+
+/// How the new name follows from a name that is UTF-8 and means what it says.
+fn describe_change(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) -> String {
+    let converted = policy.normalization().map(|normalization| normalization.form);
+    let asked = policy.rules().iter().filter_map(|line| match line.test {
+        Test::Form(form) => Some(form),
+        _ => None,
+    });
+    let text = std::str::from_utf8(name).unwrap_or_default();
+    if let Some(form) = converted.into_iter().chain(asked).find(|&form| to_form(text, form) == new) {
+        return format!("normalize {form}");
+    }
+    match reasons.iter().all(|&rule| is_merge_rule(rule)) {
+        true => "number".to_owned(),
+        false => "repair".to_owned(),
+    }
+}
