@@ -12,11 +12,11 @@ use nix::fcntl::readlinkat;
 use super::entry::{kind, look_up};
 use super::group::RenameGroup;
 use super::journal::{BatchDirectory, BatchEntry, JournalContents};
+use super::new_names::{NewNames, push_new_name};
 use super::plan::EntryKind;
 use super::plan::id_set::IdSet;
 use super::records::RecordSorter;
 use super::roots::{OpenPlanDir, PlanRoots};
-use super::stored_plan::{NewNames, push_new_name};
 
 /// The history of directories and links.
 #[derive(Debug, Default)]

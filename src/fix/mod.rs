@@ -10,6 +10,7 @@ pub mod group;
 pub mod history;
 pub mod journal;
 pub mod listing;
+pub mod new_names;
 pub mod original_name_xattr;
 pub mod plan;
 pub mod plan_table;

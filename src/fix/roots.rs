@@ -19,8 +19,8 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 use parking_lot::Mutex;
 
 use super::entry::EntryFailure;
+use super::new_names::NewNames;
 use super::plan::{PlanRoot, components};
-use super::stored_plan::NewNames;
 use crate::name::display::display;
 use crate::sys::open;
 use crate::sys::stat::{self, Stat};

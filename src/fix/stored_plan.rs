@@ -8,13 +8,14 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
+use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
 use super::plan::{
     EntryKind, InodeTime, PlanDirectory, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget,
     SeenBirth, SeenEntry,
 };
 use super::plan_table::PlanTableReader;
-use super::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
+use super::records::{EntryRecord, RecordCursor, RecordSorter, SortedRecords};
 use crate::policy::Confidence;
 
 /// A valid plan.
@@ -168,29 +169,57 @@ impl StoredPlan {
 
     /// Checks what can be checked only when the lines are sorted, and collects what the links need.
     fn check_directories(&mut self, parser: &mut PlanParser) -> io::Result<()> {
+        if self.has_contradictions()? {
+            let mut directories = self.directories()?;
+            while let Some((found, lines)) = directories.next_with_lines()? {
+                parser.check_directory(lines.into_iter().zip(&found.renames));
+            }
+        }
+        if self.retargets.is_empty() {
+            return Ok(());
+        }
         let parts = self.retargets.iter().flat_map(|retarget| &retarget.after);
         let wanted: HashSet<u64> = parts.map(|part| part.rename).collect();
         let links = self.retargets.iter().map(|link| (link.directory.path.clone(), link.name.clone()));
         let links: HashSet<(Vec<u8>, Vec<u8>)> = links.collect();
         let (mut target_names, mut link_renames) = (HashMap::new(), HashMap::new());
-        let mut directories = self.directories()?;
-        while let Some((found, lines)) = directories.next_with_lines()? {
-            parser.check_directory(lines.iter().copied().zip(&found.renames));
-            for rename in &found.renames {
-                if wanted.contains(&rename.id) {
-                    target_names.insert(rename.id, rename.new.clone().into_bytes());
-                }
-                if rename.entry.kind == EntryKind::Symlink && !links.is_empty() {
-                    let link = (found.directory.path.clone(), rename.old.clone());
-                    if links.contains(&link) {
-                        link_renames.insert(link, rename.clone());
-                    }
+        let mut cursor = self.sorted.cursor()?;
+        while let Some(record) = cursor.next()? {
+            let payload = PayloadReader(record.payload);
+            if wanted.contains(&payload.id()) {
+                target_names.insert(payload.id(), payload.new_name().to_vec());
+            }
+            if payload.kind() == EntryKind::Symlink {
+                let link = (record.dir.to_vec(), record.name.to_vec());
+                if links.contains(&link) {
+                    link_renames.insert(link, read_rename(record, None)?.0);
                 }
             }
         }
-        drop(directories);
+        drop(cursor);
         (self.target_names, self.link_renames) = (target_names, link_renames);
         Ok(())
+    }
+
+    /// Reports whether two lines rename the same entry, or have different inodes for the same directory.
+    fn has_contradictions(&self) -> io::Result<bool> {
+        let (mut dir, mut name, mut inode) = (Vec::new(), Vec::new(), None);
+        let mut cursor = self.sorted.cursor()?;
+        while let Some(record) = cursor.next()? {
+            let of_directory = Some(PayloadReader(record.payload).directory_inode());
+            if inode.is_some() && dir == record.dir {
+                if name == record.name || inode != of_directory {
+                    return Ok(true);
+                }
+            } else {
+                dir.clear();
+                dir.extend_from_slice(record.dir);
+                inode = of_directory;
+            }
+            name.clear();
+            name.extend_from_slice(record.name);
+        }
+        Ok(false)
     }
 
     /// The renames, directory by directory, each before the directory that holds it.
@@ -396,82 +425,4 @@ fn read_rename(
         alternatives: Vec::new(),
     };
     Ok((rename, payload.line()))
-}
-
-/// The new names of directories, and which directories have them now.
-#[derive(Debug, Default)]
-pub struct NewNames {
-    /// Id and new name, by directory and old name.
-    names: IndexedRecords,
-    current: IdSet,
-    has_current: bool,
-}
-
-/// Adds the new name of the directory `old` in `dir`.
-///
-/// # Errors
-/// A temporary file cannot be written.
-pub fn push_new_name(
-    names: &mut RecordSorter,
-    dir: &[u8],
-    old: &[u8],
-    id: u64,
-    new: &[u8],
-) -> io::Result<()> {
-    let payload = [&id.to_le_bytes()[..], new].concat();
-    names.push(EntryRecord { dir, name: old, payload: &payload })
-}
-
-impl NewNames {
-    /// The names of [`push_new_name`]. The directories of the renames `current` have their new names.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read or written.
-    pub fn new(names: RecordSorter, current: IdSet) -> io::Result<Self> {
-        let has_current = current != IdSet::default();
-        Ok(Self { names: names.finish()?.index()?, current, has_current })
-    }
-
-    /// Records that the directory of the rename `id` has its new name.
-    pub fn record(&mut self, id: u64) {
-        self.current.insert(id);
-        self.has_current = true;
-    }
-
-    /// Records that the directory of the rename `id` has its old name again.
-    pub fn forget(&mut self, id: u64) {
-        self.current.remove(id);
-    }
-
-    /// Reports whether no directory gets another name.
-    pub const fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Reports whether some directory may have its new name.
-    pub const fn has_current(&self) -> bool {
-        self.has_current
-    }
-
-    /// The new name of the directory with the old path `path`, if it has that now.
-    pub fn current(&self, path: &[u8]) -> Option<Vec<u8>> {
-        if !self.has_current {
-            return None;
-        }
-        self.find(path).filter(|(id, _)| self.current.contains(*id)).map(|(_, new)| new)
-    }
-
-    /// The new name of the directory with the old path `path`.
-    pub fn planned(&self, path: &[u8]) -> Option<Vec<u8>> {
-        self.find(path).map(|(_, new)| new)
-    }
-
-    fn find(&self, path: &[u8]) -> Option<(u64, Vec<u8>)> {
-        let at = memchr::memrchr(b'/', path)?;
-        let (dir, name) = (if at == 0 { &path[..1] } else { &path[..at] }, &path[at + 1..]);
-        // If a temporary file cannot be read, the directory is not found, and its entries are reported.
-        let payload = self.names.find(dir, name).ok().flatten()?;
-        let (id, new) = payload.split_first_chunk::<8>()?;
-        Some((u64::from_le_bytes(*id), new.to_vec()))
-    }
 }

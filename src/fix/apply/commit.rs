@@ -11,7 +11,9 @@ use crate::fix::entry::{EntryFailure, free_name};
 use crate::fix::execute::{BatchFailures, BatchRun, Executor, describe_remaining, is_alias};
 use crate::fix::group::{Direction, GroupMember, RenameGroup};
 use crate::fix::history::History;
-use crate::fix::journal::{BatchEntry, FailedEntry, Journal, JournalBatch, JournalContents, JournalRecord};
+use crate::fix::journal::{
+    BatchEntry, FailedEntry, Journal, JournalBatch, JournalContents, JournalRecord, RenderedRecords,
+};
 use crate::fix::plan::PlanDirectory;
 use crate::fix::plan::id_set::IdSet;
 use crate::fix::roots::{OpenPlanDir, PlanRoots};
@@ -142,7 +144,8 @@ impl<'r> BatchCommitter<'r> {
 
     /// Commits a batch; breaks if the run was stopped.
     pub(super) fn commit(&mut self, prepared: PreparedBatch) -> io::Result<ControlFlow<()>> {
-        let PreparedBatch { directories, dirs, entries, left, already, left_out, not_kept } = prepared;
+        let PreparedBatch { directories, dirs, entries, rendered, left, already, left_out, not_kept } =
+            prepared;
         self.tally.already += already;
         self.tally.left_out += left_out;
         for (why, count) in not_kept {
@@ -156,7 +159,10 @@ impl<'r> BatchCommitter<'r> {
         if !entries.is_empty() {
             let batch = JournalBatch { number: self.number, directories, entries };
             match self.journal.is_some() {
-                true => self.execute(&batch, &dirs)?,
+                true => {
+                    let render = || JournalBatch::render(&batch.directories, &batch.entries);
+                    self.execute(&batch, &rendered.unwrap_or_else(render), &dirs)?;
+                }
                 false => batch.entries.iter().for_each(|entry| self.count(entry)),
             }
         }
@@ -168,10 +174,15 @@ impl<'r> BatchCommitter<'r> {
     }
 
     /// Writes the batch to the journal, flushes it to the disk, and executes it.
-    fn execute(&mut self, batch: &JournalBatch, dirs: &[Arc<OpenPlanDir>]) -> io::Result<()> {
+    fn execute(
+        &mut self,
+        batch: &JournalBatch,
+        rendered: &RenderedRecords,
+        dirs: &[Arc<OpenPlanDir>],
+    ) -> io::Result<()> {
         let Some(journal) = self.journal.as_deref_mut() else { return Ok(()) };
         self.number += 1;
-        journal.push_batch(batch);
+        journal.push_batch(batch, rendered);
         journal.commit(self.executor.observer)?;
         let times: Vec<_> = batch.directories.iter().map(|dir| (dir.atime, dir.mtime)).collect();
         let times = self.options.keep_times.then_some(&times[..]);

@@ -11,7 +11,7 @@ use super::commit::BatchCommitter;
 use super::{ApplyOptions, ApplyRun, BatchSink, LinksByName};
 use crate::fix::entry::{EntryFailure, InodeIdentity};
 use crate::fix::group::GroupMember;
-use crate::fix::journal::{BatchDirectory, BatchEntry};
+use crate::fix::journal::{BatchDirectory, BatchEntry, JournalBatch, RenderedRecords};
 use crate::fix::original_name_xattr;
 use crate::fix::plan::id_set::IdSet;
 use crate::fix::plan::order::order_names;
@@ -43,6 +43,8 @@ pub(super) struct PreparedBatch {
     pub(super) dirs: Vec<Arc<OpenPlanDir>>,
     /// The changes, in order.
     pub(super) entries: Vec<BatchEntry>,
+    /// The records of both for the journal, if they were made already.
+    pub(super) rendered: Option<RenderedRecords>,
     /// Lines of the plan that cannot be done.
     pub(super) left: Vec<Remaining>,
     /// The number of lines that were done before.
@@ -106,6 +108,8 @@ pub(super) struct BatchPreparer<'r> {
     pub(super) options: ApplyOptions<'r>,
     roots: &'r PlanRoots,
     max_open: usize,
+    /// Batches are written to a journal.
+    is_recorded: bool,
     batch: PreparedBatch,
     ids: PreparedIds,
     /// Files without a birth time whose change time this plan may have set, because it renamed another name of theirs, or tried
@@ -122,6 +126,7 @@ impl<'r> BatchPreparer<'r> {
             options: run.options,
             roots: &run.roots,
             max_open: max_open(),
+            is_recorded: !committer.is_rehearsal(),
             batch: PreparedBatch::default(),
             ids: PreparedIds { done: committer.done.clone(), left_out: IdSet::default() },
             touched: committer.touched.clone(),
@@ -136,8 +141,15 @@ impl<'r> BatchPreparer<'r> {
                 return Ok(self.ids);
             }
         }
-        let _ = sink(self.batch)?;
+        let _ = self.pass_on(sink)?;
         Ok(self.ids)
+    }
+
+    /// Passes the batch on, with its records for the journal: the thread that commits it has more to do.
+    fn pass_on(&mut self, sink: &mut BatchSink<'_>) -> io::Result<ControlFlow<()>> {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.rendered = self.is_recorded.then(|| JournalBatch::render(&batch.directories, &batch.entries));
+        sink(batch)
     }
 
     /// Reports whether a rename was made by an earlier run.
@@ -165,9 +177,7 @@ impl<'r> BatchPreparer<'r> {
             let conflict = group.iter().find_map(|at| conflicts.remove(at));
             let group: Vec<&Rename> = group.iter().map(|&at| &renames[at]).collect();
             self.prepare_group(&found, &dir, &group, conflict);
-            if self.batch.is_full(self.options.batch_size, self.max_open)
-                && sink(std::mem::take(&mut self.batch))?.is_break()
-            {
+            if self.batch.is_full(self.options.batch_size, self.max_open) && self.pass_on(sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::JournalRecord;
+use super::record::{JournalRecord, RenderedRecords};
 use crate::fix::group::{GroupMember, RenameGroup};
 use crate::fix::plan::{EntryKind, InodeTime, name_objection};
 use crate::fix::relink::Relink;
@@ -72,19 +72,26 @@ impl BatchEntry {
 }
 
 impl JournalBatch {
-    /// The records.
-    pub(super) fn records(&self) -> impl Iterator<Item = JournalRecord<'_>> {
-        let head = JournalRecord::Batch {
+    /// The first record.
+    pub(super) fn head(&self) -> JournalRecord<'static> {
+        JournalRecord::Batch {
             number: self.number,
             directories: self.directories.len(),
             entries: self.entries.len(),
-        };
-        let entries = self.entries.iter().map(|entry| match entry {
-            BatchEntry::Rename(group) => JournalRecord::Rename(Cow::Borrowed(group)),
-            BatchEntry::Retarget(relink) => JournalRecord::Retarget(Cow::Borrowed(relink)),
-        });
-        let directories = self.directories.iter().map(|dir| JournalRecord::Directory(Cow::Borrowed(dir)));
-        std::iter::once(head).chain(directories).chain(entries)
+        }
+    }
+
+    /// The records after the first one, which do not depend on the number.
+    pub fn render(directories: &[BatchDirectory], entries: &[BatchEntry]) -> RenderedRecords {
+        let mut rendered = RenderedRecords::default();
+        directories.iter().for_each(|dir| rendered.push(&JournalRecord::Directory(Cow::Borrowed(dir))));
+        for entry in entries {
+            rendered.push(&match entry {
+                BatchEntry::Rename(group) => JournalRecord::Rename(Cow::Borrowed(group)),
+                BatchEntry::Retarget(relink) => JournalRecord::Retarget(Cow::Borrowed(relink)),
+            });
+        }
+        rendered
     }
 
     /// Adds a record that follows the head of the batch; `None` if the record is out of place or has an invalid name.

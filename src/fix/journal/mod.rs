@@ -22,7 +22,7 @@ use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 pub use batch::{BatchDirectory, BatchEntry, JournalBatch};
 pub use read::{BatchState, JournalContents, JournalError, read_header};
-pub use record::{FailedEntry, JournalHeader, JournalRecord};
+pub use record::{FailedEntry, JournalHeader, JournalRecord, RenderedRecords};
 
 use crate::progress::{KillPoint, Observer};
 use crate::sys::stat;
@@ -172,9 +172,10 @@ impl Journal {
         self.check = record.write(self.check, &mut self.buffer);
     }
 
-    /// Appends the records of a batch.
-    pub fn push_batch(&mut self, batch: &JournalBatch) {
-        batch.records().for_each(|record| self.push(&record));
+    /// Appends the records of a batch; `rendered` are those after the first one ([`JournalBatch::render`]).
+    pub fn push_batch(&mut self, batch: &JournalBatch, rendered: &RenderedRecords) {
+        self.push(&batch.head());
+        self.check = rendered.write(self.check, &mut self.buffer);
     }
 
     /// Writes the appended records and flushes them to the disk.

@@ -137,17 +137,57 @@ fn compute_check(before: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+/// Appends the end of a line.
+fn write_tail(check: u32, to: &mut Vec<u8>) {
+    to.extend_from_slice(CHECK);
+    writeln!(to, "{check:08x}\"}}").expect("memory takes every write");
+}
+
+/// Records as text, without their checks. Only a check depends on the records before, so another thread than the one that writes
+/// the journal can make the rest.
+#[derive(Debug, Default)]
+pub struct RenderedRecords {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl RenderedRecords {
+    /// Adds a record.
+    pub fn push(&mut self, record: &JournalRecord<'_>) {
+        record.write_body(&mut self.text);
+        self.ends.push(self.text.len());
+    }
+
+    /// Appends the lines to `to`, after a line with the check `before`. Returns the check of the last line.
+    pub(super) fn write(&self, before: u32, to: &mut Vec<u8>) -> u32 {
+        to.reserve(self.text.len() + self.ends.len() * (TAIL + 1));
+        let (mut check, mut begin) = (before, 0);
+        for &end in &self.ends {
+            let body = &self.text[begin..end];
+            check = compute_check(check, body);
+            to.extend_from_slice(body);
+            write_tail(check, to);
+            begin = end;
+        }
+        check
+    }
+}
+
 impl JournalRecord<'_> {
     /// Appends the line to `to`, after a line with the check `before`. Returns the check of the new line.
     pub fn write(&self, before: u32, to: &mut Vec<u8>) -> u32 {
         let begin = to.len();
+        self.write_body(to);
+        let check = compute_check(before, &to[begin..]);
+        write_tail(check, to);
+        check
+    }
+
+    /// Appends the line as far as the check covers it.
+    fn write_body(&self, to: &mut Vec<u8>) {
         serde_json::to_writer(&mut *to, self).expect("records have no maps, and memory takes every write");
         // The check replaces the closing brace.
         to.pop();
-        let check = compute_check(before, &to[begin..]);
-        to.extend_from_slice(CHECK);
-        writeln!(to, "{check:08x}\"}}").expect("memory takes every write");
-        check
     }
 
     /// Parses a line without its line feed, after a line with the check `before`; `None` if the line is damaged.
@@ -205,6 +245,19 @@ mod tests {
         assert_eq!(JournalRecord::parse(line, 7), Some((left(), check)));
         assert_eq!(JournalRecord::parse(line, 8), None, "after another line");
         assert_eq!(stated_check(line), Some(check));
+    }
+
+    #[test]
+    fn records_rendered_ahead_are_the_same_lines() {
+        let records = [left(), JournalRecord::End, left()];
+        let (mut lines, mut rendered, mut check) = (Vec::new(), RenderedRecords::default(), 7);
+        for record in &records {
+            check = record.write(check, &mut lines);
+            rendered.push(record);
+        }
+        let mut ahead = Vec::new();
+        assert_eq!(rendered.write(7, &mut ahead), check);
+        assert_eq!(ahead, lines);
     }
 
     #[test]
