@@ -52,6 +52,7 @@ use terminal_size::{Width, terminal_size_of};
 use self::colours::UncolouredOutput;
 use crate::name::scalar::UNICODE_VERSION;
 use crate::report::{FailOn, Summary, layout};
+use crate::service::fd_store;
 use crate::telemetry::log::{LogFormat, install};
 
 /// The exit status of a run.
@@ -196,6 +197,7 @@ enum Command {
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
+    fd_store::receive();
     if std::env::args_os().next().is_some_and(|program| mount::is_helper(&program)) {
         return help_mount();
     }

@@ -10,7 +10,7 @@ use nix::unistd::{Pid, geteuid};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::service::control::{ControlRequest, InstanceStatus, harmless};
-use crate::service::holder::UPGRADE;
+use crate::service::signals::UPGRADE;
 use crate::state::LAYOUT;
 
 const EXAMPLES: &str = "\

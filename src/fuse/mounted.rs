@@ -19,6 +19,7 @@ use super::server::Server;
 use super::session::MountSession;
 use crate::sys::process::take_away;
 use crate::telemetry::metrics::Op;
+use crate::wire::StopReading;
 use crate::workers::RequestInProgress;
 
 /// A live mount that is not served yet: requests wait. It is unmounted when this is dropped.
@@ -40,6 +41,15 @@ enum Ending {
     Stuck(String),
 }
 
+/// How serving has ended without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndOfService {
+    /// The mount is gone.
+    Unmounted,
+    /// No request is out any more, and a successor goes on: see [`Handle::hand_over`].
+    HandedOver,
+}
+
 /// Controls a mount while it is served, from any thread. A handle keeps nothing alive.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -48,6 +58,7 @@ pub struct Handle {
     attachment: Weak<Attachment>,
     place: Arc<Path>,
     ends: Sender<Ending>,
+    stop: Option<Arc<StopReading>>,
 }
 
 impl Mounted {
@@ -66,6 +77,7 @@ impl Mounted {
             attachment: Arc::downgrade(&attachment),
             place: mountpoint.into(),
             ends,
+            stop: session.stop(),
         };
         Self { session, attachment, core, handle, endings }
     }
@@ -75,16 +87,17 @@ impl Mounted {
         self.handle.clone()
     }
 
-    /// Serves the mount until it is unmounted.
+    /// Serves the mount until it is unmounted or handed over. After a hand-over the process should end at once: what it has open belongs
+    /// to the successor.
     ///
     /// # Errors
     /// [`Error::Serving`]; [`Error::Stuck`] after [`Handle::end`], when requests are stuck. This does not wait for them, so
     /// the process should end then.
-    pub fn serve(self) -> Result<(), Error> {
+    pub fn serve(self) -> Result<EndOfService, Error> {
         /// By then, files are closed or a file system is stuck.
         const PATIENCE: Duration = Duration::from_secs(2);
-        let Self { session, attachment: _taken_away_at_the_end, core, handle, endings } = self;
-        let ends = handle.ends.clone();
+        let Self { session, attachment, core, handle, endings } = self;
+        let (ends, stop) = (handle.ends.clone(), handle.stop.clone());
         drop(handle);
         // In a separate thread: it waits for the threads that read requests, which may be stuck.
         let serving = move || {
@@ -102,6 +115,13 @@ impl Mounted {
                 }
                 Err(Error::Stuck(what))
             }
+            Ok(Ending::Served(Ok(()))) if stop.is_some_and(|stop| stop.is_asked()) => {
+                // Whoever has asked for it ends this process if it takes too long.
+                while !core.settle(PATIENCE) {}
+                core.server.close_audit();
+                std::mem::forget((attachment, core));
+                Ok(EndOfService::HandedOver)
+            }
             Ok(Ending::Served(result)) => {
                 if !core.settle(PATIENCE) {
                     core.server.close_audit();
@@ -109,8 +129,10 @@ impl Mounted {
                 match result {
                     // The kernel may end a connection whose mount is gone, detached or aborted in this way (fuse.rst):
                     // nothing is left to serve.
-                    Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
-                    result => result.map_err(Error::Serving),
+                    Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {
+                        Ok(EndOfService::Unmounted)
+                    }
+                    result => result.map(|()| EndOfService::Unmounted).map_err(Error::Serving),
                 }
             }
             Err(mpsc::RecvError) => Err(Error::Serving(io::Error::other("the serving thread has died"))),
@@ -190,6 +212,14 @@ impl Handle {
         if let Some(attachment) = self.attachment.upgrade() {
             attachment.take_away();
         }
+    }
+
+    /// Ends serving so that a successor can go on with nothing in flight. Requests in the pool are waited for, at most `patience`, while
+    /// others are served; then no more requests are read. Does nothing for a mount without a successor.
+    pub fn hand_over(&self, patience: Duration) {
+        let (Some(core), Some(stop)) = (self.core.upgrade(), &self.stop) else { return };
+        core.settle(patience);
+        stop.stop();
     }
 
     /// Unmounts as [`Handle::unmount`] does, and ends serving when a request has been in progress for `grace`, counted from

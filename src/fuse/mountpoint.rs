@@ -14,7 +14,7 @@ use crate::sys::mounts::{covering, mounts};
 ///
 /// # Errors
 /// There is such a mount, and it cannot be removed.
-pub(super) fn detach_dead(mountpoint: &Path) -> io::Result<()> {
+pub fn detach_dead(mountpoint: &Path) -> io::Result<()> {
     // Attributes may still be cached; statfs(2) always asks the server.
     match statfs(mountpoint) {
         // ECONNABORTED while the server is still ending.

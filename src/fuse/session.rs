@@ -16,7 +16,7 @@ use crate::state::SurvivalState;
 use crate::state::journal::Outstanding;
 use crate::sys::inherited::Inherited;
 use crate::wire::abi::init;
-use crate::wire::{self, Rings, Service, Wishes, ring};
+use crate::wire::{self, Rings, Service, StopReading, Wishes, ring};
 use crate::workers::{Roster, regular_readers};
 
 /// A connection after INIT, over which requests come.
@@ -116,7 +116,15 @@ impl MountSession {
         }
     }
 
-    /// Serves requests until the mount is gone.
+    /// Stops reading for a successor; `None` for a connection that has none.
+    pub(super) fn stop(&self) -> Option<Arc<StopReading>> {
+        match self {
+            Self::Dev(session, _) => session.stop(),
+            Self::Fuser(_) => None,
+        }
+    }
+
+    /// Serves requests until the mount is gone, or reading is stopped.
     ///
     /// # Errors
     /// The kernel's device fails.

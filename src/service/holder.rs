@@ -4,8 +4,9 @@
 //! ([`SurvivalState`]). So the kernel's device, the descriptors of nodes and the open files stay when the server is killed: clients
 //! wait. The holder starts another server, which finishes the requests that were out and goes on.
 //!
-//! After SIGUSR2 the holder kills the server and becomes the program that is now where its own was: an upgrade
-//! (`namegate upgrade`).
+//! After SIGUSR2 the holder has the server finish its requests, and becomes the program that is now where its own was: an upgrade
+//! (`namegate upgrade`). After SIGUSR1 it does the same, gives all descriptors to the service manager and ends: a restart of the service.
+//! A server that has not finished in time is killed, and its requests are finished by the next one.
 //!
 //! The holder does nothing else but to pass on signals. It opens nothing after the first server has started: the next server closes
 //! descriptors that it does not know.
@@ -26,17 +27,19 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, getpid, setsid};
+use nix::unistd::{ForkResult, Pid, alarm, getpid, setsid};
 
 use super::confinement::{give_up, raise_open_files};
+use super::fd_store;
+use super::notify::ServiceManager;
+use super::predecessor::{LeftState, variable};
 use super::serve::ServeError;
-use crate::fuse::{new_state, open_state};
+use super::signals::{LEAVE, UPGRADE};
+use crate::fuse::new_state;
 use crate::name::display::shown;
 use crate::state::SurvivalState;
 use crate::state::journal::{CRASHED, KILLED};
-use crate::sys::inherited::{
-    Inherited, fork_with_common_descriptors, keep_for_next_program, of_previous_program, open_numbers,
-};
+use crate::sys::inherited::{Inherited, fork_with_common_descriptors, keep_for_next_program, open_numbers};
 use crate::telemetry::log as log_output;
 
 /// The exit status of a Rust program that has panicked.
@@ -45,11 +48,14 @@ const PANICKED: i32 = 101;
 /// After servers have ended so often without finishing any request, weighed like the blame for requests, there is no other one.
 const MOST: u64 = 512;
 
-/// What a holder leaves to the program that it becomes: the number of the descriptor of the state, and whether it has no terminal.
-const LEFT: &str = "NAMEGATE_STATE";
+/// The exit status of a server that has finished its requests for a successor.
+pub(super) const HANDED_OVER: i32 = 77;
 
-/// The signal that asks for an upgrade.
-pub const UPGRADE: Signal = Signal::SIGUSR2;
+/// How long a server may serve others while the requests in its pool are finished, before it stops reading.
+pub(super) const QUIET: Duration = Duration::from_secs(5);
+
+/// A server that has not handed over after these seconds is killed: clients wait for the difference at most, and then for the next server.
+const PATIENCE: u32 = QUIET.as_secs() as u32 + 3;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
@@ -64,58 +70,34 @@ pub(super) struct HeldServer {
     pub(super) previous: Option<String>,
 }
 
-/// What the previous program of this process has left: the number of a descriptor, and whether the process has no terminal.
-fn left() -> Option<(RawFd, bool)> {
-    let left = env::var(LEFT).ok()?;
-    let (number, is_detached) = left.split_once(' ')?;
-    Some((number.parse().ok()?, is_detached == "detached"))
-}
-
-/// Whether this process serves a mount already, by another program: nothing is mounted then.
-pub(super) fn goes_on() -> bool {
-    left().is_some()
-}
-
-/// Whether the previous program of this process has left its terminal.
-pub(super) fn was_detached() -> bool {
-    left().is_some_and(|(_, is_detached)| is_detached)
-}
-
 /// Makes this process the holder, and returns in each server that it starts. The holder ends with the last server, with its status.
 ///
 /// `starter` is a descriptor that the first server closes when the mount is live; then the holder leaves terminal and directory.
 ///
 /// # Errors
 /// No server can be started, or the state of the mount cannot be kept.
-pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServer, ServeError> {
+pub(super) fn hold(
+    left: Option<LeftState>,
+    (starter, is_detached): (Option<RawFd>, bool),
+    manager: &ServiceManager,
+    is_confined: bool,
+) -> Result<HeldServer, ServeError> {
     let impossible = |what: &str, error: &dyn std::fmt::Display| {
         ServeError::new(format!("cannot {what}, as --survive needs: {error}"))
     };
     let place = env::current_exe().and_then(|program| Ok((program, env::current_dir()?)));
     let place = place.map_err(|error| impossible("find the program", &error))?;
-    let left = left();
-    let state = match left {
-        Some((number, _)) => {
-            let fd = of_previous_program(number)
-                .ok_or(Errno::EBADF)
-                .map_err(|errno| impossible("go on", &errno))?;
-            let other = |_| {
-                ServeError::new(
-                    "cannot go on with the mount: this version keeps its state in another way; unmount it and mount it again",
-                )
-            };
-            open_state(fd).map_err(other)?
-        }
+    let state = match &left {
+        Some(left) => left.state,
         None => new_state().map_err(|error| impossible("create the state of the mount", &error))?,
     };
     raise_open_files();
-    if left.is_none() {
+    if left.as_ref().is_none_or(|left| !left.is_same_process) {
         let score = fs::read_to_string(OOM_SCORE).ok().and_then(|score| score.trim().parse().ok());
         state.set_oom_score(score.unwrap_or_default());
         // Without the right to do so, it stays as likely to be ended as before.
         let _ = fs::write(OOM_SCORE, "-1000");
     }
-    let is_detached = starter.is_some() || was_detached();
     if is_confined {
         give_up().map_err(|error| impossible("give up privileges", &error))?;
     }
@@ -127,18 +109,21 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
     }
     let child = SigSet::from(Signal::SIGCHLD);
     let passed_on = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-    let all = passed_on.into_iter().chain([Signal::SIGCHLD, UPGRADE]).collect::<SigSet>();
+    let own = [Signal::SIGCHLD, Signal::SIGALRM, UPGRADE, LEAVE];
+    let all = passed_on.into_iter().chain(own).collect::<SigSet>();
     all.thread_block().map_err(|errno| impossible("block signals", &errno.desc()))?;
     let mut own = open_numbers().map_err(|error| impossible("list descriptors", &error))?;
-    if left.is_some() {
-        let needed: HashSet<RawFd> = state.needed_descriptors().collect();
-        own.retain(|number| !needed.contains(number));
+    let mut previous = None;
+    if let Some(LeftState { descriptors, end, blame, .. }) = left {
+        own.retain(|number| !descriptors.contains(number));
+        state.set_blame(blame);
+        previous = Some(end.to_owned());
     }
     if let Some(starter) = starter {
         own.remove(&starter);
     }
     let holder = getpid();
-    let (mut previous, mut deaths, mut end) = (left.map(|_| "an upgrade".to_owned()), 0, None);
+    let (mut deaths, mut end) = (0, None);
     loop {
         let progress = state.progress();
         state.begin_server();
@@ -151,8 +136,8 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
                 return server.take_over(&own).map_err(|error| impossible("take over descriptors", &error));
             }
             Ok(ForkResult::Parent { child: server }) => {
-                let Death { cause: mut death, blame, end: unmet } = wait(server, &all, end);
-                end = unmet;
+                let Death { cause: mut death, blame, next } = wait(server, &all, end, manager.is_there());
+                end = if let Next::ToEnd(signal) = next { Some(signal) } else { None };
                 let fail = |why: &str| {
                     if is_detached {
                         log_output::to_system();
@@ -172,7 +157,16 @@ pub(super) fn hold(starter: Option<RawFd>, is_confined: bool) -> Result<HeldServ
                 if deaths > blame {
                     sleep(Duration::from_millis(deaths.min(10)));
                 }
-                if blame == 0 && end.is_none() {
+                if next == Next::AnotherProcess {
+                    match fd_store::store_all(manager, state) {
+                        Ok(()) => process::exit(0),
+                        Err(error) => {
+                            log::error!("the service manager cannot keep the mount, which ends: {error}");
+                            end = Some(Signal::SIGTERM);
+                        }
+                    }
+                }
+                if next == Next::AnotherProgram {
                     let error = become_next_program(state, &place, is_detached);
                     // This program goes on.
                     let _ = (all.thread_block(), is_detached.then(|| env::set_current_dir("/")));
@@ -194,57 +188,84 @@ fn become_next_program(
     keep_for_next_program(state.needed_descriptors().chain([state.number()]));
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_default();
-    let left = format!("{} {}", state.number(), if is_detached { "detached" } else { "attached" });
-    Command::new(program).arg0(name).args(arguments).current_dir(directory).env(LEFT, left).exec()
+    let (variable, left) = variable(state.number(), is_detached);
+    let mut next = Command::new(program);
+    next.arg0(name).args(arguments).current_dir(directory).env(variable, left);
+    // It has not got anything from the service manager.
+    for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
+        next.env_remove(variable);
+    }
+    next.exec()
+}
+
+/// What comes after a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Another server.
+    Server,
+    /// One that has to unmount: the last one has died before it could obey this signal.
+    ToEnd(Signal),
+    /// The program that is installed now, in this process.
+    AnotherProgram,
+    /// Another process, which the service manager starts.
+    AnotherProcess,
 }
 
 /// How a server has ended that another one is to follow.
 struct Death {
     cause: String,
-    /// How much its requests are to blame: nothing for an upgrade.
+    /// How much its requests are to blame: nothing if it was to make room.
     blame: u64,
-    /// The signal that was to end the mount when the server died: the next one has to unmount.
-    end: Option<Signal>,
+    next: Next,
 }
 
 /// Passes signals on to the server until it has ended; begins with `end`, which the previous server died before it could obey. If that is so
 /// for this one, too, or it has unmounted, this process ends.
-fn wait(server: Pid, signals: &SigSet, end: Option<Signal>) -> Death {
+fn wait(server: Pid, signals: &SigSet, end: Option<Signal>, may_leave: bool) -> Death {
     // It may have ended just now.
     let pass_on = |signal| {
         let _ = kill(server, signal);
     };
     end.into_iter().for_each(pass_on);
-    let (mut ending, mut is_upgrade) = (end, false);
-    let death = |cause: String, blame, end| Death { cause, blame, end };
+    let mut next = end.map_or(Next::Server, Next::ToEnd);
     loop {
         match signals.wait() {
             Ok(Signal::SIGCHLD) | Err(_) => {}
-            Ok(UPGRADE) => {
-                is_upgrade = true;
-                pass_on(Signal::SIGKILL);
+            // The service manager asks for the end, too, while it waits for this process to leave.
+            Ok(Signal::SIGTERM) if next == Next::AnotherProcess => {}
+            Ok(Signal::SIGALRM) => pass_on(Signal::SIGKILL),
+            Ok(signal @ (UPGRADE | LEAVE)) => {
+                if signal == LEAVE && !may_leave {
+                    log::warn!("{signal}: there is no service manager that could keep the mount");
+                } else if next == Next::Server {
+                    next = if signal == LEAVE { Next::AnotherProcess } else { Next::AnotherProgram };
+                    pass_on(UPGRADE);
+                    alarm::set(PATIENCE);
+                }
             }
             Ok(signal) => {
                 if signal != Signal::SIGHUP {
-                    ending = Some(signal);
+                    next = Next::ToEnd(signal);
                 }
                 pass_on(signal);
             }
         }
-        match waitpid(server, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(_, PANICKED)) if end.is_none() => {
-                return death("a panic".into(), CRASHED, ending);
-            }
+        let makes_room = matches!(next, Next::AnotherProgram | Next::AnotherProcess);
+        let (cause, blame) = match waitpid(server, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, HANDED_OVER)) => ("an upgrade".to_owned(), 0),
+            Ok(WaitStatus::Exited(_, PANICKED)) if end.is_none() => ("a panic".to_owned(), CRASHED),
             Ok(WaitStatus::Exited(_, status)) => process::exit(status),
             Ok(WaitStatus::Signaled(_, signal, _)) if end.is_some() => process::exit(128 + signal as i32),
-            Ok(WaitStatus::Signaled(..)) if is_upgrade => return death("an upgrade".into(), 0, ending),
+            Ok(WaitStatus::Signaled(..)) if makes_room => ("an upgrade".to_owned(), 0),
             Ok(WaitStatus::Signaled(_, signal, _)) => {
                 let blame = if signal == Signal::SIGKILL { KILLED } else { CRASHED };
-                return death(signal.to_string(), blame, ending);
+                (signal.to_string(), blame)
             }
             Err(Errno::ECHILD) => process::exit(2),
-            _ => {}
-        }
+            _ => continue,
+        };
+        alarm::cancel();
+        return Death { cause, blame, next };
     }
 }
 

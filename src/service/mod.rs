@@ -3,6 +3,7 @@
 pub mod confinement;
 pub mod control;
 pub mod detach;
+pub mod fd_store;
 #[cfg(feature = "guard")]
 pub mod guard_events;
 pub mod health;
@@ -10,6 +11,7 @@ pub mod holder;
 pub mod mount_config;
 mod mount_service;
 pub mod notify;
+mod predecessor;
 pub mod serve;
 pub mod signals;
 mod supervision;

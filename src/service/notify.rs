@@ -11,15 +11,21 @@ use std::env;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::UnixDatagram;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::UnixAddr;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::getpid;
+
+use super::fd_store;
+use super::holder::HeldServer;
+use crate::sys::socket::send_fds;
 
 /// The variable with the address of the service manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
@@ -34,21 +40,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct ServiceManager {
     line: Option<Arc<NotifySocket>>,
     watchdog: Option<Duration>,
-    /// The main process of the service, if it is not this one.
-    main: Option<Pid>,
+    /// This server, if it has a holder, which is the main process of the service.
+    held: Option<HeldServer>,
 }
 
 #[derive(Debug)]
 struct NotifySocket {
     socket: UnixDatagram,
-    address: SocketAddr,
+    address: UnixAddr,
 }
 
 /// The address that `NOTIFY_SOCKET` names: a path, or a name in the abstract namespace behind `@`.
-fn address(value: &OsStr) -> io::Result<SocketAddr> {
+fn address(value: &OsStr) -> io::Result<UnixAddr> {
     match value.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
-        [b'/', ..] => SocketAddr::from_pathname(value),
+        [b'@', name @ ..] => Ok(UnixAddr::new_abstract(name)?),
+        [b'/', ..] => Ok(UnixAddr::new(value)?),
         _ => Err(io::Error::new(io::ErrorKind::Unsupported, "neither a path nor an abstract name")),
     }
 }
@@ -86,13 +92,13 @@ impl ServiceManager {
         let address = self::address(address)?;
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog, main: None })
+        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog, held: None })
     }
 
-    /// For a server that has a holder, which is the main process.
+    /// For a server that has a holder.
     #[must_use]
-    pub fn with_main(self, main: Option<Pid>) -> Self {
-        Self { main, ..self }
+    pub(super) fn with_holder(self, held: Option<HeldServer>) -> Self {
+        Self { held, ..self }
     }
 
     /// Whether there is a service manager.
@@ -105,9 +111,13 @@ impl ServiceManager {
         self.watchdog
     }
 
-    /// Reports that the service is ready, and which process is its main process.
+    /// Reports that the service is ready, and which process is its main process. The manager stores the descriptors with which a mount that
+    /// survives its server goes on.
     pub fn ready(&self) {
-        self.tell(format_args!("READY=1\nMAINPID={}", self.main.unwrap_or_else(getpid)));
+        let held = self.held.as_ref().filter(|_| self.is_there());
+        held.iter().for_each(|held| fd_store::store_lasting(self, held.state));
+        let main = self.held.as_ref().map_or_else(getpid, |held| held.holder);
+        self.tell(format_args!("READY=1\nMAINPID={main}"));
     }
 
     /// Reports that a reload has begun. [`ServiceManager::reloaded`] must follow, even if the reload fails.
@@ -138,10 +148,34 @@ impl ServiceManager {
         self.tell(format_args!("STATUS={line}"));
     }
 
+    /// Waits until the manager has handled all earlier messages.
+    ///
+    /// # Errors
+    /// It has not after a few seconds.
+    pub(super) fn barrier(&self) -> io::Result<()> {
+        const PATIENCE: u16 = 5_000;
+        let (read, written) = io::pipe()?;
+        self.send("BARRIER=1", &[written.as_raw_fd()])?;
+        drop(written);
+        // The manager closes its copy.
+        let mut polled = [PollFd::new(read.as_fd(), PollFlags::empty())];
+        match poll(&mut polled, PollTimeout::from(PATIENCE))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a message with copies of descriptors.
+    ///
+    /// # Errors
+    /// As sendmsg(2) says.
+    pub(super) fn send(&self, message: &str, numbers: &[RawFd]) -> io::Result<()> {
+        let Some(line) = &self.line else { return Ok(()) };
+        Ok(send_fds(&line.socket, Some(&line.address), message.as_bytes(), numbers)?)
+    }
+
     fn tell(&self, message: fmt::Arguments<'_>) {
-        let Some(line) = &self.line else { return };
-        let sent = line.socket.send_to_addr(message.to_string().as_bytes(), &line.address);
-        if let Err(error) = sent {
+        if let Err(error) = self.send(&message.to_string(), &[]) {
             log::debug!("the service manager was not told {message:?}: {error}");
         }
     }
@@ -149,6 +183,9 @@ impl ServiceManager {
 
 #[cfg(test)]
 mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+
     use super::*;
 
     /// The received messages, in order.

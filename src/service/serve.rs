@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::{self, Path};
+use std::process;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -11,13 +12,14 @@ use parking_lot::Mutex;
 
 use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
-use super::holder::{goes_on, hold, was_detached};
+use super::holder::{HANDED_OVER, QUIET, hold};
 use super::mount_config::MountConfig;
 use super::mount_service::{MountService, mode_by_hand};
 use super::notify::ServiceManager;
+use super::predecessor::Predecessor;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
-use crate::fuse::{self, ServeConfig};
+use crate::fuse::{self, EndOfService, ServeConfig};
 use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::settings::MountSettings;
@@ -55,6 +57,15 @@ fn mount_metrics(mountpoint: &Path) -> Metrics {
 /// # Errors
 /// Nothing is mounted, or the mount ended with an error.
 pub fn serve(
+    settings: MountSettings,
+    manager: ServiceManager,
+    ready: Option<ReadySender>,
+) -> Result<(), ServeError> {
+    serve_after(Predecessor::find(), settings, manager, ready)
+}
+
+fn serve_after(
+    predecessor: Option<Predecessor>,
     mut settings: MountSettings,
     manager: ServiceManager,
     mut ready: Option<ReadySender>,
@@ -63,21 +74,24 @@ pub fn serve(
         .make_absolute()
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
     let mut config = MountConfig::load(&settings).map_err(ServeError::new)?;
-    let is_detached = ready.is_some() || was_detached();
-    // A mount that is served already goes on, whatever the files say now.
-    let survives = config.settings.survive() || goes_on();
-    if survives {
+    let is_detached = ready.is_some() || predecessor.as_ref().is_some_and(Predecessor::was_detached);
+    if config.settings.survive() || predecessor.is_some() {
         // A server that takes over begins in the directory of the holder.
         for place in [&mut config.source, &mut config.mountpoint] {
             *place = path::absolute(&*place)
                 .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
         }
     }
-    let held = match survives {
-        true => Some(hold(ready.as_ref().map(ReadySender::number), config.settings.sandbox())?),
+    let left = predecessor.map(|predecessor| predecessor.open(&config, &manager)).transpose()?.flatten();
+    // A mount that is served already goes on, whatever the files say now.
+    let held = match config.settings.survive() || left.is_some() {
+        true => {
+            let place = (ready.as_ref().map(ReadySender::number), is_detached);
+            Some(hold(left, place, &manager, config.settings.sandbox())?)
+        }
         false => None,
     };
-    let manager = manager.with_main(held.as_ref().map(|held| held.holder));
+    let manager = manager.with_holder(held.clone());
     let state = held.as_ref().map(|held| held.state);
     let inherited = state.and_then(SurvivalState::inherited);
     if let Some(death) = held.as_ref().and_then(|held| held.previous.as_ref()) {
@@ -104,6 +118,9 @@ pub fn serve(
     let mounted = match state.zip(inherited) {
         Some((state, inherited)) => fuse::resume(state, inherited, resumed_config(&config, state), audit),
         None => {
+            if let Some(state) = state {
+                state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
+            }
             let options = config.options(state);
             fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
         }
@@ -146,15 +163,20 @@ pub fn serve(
                 log::error!("cannot watch for requests that are stuck: {error}");
             }
         }
+        SignalRequest::HandOver => served.handle().hand_over(QUIET),
     };
     let signals = if is_detached { signals.without_terminal() } else { signals };
     signals
         .watch(handle_signal)
         .map_err(|error| ServeError::new(format!("cannot wait for signals: {error}")))?;
     let ended = mounted.serve();
+    if let Ok(EndOfService::HandedOver) = ended {
+        // Nothing is closed: it belongs to the next server.
+        process::exit(HANDED_OVER);
+    }
     manager.stopping();
     drop(control.lock().take());
-    ended.map_err(|error| match is_detached {
+    ended.map(drop).map_err(|error| match is_detached {
         true => {
             log::error!("{error}");
             ServeError::AlreadyReported
@@ -239,12 +261,13 @@ pub fn serve_in_background(settings: MountSettings, manager: ServiceManager) -> 
             "--audit - writes to standard output, which a mount in the background does not have",
         ));
     }
-    if goes_on() {
-        return serve(settings, manager, None);
+    let predecessor = Predecessor::find();
+    if predecessor.is_some() {
+        return serve_after(predecessor, settings, manager, None);
     }
     let impossible = |error| ServeError::new(format!("cannot go into the background: {error}"));
     match divide().map_err(impossible)? {
-        DaemonRole::Server(ready) => serve(settings, manager, Some(ready)),
+        DaemonRole::Server(ready) => serve_after(None, settings, manager, Some(ready)),
         DaemonRole::Starter(waiting) => match waiting.wait().map_err(impossible)? {
             true => Ok(()),
             // The server has reported the error.

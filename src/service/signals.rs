@@ -77,7 +77,15 @@ pub enum SignalRequest {
     Reload,
     /// End the service.
     End,
+    /// Finish the requests that are out, and leave the mount to the next server.
+    HandOver,
 }
+
+/// The signal by which a holder asks its server to hand over, and by which others ask the holder for an upgrade.
+pub const UPGRADE: Signal = Signal::SIGUSR2;
+
+/// The signal that asks a holder to leave the mount to the service manager, which starts it again. A server without a holder ignores it.
+pub const LEAVE: Signal = Signal::SIGUSR1;
 
 /// The signals of a server, which are blocked, so that only the threads receive them.
 #[derive(Debug)]
@@ -89,12 +97,13 @@ pub struct ServerSignals {
 }
 
 impl ServerSignals {
-    /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and in all threads that it creates later.
+    /// Blocks SIGINT, SIGTERM, SIGHUP, [`LEAVE`], and with a holder [`UPGRADE`] in this thread and in all threads that it creates later.
     ///
     /// # Errors
     /// As pthread_sigmask(3) says.
     pub fn block(has_holder: bool) -> io::Result<Self> {
-        let set = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>();
+        let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, LEAVE].into_iter();
+        let set = all.chain(has_holder.then_some(UPGRADE)).collect::<SigSet>();
         set.thread_block()?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?;
         Ok(Self { fd, has_terminal: has_terminal(), has_holder })
@@ -106,7 +115,7 @@ impl ServerSignals {
         Self { has_terminal: false, ..self }
     }
 
-    /// Calls `act` for every signal, in separate threads: one only waits for signals, one reloads, and one ends the service.
+    /// Calls `act` for every signal, in separate threads: one only waits for signals, one reloads, one ends the service, and one hands it over.
     /// So a reload that hangs on a file, or an unmount that hangs, does not keep the process from ending. Requests for a
     /// reload while one is running are combined into one. A second signal to end makes the process end at once.
     ///
@@ -119,20 +128,34 @@ impl ServerSignals {
         let carry_out = move || reloads.iter().for_each(|()| reloading(SignalRequest::Reload));
         thread::Builder::new().name("reload".into()).spawn(carry_out)?;
         let (end, ends) = sync_channel::<()>(1);
-        let carry_out = move || ends.iter().for_each(|()| act(SignalRequest::End));
+        let ending = act.clone();
+        let carry_out = move || ends.iter().for_each(|()| ending(SignalRequest::End));
         thread::Builder::new().name("end".into()).spawn(carry_out)?;
+        let (hand_over, hand_overs) = sync_channel::<()>(1);
+        let carry_out = move || hand_overs.iter().for_each(|()| act(SignalRequest::HandOver));
+        thread::Builder::new().name("hand-over".into()).spawn(carry_out)?;
         let wait = move || {
             let (mut is_ending, mut senders) = (false, HashSet::new());
             while let Ok(Some(info)) = self.fd.read_signal() {
                 let number = i32::try_from(info.ssi_signo).unwrap_or_default();
                 let Ok(signal) = Signal::try_from(number) else { continue };
                 let request = match signal {
+                    LEAVE => {
+                        if !self.has_holder {
+                            log::warn!(
+                                "{signal}: only a mount with --survive can be left to the service manager"
+                            );
+                        }
+                        continue;
+                    }
+                    UPGRADE => SignalRequest::HandOver,
                     Signal::SIGHUP if !self.has_terminal || has_terminal() => SignalRequest::Reload,
                     _ => SignalRequest::End,
                 };
                 match request {
                     SignalRequest::Reload => log::info!("{signal}: reading the configuration again"),
                     SignalRequest::End => log::info!("{signal}: unmounting"),
+                    SignalRequest::HandOver => log::info!("{signal}: leaving the mount to the next server"),
                 }
                 if request == SignalRequest::End {
                     let is_new = senders.insert(info.ssi_pid);
@@ -144,6 +167,7 @@ impl ServerSignals {
                 let _ = match request {
                     SignalRequest::Reload => reload.try_send(()),
                     SignalRequest::End => end.try_send(()),
+                    SignalRequest::HandOver => hand_over.try_send(()),
                 };
             }
         };

@@ -33,10 +33,10 @@ pub const MOST_READERS: usize = 128;
 
 /// The version of the layout of this state. Another version of the program can take over a mount if it has the same one: change it with
 /// every change of what is stored, and of what a stored value means.
-pub const LAYOUT: u64 = 3;
+pub const LAYOUT: u64 = 4;
 
 /// Length of the head in words.
-const HEAD_WORDS: usize = 2048;
+const HEAD_WORDS: usize = 4096;
 const MOST_NODES: usize = 1 << 24;
 const MOST_OPENS: usize = 1 << 20;
 /// Requests in the pool: with a short message, and with a long one.
@@ -71,6 +71,7 @@ mod head {
     /// A length in bytes and as many bytes.
     pub(super) const MOUNT_DEVICE: usize = 512;
     pub(super) const MOUNTPOINT: usize = 1024;
+    pub(super) const GIVEN: usize = 2048;
     pub(super) const END: usize = super::HEAD_WORDS;
 }
 
@@ -215,14 +216,27 @@ impl SurvivalState {
 
     /// Records the place of the mount, and its device number in the mount table.
     pub fn set_place(&self, mountpoint: &Path, device: Option<&str>) -> io::Result<()> {
-        self.set_text(head::MOUNTPOINT..head::END, mountpoint.as_os_str())?;
+        self.set_text(head::MOUNTPOINT..head::GIVEN, mountpoint.as_os_str())?;
         self.set_text(head::MOUNT_DEVICE..head::MOUNTPOINT, OsStr::new(device.unwrap_or_default()))
     }
 
     /// The place of the mount, and its device number in the mount table.
     pub fn place(&self) -> (PathBuf, Option<String>) {
         let device = self.text(head::MOUNT_DEVICE..head::MOUNTPOINT).into_string().ok();
-        (self.text(head::MOUNTPOINT..head::END).into(), device.filter(|device| !device.is_empty()))
+        (self.text(head::MOUNTPOINT..head::GIVEN).into(), device.filter(|device| !device.is_empty()))
+    }
+
+    /// Records source and mount point as they were given.
+    ///
+    /// # Errors
+    /// They are longer than paths can be.
+    pub fn set_given(&self, source: &Path, mountpoint: &Path) -> io::Result<()> {
+        self.set_text(head::GIVEN..head::END, &given(source, mountpoint))
+    }
+
+    /// Whether source and mount point were given in this way.
+    pub fn is_given(&self, source: &Path, mountpoint: &Path) -> bool {
+        self.text(head::GIVEN..head::END) == given(source, mountpoint)
     }
 
     fn set_text(&self, room: std::ops::Range<usize>, text: &OsStr) -> io::Result<()> {
@@ -380,8 +394,15 @@ impl SurvivalState {
     /// The numbers of all descriptors that a successor needs.
     pub fn needed_descriptors(&'static self) -> impl Iterator<Item = RawFd> {
         let recorded = self.nodes.column(records::NODE_FD).chain(self.opens.column(records::OPEN_FD));
-        let recorded = recorded.filter_map(|word| RawFd::try_from(word.checked_sub(1)?).ok());
+        let recorded = recorded.filter_map(records::descriptor);
         [self.root()].into_iter().chain(self.devices()).chain(recorded)
+    }
+
+    /// Forgets descriptors of nodes and open files that were lost with all processes that had them.
+    pub fn forget_descriptors(&'static self, is_lost: impl Fn(RawFd) -> bool) {
+        let is_lost = |word: u64| records::descriptor(word).is_some_and(&is_lost);
+        self.nodes.clear(records::NODE_FD, is_lost);
+        self.opens.clear(records::OPEN_FD, is_lost);
     }
 
     /// The first word of the head (0) or of a table, for tests and fuzzing.
@@ -395,6 +416,14 @@ impl SurvivalState {
             word.store(value, Ordering::Release);
         }
     }
+}
+
+/// Both paths, which contain no NUL.
+fn given(source: &Path, mountpoint: &Path) -> OsString {
+    let mut both = source.as_os_str().to_owned();
+    both.push("\0");
+    both.push(mountpoint);
+    both
 }
 
 /// Stores as much of `parts` as there is room for.

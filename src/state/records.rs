@@ -118,7 +118,8 @@ fn fd_word(fd: Option<RawFd>) -> u64 {
     option(fd.and_then(|fd| u64::try_from(fd).ok()))
 }
 
-fn fd_of(word: u64) -> Option<RawFd> {
+/// The descriptor that is recorded in a word.
+pub(super) fn descriptor(word: u64) -> Option<RawFd> {
     from_option(word).and_then(|fd| fd.try_into().ok())
 }
 
@@ -179,7 +180,7 @@ impl NodeRecord {
             number,
             handle: (handle & HAS_HANDLE != 0).then(|| ((handle as u32).cast_signed(), bytes())),
             mount: from_option(get(node::MOUNT)),
-            fd: fd_of(get(node::FD)),
+            fd: descriptor(get(node::FD)),
             uid: from_option(get(node::UID)).and_then(|uid| uid.try_into().ok()),
             backing: match backing & !REVOKED {
                 0 => BackingRecord::None,
@@ -207,7 +208,7 @@ impl OpenRecord {
             flags: flags.cast_signed(),
             is_directory: is_directory != 0,
             unique: get(3),
-            fd: fd_of(get(OPEN_FD)),
+            fd: descriptor(get(OPEN_FD)),
             opener: [uid, gid, pid, umask],
         }
     }

@@ -57,6 +57,14 @@ impl SlotTable {
         in_use.map(move |slot| slot[word].load(Ordering::Acquire))
     }
 
+    /// Sets this word to 0 in all slots in use in which it is of no use any more. Nothing else may use the table.
+    pub(super) fn clear(&'static self, word: usize, is_useless: impl Fn(u64) -> bool) {
+        let slots = self.words.chunks_exact(self.size).take(self.used());
+        for slot in slots.filter(|slot| is_useless(slot[word].load(Ordering::Acquire))) {
+            slot[word].store(0, Ordering::Release);
+        }
+    }
+
     /// The slots that a predecessor has used. To be called once, before anything else.
     pub(super) fn take_over(&'static self) -> Vec<Slot> {
         let (mut free, mut taken) = (self.free.lock(), Vec::new());

@@ -97,6 +97,34 @@ pub fn of_previous_program(number: RawFd) -> Option<OwnedFd> {
     is_open.then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Gives descriptors other numbers: each pair is an open one and its new number. Whatever has a new number is closed. They are closed when
+/// this process becomes another program.
+///
+/// To be called at the start of the program, while nothing in this process owns a descriptor but the standard streams.
+///
+/// # Errors
+/// As dup(2) says. Some may have their new numbers by then.
+pub fn renumber(pairs: &[(RawFd, RawFd)]) -> io::Result<()> {
+    // The new number of one may be the old one of another: all go above both first.
+    let above = pairs.iter().flat_map(|&(old, new)| [old, new]).max().unwrap_or_default() + 1;
+    let mut moved = Vec::new();
+    for &(old, new) in pairs {
+        // SAFETY: by the rule above nothing owns the old one; a new one affects no other.
+        let own = Errno::result(unsafe { libc::fcntl(old, libc::F_DUPFD_CLOEXEC, above) })?;
+        // SAFETY: as above.
+        unsafe { libc::close(old) };
+        moved.push((own, new));
+    }
+    for (own, new) in moved {
+        // SAFETY: nothing owns either number.
+        unsafe {
+            Errno::result(libc::dup3(own, new, libc::O_CLOEXEC))?;
+            libc::close(own);
+        }
+    }
+    Ok(())
+}
+
 /// Descriptors that a predecessor has left, and that nobody owns yet.
 #[derive(Debug, Default)]
 pub struct Inherited(Mutex<HashSet<RawFd>>);

@@ -1,20 +1,38 @@
 //! Descriptors that are sent over a socket.
 
-use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
 
-/// Waits for one message and returns the descriptor in it, with close-on-exec set; `None` if it has none, or the other
-/// side has closed the socket. See unix(7), SCM_RIGHTS.
+/// The kernel passes no more descriptors in one message: `SCM_MAX_FD` of net/scm.h.
+pub const MOST_DESCRIPTORS: usize = 253;
+
+/// Sends a message with copies of the descriptors that have these numbers: to `address`, or to the other end.
+///
+/// # Errors
+/// As sendmsg(2) says.
+pub fn send_fds(
+    socket: impl AsFd,
+    address: Option<&UnixAddr>,
+    bytes: &[u8],
+    numbers: &[RawFd],
+) -> nix::Result<()> {
+    let fds = [ControlMessage::ScmRights(numbers)];
+    let control = if numbers.is_empty() { &[][..] } else { &fds };
+    sendmsg(socket.as_fd().as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, address)
+        .map(drop)
+}
+
+/// Waits for one message: the length of what is written to `bytes`, and its descriptors, with close-on-exec set. The length is 0 after the
+/// other side has closed the socket. See unix(7), SCM_RIGHTS.
 ///
 /// # Errors
 /// As recvmsg(2) says.
-pub fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0];
-    let mut parts = [IoSliceMut::new(&mut byte)];
-    let mut space = nix::cmsg_space!([i32; 1]);
+pub fn receive_fds(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut parts = [IoSliceMut::new(bytes)];
+    let mut space = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let message = loop {
         match recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags) {
@@ -22,20 +40,26 @@ pub fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
             message => break message?,
         }
     };
-    let fds = message.cmsgs()?.find_map(|control| match control {
+    let fds = message.cmsgs()?.filter_map(|control| match control {
         ControlMessageOwned::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    // SAFETY: the kernel has just created the descriptor for this process, and nothing else uses it. There is room for one.
-    Ok(fds.and_then(|fds| fds.first().copied()).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
+    // SAFETY: the kernel has just created the descriptors for this process, and nothing else uses them. There is room for all of them.
+    Ok((message.bytes, fds.flatten().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()))
+}
+
+/// Waits for one message and returns the first descriptor in it; `None` if it has none, or the other side has closed the socket.
+///
+/// # Errors
+/// As recvmsg(2) says.
+pub fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    Ok(receive_fds(socket, &mut [0])?.1.into_iter().next())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::io::{IoSlice, Read, Seek, Write};
-
-    use nix::sys::socket::{ControlMessage, sendmsg};
+    use std::io::{Read, Seek, Write};
 
     use super::*;
 
@@ -45,9 +69,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"this one").unwrap();
         file.rewind().unwrap();
-        let fds = [file.as_raw_fd()];
-        let sent = [ControlMessage::ScmRights(&fds)];
-        sendmsg::<()>(there.as_raw_fd(), &[IoSlice::new(b"x")], &sent, MsgFlags::empty(), None).unwrap();
+        send_fds(&there, None, b"x", &[file.as_raw_fd()]).unwrap();
         let mut text = String::new();
         File::from(receive_fd(&here).unwrap().unwrap()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "this one");

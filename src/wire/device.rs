@@ -17,6 +17,7 @@ use super::answer::{self, Reply, ReplyPath};
 use super::init::{Agreement, Granted, Wishes, agree};
 use super::request::{Malformed, Operation, Request};
 use super::ring::Rings;
+use super::stop::{Reader, StopReading};
 use crate::state::journal::{self, JournalEntry, Outstanding, Remedy};
 use crate::state::{MOST_READERS, SurvivalState};
 use crate::sys::fuse::clone_connection;
@@ -55,8 +56,24 @@ impl Device {
     /// # Errors
     /// As read(2) of /dev/fuse says; EINVAL if `buffer` is too small for the longest write.
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
+        self.receive_unless(None, buffer)
+    }
+
+    /// As [`Device::receive`]; `None` also when the threads that read requests are to stop.
+    fn receive_unless<'b>(
+        &self,
+        reader: Option<&Reader>,
+        buffer: &'b mut [u8],
+    ) -> io::Result<Option<&'b [u8]>> {
         loop {
-            match read(&self.0, buffer) {
+            if reader.is_some_and(Reader::is_to_stop) {
+                return Ok(None);
+            }
+            let received = match reader {
+                None => read(&self.0, buffer),
+                Some(reader) => reader.waiting(|| read(&self.0, buffer)),
+            };
+            match received {
                 // Only a test that plays the kernel closes its end.
                 Ok(0) | Err(Errno::ENODEV) => return Ok(None),
                 Ok(len) => return Ok(Some(&buffer[..len])),
@@ -115,8 +132,15 @@ pub struct Session {
 #[derive(Debug)]
 struct Survival {
     state: &'static SurvivalState,
+    stop: Arc<StopReading>,
     /// The requests that a predecessor has left.
     outstanding: Vec<Outstanding>,
+}
+
+impl Survival {
+    fn new(state: &'static SurvivalState, outstanding: Vec<Outstanding>) -> Self {
+        Self { state, stop: Arc::default(), outstanding }
+    }
 }
 
 impl Session {
@@ -151,7 +175,7 @@ impl Session {
                         granted.flags
                     );
                     reply.message(&answer);
-                    let survival = state.map(|state| Survival { state, outstanding: Vec::new() });
+                    let survival = state.map(|state| Survival::new(state, Vec::new()));
                     let rings = rings.filter(|_| granted.has(init::OVER_IO_URING));
                     // After a failure the kernel sends all requests over the device again.
                     let rings = rings.filter(|rings| match rings.register(&device) {
@@ -187,7 +211,7 @@ impl Session {
         let devices = devices.filter(|devices| !devices.is_empty());
         let devices = devices.ok_or_else(|| io::Error::other("a descriptor of the connection is missing"))?;
         let (minor, flags) = state.granted();
-        let survival = Some(Survival { state, outstanding });
+        let survival = Some(Survival::new(state, outstanding));
         Ok(Self { devices, granted: Granted { minor, flags }, max_transfer: 0, survival, rings: None })
     }
 
@@ -214,12 +238,17 @@ impl Session {
         done
     }
 
+    /// Has the threads stop that read requests, for a successor; `None` for a connection that has none.
+    pub fn stop(&self) -> Option<Arc<StopReading>> {
+        self.survival.as_ref().map(|survival| survival.stop.clone())
+    }
+
     /// What the kernel and this server have agreed on.
     pub fn granted(&self) -> Granted {
         self.granted
     }
 
-    /// Has `service` serve requests until the mount is gone. They come over the rings, if there are any; otherwise `readers` threads
+    /// Has `service` serve requests until the mount is gone, or reading is [stopped](Session::stop). They come over the rings, if there are any; otherwise `readers` threads
     /// read them. Each of these has a descriptor of its own, so that the kernel does not make them wait for each other.
     ///
     /// # Errors
@@ -246,7 +275,7 @@ impl Session {
             state.serve((granted.minor, granted.flags), &numbers);
         }
         let mut threads = Vec::new();
-        let all = devices.clone();
+        let (all, stop) = (devices.clone(), survival.as_ref().map(|survival| survival.stop.clone()));
         for (number, device) in devices.into_iter().enumerate() {
             let service = service.clone();
             let thread = thread::Builder::new().name(format!("reader-{number}"));
@@ -255,8 +284,8 @@ impl Session {
                     let mut buffer = Device::buffer(max_transfer);
                     thread.spawn(move || read_requests(&device, &*service, &mut buffer, None))?
                 }
-                Some(Survival { state, outstanding }) => {
-                    let state = *state;
+                Some(Survival { state, stop, outstanding }) => {
+                    let (state, stop) = (*state, stop.clone());
                     let buffer =
                         state.buffer(number).ok_or_else(|| io::Error::other("a buffer is in use"))?;
                     let its = |other: &Outstanding| other.reader % all.len() == number;
@@ -270,7 +299,7 @@ impl Session {
                         journal::catch_up(|| {
                             left.into_iter().for_each(|request| finish(request, &all, &*service))
                         });
-                        read_requests(&device, &*service, buffer, Some((state, number)))
+                        read_requests(&device, &*service, buffer, Some((state, number, &Reader::new(stop))))
                     })?
                 }
             });
@@ -279,7 +308,12 @@ impl Session {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that reads requests has died")))
         });
         // All of them are waited for.
-        ended.fold(Ok(()), Result::and)
+        let ended = ended.fold(Ok(()), Result::and);
+        if stop.is_some_and(|stop| stop.is_asked()) {
+            // The successor reads from the same descriptors.
+            std::mem::forget(all);
+        }
+        ended
     }
 }
 
@@ -317,11 +351,12 @@ fn read_requests(
     device: &Arc<Device>,
     service: &impl Service,
     buffer: &mut [u8],
-    survival: Option<(&'static SurvivalState, usize)>,
+    survival: Option<(&'static SurvivalState, usize, &Reader)>,
 ) -> io::Result<()> {
     let path = ReplyPath::Device(device.clone());
-    while let Some(message) = device.receive(buffer)? {
-        let _attending = survival.map(|(state, reader)| {
+    let own = survival.map(|(_, _, reader)| reader);
+    while let Some(message) = device.receive_unless(own, buffer)? {
+        let _attending = survival.map(|(state, reader, _)| {
             let (unique, opcode) =
                 InHeader::read_from_prefix(message).map_or((0, 0), |(head, _)| (head.unique, head.opcode));
             journal::attend(JournalEntry::begin(state, reader, unique, opcode))

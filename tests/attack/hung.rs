@@ -1,4 +1,4 @@
-//! A file system that answers until it is told to be silent. It speaks the kernel's protocol itself (fuse(4), linux/fuse.h),
+//! A file system that answers until it is told to be silent, and syncs as slowly as it is told. It speaks the kernel's protocol itself (fuse(4), linux/fuse.h),
 //! because no library can leave requests unanswered.
 
 use std::fs::{self, File, OpenOptions};
@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,14 +17,23 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
+const FSYNC: u32 = 20;
 const INIT: u32 = 26;
 const BATCH_FORGET: u32 = 42;
 
 /// The file system. Dropping it ends all waiting requests with an error.
 pub struct Hung {
     on: PathBuf,
-    is_silent: Arc<AtomicBool>,
-    has_ended: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_silent: AtomicBool,
+    has_ended: AtomicBool,
+    syncs: AtomicUsize,
+    /// How long a sync takes, in milliseconds.
+    sync_time: AtomicU64,
 }
 
 /// `struct fuse_attr`.
@@ -58,6 +68,7 @@ fn answer(request: &[u8]) -> Option<(i32, Vec<u8>)> {
                 None => (-libc::ENOENT, Vec::new()),
             }
         }
+        FSYNC => (0, Vec::new()),
         GETATTR => (0, [0; 16].into_iter().chain(attributes(node)).collect()),
         _ => (-libc::ENOSYS, Vec::new()),
     })
@@ -70,31 +81,45 @@ impl Hung {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
         let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
         mount(Some("hung"), &on, Some("fuse"), MsFlags::empty(), Some(data.as_str())).unwrap();
-        let (is_silent, has_ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let hung = Self { on, is_silent: is_silent.clone(), has_ended: has_ended.clone() };
-        thread::spawn(move || serve(device, &is_silent, &has_ended));
+        let state = Arc::<State>::default();
+        let hung = Self { on, state: state.clone() };
+        thread::spawn(move || serve(device, &state));
         hung
     }
 
     /// Answers no more requests.
     pub fn falls_silent(&self) {
-        self.is_silent.store(true, Ordering::SeqCst);
+        self.state.is_silent.store(true, Ordering::SeqCst);
+    }
+
+    /// Later syncs take this long.
+    pub fn syncs_in(&self, time: Duration) {
+        self.state.sync_time.store(time.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// The number of syncs that have begun.
+    pub fn syncs(&self) -> usize {
+        self.state.syncs.load(Ordering::SeqCst)
     }
 }
 
 /// When this ends, the device is closed, and all waiting requests fail.
-fn serve(mut device: File, is_silent: &AtomicBool, has_ended: &AtomicBool) {
+fn serve(mut device: File, state: &State) {
     let mut buffer = vec![0; 1 << 17];
-    while !has_ended.load(Ordering::SeqCst) {
+    while !state.has_ended.load(Ordering::SeqCst) {
         let mut polled = [PollFd::new(std::os::fd::AsFd::as_fd(&device), PollFlags::POLLIN)];
         let is_asked = poll(&mut polled, PollTimeout::from(10u8)).is_ok_and(|ready| ready > 0);
-        if !is_asked || is_silent.load(Ordering::SeqCst) {
+        if !is_asked || state.is_silent.load(Ordering::SeqCst) {
             // Neither answered nor read: poll(2) returns at once.
-            thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
             continue;
         }
         let Ok(len) = device.read(&mut buffer) else { return };
         let request = &buffer[..len];
+        if request[4..8] == FSYNC.to_ne_bytes() {
+            state.syncs.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(state.sync_time.load(Ordering::SeqCst)));
+        }
         let Some((error, body)) = answer(request) else { continue };
         let mut reply = Vec::with_capacity(16 + body.len());
         reply.extend((16 + body.len() as u32).to_ne_bytes());
@@ -108,7 +133,7 @@ fn serve(mut device: File, is_silent: &AtomicBool, has_ended: &AtomicBool) {
 
 impl Drop for Hung {
     fn drop(&mut self) {
-        self.has_ended.store(true, Ordering::SeqCst);
+        self.state.has_ended.store(true, Ordering::SeqCst);
         let _ = umount2(&self.on, MntFlags::MNT_DETACH);
     }
 }

@@ -11,6 +11,7 @@
 mod acting;
 mod contents;
 mod descriptors;
+#[allow(dead_code, reason = "it is shared with the tests of survival")]
 mod hung;
 #[allow(dead_code, reason = "attacks use a part of it")]
 #[path = "../mount/mounted.rs"]

@@ -7,11 +7,16 @@
 
 mod clients;
 mod faults;
+#[allow(dead_code, reason = "it is shared with the tests of attacks")]
+#[path = "../attack/hung.rs"]
+mod hung;
 mod kills;
 #[allow(dead_code, reason = "it is shared with the tests of mounts")]
 #[path = "../mount/mounted.rs"]
 mod mounted;
 mod remains;
+mod service;
+mod upgrades;
 
 use std::fs;
 use std::time::Duration;
@@ -30,21 +35,28 @@ fn surviving(args: &[&str]) -> Option<Mounted> {
     Mounted::new(&[&["--survive"], args].concat())
 }
 
+/// Whether a process has not ended. One that was killed is a child until its parent has noticed.
+fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// The child of a holder, if it has one.
+fn only_child(holder: Pid) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{holder}/task/{holder}/children")).unwrap();
+    let mut all = children.split_whitespace().filter_map(|pid| Some(Pid::from_raw(pid.parse().ok()?)));
+    all.find(|pid| is_alive(*pid))
+}
+
 /// The server of a mount: the child of the holder.
 fn server_of(mounted: &Mounted) -> Pid {
-    let holder = mounted.server();
+    let holder = Pid::from_raw(mounted.server().cast_signed());
     let mut found = None;
     wait_until("the start of a server", || {
-        let children = fs::read_to_string(format!("/proc/{holder}/task/{holder}/children")).unwrap();
-        // One that was killed is a child until the holder has noticed.
-        let is_alive = |pid: &i32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-        };
-        found = children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_alive);
+        found = only_child(holder);
         found.is_some()
     });
-    Pid::from_raw(found.unwrap())
+    found.unwrap()
 }
 
 /// Kills the server, and waits until another one has started.

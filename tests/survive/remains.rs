@@ -10,10 +10,8 @@ use std::time::Duration;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, fstat};
-use nix::unistd::Pid;
 
-use crate::clients::Work;
-use crate::mounted::{Mounted, can_mount, copy_program, is_mounted, prepare, transport, wait_until};
+use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
 use crate::{kill_server, server_of, surviving};
 
 #[test]
@@ -135,95 +133,6 @@ fn what_does_not_survive_is_refused_with_the_reason() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(why), "{args:?}: {said}");
     }
-}
-
-#[test]
-fn an_upgrade_goes_on_with_open_files_and_under_load() {
-    if !can_mount() || transport() != "dev" {
-        return println!("SKIPPED: mounts survive over the transport dev alone");
-    }
-    let dir = prepare();
-    let program = dir.path().join("namegate");
-    copy_program(Path::new(env!("CARGO_BIN_EXE_namegate")), &program);
-    let mut command = Command::new(&program);
-    command.arg("mount").arg(dir.path().join("backing")).arg(dir.path().join("mnt")).arg("--survive");
-    let target = dir.path().join("mnt");
-    let mounted = Mounted::by(dir, &target, command);
-    let upgrade = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
-        command.arg("upgrade").arg(mounted.mnt()).env("NAMEGATE_RUNTIME_DIR", mounted.run_directory());
-        let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
-    };
-    let mut open = File::create_new(mounted.mnt().join("open")).unwrap();
-    fs::remove_file(mounted.mnt().join("open")).unwrap();
-    fs::create_dir(mounted.mnt().join("a")).unwrap();
-    let work = Work::default();
-    std::thread::scope(|scope| {
-        let client = scope.spawn(|| work.change_names(&mounted.mnt().join("a")));
-        for _ in 0..5 {
-            // Another file at the same place.
-            fs::remove_file(&program).unwrap();
-            copy_program(Path::new(env!("CARGO_BIN_EXE_namegate")), &program);
-            let (status, said) = upgrade();
-            assert!(status == Some(0) && said.contains("version"), "{said}");
-            let running = fs::read_link(format!("/proc/{}/exe", server_of(&mounted))).unwrap();
-            assert_eq!(running, program, "the file that is there now");
-            open.write_all(b"and on ").unwrap();
-        }
-        // Where there is no program, the old one goes on.
-        fs::remove_file(&program).unwrap();
-        let (status, said) = upgrade();
-        assert!(status == Some(2) && said.contains("the previous program goes on"), "{said}");
-        open.write_all(b"and on ").unwrap();
-        work.ends.store(true, std::sync::atomic::Ordering::Relaxed);
-        client.join().unwrap();
-    });
-    kill_server(&mounted);
-    assert_eq!(open.metadata().unwrap().len(), 42);
-    let Some(other) = Mounted::new(&[]) else { return };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
-    command.arg("upgrade").arg(other.mnt()).env("NAMEGATE_RUNTIME_DIR", other.run_directory());
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && said.contains("without --survive"), "{said}");
-}
-
-#[test]
-fn a_mount_in_the_background_survives_and_is_upgraded() {
-    if !can_mount() || transport() != "dev" {
-        return println!("SKIPPED: mounts survive over the transport dev alone");
-    }
-    let dir = prepare();
-    let namegate = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
-        command.args(args).current_dir(dir.path()).env("NAMEGATE_RUNTIME_DIR", dir.path().join("run"));
-        command.output().unwrap()
-    };
-    let mnt = dir.path().join("mnt");
-    // In relative paths: each server must find the same places.
-    assert!(namegate(&["mount", "backing", "mnt", "--survive", "--daemon"]).status.success());
-    let at = mnt.to_str().unwrap();
-    let status = || -> serde_json::Value {
-        serde_json::from_slice(&namegate(&["status", at, "--json"]).stdout).unwrap_or_default()
-    };
-    let pid = |field: &serde_json::Value| Pid::from_raw(i32::try_from(field.as_i64().unwrap()).unwrap());
-    let first = status();
-    fs::write(mnt.join("file"), "content").unwrap();
-    kill(pid(&first["pid"]), Signal::SIGKILL).unwrap();
-    assert_eq!(fs::read_to_string(mnt.join("file")).unwrap(), "content");
-    wait_until("an answer of the next server", || status()["holder"]["previous"] == "SIGKILL");
-    let upgraded = namegate(&["upgrade", at]);
-    assert!(upgraded.status.success(), "{upgraded:?}");
-    let last = status();
-    assert_eq!(
-        (&last["holder"]["pid"], &last["mountpoint"]),
-        (&first["holder"]["pid"], &first["mountpoint"])
-    );
-    assert_eq!(fs::read_link(format!("/proc/{}/cwd", pid(&last["pid"]))).unwrap(), Path::new("/"));
-    assert_eq!(fs::read_to_string(mnt.join("file")).unwrap(), "content");
-    kill(pid(&last["holder"]["pid"]), Signal::SIGTERM).unwrap();
-    wait_until("the unmounting", || !is_mounted(&mnt));
 }
 
 #[test]

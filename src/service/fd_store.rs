@@ -1,0 +1,166 @@
+//! Descriptors that the service manager keeps while no process of a mount with `--survive` runs: its FD store.
+//!
+//! - Those of the state, the source and the connection with the kernel are stored when the mount is ready. So the mount goes on even if
+//!   all of its processes were killed.
+//! - When the holder leaves the mount for a restart, those of nodes and open files follow. They are stored together, in a socket that
+//!   nobody reads meanwhile: systemd compares each new descriptor with all that it has.
+//!
+//! The state refers to descriptors by their numbers. Each is stored under its number, and has it again in the next process.
+//!
+//! Sources: sd_notify(3), `FDSTORE`, `FDNAME`, `FDPOLL`, `FDSTOREREMOVE`; sd_listen_fds(3); unix(7), `SCM_RIGHTS`.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::env;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::process;
+
+use parking_lot::Mutex;
+
+use super::notify::ServiceManager;
+use crate::state::SurvivalState;
+use crate::sys::inherited::{of_previous_program, renumber};
+use crate::sys::open_files::raise_limit;
+use crate::sys::socket::{MOST_DESCRIPTORS, receive_fds, send_fds};
+
+/// The names of stored descriptors: this and the number, but for two.
+const PREFIX: &str = "namegate-";
+/// The name of the state: this and the number.
+const STATE: &str = "namegate-state-";
+/// The name of the socket with the descriptors that are stored together.
+const TOGETHER: &str = "namegate-more";
+
+/// What the service manager had stored, and has given to this process.
+#[derive(Debug)]
+pub(super) struct StoredDescriptors {
+    /// The number of the state.
+    pub(super) state: RawFd,
+    /// The numbers of the others.
+    pub(super) others: HashSet<RawFd>,
+    /// Whether the previous holder has left the mount for a restart; otherwise it was killed.
+    pub(super) was_left: bool,
+}
+
+/// What this process got at its start.
+static RECEIVED: Mutex<Option<io::Result<StoredDescriptors>>> = Mutex::new(None);
+
+/// Takes over what the service manager had stored. To be called first: the descriptors get their numbers back, which nothing else may have.
+pub fn receive() {
+    let is_meant = env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(process::id()));
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    if is_meant && names.split(':').any(|name| name.starts_with(STATE)) {
+        *RECEIVED.lock() = Some(sort(&names));
+    }
+}
+
+/// What this process got at its start, for one caller.
+///
+/// # Errors
+/// It is of no use.
+pub(super) fn received() -> io::Result<Option<StoredDescriptors>> {
+    RECEIVED.lock().take().transpose()
+}
+
+/// Gives the descriptors with these names, which are numbered from 3 on, the numbers that they had.
+fn sort(names: &str) -> io::Result<StoredDescriptors> {
+    /// SD_LISTEN_FDS_START.
+    const FIRST: RawFd = 3;
+    raise_limit();
+    let (mut places, mut state, mut was_left) = (HashMap::new(), None, false);
+    let mut add = |own: RawFd, number: u32| match RawFd::try_from(number) {
+        // One that came twice is closed.
+        Ok(number) if number >= FIRST => drop(places.insert(number, own).and_then(of_previous_program)),
+        _ => drop(of_previous_program(own)),
+    };
+    for (own, name) in (FIRST..).zip(names.split(':')) {
+        let number = |prefix| name.strip_prefix(prefix)?.parse().ok();
+        if name == TOGETHER {
+            let Some(socket) = of_previous_program(own).map(UnixStream::from) else { continue };
+            socket.set_nonblocking(true)?;
+            loop {
+                let mut numbers = [0; MOST_DESCRIPTORS * size_of::<u32>()];
+                let (len, fds) = receive_fds(&socket, &mut numbers)?;
+                if len == 0 {
+                    break;
+                }
+                was_left = true;
+                let numbers = numbers[..len].as_chunks().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
+                fds.into_iter().zip(numbers).for_each(|(fd, number)| add(fd.into_raw_fd(), number));
+            }
+        } else if let Some(number) = number(STATE) {
+            state = Some(number);
+            add(own, number);
+        } else if let Some(number) = number(PREFIX) {
+            add(own, number);
+        }
+    }
+    let places: Vec<_> = places.into_iter().map(|(number, own)| (own, number)).collect();
+    renumber(&places)?;
+    let mut others: HashSet<_> = places.into_iter().map(|(_, number)| number).collect();
+    let state = state.and_then(|number| others.take(&RawFd::try_from(number).ok()?));
+    let state = state.ok_or_else(|| io::Error::other("the state of the mount is missing"))?;
+    Ok(StoredDescriptors { state, others, was_left })
+}
+
+/// Has the service manager store what a mount needs to go on.
+pub(super) fn store_lasting(manager: &ServiceManager, state: &'static SurvivalState) {
+    let others = [state.root()].into_iter().chain(state.devices());
+    let named = others.map(|number| (PREFIX, number)).chain([(STATE, state.number())]);
+    for (prefix, number) in named {
+        store(manager, &format!("{prefix}{number}"), number);
+    }
+}
+
+fn store(manager: &ServiceManager, name: &str, fd: RawFd) {
+    // By itself, systemd would wait for an end of each, which some of them do not have, and some have already.
+    let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
+    if let Err(error) = manager.send(&message, &[fd]) {
+        log::warn!("the service manager has not stored {name}: {error}");
+    }
+}
+
+/// Has the service manager store everything that a successor needs, and waits until it has done so.
+///
+/// # Errors
+/// A part may not be stored.
+pub(super) fn store_all(manager: &ServiceManager, state: &'static SurvivalState) -> io::Result<()> {
+    /// Messages in one socket: fewer than its buffer has room for by default.
+    const MESSAGES: usize = 64;
+    store_lasting(manager, state);
+    // At least one, which says that the mount was left.
+    let all: Vec<RawFd> = [state.number()].into_iter().chain(state.needed_descriptors()).collect();
+    for many in all.chunks(MESSAGES * MOST_DESCRIPTORS) {
+        let (receiver, sender) = UnixStream::pair()?;
+        sender.set_nonblocking(true)?;
+        for part in many.chunks(MOST_DESCRIPTORS) {
+            let numbers: Vec<u8> = part.iter().flat_map(|number| number.to_ne_bytes()).collect();
+            send_fds(&sender, None, &numbers, part)?;
+        }
+        store(manager, TOGETHER, receiver.as_raw_fd());
+    }
+    manager.barrier()
+}
+
+/// Has the service manager forget what it had stored together, which this process has taken.
+pub(super) fn forget_taken(manager: &ServiceManager) {
+    forget(manager, TOGETHER);
+}
+
+/// Has the service manager forget all that it had stored, and waits until it has done so.
+///
+/// # Errors
+/// It may still have some of it.
+pub(super) fn forget_all(manager: &ServiceManager, stored: &StoredDescriptors) -> io::Result<()> {
+    forget(manager, TOGETHER);
+    forget(manager, &format!("{STATE}{}", stored.state));
+    stored.others.iter().for_each(|number| forget(manager, &format!("{PREFIX}{number}")));
+    manager.barrier()
+}
+
+fn forget(manager: &ServiceManager, name: &str) {
+    if let Err(error) = manager.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]) {
+        log::warn!("the service manager still has {name}: {error}");
+    }
+}

@@ -1,0 +1,155 @@
+//! What an earlier process of a mount has left to this one: the previous program of this process, after an upgrade, or the service manager,
+//! after a restart of the service or the end of all its processes.
+
+use std::collections::HashSet;
+use std::env;
+use std::os::fd::RawFd;
+
+use nix::errno::Errno;
+
+use super::fd_store::{self, StoredDescriptors};
+use super::mount_config::MountConfig;
+use super::notify::ServiceManager;
+use super::serve::ServeError;
+use crate::fuse::{detach_dead, open_state};
+use crate::name::display::shown;
+use crate::state::SurvivalState;
+use crate::state::journal::KILLED;
+use crate::sys::inherited::of_previous_program;
+
+/// What a holder leaves to the program that it becomes: the number of the descriptor of the state, and whether it has no terminal.
+const LEFT: &str = "NAMEGATE_STATE";
+
+/// An earlier process of the same mount.
+#[derive(Debug)]
+pub(super) enum Predecessor {
+    /// The previous program of this process.
+    Program {
+        /// The number of the state.
+        number: RawFd,
+        is_detached: bool,
+    },
+    /// Another process. The service manager has kept its descriptors.
+    Process(StoredDescriptors),
+}
+
+/// The state of a mount that goes on.
+#[derive(Debug)]
+pub(super) struct LeftState {
+    pub(super) state: &'static SurvivalState,
+    /// Numbers of descriptors that this process must not use as its own: they are of the predecessor.
+    pub(super) descriptors: HashSet<RawFd>,
+    /// How the predecessor has ended.
+    pub(super) end: &'static str,
+    /// Whether this process was the predecessor, with another program.
+    pub(super) is_same_process: bool,
+    /// How much its requests are to blame for that.
+    pub(super) blame: u64,
+}
+
+/// The variable for the next program of this process.
+pub(super) fn variable(number: RawFd, is_detached: bool) -> (&'static str, String) {
+    (LEFT, format!("{number} {}", if is_detached { "detached" } else { "attached" }))
+}
+
+impl Predecessor {
+    /// The predecessor of this process, if it has one. To be called once.
+    pub(super) fn find() -> Option<Self> {
+        if let Ok(left) = env::var(LEFT) {
+            let (number, is_detached) = left.split_once(' ')?;
+            return Some(Self::Program {
+                number: number.parse().ok()?,
+                is_detached: is_detached == "detached",
+            });
+        }
+        match fd_store::received() {
+            Ok(stored) => stored.map(Self::Process),
+            Err(error) => {
+                log::error!(
+                    "the service manager has kept a mount that cannot go on; it is made anew: {error}"
+                );
+                None
+            }
+        }
+    }
+
+    /// Whether it has left its terminal.
+    pub(super) fn was_detached(&self) -> bool {
+        matches!(self, Self::Program { is_detached: true, .. })
+    }
+
+    /// The state of the mount, to go on with `config`. `None` if the mount is to be made anew, which was logged; what was left of the old one
+    /// is gone then.
+    ///
+    /// # Errors
+    /// Neither is possible.
+    pub(super) fn open(
+        self,
+        config: &MountConfig,
+        manager: &ServiceManager,
+    ) -> Result<Option<LeftState>, ServeError> {
+        const OTHER_LAYOUT: &str = "this version keeps its state in another way";
+        let stored = match self {
+            Self::Program { number, .. } => {
+                let fd = of_previous_program(number);
+                let fd = fd.ok_or_else(|| {
+                    ServeError::new(format!("cannot go on with the mount: {}", Errno::EBADF))
+                })?;
+                let state = open_state(fd).map_err(|_| {
+                    ServeError::new(format!(
+                        "cannot go on with the mount: {OTHER_LAYOUT}; unmount it and mount it again"
+                    ))
+                })?;
+                let descriptors = state.needed_descriptors().collect();
+                return Ok(Some(LeftState {
+                    state,
+                    descriptors,
+                    end: "an upgrade",
+                    is_same_process: true,
+                    blame: 0,
+                }));
+            }
+            Self::Process(stored) => stored,
+        };
+        let state = of_previous_program(stored.state).and_then(|fd| open_state(fd).ok());
+        let why = match state {
+            None => OTHER_LAYOUT,
+            Some(state) => {
+                let lasting = [state.root()].into_iter().chain(state.devices());
+                if !config.settings.survive() {
+                    "`survive` is off now"
+                } else if !state.is_given(&config.source, &config.mountpoint) {
+                    "source or mount point have changed"
+                } else if !lasting.into_iter().all(|number| stored.others.contains(&number)) {
+                    "the service manager has lost a part of it"
+                } else {
+                    // Without them, nodes are found by their handles. Their numbers may be those of others by now.
+                    state.forget_descriptors(|number| !stored.others.contains(&number));
+                    fd_store::forget_taken(manager);
+                    let (end, blame) = match stored.was_left {
+                        true => ("a restart of the service", 0),
+                        false => ("the end of all its processes", KILLED),
+                    };
+                    return Ok(Some(LeftState {
+                        state,
+                        descriptors: stored.others,
+                        end,
+                        is_same_process: false,
+                        blame,
+                    }));
+                }
+            }
+        };
+        log::warn!("the mount is made anew, and what is open in it fails: {why}");
+        // The kernel ends the mount when its device has no descriptor any more.
+        stored.others.iter().for_each(|&number| drop(of_previous_program(number)));
+        if let Err(error) = fd_store::forget_all(manager, &stored) {
+            return Err(ServeError::new(format!("the service manager still keeps the old mount: {error}")));
+        }
+        if let Some((place, _)) = state.map(SurvivalState::place) {
+            detach_dead(&place)
+                .map_err(|error| ServeError::new(format!("cannot unmount {}: {error}", shown(&place))))?;
+        }
+        Ok(None)
+    }
+}
