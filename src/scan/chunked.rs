@@ -48,8 +48,8 @@ pub(super) fn check(
     });
     let used = suspects.into_used();
     if let Some(found) = found {
-        let in_use: &mut NamesInUse<'_> = &mut |take| parts.each_name(take);
-        scan.check(&found, CheckedNames::Suspects { in_use, used: used.as_ref() }, emit);
+        let in_use: &mut NamesInUse<'_> = &mut |_, take| parts.each_name(take);
+        scan.check(&found, CheckedNames::Suspects { in_use, used: used.as_ref().into() }, emit);
     }
     names
 }

@@ -7,7 +7,7 @@ use namegate_findings::directory::CheckedNames;
 
 use super::BatchScan;
 use crate::name::arena::Arena;
-use crate::policy::NamesInUse;
+use crate::policy::{FingerprintIndex, NamesInUse};
 use crate::report::DirectoryFindings;
 use crate::source::VersionedDirectory;
 
@@ -32,7 +32,7 @@ pub(super) fn check(
     directory.each_set_of(&alike, &mut |together| found.push(together));
     let ever = &directory.names().names;
     for together in &found {
-        let in_use: &mut NamesInUse<'_> = &mut |take| ever.iter().for_each(|(_, name)| take(name));
-        scan.check(together, CheckedNames::Suspects { in_use, used: None }, emit);
+        let in_use: &mut NamesInUse<'_> = &mut |_, take| ever.iter().for_each(|(_, name)| take(name));
+        scan.check(together, CheckedNames::Suspects { in_use, used: FingerprintIndex::Unknown }, emit);
     }
 }

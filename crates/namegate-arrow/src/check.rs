@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_schema::{ArrowError, SchemaRef};
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::Policy;
 use namegate_core::policy::rule::Severity;
 use namegate_findings::directory::{CheckedNames, DirectoryScan, LocatedNames};
-use namegate_findings::fingerprint::policy_fingerprint;
+use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::group::{GroupedPart, Groups, LIMIT, PartSource};
-use namegate_findings::record::Detail;
+use namegate_findings::record::{Detail, DirectoryFindings};
 use namegate_findings::split::{MAX_NAME, Shape, takes};
 
-use crate::byte_column::ByteColumn;
+use crate::candidates::CandidateDirectory;
+use crate::columns::Columns;
 use crate::pairs::KeyFault;
 use crate::rows::FindingRows;
 use crate::{TaskSummary, schema};
@@ -38,6 +39,18 @@ impl CheckSettings {
     pub fn new(policy: Arc<Policy>) -> Self {
         Self { policy, prefix: Vec::new(), encoding: None, min_severity: Severity::Warn, memory: LIMIT }
     }
+
+    pub(crate) fn scan(&self) -> DirectoryScan<'_> {
+        let Self { policy, encoding, min_severity, .. } = self;
+        let (encoding, min_severity) = (*encoding, *min_severity);
+        DirectoryScan { encoding, min_severity, ..DirectoryScan::new(policy, Detail::Everything) }
+    }
+
+    /// The summary of a task that has counted nothing.
+    pub(crate) fn summary(&self) -> TaskSummary {
+        let Self { policy, prefix, encoding, min_severity, .. } = self;
+        TaskSummary::new(CheckBasis::new(policy, prefix, *encoding, *min_severity))
+    }
 }
 
 /// Collects the pairs of whole directories.
@@ -61,20 +74,9 @@ impl DirectoryChecker {
     /// # Errors
     /// The columns are missing or of another type; the temporary files cannot be written.
     pub fn add(&mut self, pairs: &RecordBatch) -> Result<Vec<RecordBatch>, ArrowError> {
-        let column = |name: &str| {
-            let column = pairs.column_by_name(name).ok_or_else(|| {
-                let known: Vec<_> =
-                    pairs.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
-                let known = known.join(", ");
-                ArrowError::SchemaError(format!("the pairs have no column `{name}`, but: {known}"))
-            })?;
-            ByteColumn::new(name, column)
-        };
-        let (parents, names) = (column("parent")?, column("name")?);
-        let faults = match pairs.schema_ref().column_with_name("fault") {
-            Some((_, field)) if field.data_type() != &DataType::Null => Some(column("fault")?),
-            _ => None,
-        };
+        let columns = Columns::new("pairs", pairs);
+        let (parents, names) = (columns.bytes("parent")?, columns.bytes("name")?);
+        let faults = columns.bytes_if_any("fault")?;
         let (mut rows, mut batches) = (FindingRows::default(), Vec::new());
         for at in 0..pairs.num_rows() {
             let fault = faults.as_ref().and_then(|faults| faults.get(at));
@@ -105,23 +107,18 @@ impl DirectoryChecker {
     /// The temporary files cannot be written.
     pub fn finish(self) -> Result<FindingsReader, ArrowError> {
         let Self { settings, groups, faults } = self;
-        let summary = TaskSummary {
-            names: 0,
-            directories: 0,
-            collisions: 0,
-            faults,
-            policy: policy_fingerprint(&settings.policy, &settings.prefix, settings.encoding),
-            profiles: settings.policy.profile_set().names().collect(),
-        };
-        Ok(FindingsReader {
-            settings,
-            parts: groups.into_parts()?.into_iter(),
-            current: None,
-            rows: FindingRows::default(),
-            ready: Vec::new(),
-            summary,
-        })
+        let summary = TaskSummary { faults, ..settings.summary() };
+        Ok(FindingsReader::new(settings, groups.into_parts()?, DirectoryRows::Pairs, summary))
     }
+}
+
+/// What the names of a directory are collected as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DirectoryRows {
+    /// All names.
+    Pairs,
+    /// Those of a cut directory that may have findings, and what they are compared with.
+    Candidates,
 }
 
 /// The findings of a task, batch by batch.
@@ -131,6 +128,7 @@ pub struct FindingsReader {
     parts: std::vec::IntoIter<PartSource>,
     /// A part, and the index of its next directory.
     current: Option<(GroupedPart, usize)>,
+    of: DirectoryRows,
     rows: FindingRows,
     /// Batches of the last directory, the next one last.
     ready: Vec<RecordBatch>,
@@ -138,6 +136,16 @@ pub struct FindingsReader {
 }
 
 impl FindingsReader {
+    pub(crate) fn new(
+        settings: CheckSettings,
+        parts: Vec<PartSource>,
+        of: DirectoryRows,
+        summary: TaskSummary,
+    ) -> Self {
+        let (parts, rows) = (parts.into_iter(), FindingRows::default());
+        Self { settings, parts, current: None, of, rows, ready: Vec::new(), summary }
+    }
+
     /// The summary; complete once the last batch was read.
     pub fn summary(&self) -> &TaskSummary {
         &self.summary
@@ -162,17 +170,25 @@ impl FindingsReader {
         let directory = part.directory(at);
         let Self { settings, rows, ready, summary, .. } = self;
         summary.directories += 1;
-        summary.names += directory.numbers.len() as u64;
-        let scan = DirectoryScan {
-            encoding: settings.encoding,
-            min_severity: settings.min_severity,
-            ..DirectoryScan::new(&settings.policy, Detail::Everything)
-        };
-        let names = LocatedNames::new(directory.names(&settings.prefix), &directory.dir);
-        scan.check(&names, CheckedNames::All, &mut |findings| {
+        let emit = &mut |findings: DirectoryFindings| {
             summary.collisions += findings.groups.len() as u64;
+            summary.findings += findings.records.len() as u64;
             findings.records.iter().for_each(|record| rows.append(record, &mut |batch| ready.push(batch)));
-        });
+        };
+        match self.of {
+            DirectoryRows::Pairs => {
+                let names = LocatedNames::new(directory.names(&settings.prefix), &directory.dir);
+                settings.scan().check(&names, CheckedNames::All, emit);
+                summary.names += directory.numbers.len() as u64;
+            }
+            DirectoryRows::Candidates => {
+                let wanted = CandidateDirectory::new(&directory, &settings.policy).check(settings, emit);
+                if !wanted.is_empty() {
+                    let message = "names with the numbers that suggested names have are missing: ask for them with `wanted`";
+                    return Err(ArrowError::InvalidArgumentError(message.to_owned()));
+                }
+            }
+        }
         ready.reverse();
         Ok(true)
     }

@@ -40,15 +40,22 @@
 //! ```
 
 mod byte_column;
+mod candidates;
 mod check;
+mod columns;
+mod finding_table;
 mod names;
+mod numbers;
 mod pairs;
 mod rows;
 pub mod schema;
 mod task_summary;
 
+pub use candidates::{CandidateChecker, CandidateKind};
 pub use check::{CheckSettings, DirectoryChecker, FindingsReader};
+pub use finding_table::{FindingRow, FindingTable, ViolationRow};
 pub use names::check_names;
+pub use numbers::{CandidateFinder, number_names};
 pub use pairs::{PairSettings, PairSplitter};
 pub use rows::FindingRows;
 pub use task_summary::TaskSummary;

@@ -25,6 +25,33 @@ pub fn pairs() -> SchemaRef {
     Arc::clone(&PAIRS)
 }
 
+/// The names of cut directories on the way to those that have the same number: one row for each number of a name.
+pub fn numbered() -> SchemaRef {
+    static NUMBERED: LazyLock<SchemaRef> = LazyLock::new(|| {
+        schema(vec![
+            Field::new("parent", DataType::Binary, true),
+            Field::new("name", DataType::Binary, true),
+            Field::new("number", DataType::Int64, true),
+            Field::new("suspect", DataType::Boolean, true),
+            Field::new("first", DataType::Boolean, true),
+        ])
+    });
+    Arc::clone(&NUMBERED)
+}
+
+/// What is known of cut directories, for the task that checks each: names by their `kind`, and numbers.
+pub fn candidates() -> SchemaRef {
+    static CANDIDATES: LazyLock<SchemaRef> = LazyLock::new(|| {
+        schema(vec![
+            Field::new("parent", DataType::Binary, true),
+            Field::new("kind", DataType::Utf8, true),
+            Field::new("name", DataType::Binary, true),
+            Field::new("number", DataType::Int64, true),
+        ])
+    });
+    Arc::clone(&CANDIDATES)
+}
+
 /// The findings: one row for each violation of a name, and for each key that could not be checked.
 pub fn findings() -> SchemaRef {
     static FINDINGS: LazyLock<SchemaRef> = LazyLock::new(|| {
@@ -72,6 +99,8 @@ pub fn summary() -> SchemaRef {
             text("unicode"),
             text("namegate"),
             list_of_words("profiles"),
+            count("findings"),
+            text("min_severity"),
         ])
     });
     Arc::clone(&SUMMARY)

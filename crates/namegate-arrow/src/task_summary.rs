@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use namegate_core::name::scalar::UNICODE_VERSION;
+use arrow_schema::ArrowError;
+use namegate_core::policy::UnknownWord;
+use namegate_core::policy::profile::ProfileSet;
+use namegate_findings::fingerprint::CheckBasis;
 
+use crate::columns::Columns;
 use crate::schema;
 
-/// The counts of a task, and what it checked with. Only summaries with the same policy and versions can be added up.
+/// The counts of a task, and what it checked with. Only summaries with the same basis can be added up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSummary {
     /// Names checked, each directory and name once.
@@ -19,33 +23,80 @@ pub struct TaskSummary {
     pub collisions: u64,
     /// Keys that could not be checked.
     pub faults: u64,
-    /// The fingerprint of the policy and of the other settings that findings depend on.
-    pub policy: String,
-    /// The profiles of the policy.
-    pub profiles: Vec<&'static str>,
+    /// Names with a violation.
+    pub findings: u64,
+    /// What names were checked with.
+    pub basis: CheckBasis,
 }
 
 impl TaskSummary {
+    /// A summary that has counted nothing.
+    pub fn new(basis: CheckBasis) -> Self {
+        Self { names: 0, directories: 0, collisions: 0, faults: 0, findings: 0, basis }
+    }
+
     /// The summary as a batch with one row of [`schema::summary`]; `task` identifies the task.
     pub fn to_batch(&self, task: &str) -> RecordBatch {
         let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
         let count = |count: u64| -> ArrayRef {
             Arc::new(Int64Array::from(vec![i64::try_from(count).unwrap_or(i64::MAX)]))
         };
-        let (major, minor, patch) = UNICODE_VERSION;
+        let CheckBasis { namegate, unicode, policy, min_severity, profiles: set } = &self.basis;
         let mut profiles = ListBuilder::new(StringBuilder::new());
-        profiles.append_value(self.profiles.iter().map(Some));
+        profiles.append_value(set.names().map(Some));
         let columns = vec![
             text(task),
             count(self.names),
             count(self.directories),
             count(self.collisions),
             count(self.faults),
-            text(&self.policy),
-            text(&format!("{major}.{minor}.{patch}")),
-            text(env!("CARGO_PKG_VERSION")),
+            text(policy),
+            text(unicode),
+            text(namegate),
             Arc::new(profiles.finish()),
+            count(self.findings),
+            text(min_severity.as_str()),
         ];
         RecordBatch::try_new(schema::summary(), columns).expect("the columns are those of the schema")
+    }
+
+    /// Reads rows of [`schema::summary`], also from another library: columns in any order and layout.
+    ///
+    /// # Errors
+    /// A column is missing or of another type, or a value is missing or unknown to this version.
+    pub fn read(batch: &RecordBatch) -> Result<Vec<Self>, ArrowError> {
+        let columns = Columns::new("summaries", batch);
+        (0..batch.num_rows()).map(|at| Self::read_row(&columns, at)).collect()
+    }
+
+    fn read_row(columns: &Columns<'_>, at: usize) -> Result<Self, ArrowError> {
+        let invalid =
+            |name: &str| ArrowError::ParseError(format!("row {at} of the summaries has no valid `{name}`"));
+        let count = |name: &str| {
+            let count = columns.integers(name)?.get(at).and_then(|count| u64::try_from(count).ok());
+            count.ok_or_else(|| invalid(name))
+        };
+        let text = |name: &str| {
+            let column = columns.bytes(name)?;
+            let text = column.get(at).and_then(|text| std::str::from_utf8(text).ok()).map(str::to_owned);
+            text.ok_or_else(|| invalid(name))
+        };
+        let profiles = columns.words("profiles")?.get(at)?;
+        let unknown =
+            |error: UnknownWord| ArrowError::ParseError(format!("row {at} of the summaries: {error}"));
+        Ok(Self {
+            names: count("names")?,
+            directories: count("directories")?,
+            collisions: count("collisions")?,
+            faults: count("faults")?,
+            findings: count("findings")?,
+            basis: CheckBasis {
+                namegate: text("namegate")?,
+                unicode: text("unicode")?,
+                policy: text("policy")?,
+                min_severity: text("min_severity")?.parse().map_err(unknown)?,
+                profiles: ProfileSet::from_names(profiles.iter().map(String::as_str)).map_err(unknown)?,
+            },
+        })
     }
 }

@@ -6,14 +6,17 @@ mod rows;
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
+use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, DictionaryArray, Int32Array, LargeBinaryArray, NullArray,
     RecordBatch, StringArray,
 };
-use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter, TaskSummary, schema};
+use namegate_arrow::{
+    CandidateChecker, CandidateFinder, CheckSettings, DirectoryChecker, PairSettings, PairSplitter,
+    TaskSummary, number_names, schema,
+};
 use namegate_core::name::escape::stable_hash;
 use namegate_core::policy::{Policy, profile};
 use namegate_findings::decode::Decoding;
@@ -161,6 +164,161 @@ proptest! {
     }
 }
 
+type Rows = Vec<(Vec<u8>, &'static str, Option<Vec<u8>>, Option<i64>)>;
+
+fn candidate_rows(batches: &[RecordBatch]) -> Rows {
+    let mut rows = Rows::new();
+    for batch in batches {
+        let (parents, names) = (batch.column(0).as_binary::<i32>(), batch.column(2).as_binary::<i32>());
+        let (kinds, numbers) =
+            (batch.column(1).as_string::<i32>(), batch.column(3).as_primitive::<Int64Type>());
+        for at in 0..batch.num_rows() {
+            let kind = if kinds.value(at) == "known" { "known" } else { "candidate" };
+            let name = names.is_valid(at).then(|| names.value(at).to_vec());
+            rows.push((
+                parents.value(at).to_vec(),
+                kind,
+                name,
+                numbers.is_valid(at).then(|| numbers.value(at)),
+            ));
+        }
+    }
+    rows
+}
+
+fn candidate_batch(rows: &[&(Vec<u8>, &'static str, Option<Vec<u8>>, Option<i64>)]) -> RecordBatch {
+    let (mut parents, mut kinds) = (BinaryBuilder::new(), StringBuilder::new());
+    let (mut names, mut numbers) = (BinaryBuilder::new(), Int64Builder::new());
+    for (parent, kind, name, number) in rows {
+        parents.append_value(parent);
+        kinds.append_value(kind);
+        names.append_option(name.as_ref());
+        numbers.append_option(*number);
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(parents.finish()),
+        Arc::new(kinds.finish()),
+        Arc::new(names.finish()),
+        Arc::new(numbers.finish()),
+    ];
+    RecordBatch::try_new(schema::candidates(), columns).unwrap()
+}
+
+/// What an engine does with the pairs of cut directories: several tasks for each directory, and rounds until nothing is wanted. Returns
+/// the number of rounds too.
+fn check_cut(
+    settings: &CheckSettings,
+    pieces: &[RecordBatch],
+    tasks: usize,
+) -> (Vec<RecordBatch>, u64, usize) {
+    let mut numbered = Vec::new();
+    for piece in pieces {
+        number_names(piece, settings, &mut |batch| numbered.push(batch)).unwrap();
+    }
+    let of_task = |batch: &RecordBatch, task: usize| {
+        let numbers = batch.column(2).as_primitive::<Int64Type>();
+        let own =
+            (0..batch.num_rows()).filter(|&at| numbers.value(at).rem_euclid(tasks as i64) == task as i64);
+        let own: Vec<RecordBatch> = own.map(|at| batch.slice(at, 1)).collect();
+        own
+    };
+    let (mut candidates, mut names) = (Vec::new(), 0);
+    for task in 0..tasks {
+        let mut finder = CandidateFinder::new(settings.clone());
+        for batch in numbered.iter().flat_map(|batch| of_task(batch, task)) {
+            finder.add(&batch).unwrap();
+        }
+        names += finder.finish(&mut |batch| candidates.push(batch)).unwrap().names;
+    }
+    let mut rows = candidate_rows(&candidates);
+    for round in 0.. {
+        let checkers = || {
+            (0..tasks).map(|task| {
+                let own = rows.iter().filter(|row| stable_hash(&row.0) % tasks as u64 == task as u64);
+                let mut checker = CandidateChecker::new(settings.clone());
+                checker.add(&candidate_batch(&own.collect::<Vec<_>>())).unwrap();
+                checker
+            })
+        };
+        let mut wanted = Vec::new();
+        checkers().for_each(|checker| checker.wanted(&mut |batch| wanted.push(batch)).unwrap());
+        let wanted = candidate_rows(&wanted);
+        if wanted.is_empty() {
+            let found =
+                checkers().flat_map(|checker| checker.finish().unwrap().map(Result::unwrap)).collect();
+            return (found, names, round);
+        }
+        assert!(
+            checkers().any(|checker| checker.finish().unwrap().any(|batch| batch.is_err())),
+            "incomplete"
+        );
+        for batch in &numbered {
+            let (parents, names) = (batch.column(0).as_binary::<i32>(), batch.column(1).as_binary::<i32>());
+            let numbers = batch.column(2).as_primitive::<Int64Type>();
+            for at in 0..batch.num_rows() {
+                let parent = parents.value(at);
+                if wanted.iter().any(|row| row.0 == parent && row.3 == Some(numbers.value(at))) {
+                    rows.push((parent.to_vec(), "occupant", Some(names.value(at).to_vec()), None));
+                }
+            }
+        }
+        rows.extend(wanted);
+    }
+    unreachable!("each round makes numbers known")
+}
+
+/// The pairs of the directories that are cut and those of the others.
+fn by_size(pairs: &[RecordBatch], split: usize) -> (Vec<RecordBatch>, Vec<RecordBatch>) {
+    let parent = |batch: &RecordBatch, at: usize| {
+        let parents = batch.column(0).as_binary::<i32>();
+        parents.is_valid(at).then(|| parents.value(at).to_vec())
+    };
+    let rows = || pairs.iter().flat_map(|batch| (0..batch.num_rows()).map(move |at| batch.slice(at, 1)));
+    let mut counts = std::collections::HashMap::new();
+    rows().for_each(|row| *counts.entry(parent(&row, 0)).or_insert(0_usize) += 1);
+    rows().partition(|row| parent(row, 0).is_some_and(|of| counts[&Some(of)] > split))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn cut_directories_have_the_findings_of_whole_ones(
+        names in proptest::collection::vec((component(), 0..3_usize), 0..50),
+        split in 0..12_usize,
+        tasks in 1..4_usize,
+        memory in prop_oneof![Just(1_usize), Just(1 << 28)],
+        profiles in prop_oneof![Just(vec!["windows", "macos", "strict"]), Just(vec!["utf8"]), Just(vec!["git", "s3"])],
+        prefix in prop_oneof![Just(0_usize), Just(1015)],
+    ) {
+        let keys: Vec<Key> =
+            names.iter().map(|(name, dir)| Some([[&b""[..], b"d/", b"e/f/"][*dir], &name[..]].concat())).collect();
+        let settings = |memory| CheckSettings { prefix: vec![b'p'; prefix], ..settings(&profiles, memory) };
+        let pairs = pairs(PairSettings::default(), &[column(0, &keys)]);
+        let (whole, counted) = check(settings(1 << 28), &pairs);
+        let (cut, others) = by_size(&pairs, split);
+        let (mut found, names, _) = check_cut(&settings(memory), &cut, tasks);
+        let (of_others, counted_others) = check(settings(memory), &others);
+        found.extend(of_others);
+        prop_assert_eq!(rows::sorted(&found), rows::sorted(&whole));
+        prop_assert_eq!(names + counted_others.names, counted.names);
+    }
+}
+
+#[test]
+fn suggested_names_that_are_in_use_elsewhere_in_a_cut_directory_are_asked_for_in_rounds() {
+    // The numbers that are looked up double in each round.
+    let names =
+        (2..40).map(|at| format!("d/a_b_{at}")).chain(["d/a:b".into(), "d/a_b".into(), "d/A_B_40".into()]);
+    let keys: Vec<Key> = names.map(|name| Some(name.into_bytes())).collect();
+    let (settings, pairs) =
+        (settings(&["windows"], 1 << 20), pairs(PairSettings::default(), &[column(0, &keys)]));
+    let (found, names, rounds) = check_cut(&settings, &pairs, 3);
+    assert_eq!((names, rows::sorted(&found)), (42, rows::sorted(&check(settings, &pairs).0)));
+    assert!(rows::sorted(&found)[0].contains(&"a_b_41".to_owned()), "{found:?}");
+    assert!((3..7).contains(&rounds), "{rounds}");
+}
+
 #[test]
 fn keys_that_cannot_be_checked_are_rows_that_say_so() {
     let deep = b"d/".repeat(MAX_PARTS + 1);
@@ -223,6 +381,7 @@ fn the_summary_says_what_was_checked_with_what() {
     );
     let row = &rows::sorted(&[summary.to_batch("task 7")])[0];
     assert_eq!(row[..5], ["task 7", "2", "2", "0", "0"]);
+    assert_eq!(TaskSummary::read(&summary.to_batch("")).unwrap(), [summary]);
     assert_eq!(
         (row[5].len(), row[7].as_str(), row[8].as_str()),
         (16, env!("CARGO_PKG_VERSION"), "[windows]")

@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 use crate::policy::{
-    Collision, Confidence, Fingerprints, NamesInUse, Occupants, Policy, SharedFingerprints, SuggestedName,
-    UsedFingerprints, Violation,
+    Collision, Confidence, FingerprintIndex, Fingerprints, NamesInUse, Occupants, Policy, SharedFingerprints,
+    SuggestedName, UsedFingerprints, Violation,
 };
 
 /// The names in a directory that are not checked.
@@ -187,19 +187,19 @@ impl<'n> DirectoryCheck<'n> {
         policy: &Policy,
         encoding: Option<Encoding>,
     ) -> BTreeMap<usize, SuggestedName> {
-        let in_use: &mut NamesInUse<'_> = &mut |take| self.all_names().for_each(take);
-        self.suggested_names_among(policy, encoding, in_use, self.used.as_ref())
+        let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
+        self.suggested_names_among(policy, encoding, in_use, self.used.as_ref().into())
     }
 
-    /// [`DirectoryCheck::suggested_names`] for a directory of which only suspects are stored ([`SuspectNames`]). `in_use` calls
-    /// its argument with every name of the directory; it is called a few times. `used` are the fingerprints of all these names
-    /// ([`SuspectNames::into_used`]), if they were computed.
+    /// [`DirectoryCheck::suggested_names`] for a directory of which only suspects are stored ([`SuspectNames`]). `in_use` gives the
+    /// other names of the directory; it is called a few times. `used` is what is known of their fingerprints
+    /// ([`SuspectNames::into_used`]).
     pub fn suggested_names_among(
         &self,
         policy: &Policy,
         encoding: Option<Encoding>,
         in_use: &mut NamesInUse<'_>,
-        used: Option<&UsedFingerprints>,
+        used: FingerprintIndex<'_>,
     ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
             true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), encoding),
@@ -213,10 +213,10 @@ impl<'n> DirectoryCheck<'n> {
         policy: &Policy,
         meant: &[Option<(String, Confidence)>],
     ) -> BTreeMap<usize, SuggestedName> {
-        let in_use: &mut NamesInUse<'_> = &mut |take| self.all_names().for_each(take);
+        let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
         match self.is_listed {
             true => {
-                let there = self.occupants(in_use, self.used.as_ref());
+                let there = self.occupants(in_use, self.used.as_ref().into());
                 policy.suggest_for_meanings_among(there, &self.imperfect(policy), meant)
             }
             false => BTreeMap::new(),
@@ -226,7 +226,7 @@ impl<'n> DirectoryCheck<'n> {
     fn occupants<'a>(
         &'a self,
         in_use: &'a mut NamesInUse<'a>,
-        used: Option<&'a UsedFingerprints>,
+        used: FingerprintIndex<'a>,
     ) -> Occupants<'a, 'n> {
         Occupants { names: &self.names, movable: self.checked, collisions: &self.collisions, in_use, used }
     }
@@ -290,6 +290,12 @@ impl Policy {
         // The names that were left out have no fingerprints.
         check.used = fingerprints.filter(|_| check.left_out.is_empty()).map(SharedFingerprints::into_used);
         (!check.is_clean()).then_some(check)
+    }
+
+    /// Adds the names of `part` to `found` that may have violations by themselves or by their paths, without regard to the other names
+    /// of the directory; and those that are not stored as they are.
+    pub fn add_suspects(&self, found: &mut Arena, part: &DirectoryNames<'_>) {
+        SuspectNames { policy: self, shared: None, has_left_out: false }.add_to(found, part);
     }
 
     /// Finds the names that may have violations in a directory whose names come in parts, without storing all of them.

@@ -9,7 +9,7 @@ use namegate_core::name::Span;
 use namegate_core::name::display::display;
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::rule::{RuleId, Severity};
-use namegate_core::policy::{Collision, NameCheck, NamesInUse, Policy, UsedFingerprints, Violation};
+use namegate_core::policy::{Collision, FingerprintIndex, NameCheck, NamesInUse, Policy, Violation};
 
 use crate::container_rules;
 use crate::location::{Container, DirectoryPath, Location};
@@ -67,10 +67,10 @@ pub enum CheckedNames<'w> {
     All,
     /// Those that may have findings, because the directory is large.
     Suspects {
-        /// Calls its argument with every name of the directory.
+        /// Gives the other names of the directory.
         in_use: &'w mut NamesInUse<'w>,
-        /// The fingerprints of all these names, if they were computed.
-        used: Option<&'w UsedFingerprints>,
+        /// What is known of their fingerprints.
+        used: FingerprintIndex<'w>,
     },
     /// All names that it ever had. Some were never there together, so they do not collide.
     Ever,

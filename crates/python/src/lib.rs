@@ -6,13 +6,17 @@ mod convert;
 mod policy;
 mod streams;
 
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
 
 use convert::{decoding, encoding, error, min_severity, shape};
-use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, check_names};
+use namegate_arrow::{
+    CandidateChecker, CandidateFinder, CheckSettings, DirectoryChecker, PairSettings, check_names, schema,
+};
 use policy::{PolicyArgument, PyPolicy};
-use streams::{Findings, PairReader, Pairs, PyCheckedNames, PySummary, the_column};
+use streams::{Batches, Findings, NumberReader, PairReader, Pairs, PyCheckedNames, PySummary, the_column};
 
 /// Checks each name of a column by itself.
 #[pyfunction]
@@ -49,11 +53,7 @@ fn check_directories(
     min_severity: &str,
     memory: Option<usize>,
 ) -> PyResult<Findings> {
-    let mut settings = CheckSettings::new(PyPolicy::given(profiles)?.compiled);
-    settings.prefix = prefix.unwrap_or_default();
-    settings.encoding = encoding.map(self::encoding).transpose()?;
-    settings.min_severity = self::min_severity(min_severity)?;
-    settings.memory = memory.unwrap_or(settings.memory);
+    let settings = settings(profiles, prefix, encoding, min_severity, memory)?;
     let pairs = pairs.into_reader()?;
     py.detach(|| {
         let (mut checker, mut faults) = (DirectoryChecker::new(settings), Vec::new());
@@ -63,6 +63,116 @@ fn check_directories(
         Ok(Findings::new(faults, checker.finish()?))
     })
     .map_err(error)
+}
+
+fn settings(
+    profiles: Option<PolicyArgument>,
+    prefix: Option<Vec<u8>>,
+    encoding: Option<&str>,
+    min_severity: &str,
+    memory: Option<usize>,
+) -> PyResult<CheckSettings> {
+    let mut settings = CheckSettings::new(PyPolicy::given(profiles)?.compiled);
+    settings.prefix = prefix.unwrap_or_default();
+    settings.encoding = encoding.map(self::encoding).transpose()?;
+    settings.min_severity = self::min_severity(min_severity)?;
+    settings.memory = memory.unwrap_or(settings.memory);
+    Ok(settings)
+}
+
+/// Numbers the names of cut directories.
+#[pyfunction]
+#[pyo3(signature = (pairs, profiles = None, *, prefix = None))]
+fn number_names(
+    pairs: AnyRecordBatch,
+    profiles: Option<PolicyArgument>,
+    prefix: Option<Vec<u8>>,
+) -> PyResult<Batches> {
+    let settings = settings(profiles, prefix, None, "warn", None)?;
+    Ok(Batches::new(NumberReader::new(pairs.into_reader()?, settings)))
+}
+
+/// Finds the candidates among numbered names, and counts the names.
+#[pyfunction]
+#[pyo3(signature = (numbered, profiles = None, *, prefix = None, encoding = None, min_severity = "warn", memory = None, task = ""))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
+fn find_candidates(
+    py: Python<'_>,
+    numbered: AnyRecordBatch,
+    profiles: Option<PolicyArgument>,
+    prefix: Option<Vec<u8>>,
+    encoding: Option<&str>,
+    min_severity: &str,
+    memory: Option<usize>,
+    task: &str,
+) -> PyResult<(Batches, PySummary)> {
+    let settings = settings(profiles, prefix, encoding, min_severity, memory)?;
+    let numbered = numbered.into_reader()?;
+    let (rows, summary) = py
+        .detach(|| {
+            let (mut finder, mut rows) = (CandidateFinder::new(settings), Vec::new());
+            for batch in numbered {
+                finder.add(&batch?)?;
+            }
+            let summary = finder.finish(&mut |batch| rows.push(batch))?;
+            Ok((rows, summary))
+        })
+        .map_err(error)?;
+    Ok((candidates(rows), PySummary(summary.to_batch(task))))
+}
+
+/// The numbers whose names are not known yet.
+#[pyfunction]
+#[pyo3(signature = (candidates, profiles = None, *, prefix = None, encoding = None, min_severity = "warn", memory = None))]
+fn wanted_numbers(
+    py: Python<'_>,
+    candidates: AnyRecordBatch,
+    profiles: Option<PolicyArgument>,
+    prefix: Option<Vec<u8>>,
+    encoding: Option<&str>,
+    min_severity: &str,
+    memory: Option<usize>,
+) -> PyResult<Batches> {
+    let settings = settings(profiles, prefix, encoding, min_severity, memory)?;
+    let rows = candidates.into_reader()?;
+    let wanted = py.detach(|| {
+        let mut wanted = Vec::new();
+        candidate_checker(settings, rows)?.wanted(&mut |batch| wanted.push(batch))?;
+        Ok(wanted)
+    });
+    wanted.map(self::candidates).map_err(error)
+}
+
+/// Checks cut directories by what is known of them.
+#[pyfunction]
+#[pyo3(signature = (candidates, profiles = None, *, prefix = None, encoding = None, min_severity = "warn", memory = None))]
+fn check_candidates(
+    py: Python<'_>,
+    candidates: AnyRecordBatch,
+    profiles: Option<PolicyArgument>,
+    prefix: Option<Vec<u8>>,
+    encoding: Option<&str>,
+    min_severity: &str,
+    memory: Option<usize>,
+) -> PyResult<Findings> {
+    let settings = settings(profiles, prefix, encoding, min_severity, memory)?;
+    let rows = candidates.into_reader()?;
+    py.detach(|| Ok(Findings::new(Vec::new(), candidate_checker(settings, rows)?.finish()?))).map_err(error)
+}
+
+fn candidate_checker(
+    settings: CheckSettings,
+    rows: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+) -> Result<CandidateChecker, ArrowError> {
+    let mut checker = CandidateChecker::new(settings);
+    for batch in rows {
+        checker.add(&batch?)?;
+    }
+    Ok(checker)
+}
+
+fn candidates(rows: Vec<RecordBatch>) -> Batches {
+    Batches::new(RecordBatchIterator::new(rows.into_iter().map(Ok), schema::candidates()))
 }
 
 /// The module of compiled code behind the package `namegate`.
@@ -76,5 +186,10 @@ fn _namegate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySummary>()?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(pairs, module)?)?;
-    module.add_function(wrap_pyfunction!(check_directories, module)?)
+    module.add_class::<Batches>()?;
+    module.add_function(wrap_pyfunction!(check_directories, module)?)?;
+    module.add_function(wrap_pyfunction!(number_names, module)?)?;
+    module.add_function(wrap_pyfunction!(find_candidates, module)?)?;
+    module.add_function(wrap_pyfunction!(wanted_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(check_candidates, module)?)
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, FieldRef, SchemaRef};
-use namegate_arrow::{FindingsReader, PairSettings, PairSplitter, TaskSummary, schema};
+use namegate_arrow::{
+    CheckSettings, FindingsReader, PairSettings, PairSplitter, TaskSummary, number_names, schema,
+};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -172,6 +174,73 @@ impl RecordBatchReader for PairReader {
     }
 }
 
+/// Batches of any table, made while they are read.
+#[pyclass(module = "namegate", frozen)]
+pub(crate) struct Batches {
+    schema: SchemaRef,
+    reader: Once<Box<dyn RecordBatchReader + Send>>,
+}
+
+impl Batches {
+    pub(crate) fn new(reader: impl RecordBatchReader + Send + 'static) -> Self {
+        Self { schema: reader.schema(), reader: Once::new(Box::new(reader)) }
+    }
+}
+
+#[pymethods]
+impl Batches {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Capsule<'py> {
+        to_schema_pycapsule(py, self.schema.as_ref())
+    }
+
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> Capsule<'py> {
+        stream(py, self.reader.take()?, requested_schema)
+    }
+}
+
+/// Numbers names as they are asked for.
+pub(crate) struct NumberReader {
+    pairs: Box<dyn RecordBatchReader + Send>,
+    settings: CheckSettings,
+    /// The batches of the last batch of pairs, the next one last.
+    ready: Vec<RecordBatch>,
+}
+
+impl NumberReader {
+    pub(crate) fn new(pairs: Box<dyn RecordBatchReader + Send>, settings: CheckSettings) -> Self {
+        Self { pairs, settings, ready: Vec::new() }
+    }
+}
+
+impl Iterator for NumberReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ready.is_empty() {
+            let Self { pairs, settings, ready } = self;
+            let numbered = pairs
+                .next()?
+                .and_then(|pairs| number_names(&pairs, settings, &mut |batch| ready.push(batch)));
+            if let Err(error) = numbered {
+                return Some(Err(error));
+            }
+            ready.reverse();
+        }
+        self.ready.pop().map(Ok)
+    }
+}
+
+impl RecordBatchReader for NumberReader {
+    fn schema(&self) -> SchemaRef {
+        schema::numbered()
+    }
+}
+
 /// The findings of a task, made while they are read.
 #[pyclass(module = "namegate", frozen)]
 pub(crate) struct Findings {
@@ -241,7 +310,7 @@ impl RecordBatchReader for SummingReader {
 
 /// The summary of a task: a record batch of one row.
 #[pyclass(module = "namegate", name = "Summary", frozen)]
-pub(crate) struct PySummary(RecordBatch);
+pub(crate) struct PySummary(pub(crate) RecordBatch);
 
 #[pymethods]
 impl PySummary {

@@ -8,6 +8,7 @@ import subprocess
 
 import namegate
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PROFILES = ["windows", "macos", "s3"]
@@ -126,6 +127,76 @@ def test_tasks_that_get_whole_directories_find_what_one_task_finds():
     whole = namegate.scan(pa.array(KEYS), PROFILES)
     assert sorted(together) == rows(whole)
     assert names == pa.record_batch(whole.summary()).to_pylist()[0]["names"]
+
+
+def table_of(batches):
+    return pa.RecordBatchReader.from_stream(batches).read_all()
+
+
+def test_cut_directories_have_the_findings_of_whole_ones():
+    # As engines do it: parts of the pairs in any order, brought together by number, then by parent.
+    pairs = table_of(namegate.pairs(pa.array(KEYS)))
+    numbered = pa.concat_tables(table_of(namegate.number_names(pairs.take(range(at, len(pairs), 3)), PROFILES)) for at in range(3))
+    by_number, names = [[], []], 0
+    for at, number in enumerate(numbered["number"].to_pylist()):
+        by_number[number % 2].append(at)
+    facts = []
+    for task, members in enumerate(by_number):
+        candidates, summary = namegate.find_candidates(numbered.take(members), PROFILES, task=str(task))
+        facts.append(table_of(candidates))
+        names += pa.record_batch(summary).to_pylist()[0]["names"]
+    facts = pa.concat_tables(facts)
+    while len(wanted := table_of(namegate.wanted_numbers(facts, PROFILES))):
+        with pytest.raises(pa.ArrowException, match="wanted"):
+            rows(namegate.check_candidates(facts, PROFILES))
+        asked = {(row["parent"], row["number"]) for row in wanted.to_pylist()}
+        occupants = [
+            {"parent": row["parent"], "kind": "occupant", "name": row["name"], "number": None}
+            for row in numbered.to_pylist()
+            if (row["parent"], row["number"]) in asked
+        ]
+        facts = pa.concat_tables([facts, wanted, pa.Table.from_pylist(occupants, schema=facts.schema)])
+    whole = namegate.scan(pa.array(KEYS), PROFILES)
+    assert rows(namegate.check_candidates(facts, PROFILES)) == rows(whole)
+    assert names == pa.record_batch(whole.summary()).to_pylist()[0]["names"]
+
+
+def writers(findings):
+    """Writes a table as other programs do: another compression, dictionaries, small row groups, types without Arrow's schema."""
+
+    def by_pyarrow(path, version):
+        pq.write_table(findings, path, compression="zstd", data_page_version=version, row_group_size=99, data_page_size=2_000)
+
+    def by_duckdb(path):
+        duckdb = pytest.importorskip("duckdb")
+        duckdb.from_arrow(findings).write_parquet(str(path), compression="zstd", row_group_size=2048)
+
+    def by_polars(path):
+        polars = pytest.importorskip("polars")
+        polars.from_arrow(findings).write_parquet(path)
+
+    return [lambda path: by_pyarrow(path, "1.0"), lambda path: by_pyarrow(path, "2.0"), by_duckdb, by_polars]
+
+
+@pytest.mark.parametrize("writer", range(4))
+def test_the_program_reports_findings_that_others_wrote(program, tmp_path, writer):
+    scanned = namegate.scan(pa.array(KEYS), PROFILES)
+    findings = table_of(scanned)
+    summary = pa.Table.from_batches([pa.record_batch(scanned.summary("0"))])
+
+    def report(directory, write):
+        directory.mkdir()
+        write(directory / "findings.parquet")
+        pq.write_table(summary, directory / "summaries.parquet")
+        run = subprocess.run([program, "report", directory, "--format", "json"], capture_output=True)
+        assert run.returncode == 1, run.stderr.decode()
+        return run.stdout
+
+    expected = report(tmp_path / "expected", lambda path: pq.write_table(findings, path))
+    shuffled = findings.take(sorted(range(len(findings)), key=lambda at: at * 7919 % len(findings)))
+    found = report(tmp_path / "found", writers(shuffled)[writer])
+    assert found == expected
+    assert len(found.splitlines()) > 500
 
 
 def test_a_key_that_cannot_be_checked_becomes_a_row():

@@ -168,6 +168,20 @@ def test_a_task_that_is_run_again_finds_nothing_twice(spark, inventory, expected
     assert flag.exists()
 
 
+@pytest.mark.parametrize("split", [10_000, 20])
+def test_a_directory_that_is_cut_is_checked_as_a_whole(spark, inventory, expected, split):
+    frame = spark.read.parquet(inventory)
+    scan = namegate.spark.scan(frame, profiles=PROFILES, partitions=6, split_directory=split)
+    rows = scan.rows.persist()
+    scan = namegate.spark.Scan(rows)
+    assert digest_of(scan.findings) == expected
+    counted = pa.record_batch(summary_of(inventory)).to_pylist()[0]
+    total = scan.total()
+    whole = ("names", "directories", "collisions", "findings", "faults")
+    assert {what: total[what] for what in whole} == {what: counted[what] for what in whole}
+    rows.unpersist()
+
+
 def test_text_that_is_not_utf8_keeps_its_bytes(spark, tmp_path):
     names = pa.array([b"d/caf\xe9", b"d/aux"])
     text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())

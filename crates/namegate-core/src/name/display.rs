@@ -56,6 +56,26 @@ pub fn shown(path: &Path) -> String {
     display(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
+/// Escapes text that somebody else wrote and that may be hostile, for display. Unlike in names, spaces and backslashes are not
+/// escaped: they are part of a sentence or of an earlier escape.
+///
+/// ```
+/// use namegate_core::name::display::harmless;
+/// assert_eq!(harmless("   | ^ \\x1b \u{1b}[2J "), "   | ^ \\x1b \\u{1B}[2J ");
+/// ```
+pub fn harmless(text: &str) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for part in text.split_inclusive([' ', '\\']) {
+        let word = part.trim_end_matches([' ', '\\']);
+        shown.push_str(&display(word.as_bytes()).to_string());
+        shown.push_str(&part[word.len()..]);
+    }
+    shown
+}
+
 /// Escapes the bytes of `name` in `span` as they are escaped within the whole name, so that the escaped parts of a name
 /// together are the escaped name. A code point belongs to the part with its first byte.
 ///

@@ -57,8 +57,9 @@ impl Policy {
         self.finds_collisions().then(|| Fingerprints { policy: self, numbers: Vec::new() })
     }
 
-    /// Computes the numbers of a name. Two names that are equal, byte for byte or under an equivalence, share one of them.
-    pub(super) fn each_number(&self, text: &str, mut give: impl FnMut(u64)) {
+    /// Computes the fingerprints of a name. Two names that are equal, byte for byte or under an equivalence of the policy, share one of
+    /// them; names that share one are seldom different. They are the same in every process of one version.
+    pub fn each_number(&self, text: &str, mut give: impl FnMut(u64)) {
         if self.tables.compares_spellings || self.tables.other_equivalences.is_empty() {
             give(fingerprint(text));
         }

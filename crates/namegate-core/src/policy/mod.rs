@@ -38,6 +38,7 @@ pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use nearest::UnknownWord;
 pub(crate) use suggest::Occupants;
 pub use suggest::{
-    Confidence, DecodedName, DecodingMethod, EncodingHint, LegacyReader, NamesInUse, SuggestedName,
+    Confidence, DecodedName, DecodingMethod, EncodingHint, FingerprintIndex, LegacyReader, NamesInUse,
+    SuggestedName,
 };
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

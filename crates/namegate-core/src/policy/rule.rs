@@ -22,12 +22,24 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// All severities, the lowest first.
+    pub const ALL: [Self; 2] = [Self::Warn, Self::Error];
+
     /// `warn` or `error`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Warn => "warn",
             Self::Error => "error",
         }
+    }
+}
+
+impl FromStr for Severity {
+    type Err = UnknownWord;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let unknown = || UnknownWord::new("severity", s, Self::ALL.map(Self::as_str));
+        Self::ALL.into_iter().find(|severity| severity.as_str() == s).ok_or_else(unknown)
     }
 }
 

@@ -12,12 +12,13 @@ mod edit;
 mod shorten;
 
 use std::borrow::Cow;
+use std::str::FromStr;
 
-pub use directory::NamesInUse;
 pub(crate) use directory::Occupants;
+pub use directory::{FingerprintIndex, NamesInUse};
 
 use super::profile::{Limit, Test, Unit};
-use super::{Policy, Verdict};
+use super::{Policy, UnknownWord, Verdict};
 use crate::name::escape::escape;
 use crate::name::mojibake;
 use crate::name::normalize::{Form, is_in_form, to_form};
@@ -61,6 +62,15 @@ impl Confidence {
             Self::Likely => "likely",
             Self::Guess => "guess",
         }
+    }
+}
+
+impl FromStr for Confidence {
+    type Err = UnknownWord;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let unknown = || UnknownWord::new("confidence", s, Self::ALL.map(Self::as_str));
+        Self::ALL.into_iter().find(|confidence| confidence.as_str() == s).ok_or_else(unknown)
     }
 }
 

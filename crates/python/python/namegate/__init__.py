@@ -12,18 +12,38 @@ Findings are those of ``namegate scan --list``. Every function takes any object 
 directory: ``scan`` checks whole directories, and finds those as well. An engine that distributes its work runs the two
 halves of ``scan`` itself: ``pairs``, then a shuffle by ``parent``, then ``check_directories``. ``namegate.spark`` does
 so in Spark, ``namegate.duckdb`` and ``namegate.polars`` add ``check`` to these engines.
+
+A directory that is too large for one task can be cut. Its pairs go through ``number_names``, a shuffle by ``number``,
+``find_candidates``, and a shuffle by ``parent``; then ``wanted_numbers`` says of which numbers all names must be added, until there
+are none, and ``check_candidates`` has the findings of the whole directory.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ._namegate import CheckedNames, Findings, Pairs, Policy, Summary, __version__, check, check_directories, pairs
+from ._namegate import (
+    Batches,
+    CheckedNames,
+    Findings,
+    Pairs,
+    Policy,
+    Summary,
+    __version__,
+    check,
+    check_candidates,
+    check_directories,
+    find_candidates,
+    number_names,
+    pairs,
+    wanted_numbers,
+)
 
 if TYPE_CHECKING:
     from ._namegate import Column, Decoding, Profiles, Shape
 
 __all__ = [
+    "Batches",
     "CheckedNames",
     "Findings",
     "Pairs",
@@ -31,9 +51,13 @@ __all__ = [
     "Summary",
     "__version__",
     "check",
+    "check_candidates",
     "check_directories",
+    "find_candidates",
+    "number_names",
     "pairs",
     "scan",
+    "wanted_numbers",
 ]
 
 

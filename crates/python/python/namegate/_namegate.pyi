@@ -75,7 +75,7 @@ class Findings:
 
 @final
 class Summary:
-    """A record batch of one row. Only rows with equal ``policy``, ``unicode`` and ``namegate`` can be added up."""
+    """A record batch of one row. Only rows with equal ``policy``, ``unicode``, ``namegate`` and ``min_severity`` can be added up."""
 
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
@@ -121,3 +121,65 @@ def check_directories(
         OSError: The temporary files cannot be written.
     """
 
+
+@final
+class Batches:
+    """Record batches. They can be read once."""
+
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+def number_names(
+    pairs: ArrowStream | ArrowArray, profiles: Profiles = None, *, prefix: bytes | None = None
+) -> Batches:
+    """Numbers the names of directories that are cut: ``parent``, ``name``, ``number``, ``suspect`` and ``first``, one row for each
+    number of a name. Names that collide share a number. Any number of processes can do this, each with a part of a directory."""
+
+def find_candidates(
+    numbered: ArrowStream | ArrowArray,
+    profiles: Profiles = None,
+    *,
+    prefix: bytes | None = None,
+    encoding: str | None = None,
+    min_severity: Literal["warn", "error"] = "warn",
+    memory: int | None = None,
+    task: str = "",
+) -> tuple[Batches, Summary]:
+    """Finds the names that may have findings: all rows with the same ``number`` must be in ``numbered``.
+
+    Returns:
+        Rows of ``parent``, ``kind`` (``candidate``), ``name`` and ``number`` (null), some of them several times; and a summary that counts
+        the names. The parameters are those of ``check_directories``.
+    """
+
+def wanted_numbers(
+    candidates: ArrowStream | ArrowArray,
+    profiles: Profiles = None,
+    *,
+    prefix: bytes | None = None,
+    encoding: str | None = None,
+    min_severity: Literal["warn", "error"] = "warn",
+    memory: int | None = None,
+) -> Batches:
+    """Gives the numbers by which suggested names must be compared with names that are not in ``candidates``, as rows of the kind ``known``.
+
+    All rows of a directory must be in ``candidates``. Add these rows to them, and all names with these numbers as rows of the kind
+    ``occupant``; then ask again.
+    """
+
+def check_candidates(
+    candidates: ArrowStream | ArrowArray,
+    profiles: Profiles = None,
+    *,
+    prefix: bytes | None = None,
+    encoding: str | None = None,
+    min_severity: Literal["warn", "error"] = "warn",
+    memory: int | None = None,
+) -> Findings:
+    """Checks cut directories: all rows of a directory must be in ``candidates``, and no number may be wanted.
+
+    The findings are those of ``check_directories``. Names are counted by ``find_candidates``.
+
+    Raises:
+        RuntimeError: A number is wanted; raised while the findings are read.
+    """

@@ -21,12 +21,13 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as _functions
 
-from . import Policy, check_directories, pairs as _pairs
+from . import Policy, check_candidates, check_directories, find_candidates, number_names, wanted_numbers
+from . import pairs as _pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._namegate import Decoding, Findings, Pairs, Profiles, Shape
+    from ._namegate import Batches, Decoding, Findings, Pairs, Profiles, Shape, Summary
 
 PAIRS = "parent binary, name binary, fault string"
 FINDINGS = (
@@ -37,8 +38,11 @@ FINDINGS = (
 SUMMARY_COLUMN = "summary"
 SUMMARY = (
     "task string, names bigint, directories bigint, collisions bigint, faults bigint, policy string, unicode string, "
-    "namegate string, profiles array<string>"
+    "namegate string, profiles array<string>, findings bigint, min_severity string"
 )
+ROWS = f"{FINDINGS}, {SUMMARY_COLUMN} struct<{SUMMARY}>"
+NUMBERED = "parent binary, name binary, number bigint, suspect boolean, first boolean"
+CANDIDATES = "parent binary, kind string, name binary, number bigint"
 
 # A task with more names than this keeps a part of them in temporary files.
 NAMES_PER_PARTITION = 5_000_000
@@ -76,15 +80,18 @@ class Scan:
             if not total:
                 total = task
                 continue
-            for what in ("policy", "unicode", "namegate", "profiles"):
+            for what in ("policy", "unicode", "namegate", "profiles", "min_severity"):
                 if task[what] != total[what]:
                     raise ValueError(
                         f"the tasks checked with different values of `{what}`: {total[what]} and {task[what]}; "
                         "install the same version of namegate on all workers"
                     )
-            for what in ("names", "directories", "collisions", "faults"):
+            for what in _COUNTS:
                 total[what] += task[what]
-        return total or {"names": 0, "directories": 0, "collisions": 0, "faults": 0}
+        return total or dict.fromkeys(_COUNTS, 0)
+
+
+_COUNTS = ("names", "directories", "collisions", "faults", "findings")
 
 
 def scan(
@@ -98,11 +105,12 @@ def scan(
     encoding: str | None = None,
     min_severity: Literal["warn", "error"] = "warn",
     partitions: int | None = None,
+    split_directory: int | None = None,
 ) -> Scan:
     """Checks the keys of a table: each name, and the names of each directory against each other.
 
     The findings are those of ``namegate scan --list``, whatever the number of tasks. Nothing is computed before the result
-    is read; if it is read more than once, persist ``Scan.rows``.
+    is read, unless ``split_directory`` is given; if it is read more than once, persist ``Scan.rows``.
 
     Args:
         keys: The table.
@@ -115,6 +123,8 @@ def scan(
         min_severity: ``error`` leaves warnings out.
         partitions: The number of tasks that check directories. By default two for each core, or more, so that each has at
             most about 5 million names; to find that out, the rows are counted.
+        split_directory: Directories with more names than this are cut, and checked by several tasks. To find them, the names of each
+            directory are counted. By default none is cut: a directory is one task, whose memory is bounded but not its time.
     """
     policy = profiles if isinstance(profiles, Policy) else Policy(profiles)
     if partitions is None:
@@ -125,25 +135,90 @@ def scan(
         for together in _together(batches):
             yield from _batches(_pairs(together, shape=shape, decode=decode))
 
+    settings: dict[str, Any] = {"prefix": prefix, "encoding": encoding, "min_severity": min_severity}
+
     def check(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
         for together in _together(batches):
-            found = check_directories(
-                together, policy, prefix=prefix, encoding=encoding, min_severity=min_severity
-            )
-            for batch in _batches(found):
-                yield batch.append_column(SUMMARY_COLUMN, _pyarrow.nulls(batch.num_rows, _arrow_struct(SUMMARY)))
-            context = TaskContext.get()
-            assert context is not None, "Spark runs this in a task"
-            row = _pyarrow.record_batch(found.summary(str(context.partitionId())))
-            empty = [_pyarrow.nulls(1, field.type) for field in _arrow_struct(FINDINGS)]
-            columns = [*empty, row.to_struct_array().cast(_arrow_struct(SUMMARY))]
-            names = [field.name for field in _arrow_struct(FINDINGS)] + [SUMMARY_COLUMN]
-            yield _pyarrow.RecordBatch.from_arrays(columns, names)
+            yield from _with_summary(check_directories(together, policy, **settings), FINDINGS)
 
     pairs = keys.select(_functions.col(key).cast("binary")).mapInArrow(split, PAIRS)
+    cut = None
+    if split_directory is not None:
+        pairs, large = _separate(pairs, split_directory)
+        cut = large and _scan_cut(large, policy, settings, partitions)
     # Given a number, Spark does not merge partitions afterwards.
-    whole = pairs.repartition(partitions, "parent")
-    return Scan(whole.mapInArrow(check, f"{FINDINGS}, {SUMMARY_COLUMN} struct<{SUMMARY}>"))
+    rows = pairs.repartition(partitions, "parent").mapInArrow(check, ROWS)
+    return Scan(rows if cut is None else rows.unionByName(cut))
+
+
+def _separate(pairs: DataFrame, split_directory: int) -> tuple[DataFrame, DataFrame | None]:
+    """The pairs of ordinary directories, and those of directories with more names than this, if there are any."""
+    counts = pairs.where("parent IS NOT NULL").groupBy("parent").count()
+    parents = [(row["parent"],) for row in counts.where(_functions.col("count") > split_directory).collect()]
+    if not parents:
+        return pairs, None
+    large = pairs.sparkSession.createDataFrame(parents, "parent binary").withColumn("is_large", _functions.lit(True))
+    # A key that cannot be checked has no parent.
+    marked = pairs.join(_functions.broadcast(large), "parent", "left")
+    ordinary, cut = (marked.where(f"is_large IS {what}").select(*pairs.columns) for what in ("NULL", "NOT NULL"))
+    return ordinary, cut.drop("fault")
+
+
+def _scan_cut(pairs: DataFrame, policy: Policy, settings: dict[str, Any], partitions: int) -> DataFrame:
+    """The findings of directories whose names are distributed among all tasks."""
+
+    def number(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
+        for together in _together(batches):
+            yield from _batches(number_names(together, policy, prefix=settings["prefix"]))
+
+    def find(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
+        for together in _together(batches):
+            yield from _with_summary(find_candidates(together, policy, task=_task(), **settings), CANDIDATES)
+
+    def ask(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
+        for together in _together(batches):
+            yield from _batches(wanted_numbers(together, policy, **settings))
+
+    def check(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatch]:
+        for together in _together(batches):
+            yield from _with_summary(check_candidates(together, policy, **settings), FINDINGS)
+
+    def kept(frame: DataFrame) -> DataFrame:
+        return frame.persist(StorageLevel.DISK_ONLY)
+
+    numbered = kept(pairs.mapInArrow(number, NUMBERED).repartition(partitions, "number"))
+    found = kept(numbered.mapInArrow(find, f"{CANDIDATES}, {SUMMARY_COLUMN} struct<{SUMMARY}>"))
+    facts = found.where("summary IS NULL").drop(SUMMARY_COLUMN)
+    while True:
+        wanted = kept(facts.repartition(partitions, "parent").mapInArrow(ask, CANDIDATES))
+        if wanted.isEmpty():
+            break
+        named = numbered.join(wanted.select("parent", "number"), ["parent", "number"], "leftsemi")
+        occupants = named.selectExpr("parent", "'occupant' AS kind", "name", "CAST(NULL AS bigint) AS number").distinct()
+        facts = kept(facts.unionByName(wanted).unionByName(occupants))
+    checked = facts.repartition(partitions, "parent").mapInArrow(check, ROWS)
+    summaries = found.where("summary IS NOT NULL").select(SUMMARY_COLUMN)
+    return checked.unionByName(summaries, allowMissingColumns=True)
+
+
+def _task() -> str:
+    context = TaskContext.get()
+    assert context is not None, "Spark runs this in a task"
+    return str(context.partitionId())
+
+
+def _with_summary(
+    found: Findings | tuple[Batches, Summary], columns: str
+) -> Iterator[_pyarrow.RecordBatch]:
+    """The rows, and one row that has only the summary."""
+    rows, summary = found if isinstance(found, tuple) else (found, None)
+    for batch in _batches(rows):
+        yield batch.append_column(SUMMARY_COLUMN, _pyarrow.nulls(batch.num_rows, _arrow_struct(SUMMARY)))
+    row = _pyarrow.record_batch(rows.summary(_task()) if summary is None else summary)
+    empty = [_pyarrow.nulls(1, field.type) for field in _arrow_struct(columns)]
+    arrays = [*empty, row.to_struct_array().cast(_arrow_struct(SUMMARY))]
+    names = [field.name for field in _arrow_struct(columns)] + [SUMMARY_COLUMN]
+    yield _pyarrow.RecordBatch.from_arrays(arrays, names)
 
 
 def _together(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.RecordBatchReader]:
@@ -153,7 +228,7 @@ def _together(batches: Iterator[_pyarrow.RecordBatch]) -> Iterator[_pyarrow.Reco
         yield _pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 
-def _batches(stream: Pairs | Findings) -> _pyarrow.RecordBatchReader:
+def _batches(stream: Pairs | Findings | Batches) -> _pyarrow.RecordBatchReader:
     return _pyarrow.RecordBatchReader.from_stream(stream)
 
 
@@ -162,6 +237,7 @@ _ARROW_TYPES = {
     "string": _pyarrow.string(),
     "int": _pyarrow.int32(),
     "bigint": _pyarrow.int64(),
+    "boolean": _pyarrow.bool_(),
     "array<string>": _pyarrow.list_(_pyarrow.string()),
 }
 
@@ -207,6 +283,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--partitions", type=int, metavar="N", help="tasks that check directories (default: by the number of keys and cores)"
     )
+    parser.add_argument(
+        "--split-directory",
+        type=int,
+        metavar="NAMES",
+        help="cut directories with more names than this, so that several tasks check them (default: none is cut)",
+    )
     given = parser.parse_args(arguments)
     config = None
     if given.config is not None:
@@ -227,6 +309,7 @@ def main(arguments: list[str] | None = None) -> None:
         encoding=given.encoding,
         min_severity=given.min_severity,
         partitions=given.partitions,
+        split_directory=given.split_directory,
     )
     # Read three times, computed once.
     rows = result.rows.persist(StorageLevel.DISK_ONLY)

@@ -327,6 +327,7 @@ impl ProfileSet {
     pub const EMPTY: Self = Self(0);
     /// Stands for the rules of a configuration file or an option; shown as `config`.
     pub const CONFIG: Self = Self(1 << 31);
+    const CONFIG_NAME: &'static str = "config";
 
     /// The set of one profile.
     ///
@@ -347,10 +348,22 @@ impl ProfileSet {
         self.0 & other.0 == other.0
     }
 
+    /// The set of these names, as [`ProfileSet::names`] gives them, in any order.
+    ///
+    /// # Errors
+    /// An unknown name, with the nearest known one.
+    pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, UnknownWord> {
+        let set = |name| match name {
+            Self::CONFIG_NAME => Ok(Self::CONFIG),
+            name => by_name(name).map(Self::from_profile),
+        };
+        names.into_iter().map(set).collect()
+    }
+
     /// The names of the profiles in the set, in the order of [`ALL`].
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let listed = ALL.iter().enumerate().filter(move |(at, _)| self.0 & 1 << at != 0).map(|(_, p)| p.name);
-        listed.chain(self.contains(Self::CONFIG).then_some("config"))
+        listed.chain(self.contains(Self::CONFIG).then_some(Self::CONFIG_NAME))
     }
 }
 
@@ -373,6 +386,9 @@ mod tests {
         }
         let all: ProfileSet = ALL.iter().map(|p| ProfileSet::from_profile(p)).collect();
         assert_eq!(all.names().count(), ALL.len());
+        let all = all.union(ProfileSet::CONFIG);
+        assert_eq!(ProfileSet::from_names(all.names()), Ok(all));
+        assert!(ProfileSet::from_names(["config", "window"]).is_err());
         assert!(by_name("window").unwrap_err().to_string().contains("unknown profile `window`"));
     }
 

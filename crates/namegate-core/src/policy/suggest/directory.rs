@@ -14,8 +14,27 @@ use crate::policy::collision::{Collision, Equivalence};
 use crate::policy::rule::RuleId;
 use crate::policy::{Policy, SharedFingerprints, UsedFingerprints, Verdict};
 
-/// Calls its argument with each name in use in a directory, from the first to the last. It may be called several times.
-pub type NamesInUse<'f> = dyn FnMut(&mut dyn FnMut(&[u8])) + 'f;
+/// Calls its second argument with each name in use in a directory that has one of the fingerprints in the first, or with more names.
+/// Without fingerprints all names are asked for. It may be called several times.
+pub type NamesInUse<'f> = dyn FnMut(&[u64], &mut dyn FnMut(&[u8])) + 'f;
+
+/// What is known of the fingerprints of all names in use in a directory.
+#[derive(Clone, Copy, Debug)]
+pub enum FingerprintIndex<'a> {
+    /// Nothing: names are compared with all names.
+    Unknown,
+    /// All of them.
+    Complete(&'a UsedFingerprints),
+    /// Names are found by their fingerprints: [`NamesInUse`] is called with those that matter, as often as needed, and never for all
+    /// names.
+    ByLookup,
+}
+
+impl<'a> From<Option<&'a UsedFingerprints>> for FingerprintIndex<'a> {
+    fn from(used: Option<&'a UsedFingerprints>) -> Self {
+        used.map_or(Self::Unknown, Self::Complete)
+    }
+}
 
 /// The names in one directory.
 pub(crate) struct Occupants<'a, 'n> {
@@ -27,8 +46,8 @@ pub(crate) struct Occupants<'a, 'n> {
     pub(crate) collisions: &'a [Collision],
     /// All names in use, `names` included.
     pub(crate) in_use: &'a mut NamesInUse<'a>,
-    /// The fingerprints of all names in use, if they were computed.
-    pub(crate) used: Option<&'a UsedFingerprints>,
+    /// What is known of the fingerprints of all names in use.
+    pub(crate) used: FingerprintIndex<'a>,
 }
 
 impl Policy {
@@ -139,13 +158,13 @@ impl Policy {
         });
         let collisions = shared.as_ref().map(|shared| shared.collisions(names)).unwrap_or_default();
         let used = shared.map(SharedFingerprints::into_used);
-        let mut in_use = |take: &mut dyn FnMut(&[u8])| names.iter().for_each(|name| take(name));
+        let mut in_use = |_: &[u64], take: &mut dyn FnMut(&[u8])| names.iter().for_each(|name| take(name));
         let there = Occupants {
             names,
             movable: names.len(),
             collisions: &collisions,
             in_use: &mut in_use,
-            used: used.as_ref(),
+            used: used.as_ref().into(),
         };
         let mut suggested = suggest(there);
         (0..names.len()).map(|at| suggested.remove(&at)).collect()
@@ -223,7 +242,7 @@ struct OccupiedNames<'s, 'a, 'n> {
     /// The suggested names and the indexes of their names, sorted by the names.
     entries: &'s [(usize, SuggestedName)],
     in_use: &'s mut NamesInUse<'a>,
-    used: Option<&'s UsedFingerprints>,
+    used: FingerprintIndex<'s>,
     /// The fingerprints of the suggested names, each with the index of its entry; sorted.
     numbers: Vec<(u64, usize)>,
     /// Whether each entry must be compared.
@@ -242,7 +261,7 @@ struct OccupiedNames<'s, 'a, 'n> {
     next: HashMap<String, usize>,
 }
 
-/// Numbers that are looked up together.
+/// Numbers that are looked up together at first.
 const NUMBERS_TOGETHER: usize = 8;
 /// After this many comparisons with the whole directory, all its names are stored instead.
 const MAX_PASSES: usize = 8;
@@ -291,7 +310,7 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
     fn place_contested(mut self) -> HashMap<usize, Option<SuggestedName>> {
         let mut wanted = Vec::new();
         match self.used {
-            Some(used) => {
+            FingerprintIndex::Complete(used) => {
                 for entry in 0..self.entries.len() {
                     self.contested[entry] |= self.may_be_used(used, entry);
                     if self.contested[entry] {
@@ -299,7 +318,9 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
                     }
                 }
             }
-            None => wanted.extend(self.entries.iter().map(|(_, new)| &*new.name)),
+            FingerprintIndex::Unknown | FingerprintIndex::ByLookup => {
+                wanted.extend(self.entries.iter().map(|(_, new)| &*new.name));
+            }
         }
         self.read(self.fingerprints(&wanted));
         let (mut seen, mut numbered) = (HashSet::new(), Vec::new());
@@ -308,7 +329,7 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
             let mut is_again = false;
             self.policy.each_number(&new.name, |number| is_again |= !seen.insert(number));
             if is_again || self.is_in_use(&new.name, self.names[*at]) {
-                numbered.extend(self.with_numbers(entry, 2));
+                numbered.extend(self.with_numbers(entry, 2, NUMBERS_TOGETHER));
             }
         }
         self.look_up(&numbered);
@@ -337,13 +358,11 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
         may_be_used
     }
 
-    /// The suggested name of this entry with a few numbers, the first of them `from`.
-    fn with_numbers(&self, entry: usize, from: usize) -> Vec<String> {
+    /// The suggested name of this entry with `count` numbers, the first of them `from`.
+    fn with_numbers(&self, entry: usize, from: usize, count: usize) -> Vec<String> {
         let (at, new) = &self.entries[entry];
         let room = room_for(self.names[*at]);
-        (from..from + NUMBERS_TOGETHER)
-            .map_while(|number| self.suggester.with_number(&new.name, room, number))
-            .collect()
+        (from..from + count).map_while(|number| self.suggester.with_number(&new.name, room, number)).collect()
     }
 
     /// The fingerprints of `names`, sorted.
@@ -370,14 +389,18 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
     fn read(&mut self, mut numbers: Vec<u64>) {
         let Some(looked_up) = &mut self.looked_up else { return };
         let used = self.used;
-        numbers.retain(|&number| used.is_none_or(|used| used.count(number) > 0) && looked_up.insert(number));
+        let may_be_used = |number| match used {
+            FingerprintIndex::Complete(used) => used.count(number) > 0,
+            FingerprintIndex::Unknown | FingerprintIndex::ByLookup => true,
+        };
+        numbers.retain(|&number| may_be_used(number) && looked_up.insert(number));
         if numbers.is_empty() {
             return;
         }
         self.passes += 1;
-        let is_last = self.passes > MAX_PASSES;
+        let is_last = self.passes > MAX_PASSES && !matches!(used, FingerprintIndex::ByLookup);
         let Self { policy, in_use, exact, held, contested, numbers: suggested, .. } = self;
-        in_use(&mut |name| {
+        in_use(if is_last { &[] } else { &numbers }, &mut |name| {
             let Ok(text) = std::str::from_utf8(name) else { return };
             let mut may_be_equal = is_last;
             policy.each_number(text, |number| {
@@ -436,8 +459,14 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
         let first = suggester.with_number(&new.name, room, 2)?;
         let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
         let from = self.next.get(&family).copied().unwrap_or(2);
-        self.look_up(&self.with_numbers(entry, from));
+        self.look_up(&self.with_numbers(entry, from, NUMBERS_TOGETHER));
+        let mut tried = 0;
         let mut in_use = |candidate: &str| {
+            // Each time the numbers that are looked up double: a look can be a pass over the directory.
+            if tried >= NUMBERS_TOGETHER && tried.is_power_of_two() {
+                self.look_up(&self.with_numbers(entry, from + tried, tried));
+            }
+            tried += 1;
             self.look_up(&[candidate]);
             self.is_in_use(candidate, own)
         };
