@@ -4,6 +4,7 @@
 //! the crate [`namegate_core`], which others can use; the modules of it that the program uses are named here again.
 
 pub mod cli;
+pub mod collect;
 pub mod doctor;
 pub mod explain;
 pub mod fix;
@@ -12,6 +13,8 @@ pub mod fuse;
 pub mod guard;
 pub mod json;
 pub mod output;
+#[cfg(feature = "parquet")]
+pub mod parquet_file;
 pub mod passthrough;
 pub mod progress;
 pub mod report;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub use namegate_findings::directory::OwnerOf;
 use namegate_findings::directory::{CheckedNames, DirectoryScan};
+use namegate_findings::fingerprint::CheckBasis;
 use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
@@ -85,10 +86,11 @@ pub fn scan(
     // A scan that resumes this one can have another report.
     let detail = if checkpoints.is_some() { Detail::Everything } else { report.detail() };
     let baseline = settings.baseline.as_ref();
+    let min_severity = settings.min_severity.unwrap_or(Severity::Warn);
     let accepts = move |path: &[u8], rule| baseline.is_some_and(|known| known.accepts(path, rule));
     let directories = DirectoryScan {
         encoding: settings.encoding,
-        min_severity: settings.min_severity.unwrap_or(Severity::Warn),
+        min_severity,
         accepts: baseline.map(|_| &accepts as _),
         owner_of: settings.owner_of,
         inode_of: Some(source::inode_of),
@@ -180,7 +182,8 @@ pub fn scan(
         .baseline
         .as_ref()
         .map(|known| Accepted { accepted, stale: known.len().saturating_sub(accepted) });
-    let written = failure.map_or_else(|| report.finish(policy, &summary), Err);
+    let basis = CheckBasis::new(policy, &settings.prefix, settings.encoding, min_severity);
+    let written = failure.map_or_else(|| report.finish(&basis, &summary), Err);
     summary.is_unread = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
     if summary.is_unread { Ok(summary) } else { written.map(|()| summary) }
 }

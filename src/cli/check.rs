@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
 
-use super::format::{ReportArgs, ReportFormat};
+use super::format::{ReportArgs, ReportFormat, SuggestionArgs};
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
 use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
+use crate::policy::rule::Severity;
 use crate::policy::{CheckOutcome, EncodingHint, Policy, profile};
 use crate::progress::NoProgress;
 use crate::report::fan::FaultReport;
@@ -15,6 +16,7 @@ use crate::report::text::{GroupBy, Layout};
 use crate::report::{Report, ReportedName, Summary};
 use crate::scan::{self, ScanSettings};
 use crate::source::list::{ListItem, NameReader, PathList};
+use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::split::MAX_NAME;
 
 const EXAMPLES: &str = "\
@@ -47,6 +49,8 @@ pub struct CheckArgs {
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
+    suggestions: SuggestionArgs,
+    #[command(flatten)]
     policy: PolicyArgs,
 }
 
@@ -61,23 +65,25 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         return check_paths(args, &policy, out);
     }
     let is_single = args.names.len() == 1;
+    let encoding = args.suggestions.encoding;
     let head = args.report.head(args.report.format.0 == ReportFormat::Html)?;
     let report = (!args.quiet).then(|| args.report.report(out, &mut faults, LAYOUT, &head));
     let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy) };
     if args.names.is_empty() {
-        check.stream(standard_input(args.null)?, args.report.encoding)?;
+        check.stream(standard_input(args.null)?, encoding)?;
     } else {
         let names: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
-        let guess = match args.report.encoding {
+        let guess = match encoding {
             Some(_) => None,
             None => EncodingGuess::for_names(names.iter().map(Vec::as_slice), &EncodingCounts::default()),
         };
-        let legacy = guess.as_ref().map_or(hint(args.report.encoding), EncodingHint::Guessed);
+        let legacy = guess.as_ref().map_or(hint(encoding), EncodingHint::Guessed);
         names.iter().try_for_each(|name| check.name(name, legacy))?;
     }
     let CheckRun { report, summary, .. } = check;
     if let Some(mut report) = report.filter(|_| !is_single || args.report.format.0 != ReportFormat::Text) {
-        report.finish(&policy, &summary)?;
+        let basis = CheckBasis::new(&policy, b"", encoding, Severity::Warn);
+        report.finish(&basis, &summary)?;
     }
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on))
 }
@@ -125,7 +131,7 @@ fn check_paths(
         true => Box::new(FaultReport::new(&mut faults)),
         false => args.report.report(out, &mut faults, LAYOUT, &head),
     };
-    let settings = ScanSettings { encoding: args.report.encoding, ..ScanSettings::default() };
+    let settings = ScanSettings { encoding: args.suggestions.encoding, ..ScanSettings::default() };
     let source = PathList(paths);
     let summary = scan::scan(&source, policy, &settings, &mut *report, &NoProgress, None, None)?;
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on))

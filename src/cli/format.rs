@@ -105,12 +105,18 @@ pub struct ReportArgs {
     /// Exit with status 1 for findings of at least this severity
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
     pub fail_on: FailOn,
-    /// Encoding of names that are not UTF-8, for suggested names [default: guessed from the names]
-    #[arg(long, value_name = "NAME")]
-    pub encoding: Option<Encoding>,
     /// Title of an HTML report [default: "File names: namegate report"]
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+}
+
+/// The options of commands that suggest names.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct SuggestionArgs {
+    /// Encoding of names that are not UTF-8, for suggested names [default: guessed from the names]
+    #[arg(long, value_name = "NAME")]
+    pub encoding: Option<Encoding>,
 }
 
 /// A format for findings.
@@ -140,7 +146,7 @@ impl ReportArgs {
     /// A title without an HTML report; a format that is no text on standard output.
     pub fn head(&self, writes_html: bool) -> Result<Head, CliError> {
         if self.format.0.is_binary() {
-            return Err(CliError::new("this format is written to a file: namegate scan -o FILE.parquet"));
+            return Err(CliError::new("this format is written to a file: -o FILE.parquet"));
         }
         if self.title.is_some() && !writes_html {
             return Err(CliError::new("--title needs an HTML report: --format html, or -o FILE.html"));

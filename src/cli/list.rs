@@ -26,8 +26,8 @@ use super::guards::{GuardSummary, known_guards};
 use super::instances::{owner_at, owner_of, sockets, user};
 use super::{CliError, ExitStatus};
 use crate::json::{self, JsonBytes};
-use crate::name::display::width;
-use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError, harmless};
+use crate::name::display::{harmless, width};
+use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError};
 use crate::sys::mounts::{self, MountEntry};
 use crate::sys::process::{close_all_but, fork};
 

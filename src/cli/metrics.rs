@@ -4,7 +4,8 @@ use std::io::Write;
 
 use super::instances::InstanceSelector;
 use super::{CliError, ExitStatus};
-use crate::service::control::{ControlRequest, harmless};
+use crate::name::display::harmless;
+use crate::service::control::ControlRequest;
 
 const EXAMPLES: &str = "\
 Examples:

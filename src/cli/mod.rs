@@ -30,6 +30,7 @@ mod policy_args;
 mod profiles;
 mod progress;
 mod reload;
+mod report;
 mod rules;
 mod scan;
 mod setting_args;
@@ -173,6 +174,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     Why(why::WhyArgs),
     Scan(Box<scan::ScanArgs>),
+    Report(report::StoredReportArgs),
     Fix(fix::FixArgs),
     Mount(Box<mount::MountArgs>),
     Watch(Box<watch::WatchArgs>),
@@ -305,6 +307,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Explain(args) => explain::run(&args, out),
         Command::Why(args) => why::run(&args, out),
         Command::Scan(args) => scan::run(*args, out),
+        Command::Report(args) => report::run(&args, out),
         Command::Fix(args) => fix::run(args, out),
         Command::Mount(args) => mount::run(&args),
         Command::Watch(args) => watch::run(&args, out),

@@ -7,11 +7,12 @@ use std::str::FromStr;
 
 use super::CliError;
 use super::colours::ColourFilter;
-use super::format::{ReportFormat, words};
+use super::format::{ReportArgs, ReportFormat, words};
 use crate::name::display::shown;
 use crate::output::Output;
 use crate::report::baseline::BaselineWriter;
 use crate::report::counts::CountBy;
+use crate::report::fan::{FaultReport, SummaryReport};
 use crate::report::html::Head;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report};
@@ -40,7 +41,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',', conflicts_with_all = ["quiet", "summary"])]
     pub summary_by: Vec<CountBy>,
     /// Write the findings to FILE as known findings, for --baseline
-    #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+    #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
 }
 
@@ -77,6 +78,26 @@ impl OutputArgs {
     pub fn layout(&self, readiness: bool) -> Layout {
         let is_styled = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
         Layout { group_by: self.group_by, readiness, faults: false, is_wrapped: true, is_styled }
+    }
+
+    /// The report for standard output: `out`, and `faults` for what could not be read.
+    ///
+    /// # Errors
+    /// As of [`ReportArgs::counts`].
+    pub fn printed<'o>(
+        &self,
+        args: &ReportArgs,
+        out: &'o mut (dyn Write + Send),
+        faults: &'o mut (dyn Write + Send),
+        layout: Layout,
+        head: &Head,
+    ) -> Result<Box<dyn Report + 'o>, CliError> {
+        Ok(match (self.quiet, self.summary) {
+            (true, _) => Box::new(FaultReport::new(faults)),
+            (_, true) => Box::new(SummaryReport::new(args.report(out, faults, layout, head))),
+            _ if !self.summary_by.is_empty() => args.counts(out, faults, layout, &self.summary_by)?,
+            _ => args.report(out, faults, layout, head),
+        })
     }
 
     /// Whether a file gets this format.

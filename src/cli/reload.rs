@@ -4,7 +4,8 @@ use std::io::Write;
 
 use super::instances::InstanceSelector;
 use super::{CliError, ExitStatus};
-use crate::service::control::{ControlRequest, ReloadOutcome, harmless};
+use crate::name::display::harmless;
+use crate::service::control::{ControlRequest, ReloadOutcome};
 
 const EXAMPLES: &str = "\
 The mount stays, and no request fails: requests that arrive later are checked by the new policy. A file with errors changes \

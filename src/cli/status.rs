@@ -13,8 +13,9 @@ use super::guards::{GuardSummary, known_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::json;
+use crate::name::display::harmless;
 use crate::report::layout::{BOLD, write_wrapped};
-use crate::service::control::{ControlRequest, InstanceStatus, harmless};
+use crate::service::control::{ControlRequest, InstanceStatus};
 use crate::telemetry::metrics::{MetricsSnapshot, RuleCount};
 
 const EXAMPLES: &str = "\

@@ -32,7 +32,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "SEVERITY", value_enum)]
     min_severity: Option<MinSeverity>,
     /// Skip the known findings in FILE, which --write-baseline wrote
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
     baseline: Option<PathBuf>,
 }
 

@@ -12,9 +12,9 @@ use unicode_width::UnicodeWidthChar;
 use super::guards::{GuardSummary, known_guards, read_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::name::display::display;
+use crate::name::display::{display, harmless};
 use crate::report::layout::BOLD;
-use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters, harmless};
+use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters};
 use crate::telemetry::audit::RecentRefusal;
 use crate::telemetry::metrics::{MetricsSnapshot, OperationCounts, RuleCount};
 

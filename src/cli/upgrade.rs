@@ -9,7 +9,8 @@ use nix::unistd::{Pid, geteuid};
 
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::service::control::{ControlRequest, InstanceStatus, harmless};
+use crate::name::display::harmless;
+use crate::service::control::{ControlRequest, InstanceStatus};
 use crate::service::signals::UPGRADE;
 use crate::state::LAYOUT;
 

@@ -8,11 +8,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use namegate_findings::fingerprint::CheckBasis;
 use serde::{Deserialize, Serialize};
 
 use super::{Detail, Report, ReportedName, Summary};
 use crate::json::{self, Base64};
-use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 
 /// Known findings, and which of them occurred.
@@ -149,7 +149,7 @@ impl<W: Write + Send> Report for BaselineWriter<W> {
         Ok(())
     }
 
-    fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, _basis: &CheckBasis, _summary: &Summary) -> io::Result<()> {
         for (path, rule) in std::mem::take(&mut self.found) {
             let (path, path_base64) = match String::from_utf8(path) {
                 Ok(path) => (Some(path), None),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use anstyle::Style;
+use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
@@ -15,7 +16,6 @@ use super::text::{Layout, Text};
 use super::{Detail, Report, ReportedName, Summary};
 use crate::json::{self, Base64};
 use crate::name::display::display;
-use crate::policy::Policy;
 use crate::policy::rule::RuleId;
 
 /// The most rows of a table: each is kept in memory.
@@ -209,11 +209,11 @@ impl<W: Write + Send> Report for CountReport<W> {
         self.out.flush()
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         match self.format {
             CountFormat::Text(layout) => {
                 self.write_text()?;
-                Text::new(&mut self.out, layout).finish(policy, summary)
+                Text::new(&mut self.out, layout).finish(basis, summary)
             }
             CountFormat::Json => {
                 let mut lines = Vec::new();
@@ -230,7 +230,7 @@ impl<W: Write + Send> Report for CountReport<W> {
                     json::write_line(&mut lines, &line)?;
                 }
                 self.out.write_all(&lines)?;
-                Json::new(&mut self.out).finish(policy, summary)
+                Json::new(&mut self.out).finish(basis, summary)
             }
             CountFormat::Csv => {
                 let (headings, table) = self.table();

@@ -4,13 +4,13 @@
 //! Such a cell gets an apostrophe in front, which spreadsheets read as "this is text". The exact bytes are in `path_encoded`,
 //! percent-encoded, which never begins with one of them.
 
+use namegate_findings::fingerprint::CheckBasis;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::uri::encoded;
 use super::{DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::name::display::display;
-use crate::policy::Policy;
 
 /// The columns; new ones are added at the end.
 const COLUMNS: [&str; 18] = [
@@ -148,7 +148,7 @@ impl<W: Write + Send> Report for Csv<W> {
         self.out.flush()
     }
 
-    fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, _basis: &CheckBasis, _summary: &Summary) -> io::Result<()> {
         self.begin()?;
         self.out.flush()
     }

@@ -1,12 +1,12 @@
 //! Several reports of one run.
 
+use namegate_findings::fingerprint::CheckBasis;
 use std::io::{self, ErrorKind, Write};
 
 use super::{
     CollisionGroup, Detail, DirectoryFindings, RenderedFindings, RenderedLater, Renderer, Report,
     ReportedName, Summary,
 };
-use crate::policy::Policy;
 
 /// Writes everything to several reports.
 ///
@@ -84,8 +84,8 @@ impl Report for MultiReport<'_> {
         self.each(|_, report| report.pause())
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
-        self.each(|_, report| report.finish(policy, summary))
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
+        self.each(|_, report| report.finish(basis, summary))
     }
 }
 
@@ -119,7 +119,7 @@ impl<W: Write + Send> Report for FaultReport<W> {
         Ok(())
     }
 
-    fn finish(&mut self, _policy: &Policy, _summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, _basis: &CheckBasis, _summary: &Summary) -> io::Result<()> {
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ impl Report for SummaryReport<'_> {
         self.0.pause()
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
-        self.0.finish(policy, summary)
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
+        self.0.finish(basis, summary)
     }
 }

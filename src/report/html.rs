@@ -10,11 +10,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use namegate_findings::fingerprint::CheckBasis;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::json::summary_line;
+use super::json::lines::SummaryLine;
 use super::{
     CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
     Summary,
@@ -22,7 +23,6 @@ use super::{
 use crate::json::{self, Hex};
 use crate::name::display::display;
 use crate::name::utf8;
-use crate::policy::Policy;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RULES, Severity};
 use crate::source::location::DirectoryPath;
@@ -275,7 +275,7 @@ impl<W: Write + Send> Html<W> {
     }
 
     /// Everything except the findings.
-    fn run(&self, policy: &Policy, summary: &Summary) -> Value {
+    fn run(&self, basis: &CheckBasis, summary: &Summary) -> Value {
         let entries = self.index.entries.lock();
         let glyphs: BTreeMap<String, [&str; 3]> = (entries.glyphs.iter())
             .map(|(value, glyph)| (format!("{value:X}"), [glyph.name.as_str(), glyph.category, glyph.script]))
@@ -293,7 +293,7 @@ impl<W: Write + Send> Html<W> {
             summary.targets.iter().map(|of| (of.target.name, of.target.title)).collect();
         let names = |set: ProfileSet| set.names().collect::<Vec<_>>();
         let mut run = json!({
-            "summary": summary_line(policy, summary),
+            "summary": SummaryLine::new(basis, summary),
             "titles": titles,
             "rules": rules.collect::<Vec<_>>(),
             "directories": directories.iter().map(|(dir, count)| json!([display(dir).to_string(), count])).collect::<Vec<_>>(),
@@ -356,10 +356,10 @@ impl<W: Write + Send> Report for Html<W> {
         self.out.flush()
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         self.begin()?;
         self.out.write_all(b"\n]</script>\n<script type=\"application/json\" id=\"run\">")?;
-        let run = self.run(policy, summary);
+        let run = self.run(basis, summary);
         json::write_in_markup(&mut self.out, &run)?;
         write!(self.out, "</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")?;
         self.out.flush()

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use namegate_findings::fingerprint::CheckBasis;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
@@ -13,8 +14,8 @@ use super::{
     DirectoryFindings, FailOn, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation, Summary,
 };
 use crate::name::display::display;
+use crate::policy::CheckOutcome;
 use crate::policy::rule::Severity;
-use crate::policy::{CheckOutcome, Policy};
 use crate::source::location::DirectoryPath;
 
 /// Writes records as JUnit XML.
@@ -244,7 +245,7 @@ impl<W: Write + Send> Report for Junit<W> {
         self.out.get_mut().flush()
     }
 
-    fn finish(&mut self, _policy: &Policy, summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, _basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         self.end_suite()?;
         if summary.worst() < Some(Severity::Warn) && summary.unreadable == 0 {
             let name = &format!("{} names without a finding", summary.names);

@@ -19,13 +19,13 @@ pub mod text;
 
 use std::io;
 
+use namegate_findings::fingerprint::CheckBasis;
 pub use namegate_findings::record::{
     CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation,
 };
 use namegate_findings::uri;
 
 pub use self::summary::Summary;
-use crate::policy::Policy;
 use crate::policy::rule::Severity;
 
 /// Renders the findings of a directory for one report: in any thread, while others write.
@@ -105,7 +105,7 @@ pub trait Report: Send {
     ///
     /// # Errors
     /// As writing to the output.
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()>;
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()>;
 }
 
 /// The severity at which findings make a run fail.

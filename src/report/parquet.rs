@@ -5,15 +5,15 @@ use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use namegate_arrow::{FindingRows, schema};
+use namegate_findings::fingerprint::CheckBasis;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::json::summary_line;
+use super::json::lines::SummaryLine;
 use super::{Report, ReportedName, Summary};
-use crate::policy::Policy;
 
 /// The key of the summary in the metadata of the file.
 pub const SUMMARY_KEY: &str = "namegate.summary";
@@ -80,11 +80,11 @@ impl<W: Write + Send> Report for Parquet<W> {
         Ok(())
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         let mut rest = Vec::new();
         self.rows.flush(&mut |batch| rest.push(batch));
         self.write(&rest)?;
-        let summary = serde_json::to_string(&summary_line(policy, summary))?;
+        let summary = serde_json::to_string(&SummaryLine::new(basis, summary))?;
         let mut end = || {
             let writer = self.writer()?;
             writer.append_key_value_metadata(KeyValue::new(SUMMARY_KEY.to_owned(), summary.clone()));

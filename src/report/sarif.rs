@@ -8,10 +8,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::json::summary_line;
+use super::json::lines::SummaryLine;
 use super::uri::reference;
 use super::{
     CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
@@ -20,7 +21,6 @@ use super::{
 use crate::json::{self, Hex};
 use crate::name::display::display;
 use crate::name::scalar::UNICODE_VERSION;
-use crate::policy::Policy;
 use crate::policy::rule::{Concern, RULES, Rule, Severity};
 
 const SCHEMA: &str =
@@ -331,7 +331,7 @@ impl<W: Write + Send> Report for Sarif<W> {
         self.out.flush()
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         self.begin()?;
         if self.more_faults > 0 {
             let text = format!("{} more could not be read", self.more_faults);
@@ -350,8 +350,8 @@ impl<W: Write + Send> Report for Sarif<W> {
             "toolExecutionNotifications": self.faults,
         });
         let properties = json!({
-            "profiles": policy.profile_set().names().collect::<Vec<_>>(),
-            "summary": summary_line(policy, summary),
+            "profiles": basis.profiles.names().collect::<Vec<_>>(),
+            "summary": SummaryLine::new(basis, summary),
         });
         self.out.write_all(b"\n],\"invocations\":[")?;
         json::write(&mut self.out, &invocation)?;

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use anstyle::Style;
+use namegate_findings::fingerprint::CheckBasis;
 
 use super::layout::{
     BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled, terminal_width,
@@ -18,9 +19,8 @@ use super::{
 };
 use crate::name::Span;
 use crate::name::display::{display, display_part};
-use crate::name::scalar::UNICODE_VERSION;
+use crate::policy::CheckOutcome;
 use crate::policy::rule::{Concern, RuleId};
-use crate::policy::{CheckOutcome, Policy};
 use crate::source::location::DirectoryPath;
 
 /// Maximum number of further places in a line for a rule; the rest is counted.
@@ -159,12 +159,12 @@ impl<W: Write + Send> Report for Text<W> {
         self.out.flush()
     }
 
-    fn finish(&mut self, policy: &Policy, summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         if self.place.is_some() {
             writeln!(self.out)?;
         }
         self.write_by_rule()?;
-        self.out.write_all(summary_text(policy, summary).as_bytes())?;
+        self.out.write_all(summary_text(basis, summary).as_bytes())?;
         if self.layout.readiness {
             self.out.write_all(readiness_text(summary).as_bytes())?;
         }
@@ -326,11 +326,12 @@ fn place_of(span: Span) -> String {
     }
 }
 
-fn summary_text(policy: &Policy, summary: &Summary) -> String {
+fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
     let mut text = String::new();
-    let (major, minor, _) = UNICODE_VERSION;
-    let profiles: Vec<&str> = policy.profile_set().names().collect();
-    let by = format!("{}; Unicode {major}.{minor}", profiles.join(", "));
+    let profiles: Vec<&str> = basis.profiles.names().collect();
+    // People know Unicode by two numbers.
+    let unicode = basis.unicode.strip_suffix(".0").unwrap_or(&basis.unicode);
+    let by = format!("{}; Unicode {unicode}", profiles.join(", "));
     let within = match summary.directories {
         0 => String::new(),
         directories => format!(" in {}", counted(directories, "directory", "directories")),

@@ -22,7 +22,7 @@ pub use name::InstanceName;
 pub use place::{NameTaken, directory, reserve};
 pub use protocol::{
     ActivePolicy, ControlReply, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload,
-    ReloadOutcome, VERSION, harmless,
+    ReloadOutcome, VERSION,
 };
 pub use server::{ControlHandler, ControlServer, ReservedSocket};
 

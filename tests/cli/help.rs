@@ -63,7 +63,9 @@ fn home() -> tempfile::TempDir {
         "bin",
         "etc/namegate",
     ];
-    for dir in directories.into_iter().chain(["srv/share/.snapshots", "data", "old", "mac", "archive"]) {
+    for dir in
+        directories.into_iter().chain(["srv/share/.snapshots", "data", "old", "mac", "archive", "findings"])
+    {
         fs::create_dir_all(path(dir)).unwrap();
     }
     for file in ["srv/share/good", "srv/share/what?", "data/a:b", "old/report.", "mac/a\u{F022}b", "here?"] {
@@ -152,6 +154,10 @@ const RUNS: &str = "set -e
     namegate fix plan data --profile windows -o other.jsonl
     namegate fix apply other.jsonl --yes --journal journal.jsonl";
 
+/// The findings of two tasks, for `report`.
+const STORED: &str = "namegate scan data --profile windows -q -o findings/1.jsonl
+    namegate scan srv/share --profile windows -q -o findings/2.jsonl";
+
 #[test]
 fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
     let home = home();
@@ -173,6 +179,10 @@ fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
         if words == "namegate fix status" {
             let (status, said) = bash(home.path(), &format!("{environment}; {RUNS}"));
             assert_eq!(status, 0, "{said}");
+        }
+        if words == "namegate report" {
+            let (status, said) = bash(home.path(), &format!("{environment}; {STORED}"));
+            assert_eq!(status, 1, "{said}");
         }
         for line in examples(&words) {
             // The examples of all commands together, and a command of which only one option needs an instance.

@@ -35,6 +35,8 @@ mod report;
 mod rest;
 mod run;
 mod scan;
+#[cfg(feature = "parquet")]
+mod stored;
 #[path = "../../examples/make_tree.rs"]
 #[allow(dead_code, reason = "the example is a program too")]
 mod trees;

@@ -251,3 +251,30 @@ fn an_inventory_of_s3_is_read_by_its_manifest() {
         namegate().args(["scan", "--list-format", "s3-manifest", "--list"]).arg(&manifest).output().unwrap();
     assert!(stderr(&output).contains("not the manifest.json of an S3 Inventory"), "{}", stderr(&output));
 }
+
+/// Written by pyarrow 26: with a dictionary in data pages of version 1, and without one in those of version 2.
+#[test]
+fn pages_packed_with_zstandard_are_read_like_others() {
+    for file in ["zstd-1.parquet", "zstd-2.parquet"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(file);
+        for jobs in ["1", "2"] {
+            let (status, found) = scan(&file, &["--list-format", "parquet:key", "--jobs", jobs]);
+            let names: Vec<String> =
+                rows_of(&found).into_iter().map(|row| format!("{} {}", row[1], row[3])).collect();
+            assert_eq!(names, [r#""aux.txt" reserved-name"#, r#""caf\xe9.txt" truncated"#]);
+            // Two directories, 303 names in them, and a null.
+            assert_eq!((status, found.last().unwrap()["names"].as_u64()), (2, Some(305)));
+            assert!(found[0]["message"].as_str().unwrap().contains("item 2: it is null"), "{}", found[0]);
+        }
+        // Damage: nothing may panic, hang, or unpack without an end.
+        let (good, dir) = (fs::read(&file).unwrap(), tempfile::tempdir().unwrap());
+        let damaged = dir.path().join("damaged.parquet");
+        for at in (4..good.len()).step_by(good.len() / 40) {
+            let mut bad = good.clone();
+            bad[at] ^= 0xFF;
+            fs::write(&damaged, &bad).unwrap();
+            let (status, _) = scan(&damaged, &["--list-format", "parquet:key"]);
+            assert!((0..=2).contains(&status), "byte {at}");
+        }
+    }
+}

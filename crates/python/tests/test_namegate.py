@@ -136,7 +136,7 @@ def table_of(batches):
 def test_cut_directories_have_the_findings_of_whole_ones():
     # As engines do it: parts of the pairs in any order, brought together by number, then by parent.
     pairs = table_of(namegate.pairs(pa.array(KEYS)))
-    numbered = pa.concat_tables(table_of(namegate.number_names(pairs.take(range(at, len(pairs), 3)), PROFILES)) for at in range(3))
+    numbered = pa.concat_tables(table_of(namegate.number_names(pairs.take(list(range(at, len(pairs), 3))), PROFILES)) for at in range(3))
     by_number, names = [[], []], 0
     for at, number in enumerate(numbered["number"].to_pylist()):
         by_number[number % 2].append(at)

@@ -11,7 +11,7 @@ use std::path::{self, Path, PathBuf};
 use self::resume::{ScanScope, StateFile};
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
-use super::format::{ReportArgs, ReportFormat};
+use super::format::{ReportArgs, ReportFormat, SuggestionArgs};
 use super::output::OutputArgs;
 use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
@@ -21,7 +21,7 @@ use crate::name::display::{display, shown};
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::rule::Severity;
-use crate::report::fan::{FaultReport, MultiReport, SummaryReport};
+use crate::report::fan::MultiReport;
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink, ScanSettings};
 use crate::sys::open_files;
@@ -72,6 +72,8 @@ pub struct ScanArgs {
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
+    suggestions: SuggestionArgs,
+    #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
     targets: TargetArgs,
@@ -91,6 +93,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         paths,
         sources,
         report: report_args,
+        suggestions,
         progress: style,
         resume,
         output,
@@ -99,7 +102,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         policy,
     } = args;
     let policy = targets.policy(&policy)?;
-    let mut settings = targets.settings(report_args.encoding)?;
+    let mut settings = targets.settings(suggestions.encoding)?;
     settings.owner_of = tree.owner_of();
     let mut head =
         report_args.head(report_args.format.0 == ReportFormat::Html || output.writes(ReportFormat::Html))?;
@@ -133,14 +136,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let fail_on = report_args.fail_on;
     let mut files = output.begin()?;
     let mut reports = files.reports(fail_on, Layout { faults: true, is_wrapped: false, ..layout }, &head);
-    reports.push(match (output.quiet, output.summary) {
-        (true, _) => Box::new(FaultReport::new(&mut faults)),
-        (_, true) => Box::new(SummaryReport::new(report_args.report(&mut above, &mut faults, layout, &head))),
-        _ if !output.summary_by.is_empty() => {
-            report_args.counts(&mut above, &mut faults, layout, &output.summary_by)?
-        }
-        _ => report_args.report(&mut above, &mut faults, layout, &head),
-    });
+    reports.push(output.printed(&report_args, &mut above, &mut faults, layout, &head)?);
     let mut report = MultiReport::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);
     let scanned =

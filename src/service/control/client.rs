@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 
 use super::directory::{FoundSocket, FoundSockets, in_directory, of_users};
 use super::place::directory;
-use super::protocol::{ControlReply, ControlRequest, MAX_REPLY, VERSION, harmless};
-use crate::name::display::shown;
+use super::protocol::{ControlReply, ControlRequest, MAX_REPLY, VERSION};
+use crate::name::display::{harmless, shown};
 
 /// Maximum number of connections that are open at once. Further sockets follow when the first ones have answered.
 const MOST_OPEN: usize = 256;

@@ -289,23 +289,6 @@ pub struct InstanceCounters {
     pub refusals: Vec<RecentRefusal>,
 }
 
-/// Escapes text of another process, which may be hostile, for display. Unlike in names, a backslash is not escaped: it is
-/// part of an earlier escape.
-///
-/// ```
-/// use namegate::service::control::harmless;
-/// assert_eq!(harmless("   | ^ \\x1b \u{1b}[2J "), "   | ^ \\x1b \\u{1B}[2J ");
-/// ```
-pub fn harmless(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for part in text.split_inclusive([' ', '\\']) {
-        let word = part.trim_end_matches([' ', '\\']);
-        shown.push_str(&display(word.as_bytes()).to_string());
-        shown.push_str(&part[word.len()..]);
-    }
-    shown
-}
-
 impl LastReload {
     /// A reload that ends now.
     pub fn now(outcome: Result<ReloadOutcome, String>) -> Self {

@@ -4,26 +4,21 @@
 //! namegate looks for, and readers that make text of it refuse the whole file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use bytes::Bytes;
 use namegate_findings::split::MAX_NAME;
 use parquet::basic::Type;
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{AsBytes, DataType};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 
 use super::fields::{Field, Missing};
+use crate::parquet_file::{ParquetFile, guarded};
 
 /// Rows that a thread hands over at a time.
 const ROWS: usize = 1 << 13;
@@ -50,17 +45,17 @@ pub fn read(
     jobs: NonZeroUsize,
     visit: &mut dyn FnMut(u64, Field) -> io::Result<()>,
 ) -> io::Result<()> {
-    let file = PositionedFile { len: 0, file: Arc::new(File::open(file)?) };
-    let file = PositionedFile { len: file.file.metadata()?.len(), ..file };
-    let opened = guarded(|| SerializedFileReader::new(file))?;
+    let opened = ParquetFile::open(file)?;
     let at = find_column(&opened, column)?;
-    let groups = opened.metadata().row_groups();
-    let mut first = 1;
-    let firsts: Vec<u64> = groups
+    let mut next_first = 1;
+    let firsts: Vec<u64> = opened
+        .metadata()
+        .row_groups()
         .iter()
         .map(|group| {
-            first += u64::try_from(group.num_rows()).unwrap_or_default();
-            first - u64::try_from(group.num_rows()).unwrap_or_default()
+            let first = next_first;
+            next_first += u64::try_from(group.num_rows()).unwrap_or_default();
+            first
         })
         .collect();
     let next = AtomicUsize::new(0);
@@ -104,7 +99,7 @@ pub fn read(
 }
 
 /// The index of the column.
-fn find_column(opened: &SerializedFileReader<PositionedFile>, name: &str) -> io::Result<usize> {
+fn find_column(opened: &ParquetFile, name: &str) -> io::Result<usize> {
     let schema = opened.metadata().file_metadata().schema_descr();
     let Some(at) = schema.columns().iter().position(|column| column.path().string() == name) else {
         let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
@@ -120,13 +115,14 @@ fn find_column(opened: &SerializedFileReader<PositionedFile>, name: &str) -> io:
 
 /// Sends the values of one row group.
 fn read_group(
-    opened: &SerializedFileReader<PositionedFile>,
+    opened: &ParquetFile,
     group: usize,
     column: usize,
     first: u64,
     sender: &SyncSender<RowsResult>,
 ) -> Result<()> {
-    match opened.get_row_group(group)?.get_column_reader(column)? {
+    let descriptor = opened.metadata().file_metadata().schema_descr().column(column);
+    match get_column_reader(descriptor, opened.pages(group, column)?) {
         ColumnReader::ByteArrayColumnReader(reader) => send_values(reader, first, sender),
         ColumnReader::FixedLenByteArrayColumnReader(reader) => send_values(reader, first, sender),
         _ => Err(ParquetError::General("the column has another type than the schema says".to_owned())),
@@ -163,60 +159,5 @@ fn send_values<T: DataType>(
             return Ok(());
         }
         first += records as u64;
-    }
-}
-
-/// Runs a step of the library. Damaged files can make it panic.
-fn guarded<T>(step: impl FnOnce() -> Result<T>) -> io::Result<T> {
-    match catch_unwind(AssertUnwindSafe(step)) {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(ParquetError::External(error))) => Err(io::Error::other(error)),
-        Ok(Err(error)) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
-        Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "the file is damaged")),
-    }
-}
-
-/// A file that several threads read: its own offset is not used.
-struct PositionedFile {
-    file: Arc<File>,
-    len: u64,
-}
-
-impl Length for PositionedFile {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for PositionedFile {
-    type T = BufReader<FilePosition>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::new(FilePosition { file: Arc::clone(&self.file), at: start }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        // A damaged file can claim any length.
-        let is_within = start.checked_add(length as u64).is_some_and(|end| end <= self.len);
-        if !is_within {
-            return Err(ParquetError::EOF(format!("it ends before byte {start} + {length}")));
-        }
-        let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, start)?;
-        Ok(bytes.into())
-    }
-}
-
-/// A position in a shared file.
-struct FilePosition {
-    file: Arc<File>,
-    at: u64,
-}
-
-impl Read for FilePosition {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(buffer, self.at)?;
-        self.at += read as u64;
-        Ok(read)
     }
 }
