@@ -30,17 +30,20 @@ pub enum CandidateKind {
     Occupant,
     /// A number that names were asked for, and all names that have it are occupants.
     Known,
+    /// The directory, so that it counts if it has no candidates.
+    Directory,
 }
 
 impl CandidateKind {
-    const ALL: [Self; 3] = [Self::Candidate, Self::Occupant, Self::Known];
+    const ALL: [Self; 4] = [Self::Candidate, Self::Occupant, Self::Known, Self::Directory];
 
-    /// `candidate`, `occupant` or `known`.
+    /// `candidate`, `occupant`, `known` or `directory`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Candidate => "candidate",
             Self::Occupant => "occupant",
             Self::Known => "known",
+            Self::Directory => "directory",
         }
     }
 }
@@ -75,6 +78,7 @@ impl CandidateChecker {
                 (Some(CandidateKind::Known), _, Some(number)) => {
                     Some(format!("k{:016x}", number.cast_unsigned()).into_bytes())
                 }
+                (Some(CandidateKind::Directory), _, _) => Some(b"d".to_vec()),
                 (Some(CandidateKind::Candidate), Some(name), _) => Some([b"c", name].concat()),
                 (Some(CandidateKind::Occupant), Some(name), _) => Some([b"o", name].concat()),
                 _ => None,
@@ -136,6 +140,9 @@ impl<'d> CandidateDirectory<'d> {
         let (mut by_number, mut known) = (HashMap::<u64, Vec<&[u8]>>::new(), HashSet::new());
         let stored = rows.names.iter().map(|(_, row)| row).chain(rows.holding_nul.iter().map(Vec::as_slice));
         for (kind, value) in stored.filter_map(<[u8]>::split_first) {
+            if *kind == b'd' {
+                continue;
+            }
             let text = std::str::from_utf8(value).ok();
             if *kind == b'k' {
                 known.extend(text.and_then(|digits| u64::from_str_radix(digits, 16).ok()));

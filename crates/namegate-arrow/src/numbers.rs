@@ -1,5 +1,6 @@
 //! Cut directories, the first two steps: numbers of names, and the names that share one.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Int64Builder};
@@ -161,17 +162,23 @@ impl CandidateFinder {
         Ok(())
     }
 
-    /// Hands the candidates to `emit`, and returns a summary that counts the names.
+    /// Hands the candidates and their directories to `emit`, and returns a summary that counts the names.
     ///
     /// # Errors
     /// The temporary files cannot be read.
     pub fn finish(self, emit: &mut dyn FnMut(RecordBatch)) -> Result<TaskSummary, ArrowError> {
         let Self { settings, groups } = self;
         let (mut rows, mut summary) = (CandidateRows::default(), settings.summary());
+        // Only large directories are cut, so there are few.
+        let mut parents: HashSet<Box<[u8]>> = HashSet::new();
         for part in groups.into_parts()? {
             let part = part.load()?;
             for directory in (0..part.len()).map(|at| part.directory(at)) {
                 let parent = &directory.dir[size_of::<u64>()..];
+                if !parents.contains(parent) {
+                    parents.insert(parent.into());
+                    rows.append(parent, CandidateKind::Directory, None, None, emit);
+                }
                 let are_alike = directory.numbers.len() > 1;
                 for (flags, name) in flagged_names(&directory) {
                     summary.names += u64::from(flags & FIRST != 0);

@@ -173,7 +173,8 @@ fn candidate_rows(batches: &[RecordBatch]) -> Rows {
         let (kinds, numbers) =
             (batch.column(1).as_string::<i32>(), batch.column(3).as_primitive::<Int64Type>());
         for at in 0..batch.num_rows() {
-            let kind = if kinds.value(at) == "known" { "known" } else { "candidate" };
+            let kinds_known = ["candidate", "known", "directory"];
+            let kind = kinds_known.into_iter().find(|kind| *kind == kinds.value(at)).unwrap();
             let name = names.is_valid(at).then(|| names.value(at).to_vec());
             rows.push((
                 parents.value(at).to_vec(),
@@ -210,7 +211,7 @@ fn check_cut(
     settings: &CheckSettings,
     pieces: &[RecordBatch],
     tasks: usize,
-) -> (Vec<RecordBatch>, u64, usize) {
+) -> (Vec<RecordBatch>, [u64; 2], usize) {
     let mut numbered = Vec::new();
     for piece in pieces {
         number_names(piece, settings, &mut |batch| numbered.push(batch)).unwrap();
@@ -244,9 +245,10 @@ fn check_cut(
         checkers().for_each(|checker| checker.wanted(&mut |batch| wanted.push(batch)).unwrap());
         let wanted = candidate_rows(&wanted);
         if wanted.is_empty() {
-            let found =
-                checkers().flat_map(|checker| checker.finish().unwrap().map(Result::unwrap)).collect();
-            return (found, names, round);
+            let mut readers: Vec<_> = checkers().map(|checker| checker.finish().unwrap()).collect();
+            let found = readers.iter_mut().flat_map(|reader| reader.map(Result::unwrap)).collect();
+            let directories = readers.iter().map(|reader| reader.summary().directories).sum();
+            return (found, [names, directories], round);
         }
         assert!(
             checkers().any(|checker| checker.finish().unwrap().any(|batch| batch.is_err())),
@@ -297,11 +299,12 @@ proptest! {
         let pairs = pairs(PairSettings::default(), &[column(0, &keys)]);
         let (whole, counted) = check(settings(1 << 28), &pairs);
         let (cut, others) = by_size(&pairs, split);
-        let (mut found, names, _) = check_cut(&settings(memory), &cut, tasks);
+        let (mut found, [names, directories], _) = check_cut(&settings(memory), &cut, tasks);
         let (of_others, counted_others) = check(settings(memory), &others);
         found.extend(of_others);
         prop_assert_eq!(rows::sorted(&found), rows::sorted(&whole));
         prop_assert_eq!(names + counted_others.names, counted.names);
+        prop_assert_eq!(directories + counted_others.directories, counted.directories);
     }
 }
 
@@ -313,7 +316,7 @@ fn suggested_names_that_are_in_use_elsewhere_in_a_cut_directory_are_asked_for_in
     let keys: Vec<Key> = names.map(|name| Some(name.into_bytes())).collect();
     let (settings, pairs) =
         (settings(&["windows"], 1 << 20), pairs(PairSettings::default(), &[column(0, &keys)]));
-    let (found, names, rounds) = check_cut(&settings, &pairs, 3);
+    let (found, [names, _], rounds) = check_cut(&settings, &pairs, 3);
     assert_eq!((names, rows::sorted(&found)), (42, rows::sorted(&check(settings, &pairs).0)));
     assert!(rows::sorted(&found)[0].contains(&"a_b_41".to_owned()), "{found:?}");
     assert!((3..7).contains(&rounds), "{rounds}");

@@ -148,7 +148,7 @@ def find_candidates(
     """Finds the names that may have findings: all rows with the same ``number`` must be in ``numbered``.
 
     Returns:
-        Rows of ``parent``, ``kind`` (``candidate``), ``name`` and ``number`` (null), some of them several times; and a summary that counts
+        Rows of ``parent``, ``kind`` (``candidate``, or ``directory`` without a name), ``name`` and ``number`` (null), some several times; and a summary that counts
         the names. The parameters are those of ``check_directories``.
     """
 
