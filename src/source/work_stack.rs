@@ -55,6 +55,7 @@ impl<W> WorkStack<W> {
         self.changed.notify_all();
     }
 
+    #[cfg(feature = "git")]
     pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().is_stopped
     }

@@ -58,10 +58,10 @@ guard_source() {
             # What is mounted there is a directory of the mount's file system.
             fs=$mnt whole=(--whole-filesystem)
             ;;
-        nfs | cifs)
+        nfs)
             # The guard is on the server's file system; names come from a client.
-            make_source "$1" || return 1
-            if [[ $1 == nfs ]]; then guarded=$lab/export/share creator=nfsd; else guarded=$lab/share creator=kworker; fi
+            make_source nfs || return 1
+            guarded=$lab/export/share creator=nfsd
             return
             ;;
         nfs-client) make_source nfs || return 1 ;;
