@@ -13,10 +13,11 @@ use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
 
 use convert::{decoding, encoding, error, min_severity, shape};
 use namegate_arrow::{
-    CandidateChecker, CandidateFinder, CheckSettings, DirectoryChecker, PairSettings, check_names, schema,
+    CandidateChecker, CandidateFinder, CheckSettings, DirectoryChecker, PairSettings, PairSplitter,
+    check_names, schema,
 };
 use policy::{PolicyArgument, PyPolicy};
-use streams::{Batches, Findings, NumberReader, PairReader, Pairs, PyCheckedNames, PySummary, the_column};
+use streams::{Batches, Findings, Pairs, PyCheckedNames, PySummary, StepReader, the_column};
 
 /// Checks each name of a column by itself.
 #[pyfunction]
@@ -38,7 +39,9 @@ fn check(py: Python<'_>, names: AnyArray, profiles: Option<PolicyArgument>) -> P
 #[pyo3(signature = (keys, *, shape = "keys", decode = "none"))]
 fn pairs(keys: AnyArray, shape: &str, decode: &str) -> PyResult<Pairs> {
     let settings = PairSettings { shape: self::shape(shape)?, decoding: decoding(decode)? };
-    Ok(Pairs::new(PairReader::new(keys.into_reader()?, settings)))
+    let mut splitter = PairSplitter::new(settings);
+    let split = move |keys, emit: &mut dyn FnMut(RecordBatch)| splitter.split(&the_column(keys)?, emit);
+    Ok(Pairs::new(StepReader::new(keys.into_reader()?, schema::pairs(), split)))
 }
 
 /// Checks whole directories.
@@ -89,7 +92,10 @@ fn number_names(
     prefix: Option<Vec<u8>>,
 ) -> PyResult<Batches> {
     let settings = settings(profiles, prefix, None, "warn", None)?;
-    Ok(Batches::new(NumberReader::new(pairs.into_reader()?, settings)))
+    let number = move |pairs: RecordBatch, emit: &mut dyn FnMut(RecordBatch)| {
+        namegate_arrow::number_names(&pairs, &settings, emit)
+    };
+    Ok(Batches::new(StepReader::new(pairs.into_reader()?, schema::numbered(), number)))
 }
 
 /// Finds the candidates among numbered names, and counts the names.

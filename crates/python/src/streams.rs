@@ -5,16 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, FieldRef, SchemaRef};
-use namegate_arrow::{
-    CheckSettings, FindingsReader, PairSettings, PairSplitter, TaskSummary, number_names, schema,
-};
+use namegate_arrow::{FindingsReader, TaskSummary, schema};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
-use pyo3_arrow::ffi::{
-    ArrayIterator, ArrayReader, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule,
-};
+use pyo3_arrow::ffi::{ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule};
 
 type Capsule<'py> = PyArrowResult<Bound<'py, PyCapsule>>;
 
@@ -113,11 +109,11 @@ pub(crate) fn the_column(chunk: ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 /// Pairs, made while they are read.
 #[pyclass(module = "namegate", frozen)]
-pub(crate) struct Pairs(Once<PairReader>);
+pub(crate) struct Pairs(Once<Box<dyn RecordBatchReader + Send>>);
 
 impl Pairs {
-    pub(crate) fn new(reader: PairReader) -> Self {
-        Self(Once::new(reader))
+    pub(crate) fn new(reader: impl RecordBatchReader + Send + 'static) -> Self {
+        Self(Once::new(Box::new(reader)))
     }
 }
 
@@ -137,29 +133,38 @@ impl Pairs {
     }
 }
 
-/// Splits chunks of keys as they are asked for.
-pub(crate) struct PairReader {
-    keys: Box<dyn ArrayReader + Send>,
-    splitter: PairSplitter,
-    /// The batches of the last chunk, the next one last.
+/// Makes batches of each part of an input as they are asked for.
+pub(crate) struct StepReader<I, S> {
+    input: I,
+    step: S,
+    schema: SchemaRef,
+    /// The batches of the last part, the next one last.
     ready: Vec<RecordBatch>,
 }
 
-impl PairReader {
-    pub(crate) fn new(keys: Box<dyn ArrayReader + Send>, settings: PairSettings) -> Self {
-        Self { keys, splitter: PairSplitter::new(settings), ready: Vec::new() }
+impl<T, I, S> StepReader<I, S>
+where
+    I: Iterator<Item = Result<T, ArrowError>>,
+    S: FnMut(T, &mut dyn FnMut(RecordBatch)) -> Result<(), ArrowError>,
+{
+    /// `step` hands the batches of a part on; they have the columns of `schema`.
+    pub(crate) fn new(input: I, schema: SchemaRef, step: S) -> Self {
+        Self { input, step, schema, ready: Vec::new() }
     }
 }
 
-impl Iterator for PairReader {
+impl<T, I, S> Iterator for StepReader<I, S>
+where
+    I: Iterator<Item = Result<T, ArrowError>>,
+    S: FnMut(T, &mut dyn FnMut(RecordBatch)) -> Result<(), ArrowError>,
+{
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() {
-            let Self { keys, splitter, ready } = self;
-            let chunk = keys.next()?.and_then(the_column);
-            let split = chunk.and_then(|chunk| splitter.split(&chunk, &mut |batch| ready.push(batch)));
-            if let Err(error) = split {
+            let Self { input, step, ready, .. } = self;
+            let made = input.next()?.and_then(|part| step(part, &mut |batch| ready.push(batch)));
+            if let Err(error) = made {
                 return Some(Err(error));
             }
             ready.reverse();
@@ -168,9 +173,13 @@ impl Iterator for PairReader {
     }
 }
 
-impl RecordBatchReader for PairReader {
+impl<T, I, S> RecordBatchReader for StepReader<I, S>
+where
+    I: Iterator<Item = Result<T, ArrowError>>,
+    S: FnMut(T, &mut dyn FnMut(RecordBatch)) -> Result<(), ArrowError>,
+{
     fn schema(&self) -> SchemaRef {
-        schema::pairs()
+        Arc::clone(&self.schema)
     }
 }
 
@@ -200,44 +209,6 @@ impl Batches {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> Capsule<'py> {
         stream(py, self.reader.take()?, requested_schema)
-    }
-}
-
-/// Numbers names as they are asked for.
-pub(crate) struct NumberReader {
-    pairs: Box<dyn RecordBatchReader + Send>,
-    settings: CheckSettings,
-    /// The batches of the last batch of pairs, the next one last.
-    ready: Vec<RecordBatch>,
-}
-
-impl NumberReader {
-    pub(crate) fn new(pairs: Box<dyn RecordBatchReader + Send>, settings: CheckSettings) -> Self {
-        Self { pairs, settings, ready: Vec::new() }
-    }
-}
-
-impl Iterator for NumberReader {
-    type Item = Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.ready.is_empty() {
-            let Self { pairs, settings, ready } = self;
-            let numbered = pairs
-                .next()?
-                .and_then(|pairs| number_names(&pairs, settings, &mut |batch| ready.push(batch)));
-            if let Err(error) = numbered {
-                return Some(Err(error));
-            }
-            ready.reverse();
-        }
-        self.ready.pop().map(Ok)
-    }
-}
-
-impl RecordBatchReader for NumberReader {
-    fn schema(&self) -> SchemaRef {
-        schema::numbered()
     }
 }
 
