@@ -297,12 +297,15 @@ fn mounts_and_watches_tell_of_guards_beside_them() {
     let tree = tree.to_str().unwrap();
     let said = text(&guards.run(
         dir.path(),
-        "$namegate status; $namegate status $dir/tree; $namegate watch --for 0.1s $dir/tree/..",
+        "$namegate status; $namegate status $dir/tree; $namegate watch --for 0.1s $dir/tree/..; $namegate watch --for 0.1s $pins",
     ));
     assert!(said.contains("no instance is running; `namegate guard status` shows the guards"), "{said}");
     assert!(said.contains("; a guard is on there, which `namegate guard status` shows"), "{said}");
-    let note = format!("a guard refuses names in {tree}: they never appear here");
+    let note = format!("a guard refuses names in the file system of {tree}: they never appear here");
     assert!(said.contains(&note) && said.matches("a guard refuses").count() == 1, "{said}");
+    // The same file system, at a place that no path of a guard tells of.
+    let said = text(&guards.run(dir.path(), "mkdir $dir/beside; $namegate watch --for 0.1s $dir/beside"));
+    assert!(said.contains(&note), "{said}");
 
     let script = "mkdir $dir/source $dir/mnt; $namegate mount $dir/source $dir/mnt 2>/dev/null & server=$!
         i=0; until $namegate status >/dev/null 2>&1; do i=$((i + 1)); [ $i -lt 300 ] || exit 98; sleep 0.1; done

@@ -22,6 +22,9 @@ pub(super) struct GuardSummary {
     pub(super) audited: u64,
     /// Of both, those whose event found no room.
     pub(super) lost_events: u64,
+    /// The file system, if all of it is guarded.
+    #[serde(skip)]
+    pub(super) filesystem: Option<u32>,
 }
 
 impl GuardSummary {
@@ -29,6 +32,27 @@ impl GuardSummary {
     pub(super) fn directory(&self) -> PathBuf {
         OsString::from_vec(self.path.base64.0.clone()).into()
     }
+
+    /// Where it judges names that appear below `path`, in words for after "in"; `None` if nowhere. A part of a file system is
+    /// recognized by its path alone, not where it is mounted a second time.
+    pub(super) fn place_below(&self, path: &Path) -> Option<String> {
+        let directory = self.directory();
+        if self.filesystem.is_some() && self.filesystem == device(path) {
+            return Some(format!("the file system of {}", self.path.shown));
+        }
+        (path.starts_with(&directory) || directory.starts_with(path)).then(|| self.path.shown.clone())
+    }
+}
+
+/// The device number of the file system at `path`, as guards know it.
+#[cfg(feature = "guard")]
+fn device(path: &Path) -> Option<u32> {
+    crate::guard::target::GuardTarget::from_path(path, true).ok().map(|target| target.device)
+}
+
+#[cfg(not(feature = "guard"))]
+fn device(_path: &Path) -> Option<u32> {
+    None
 }
 
 /// Reads the guards in force. Only root can: for other users there are none.
@@ -49,6 +73,7 @@ pub(super) fn read_guards() -> Result<Vec<GuardSummary>, String> {
         refused: guard.counts.refused,
         audited: guard.counts.audited,
         lost_events: guard.counts.lost,
+        filesystem: guard.scope.root.is_none().then_some(guard.scope.device),
     };
     let read = || match Guards::open() {
         Ok(Some(guards)) => Ok(guards.list()?.iter().map(summary).collect()),

@@ -302,6 +302,7 @@ mod tests {
             refused,
             audited,
             lost_events: 0,
+            filesystem: None,
         };
         let before = [guard("/a", 10, 0), guard("/b", 0, 0)];
         // One that was turned on since has no rate yet; one that was replaced can have counted less.
@@ -355,6 +356,7 @@ mod tests {
             refused: u64::MAX,
             audited: u64::MAX,
             lost_events: 0,
+            filesystem: None,
         };
         let reading = |counters: &InstanceCounters| TopReading {
             at: Instant::now(),

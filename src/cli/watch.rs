@@ -184,15 +184,9 @@ fn guards_of(paths: &[PathBuf]) -> Vec<String> {
     let paths: Vec<PathBuf> = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let guards = known_guards().into_iter().filter(|guard| guard.mode == "enforcing");
     guards
-        .filter(|guard| {
-            let directory = guard.directory();
-            paths.iter().any(|path| path.starts_with(&directory) || directory.starts_with(path))
-        })
-        .map(|guard| {
-            format!(
-                "a guard refuses names in {}: they never appear here, and `namegate guard events` reports them",
-                guard.path.shown
-            )
+        .filter_map(|guard| paths.iter().find_map(|path| guard.place_below(path)))
+        .map(|place| {
+            format!("a guard refuses names in {place}: they never appear here, and `namegate guard events` reports them")
         })
         .collect()
 }

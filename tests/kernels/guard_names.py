@@ -1,8 +1,11 @@
 """guard_names.py native DIR RECORD: tries every operation that makes a name, with all names, and records what the file system does.
 guard_names.py refuse|allow DIR RECORD POLICY: the same with the names that POLICY refuses and names that it allows. What a guard does
 not refuse has to be as recorded. Prints a line for each deviation, and at the end the numbers of calls, of operations that this
-file system does not have, of calls that only the guard refused, and of bad names that the file system refuses too. Removes what it
-made."""
+file system does not have, of calls that only the guard refused, and of bad names that the file system refuses too, and the errors
+of the refusals. Removes what it made.
+
+With a further argument SERVER, DIR is a client's view of SERVER, in which a name may arrive as another one, or not at all. What
+counts is what arrives there; the protocol may translate the error of a refusal."""
 
 import ctypes
 import errno
@@ -15,6 +18,11 @@ import struct
 import sys
 
 mode, base, record = sys.argv[1], os.fsencode(sys.argv[2]), os.path.abspath(sys.argv[3])
+more = sys.argv[4:]
+policy = None if mode == "native" else more.pop(0)
+server = os.fsencode(more[0]) if more else None
+# The result of a call that made something under another name.
+ELSEWHERE = -1
 
 # As in scripts/compare-peers.
 NOT_UTF8 = [b"latin\xe9", b"overlong2\xc0\xaf", b"overlong3\xe0\x80\xaf", b"overlong4\xf0\x80\x80\xaf", b"surrogate\xed\xa0\x80",
@@ -165,12 +173,12 @@ OPERATIONS = {
 }
 
 
-def attempt(operation, path):
+def attempt(operation, name):
     try:
-        OPERATIONS[operation](path)
-        return 0
+        OPERATIONS[operation](here + b"/" + name)
     except OSError as error:
         return error.errno
+    return 0 if os.path.lexists(there + b"/" + name) else ELSEWHERE
 
 
 def remove(path):
@@ -180,45 +188,58 @@ def remove(path):
         os.remove(path)
 
 
+def clean_up(name):
+    try:
+        remove(here + b"/" + name)
+    except OSError:
+        if server is None:
+            raise
+    for rest in os.listdir(there):
+        remove(there + b"/" + rest)
+
+
 def said(number):
     return errno.errorcode.get(number, number)
 
 
-here = base + b"/sub"
+here, there = base + b"/sub", (server or base) + b"/sub"
 os.makedirs(here, exist_ok=True)
 if mode == "native":
     found = {}
     for operation in OPERATIONS:
         results = found[operation] = {}
         for name in GOOD + NOT_UTF8 + CONTROL + WINDOWS + WARNED:
-            results[name.hex()] = attempt(operation, here + b"/" + name)
-            remove(here + b"/" + name)
+            results[name.hex()] = attempt(operation, name)
+            clean_up(name)
         if results[GOOD[0].hex()]:
             print(f"{operation} is not in this file system: {said(results[GOOD[0].hex()])}", file=sys.stderr)
     with open(record, "w", encoding="ascii") as file:
         json.dump(found, file)
-    shutil.rmtree(here)
+    shutil.rmtree(there)
     sys.exit()
 
-policy = sys.argv[4]
 with open(record, encoding="ascii") as file:
     native = json.load(file)
 good = GOOD + WARNED if policy == "security" else GOOD
 count = missing = refused = twice = 0
+errors = set()
 for operation, results in native.items():
     if results[GOOD[0].hex()]:
         missing += 1
         continue
     for name in BAD[policy] + good:
-        path, own = here + b"/" + name, results[name.hex()]
-        got = attempt(operation, path)
+        own = results[name.hex()]
+        got = attempt(operation, name)
         count += 1
-        is_refused = mode == "refuse" and name in BAD[policy]
-        refused += is_refused and own == 0
-        twice += is_refused and own != 0
-        wanted = {errno.EINVAL, own} - {0} if is_refused else {own}
-        if got not in wanted or os.path.lexists(path) != (wanted == {0}):
+        is_refused = mode == "refuse" and name in BAD[policy] and (server is None or own != ELSEWHERE)
+        refused += is_refused and own in (0, ELSEWHERE)
+        twice += is_refused and own > 0
+        if is_refused:
+            errors.add(said(got))
+        wanted = {errno.EINVAL, own} - {0, ELSEWHERE} if is_refused else {own}
+        is_wanted = got > 0 if is_refused and server else got in wanted
+        if not is_wanted or os.path.lexists(there + b"/" + name) != (wanted == {0}):
             print(f"{operation} {name!r}: {said(got)} instead of {[said(number) for number in wanted]}")
-        remove(path)
-shutil.rmtree(here)
-print(f"done {count} {missing} {refused} {twice}")
+        clean_up(name)
+shutil.rmtree(there)
+print(f"done {count} {missing} {refused} {twice} {','.join(map(str, sorted(errors, key=str))) or 'none'}")

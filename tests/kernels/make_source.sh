@@ -66,7 +66,7 @@ make_nfs() {
     fi
 }
 
-# An ext4 behind this machine's own SMB server, the kernel's.
+# An ext4 behind this machine's own SMB server, the kernel's. $cifs_options: more options of the mount, each after a comma.
 make_cifs() {
     local password=lab
     need source ksmbd.mountd ksmbd.adduser mount.cifs || return 1
@@ -84,7 +84,7 @@ make_cifs() {
     ksmbd.adduser -a root -p "$password" >"$lab/mkfs.log" 2>&1 && ksmbd.mountd >>"$lab/mkfs.log" 2>&1
     # nobrl: locks stay in this machine, as they do in a mount.
     for _ in {1..20}; do
-        if timeout 30 mount -t cifs -o "username=root,password=$password,vers=3.1.1,noperm,file_mode=0666,dir_mode=0777,nounix,nobrl,mfsymlinks" \
+        if timeout 30 mount -t cifs -o "username=root,password=$password,vers=3.1.1,noperm,file_mode=0666,dir_mode=0777,nounix,nobrl,mfsymlinks${cifs_options:-}" \
             //127.0.0.1/share "$fs" 2>>"$lab/mkfs.log"; then return 0; fi
         sleep 1
     done
