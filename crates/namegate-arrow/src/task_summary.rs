@@ -65,38 +65,51 @@ impl TaskSummary {
     /// # Errors
     /// A column is missing or of another type, or a value is missing or unknown to this version.
     pub fn read(batch: &RecordBatch) -> Result<Vec<Self>, ArrowError> {
+        if batch.num_rows() == 0 {
+            return Ok(Vec::new());
+        }
         let columns = Columns::new("summaries", batch);
-        (0..batch.num_rows()).map(|at| Self::read_row(&columns, at)).collect()
-    }
-
-    fn read_row(columns: &Columns<'_>, at: usize) -> Result<Self, ArrowError> {
-        let invalid =
-            |name: &str| ArrowError::ParseError(format!("row {at} of the summaries has no valid `{name}`"));
-        let count = |name: &str| {
-            let count = columns.integers(name)?.get(at).and_then(|count| u64::try_from(count).ok());
-            count.ok_or_else(|| invalid(name))
+        let invalid = |at: usize, name: &str| {
+            ArrowError::ParseError(format!("row {at} of the summaries has no valid `{name}`"))
         };
-        let text = |name: &str| {
+        let counts = |name: &'static str| {
+            let column = columns.integers(name)?;
+            Ok::<_, ArrowError>(move |at: usize| {
+                let count = column.get(at).and_then(|count| u64::try_from(count).ok());
+                count.ok_or_else(|| invalid(at, name))
+            })
+        };
+        let texts = |name: &'static str| {
             let column = columns.bytes(name)?;
-            let text = column.get(at).and_then(|text| std::str::from_utf8(text).ok()).map(str::to_owned);
-            text.ok_or_else(|| invalid(name))
+            Ok::<_, ArrowError>(move |at: usize| {
+                let text = column.get(at).and_then(|text| std::str::from_utf8(text).ok());
+                text.map(str::to_owned).ok_or_else(|| invalid(at, name))
+            })
         };
-        let profiles = columns.words("profiles")?.get(at)?;
-        let unknown =
-            |error: UnknownWord| ArrowError::ParseError(format!("row {at} of the summaries: {error}"));
-        Ok(Self {
-            names: count("names")?,
-            directories: count("directories")?,
-            collisions: count("collisions")?,
-            faults: count("faults")?,
-            findings: count("findings")?,
-            basis: CheckBasis {
-                namegate: text("namegate")?,
-                unicode: text("unicode")?,
-                policy: text("policy")?,
-                min_severity: text("min_severity")?.parse().map_err(unknown)?,
-                profiles: ProfileSet::from_names(profiles.iter().map(String::as_str)).map_err(unknown)?,
-            },
-        })
+        let (names, directories, collisions) =
+            (counts("names")?, counts("directories")?, counts("collisions")?);
+        let (faults, findings) = (counts("faults")?, counts("findings")?);
+        let (namegate, unicode, policy) = (texts("namegate")?, texts("unicode")?, texts("policy")?);
+        let (min_severity, profiles) = (texts("min_severity")?, columns.words("profiles")?);
+        let read_row = |at: usize| {
+            let unknown =
+                |error: UnknownWord| ArrowError::ParseError(format!("row {at} of the summaries: {error}"));
+            Ok(Self {
+                names: names(at)?,
+                directories: directories(at)?,
+                collisions: collisions(at)?,
+                faults: faults(at)?,
+                findings: findings(at)?,
+                basis: CheckBasis {
+                    namegate: namegate(at)?,
+                    unicode: unicode(at)?,
+                    policy: policy(at)?,
+                    min_severity: min_severity(at)?.parse().map_err(unknown)?,
+                    profiles: ProfileSet::from_names(profiles.get(at)?.iter().map(String::as_str))
+                        .map_err(unknown)?,
+                },
+            })
+        };
+        (0..batch.num_rows()).map(read_row).collect()
     }
 }
