@@ -4,8 +4,9 @@ not refuse has to be as recorded. Prints a line for each deviation, and at the e
 file system does not have, of calls that only the guard refused, and of bad names that the file system refuses too, and the errors
 of the refusals. Removes what it made.
 
-With a further argument SERVER, DIR is a client's view of SERVER, in which a name may arrive as another one, or not at all. What
-counts is what arrives there; the protocol may translate the error of a refusal."""
+With a further argument SERVER, DIR is an SMB client's view of SERVER, in which a name may arrive as another one: with characters
+from the private use area instead of reserved ones, or with question marks instead of what is not UTF-8. What counts is what
+arrives there; the protocol may translate the error of a refusal."""
 
 import ctypes
 import errno
@@ -21,8 +22,6 @@ mode, base, record = sys.argv[1], os.fsencode(sys.argv[2]), os.path.abspath(sys.
 more = sys.argv[4:]
 policy = None if mode == "native" else more.pop(0)
 server = os.fsencode(more[0]) if more else None
-# The result of a call that made something under another name.
-ELSEWHERE = -1
 
 # As in scripts/compare-peers.
 NOT_UTF8 = [b"latin\xe9", b"overlong2\xc0\xaf", b"overlong3\xe0\x80\xaf", b"overlong4\xf0\x80\x80\xaf", b"surrogate\xed\xa0\x80",
@@ -178,7 +177,8 @@ def attempt(operation, name):
         OPERATIONS[operation](here + b"/" + name)
     except OSError as error:
         return error.errno
-    return 0 if os.path.lexists(there + b"/" + name) else ELSEWHERE
+    # Or what was made under another name, in hexadecimal digits.
+    return 0 if os.path.lexists(there + b"/" + name) else b"/".join(os.listdir(there)).hex()
 
 
 def remove(path):
@@ -231,14 +231,20 @@ for operation, results in native.items():
         own = results[name.hex()]
         got = attempt(operation, name)
         count += 1
-        is_refused = mode == "refuse" and name in BAD[policy] and (server is None or own != ELSEWHERE)
-        refused += is_refused and own in (0, ELSEWHERE)
-        twice += is_refused and own > 0
+        is_changed = isinstance(own, str)
+        # The guard sees the name that arrives.
+        is_bad = b"?" in bytes.fromhex(own) if is_changed else name in BAD[policy]
+        is_refused, is_made = mode == "refuse" and is_bad, is_changed or own == 0
+        refused += is_refused and is_made
+        twice += is_refused and not is_made
         if is_refused:
             errors.add(said(got))
-        wanted = {errno.EINVAL, own} - {0, ELSEWHERE} if is_refused else {own}
-        is_wanted = got > 0 if is_refused and server else got in wanted
-        if not is_wanted or os.path.lexists(there + b"/" + name) != (wanted == {0}):
+            wanted = {errno.EINVAL, own} if not is_made else {errno.EINVAL}
+            is_wanted = got in wanted or (server is not None and isinstance(got, int) and got > 0)
+        else:
+            wanted = {own}
+            is_wanted = got == own
+        if not is_wanted or bool(os.listdir(there)) != (is_made and not is_refused):
             print(f"{operation} {name!r}: {said(got)} instead of {[said(number) for number in wanted]}")
         clean_up(name)
 shutil.rmtree(there)
