@@ -40,26 +40,39 @@ fn renamed(from: &Path, to: &Path, flags: RenameFlags) -> Errno {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags).err().unwrap_or(NONE)
 }
 
+/// Each row passes mounts of both forms and both ways: even ones by `convert` to NFC and `match` in NFD, odd ones the other way
+/// round. The 11,172 Hangul syllables are composed by arithmetic, not by tables, so each passes one of the four.
 #[test]
 fn every_row_of_the_normalization_test_holds_through_a_mount() {
     let Some(text) = test_file() else { return };
-    for on_mismatch in ["convert", "match"] {
-        thread::scope(|scope| {
-            for form in [Form::Nfc, Form::Nfd] {
-                let text = &text;
-                scope.spawn(move || every_row(text, form, on_mismatch));
-            }
-        });
-    }
+    let mounts = [("convert", Form::Nfc), ("convert", Form::Nfd), ("match", Form::Nfd), ("match", Form::Nfc)];
+    thread::scope(|scope| {
+        for (share, (on_mismatch, form)) in mounts.into_iter().enumerate() {
+            let text = &text;
+            scope.spawn(move || every_row(text, form, on_mismatch, share));
+        }
+    });
 }
 
-fn every_row(text: &str, form: Form, on_mismatch: &str) {
+/// Tries the rows that are the share of this mount.
+fn every_row(text: &str, form: Form, on_mismatch: &str, share: usize) {
+    let is_tried = |at: usize, source: &str| {
+        let mut points = source.chars();
+        let is_syllable = points.next().is_some_and(|point| ('\u{AC00}'..='\u{D7A3}').contains(&point));
+        match is_syllable && points.next().is_none() {
+            true => at % 4 == share,
+            false => at % 2 == share % 2,
+        }
+    };
     let Some(mounted) = mounted(form.as_str(), on_mismatch) else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     let other = mnt.join("other");
     let number = |path: &Path| fs::symlink_metadata(path).map(|found| found.ino());
     let mut count = 0;
-    for (_, [source, nfc, nfd, nfkc, nfkd], line) in rows(text) {
+    for (at, (_, [source, nfc, nfd, nfkc, nfkd], line)) in rows(text).enumerate() {
+        if !is_tried(at, &source) {
+            continue;
+        }
         let can_be_named = |name: &str| !name.contains(['/', '\0']) && name != "." && name != "..";
         let mut spellings = vec![&nfc, &source, &nfd];
         spellings.dedup();
@@ -92,7 +105,7 @@ fn every_row(text: &str, form: Form, on_mismatch: &str) {
         count += 1;
     }
     assert_eq!(listed(&backing), [b""; 0]);
-    assert!(count > 18_000, "{count} rows were tried");
+    assert!(count > 6_000, "{count} rows were tried");
 }
 
 #[test]
