@@ -32,7 +32,8 @@ fn stuck(running: &Sender<u32>, user: u32) -> (impl FnOnce() + Send + 'static, S
     let (release, released) = channel::<()>();
     let running = running.clone();
     let job = move || {
-        running.send(user).unwrap();
+        // A test that has seen enough ends before the jobs that still wait.
+        let _ = running.send(user);
         let _ = released.recv();
     };
     (job, release)
