@@ -27,8 +27,8 @@ use super::stored_plan::StoredPlan;
 use crate::policy::{Confidence, Policy};
 use crate::progress::Observer;
 
-/// The default number of renames in a batch.
-pub const BATCH_SIZE: usize = 4096;
+/// The default number of renames in a batch: each costs two flushes, and is held in memory twice.
+pub const BATCH_SIZE: usize = 16_384;
 
 /// How a plan is applied.
 #[derive(Clone, Copy, Debug)]

@@ -110,19 +110,21 @@ impl Executor<'_> {
         group: &RenameGroup,
         run: &BatchRun<'_>,
     ) -> Result<(), EntryFailure> {
-        let (group, done) = match run.dirs {
-            Some(_) => (Cow::Borrowed(group), 0),
+        let (group, progress) = match run.dirs {
+            Some(_) => (Cow::Borrowed(group), group.not_begun()),
             None => {
                 let group = self.history.with_current_links(dir, directory, group);
-                let done = group.progress(dir)?.ok_or_else(|| find_failure(dir, &group, run.direction))?;
-                (group, done)
+                let progress =
+                    group.progress(dir)?.ok_or_else(|| find_failure(dir, &group, run.direction))?;
+                (group, progress)
             }
         };
-        if run.direction == Direction::Apply && done == 0 {
+        if run.direction == Direction::Apply && progress.done == 0 {
             self.keep_original_names(dir, &group);
         }
         let observer = self.observer;
-        let result = group.execute(dir, run.direction, done, &mut || observer.reached(KillPoint::Changed));
+        let changed = &mut || observer.reached(KillPoint::Changed);
+        let result = group.execute(dir, run.direction, progress, changed);
         let has_new_names = result.is_ok() == (run.direction == Direction::Apply);
         for member in &group.members {
             if member.kind == EntryKind::Directory {

@@ -35,8 +35,9 @@ pub struct GroupMember {
     pub inode: u64,
     /// The type.
     pub kind: EntryKind,
-    /// The change time before the rename.
-    pub ctime: InodeTime,
+    /// The change time before the rename, in journals of version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ctime: Option<InodeTime>,
     /// The birth time, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<InodeTime>,
@@ -59,6 +60,15 @@ pub struct RenameGroup {
     pub temp_name: Option<Hex>,
     /// One entry; or, with a temporary name, a cycle: each entry gets the name of the next one, the last gets that of the first.
     pub members: Vec<GroupMember>,
+}
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupProgress {
+    /// The number of moves that are done.
+    pub done: usize,
+    /// The owner of the first entry, if it was looked up.
+    pub owner: Option<u32>,
 }
 
 /// The direction of a run.
@@ -113,12 +123,16 @@ impl RenameGroup {
         }
     }
 
-    /// The number of moves that are done, according to the entries under the names; `None` if no number of moves leads to
-    /// what is there.
+    /// How far the group is before its first move, which follows the comparison with the plan.
+    pub fn not_begun(&self) -> GroupProgress {
+        GroupProgress { done: 0, owner: self.members[0].checked_owner }
+    }
+
+    /// How far the group is, according to the entries under the names; `None` if no number of moves leads to what is there.
     ///
     /// # Errors
     /// The names cannot be looked up.
-    pub fn progress(&self, dir: impl AsFd) -> Result<Option<usize>, Errno> {
+    pub fn progress(&self, dir: impl AsFd) -> Result<Option<GroupProgress>, Errno> {
         let mut seen = HashMap::new();
         let names = self.members.iter().flat_map(|member| [&member.old, &member.new]).chain(&self.temp_name);
         for name in names {
@@ -133,15 +147,17 @@ impl RenameGroup {
             let listed = listed(&dir, &seen.keys().copied().collect::<Vec<_>>())?;
             seen.retain(|name, _| listed.contains(name));
         }
-        let stands = |at: usize, done: usize| {
+        let find = |at: usize, done: usize| {
             let stat = seen.get(self.name(at, done)).and_then(Option::as_ref);
-            stat.is_some_and(|stat| self.members[at].identity().matches(stat))
+            stat.filter(|stat| self.members[at].identity().matches(stat))
         };
-        Ok((0..=self.moves()).find(|&done| (0..self.members.len()).all(|at| stands(at, done))))
+        let done =
+            (0..=self.moves()).find(|&done| (0..self.members.len()).all(|at| find(at, done).is_some()));
+        Ok(done.map(|done| GroupProgress { done, owner: find(0, done).map(|stat| stat.uid) }))
     }
 
-    /// Makes the remaining moves in `direction`, after `done` moves. If a move fails, the moves of this call are reverted.
-    /// Calls `changed` after each move.
+    /// Makes the remaining moves in `direction`. If a move fails, the moves of this call are reverted. Calls `changed` after each
+    /// move.
     ///
     /// # Errors
     /// The failure of the first move that failed.
@@ -149,12 +165,14 @@ impl RenameGroup {
         &self,
         dir: impl AsFd + Copy,
         direction: Direction,
-        done: usize,
+        GroupProgress { done, owner }: GroupProgress,
         changed: &mut dyn FnMut(),
     ) -> Result<(), EntryFailure> {
         let mut at = done;
+        // Of several moves each begins where others may have been since the look-up.
+        let owner = owner.filter(|_| self.moves() == 1);
         let stopped = loop {
-            match self.make_move(dir, direction, at) {
+            match self.make_move(dir, direction, at, owner) {
                 None => return Ok(()),
                 Some(Ok(next)) => at = next,
                 Some(Err(reason)) => break reason,
@@ -163,7 +181,7 @@ impl RenameGroup {
         };
         let back = if direction == Direction::Apply { Direction::Undo } else { Direction::Apply };
         while at != done || (0 < at && at < self.moves()) {
-            match self.make_move(dir, back, at) {
+            match self.make_move(dir, back, at, None) {
                 None => break,
                 Some(Ok(next)) => at = next,
                 Some(Err(_)) => {
@@ -175,12 +193,14 @@ impl RenameGroup {
         Err(stopped)
     }
 
-    /// Makes one move. Returns the number of moves that are done then; `None` if none is left.
+    /// Makes one move. Returns the number of moves that are done then; `None` if none is left. `owner` is the owner of the entry, if
+    /// it was looked up and compared just before.
     fn make_move(
         &self,
         dir: impl AsFd,
         direction: Direction,
         done: usize,
+        owner: Option<u32>,
     ) -> Option<Result<usize, EntryFailure>> {
         let (number, next) = match direction {
             Direction::Apply if done < self.moves() => (done, done + 1),
@@ -188,11 +208,8 @@ impl RenameGroup {
             _ => return None,
         };
         let at = self.moved(number);
-        let member = &self.members[at];
-        // The first move follows the comparison with the plan.
-        let owner =
-            member.checked_owner.filter(|_| (direction, done, self.moves()) == (Direction::Apply, 0, 1));
-        let moved = rename_entry(dir, self.name(at, done), self.name(at, next), &member.identity(), owner);
+        let identity = self.members[at].identity();
+        let moved = rename_entry(dir, self.name(at, done), self.name(at, next), &identity, owner);
         Some(moved.map(|()| next))
     }
 }

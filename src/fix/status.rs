@@ -137,7 +137,7 @@ fn count_unfinished(
             BatchEntry::Rename(group) => {
                 let end = if direction == Direction::Apply { group.moves() } else { 0 };
                 let group = history.with_current_links(&dir, directory, group);
-                group.progress(&*dir).is_ok_and(|done| done == Some(end))
+                group.progress(&*dir).is_ok_and(|progress| progress.is_some_and(|at| at.done == end))
             }
             BatchEntry::Retarget(relink) => relink.is_finished(&*dir, direction).unwrap_or(false),
         });

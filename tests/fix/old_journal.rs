@@ -98,12 +98,12 @@ fn a_journal_of_version_0_1_is_shown_and_undone() {
 
 #[test]
 fn a_journal_of_an_unknown_version_is_refused_by_its_number() {
-    for version in ["\"version\":2", "\"version\":2,\"what\":\"no version before knows\""] {
+    for version in ["\"version\":3", "\"version\":3,\"what\":\"no version before knows\""] {
         let dir = after_a_run(|lines| lines[0] = lines[0].replace("\"version\":1", version));
         for command in ["status", "undo"] {
             let output = fix(dir.path(), &[command, "journal"]);
             assert_eq!(status(&output), 2);
-            let expected = "journal: format version 2 is not supported; this program reads version 1";
+            let expected = "journal: format version 3 is not supported; this program reads versions 1 to 2";
             assert!(messages(&output).contains(expected), "{}", messages(&output));
         }
     }

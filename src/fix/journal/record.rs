@@ -9,10 +9,10 @@ use std::io::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::batch::BatchDirectory;
-use crate::fix::group::RenameGroup;
-use crate::fix::plan::{InodeTime, PlanRoot};
+use crate::fix::group::{GroupMember, RenameGroup};
+use crate::fix::plan::{EntryKind, InodeTime, PlanRoot};
 use crate::fix::relink::Relink;
-use crate::json::Base64;
+use crate::json::{Base64, Hex};
 use crate::policy::Confidence;
 use crate::progress::Remaining;
 
@@ -119,9 +119,12 @@ pub struct FailedEntry {
     pub again: bool,
 }
 
-/// The beginning of the line of a rename, as [`JournalRecord::write`] writes it. Nearly all lines are renames. A record of a known
-/// type is parsed directly; serde copies every field of a record before it knows the type.
-const RENAME_BEGIN: &[u8] = br#"{"type":"rename","#;
+/// The beginning of the line of a single rename. Nearly all lines are such, so they have no names of fields.
+const SINGLE_BEGIN: &[u8] = br#"{"rename":"#;
+
+/// The fields of a single rename: the index of the directory in the batch, the id in the plan, the inode number, the type, the birth
+/// time if it is known, the old and the new name.
+type SingleRename<N> = (usize, u64, u64, EntryKind, Option<InodeTime>, N, N);
 
 /// The text in front of the check.
 const CHECK: &[u8] = b",\"check\":\"";
@@ -185,9 +188,34 @@ impl JournalRecord<'_> {
 
     /// Appends the line as far as the check covers it.
     fn write_body(&self, to: &mut Vec<u8>) {
-        serde_json::to_writer(&mut *to, self).expect("records have no maps, and memory takes every write");
+        const WRITTEN: &str = "records have no maps, and memory takes every write";
+        if let Some(single) = self.single() {
+            to.extend_from_slice(SINGLE_BEGIN);
+            return serde_json::to_writer(&mut *to, &single).expect(WRITTEN);
+        }
+        serde_json::to_writer(&mut *to, self).expect(WRITTEN);
         // The check replaces the closing brace.
         to.pop();
+    }
+
+    /// The fields of a single rename; `None` for other records.
+    fn single(&self) -> Option<SingleRename<&Hex>> {
+        let Self::Rename(group) = self else { return None };
+        let RenameGroup { directory, temp_name: None, members } = &**group else { return None };
+        let [member] = &members[..] else { return None };
+        let GroupMember { id, old, new, inode, kind, born, marked: false, ctime: None, checked_owner: _ } =
+            member
+        else {
+            return None;
+        };
+        Some((*directory, *id, *inode, *kind, *born, old, new))
+    }
+
+    /// The record of a single rename.
+    fn from_single((directory, id, inode, kind, born, old, new): SingleRename<Hex>) -> Self {
+        let (ctime, marked, checked_owner) = (None, false, None);
+        let member = GroupMember { id, old, new, inode, kind, ctime, born, marked, checked_owner };
+        Self::Rename(Cow::Owned(RenameGroup { directory, temp_name: None, members: vec![member] }))
     }
 
     /// Parses a line without its line feed, after a line with the check `before`; `None` if the line is damaged.
@@ -197,10 +225,8 @@ impl JournalRecord<'_> {
         if compute_check(before, body) != check {
             return None;
         }
-        let record = match body.strip_prefix(RENAME_BEGIN) {
-            Some(fields) => {
-                JournalRecord::Rename(serde_json::from_slice(&[b"{", fields, b"}"].concat()).ok()?)
-            }
+        let record = match body.strip_prefix(SINGLE_BEGIN) {
+            Some(fields) => JournalRecord::from_single(serde_json::from_slice(fields).ok()?),
             None => serde_json::from_slice(&[body, b"}"].concat()).ok()?,
         };
         Some((record, check))
@@ -228,12 +254,40 @@ pub fn stated_version(line: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Hex;
 
     fn left() -> JournalRecord<'static> {
         let directory = Base64(b"/a\xFF".to_vec());
         let (old, new) = (Hex(b"\xE9\n".to_vec()), Hex(b"x".to_vec()));
         JournalRecord::Left(Remaining { directory, old, new, reason: "because \"so\"".into() })
+    }
+
+    #[test]
+    fn a_single_rename_is_a_short_line() {
+        let born = InodeTime { seconds: 1_700_000_000, nanoseconds: 1 };
+        let (old, new) = (Hex(b"caf\xE9".to_vec()), Hex("café".as_bytes().to_vec()));
+        let single =
+            |born| JournalRecord::from_single((3, 7, 42, EntryKind::File, born, old.clone(), new.clone()));
+        for (born, text) in [(Some(born), r#""1700000000.000000001""#), (None, "null")] {
+            let (record, mut line) = (single(born), Vec::new());
+            let check = record.write(7, &mut line);
+            let line = String::from_utf8(line).unwrap();
+            let expected = format!(r#"{{"rename":[3,7,42,"file",{text},"636166e9","636166c3a9"],"#);
+            assert!(line.starts_with(&expected), "{line}");
+            assert_eq!(JournalRecord::parse(line.trim_end().as_bytes(), 7), Some((record, check)));
+        }
+        // What a short line has no room for keeps the names of its fields.
+        let JournalRecord::Rename(group) = single(Some(born)) else { unreachable!() };
+        let mut marked = group.clone().into_owned();
+        marked.members[0].marked = true;
+        let mut old = group.clone().into_owned();
+        old.members[0].ctime = Some(born);
+        let through = RenameGroup { temp_name: Some(Hex(b"x".to_vec())), ..group.into_owned() };
+        for group in [marked, old, through] {
+            let (record, mut line) = (JournalRecord::Rename(Cow::Owned(group)), Vec::new());
+            let check = record.write(7, &mut line);
+            assert!(line.starts_with(br#"{"type":"rename","#));
+            assert_eq!(JournalRecord::parse(line.trim_ascii_end(), 7), Some((record, check)));
+        }
     }
 
     #[test]
