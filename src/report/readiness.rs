@@ -95,6 +95,9 @@ impl fmt::Display for ReadinessVerdict {
     }
 }
 
+// A set of rules is a bit for each.
+const _: () = assert!(RULES.len() <= u64::BITS as usize);
+
 impl Readiness {
     /// Creates a count of zero.
     pub fn new(target: &'static Profile) -> Self {
@@ -135,8 +138,19 @@ impl Readiness {
 
     /// Counts a record, and returns the gravest fate of its name.
     pub fn count(&mut self, record: &ReportedName) -> Option<Fate> {
-        let violations = || record.objections.iter().map(|objection| &objection.violation);
-        let fate = violations().filter_map(|violation| self.fate(violation)).max()?;
+        let (mut gravest, mut is_rejected, mut counted) = (None, false, 0_u64);
+        for violation in record.objections.iter().map(|objection| &objection.violation) {
+            let Some(fate) = self.fate(violation) else { continue };
+            gravest = gravest.max(Some(fate));
+            is_rejected |= self.refuses(violation);
+            let bit = 1 << violation.rule as u32;
+            if counted & bit == 0 {
+                counted |= bit;
+                *self.rules.entry(violation.rule).or_default() += 1;
+            }
+        }
+        let fate = gravest?;
+        self.rejected += u64::from(is_rejected);
         *match fate {
             Fate::Warned => &mut self.warned,
             Fate::LongPath | Fate::PathTooLong => &mut self.too_long,
@@ -144,15 +158,6 @@ impl Readiness {
             Fate::Merged => &mut self.merged,
             Fate::Refused => &mut self.refused,
         } += 1;
-        self.rejected += u64::from(violations().any(|violation| self.refuses(violation)));
-        for (at, objection) in record.objections.iter().enumerate() {
-            let rule = objection.violation.rule;
-            let breaks = |violation: &Violation| violation.rule == rule && self.fate(violation).is_some();
-            let is_again = || record.objections[..at].iter().any(|earlier| breaks(&earlier.violation));
-            if breaks(&objection.violation) && !is_again() {
-                *self.rules.entry(rule).or_default() += 1;
-            }
-        }
         Some(fate)
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::readiness::Readiness;
 use super::{ReportedName, ReportedViolation};
@@ -9,6 +10,7 @@ use crate::name::script;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
 use crate::policy::{CheckOutcome, Policy};
+use crate::source::location::DirectoryPath;
 
 /// The summary of a run.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +87,7 @@ impl Summary {
         self.lost_or_changed += u64::from(fates.max().is_some_and(|fate| !fate.arrives()));
         self.count_scripts(&record.name);
         if let Some(place) = &record.place {
-            self.directories_with_most.count(&place.heading(), 1);
+            self.directories_with_most.count_in(place);
         }
     }
 
@@ -126,18 +128,11 @@ impl Summary {
     }
 
     fn count_scripts(&mut self, name: &[u8]) {
-        let scripts = match std::str::from_utf8(name) {
-            // Of ASCII only letters have a script.
-            Ok(text) if text.is_ascii() => match name.iter().any(u8::is_ascii_alphabetic) {
-                true => vec!["Latin"],
-                false => Vec::new(),
-            },
-            Ok(text) => script::scripts(text),
-            Err(_) => vec![NOT_UTF8],
-        };
-        let scripts = if scripts.is_empty() { vec![NO_SCRIPT] } else { scripts };
-        for script in scripts {
-            *self.scripts.entry(script).or_default() += 1;
+        let mut count = |script| *self.scripts.entry(script).or_default() += 1;
+        match std::str::from_utf8(name).map(script::scripts) {
+            Ok(scripts) if scripts.is_empty() => count(NO_SCRIPT),
+            Ok(scripts) => scripts.into_iter().for_each(count),
+            Err(_) => count(NOT_UTF8),
         }
     }
 
@@ -184,13 +179,29 @@ impl Summary {
 struct TopDirectories {
     /// The directory of the last finding.
     current: Option<(Vec<u8>, u64)>,
+    /// The same as its findings have it.
+    place: Option<Arc<DirectoryPath>>,
     kept: Vec<(Vec<u8>, u64)>,
 }
 
 impl TopDirectories {
     const KEPT: usize = 20;
 
+    /// Counts a finding. Those of one directory share its path, so nearly always no path is compared.
+    fn count_in(&mut self, place: &Arc<DirectoryPath>) {
+        match &mut self.current {
+            Some((_, count)) if self.place.as_ref().is_some_and(|last| Arc::ptr_eq(last, place)) => {
+                *count += 1;
+            }
+            _ => {
+                self.count(&place.heading(), 1);
+                self.place = Some(Arc::clone(place));
+            }
+        }
+    }
+
     fn count(&mut self, dir: &[u8], findings: u64) {
+        self.place = None;
         match &mut self.current {
             Some((current, count)) if current == dir => *count += findings,
             _ => {

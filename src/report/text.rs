@@ -1,6 +1,7 @@
 //! Text for people: grouped by directory or by rule, with the bad bytes marked and all names escaped.
 
-use std::borrow::Cow;
+mod names;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,25 +10,14 @@ use std::sync::Arc;
 use anstyle::Style;
 use namegate_findings::fingerprint::CheckBasis;
 
-use super::layout::{
-    BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled, terminal_width,
-    write_wrapped_to,
-};
+use self::names::{TextRenderer, marked, write_names};
+use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
 use super::readiness::{Readiness, ReadinessVerdict};
-use super::{
-    Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation, Summary,
-};
+use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
-use crate::policy::CheckOutcome;
 use crate::policy::rule::{Concern, RuleId};
 use crate::source::location::DirectoryPath;
-
-/// Maximum number of further places in a line for a rule; the rest is counted.
-const MORE_PLACES: usize = 3;
-
-/// Maximum number of violations that are marked in a name: more marks are unreadable.
-const MOST_MARKED: usize = 64;
 
 /// The grouping of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,7 +135,9 @@ impl<W: Write + Send> Report for Text<W> {
             return Ok(());
         }
         self.begin_directory(record)?;
-        write_record(&mut self.out, self.layout, record)
+        let mut bytes = Vec::new();
+        write_names(&mut bytes, self.layout, std::slice::from_ref(record));
+        self.out.write_all(&bytes)
     }
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
@@ -169,160 +161,6 @@ impl<W: Write + Send> Report for Text<W> {
             self.out.write_all(readiness_text(summary).as_bytes())?;
         }
         self.out.flush()
-    }
-}
-
-/// Renders the names of a directory, without its heading.
-struct TextRenderer(Layout);
-
-impl Renderer for TextRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        if self.0.group_by == GroupBy::Rule {
-            return RenderedFindings::Later;
-        }
-        let mut bytes = Vec::new();
-        for record in &findings.records {
-            write_record(&mut bytes, self.0, record).expect("memory takes every write");
-        }
-        RenderedFindings::Bytes(bytes)
-    }
-}
-
-/// Writes a name and its violations.
-fn write_record(out: &mut impl Write, layout: Layout, record: &ReportedName) -> io::Result<()> {
-    let indent = match &record.place {
-        None => {
-            let outcome = record.outcome();
-            write!(out, "{}  ", styled(outcome_style(outcome), outcome.as_str(), 6))?;
-            "        "
-        }
-        Some(_) => {
-            out.write_all(b"  ")?;
-            "    "
-        }
-    };
-    match layout.is_styled {
-        true => out.write_all(marked(&record.name, &record.objections).as_bytes())?,
-        false => write!(out, "{}", display(&record.name))?,
-    }
-    match record.location {
-        Some(location) => writeln!(out, "  {}", styled(layout.style(DIM), location, 0))?,
-        None => out.write_all(b"\n")?,
-    }
-    let rules = by_rule(&record.objections);
-    let firsts = || rules.iter().map(|violations| &violations[0].violation);
-    let places: Vec<String> = firsts().map(|first| place_of(first.span)).collect();
-    let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
-    let place_width = places.iter().map(String::len).max().unwrap_or(0);
-    let width = terminal_width().filter(|_| layout.is_wrapped).unwrap_or(usize::MAX);
-    let column = indent.len() + 5 + 2 + rule_width + 2 + place_width + 2;
-    for (violations, place) in rules.iter().zip(&places) {
-        let first = &violations[0].violation;
-        let (severity, rule) = (first.severity.as_str(), first.rule.name());
-        out.write_all(indent.as_bytes())?;
-        write_column(out, layout.style(severity_style(first.severity)), severity, 5)?;
-        write_column(out, PLAIN, rule, rule_width)?;
-        write_column(out, layout.style(DIM), place, place_width)?;
-        let message = message_for_rule(violations);
-        if width.saturating_sub(column) >= MIN_MESSAGE {
-            write_wrapped_to(out, width, column, PLAIN, &message)?;
-        } else {
-            let at = indent.len() + 7;
-            write!(out, "\n{:at$}", "")?;
-            write_wrapped_to(out, width, at, PLAIN, &message)?;
-        }
-    }
-    if let Some(repair) = &record.repair {
-        let (good, dim) = (layout.style(GOOD), layout.style(DIM));
-        out.write_all(indent.as_bytes())?;
-        write_column(out, good, "fix", 5)?;
-        let (name, confidence) = (display(repair.name.as_bytes()), repair.confidence.as_str());
-        writeln!(out, "{good}{name}{good:#} {dim}({confidence}){dim:#}")?;
-    }
-    Ok(())
-}
-
-/// Writes a column of ASCII text, and the two spaces after it.
-fn write_column(out: &mut impl Write, style: Style, text: &str, width: usize) -> io::Result<()> {
-    match style == PLAIN {
-        true => out.write_all(text.as_bytes())?,
-        false => write!(out, "{style}{text}{style:#}")?,
-    }
-    (text.len()..width + 2).try_for_each(|_| out.write_all(b" "))
-}
-
-fn outcome_style(outcome: CheckOutcome) -> Style {
-    match outcome {
-        CheckOutcome::Accept => GOOD,
-        CheckOutcome::Warn => WARN,
-        CheckOutcome::Reject => ERROR,
-    }
-}
-
-/// The name, with the bytes of these violations in the style of their severity.
-fn marked(name: &[u8], objections: &[ReportedViolation]) -> String {
-    let objections = &objections[..objections.len().min(MOST_MARKED)];
-    if objections.iter().all(|o| o.violation.span.len() == name.len()) {
-        return display(name).to_string();
-    }
-    let mut cuts: Vec<usize> =
-        objections.iter().flat_map(|o| [o.violation.span.start, o.violation.span.end]).collect();
-    cuts.extend([0, name.len()]);
-    cuts.sort_unstable();
-    cuts.dedup();
-    let mut text = String::new();
-    for part in cuts.windows(2).map(|cut| Span::new(cut[0], cut[1])) {
-        // A violation of the whole name locations nothing: there is no part that it could set apart.
-        let covers = |span: Span| span.start <= part.start && part.end <= span.end && span.len() < name.len();
-        let severities = objections.iter().filter(|o| covers(o.violation.span)).map(|o| o.violation.severity);
-        let shown = display_part(name, part);
-        let _ = match severities.max() {
-            Some(severity) => write!(text, "{}", styled(severity_style(severity), shown, 0)),
-            None => write!(text, "{shown}"),
-        };
-    }
-    text
-}
-
-/// Minimum width of a message next to the rule and the place; otherwise it begins on the next line.
-const MIN_MESSAGE: usize = 30;
-
-/// The violations by rule and severity, in the order of their first places.
-fn by_rule(objections: &[ReportedViolation]) -> Vec<Vec<&ReportedViolation>> {
-    let mut rules: Vec<Vec<&ReportedViolation>> = Vec::new();
-    for objection in objections {
-        let key = |o: &ReportedViolation| (o.violation.rule, o.violation.severity);
-        match rules.iter_mut().find(|same| key(same[0]) == key(objection)) {
-            Some(same) => same.push(objection),
-            None => rules.push(vec![objection]),
-        }
-    }
-    rules
-}
-
-/// The message of the first violation, with the places of the others.
-fn message_for_rule<'v>(violations: &[&'v ReportedViolation]) -> Cow<'v, str> {
-    let [first, others @ ..] = violations else { return Cow::Borrowed("") };
-    let mut message = Cow::Borrowed(first.message.as_str());
-    let mut places: Vec<String> =
-        others.iter().take(MORE_PLACES).map(|other| place_of(other.violation.span)).collect();
-    if let Some(more) = others.len().checked_sub(MORE_PLACES + 1) {
-        places.push(format!("{} more", grouped(more as u64 + 1)));
-    }
-    if let Some(last) = places.pop() {
-        let before = places.join(", ");
-        let and = if before.is_empty() { "" } else { " and " };
-        let _ = write!(message.to_mut(), "; also at {before}{and}{last}");
-    }
-    message
-}
-
-/// A place in the name, in bytes from 0: `byte 3`, `bytes 3..5`.
-fn place_of(span: Span) -> String {
-    if span.len() == 1 {
-        format!("byte {}", span.start)
-    } else {
-        format!("bytes {}..{}", span.start, span.end)
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn check(
     let ever = &directory.names().names;
     for together in &found {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| ever.iter().for_each(|(_, name)| take(name));
-        scan.check(together, CheckedNames::Suspects { in_use, used: FingerprintIndex::Unknown }, emit);
+        let used = FingerprintIndex::Unknown;
+        scan.check(together, CheckedNames::Suspects { in_use, used, hint: None }, emit);
     }
 }

@@ -176,7 +176,7 @@ impl<'d> CandidateDirectory<'d> {
         };
         let names = LocatedNames::new(candidates.names(&settings.prefix), &candidates.dir);
         let used = FingerprintIndex::ByLookup;
-        settings.scan().check(&names, CheckedNames::Suspects { in_use, used }, emit);
+        settings.scan().check(&names, CheckedNames::Suspects { in_use, used, hint: None }, emit);
         wanted
     }
 }

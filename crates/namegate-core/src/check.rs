@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 use crate::policy::{
-    Collision, Confidence, FingerprintIndex, Fingerprints, NamesInUse, Occupants, Policy, SharedFingerprints,
-    SuggestedName, UsedFingerprints, Violation,
+    Collision, Confidence, EncodingHint, FingerprintIndex, Fingerprints, ImperfectName, NamesInUse,
+    Occupants, PartsSuggester, Policy, SharedFingerprints, SuggestedName, UsedFingerprints, Violation,
 };
 
 /// The names in a directory that are not checked.
@@ -188,21 +188,34 @@ impl<'n> DirectoryCheck<'n> {
         encoding: Option<Encoding>,
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
-        self.suggested_names_among(policy, encoding, in_use, self.used.as_ref().into())
+        let hint = encoding.map(EncodingHint::Given);
+        self.suggested_names_among(policy, hint, in_use, self.used.as_ref().into())
+    }
+
+    /// Suggests names for the checked names without regard to any other name of the directory.
+    pub fn suggested_names_alone(
+        &self,
+        policy: &Policy,
+        suggester: &PartsSuggester<'_>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        match self.is_listed {
+            true => suggester.suggest(&self.names, &self.imperfect(policy)),
+            false => BTreeMap::new(),
+        }
     }
 
     /// [`DirectoryCheck::suggested_names`] for a directory of which only suspects are stored ([`SuspectNames`]). `in_use` gives the
     /// other names of the directory; it is called a few times. `used` is what is known of their fingerprints
-    /// ([`SuspectNames::into_used`]).
+    /// ([`SuspectNames::take_used`]). Without a hint the encoding is guessed from the suspects.
     pub fn suggested_names_among(
         &self,
         policy: &Policy,
-        encoding: Option<Encoding>,
+        hint: Option<EncodingHint<'_>>,
         in_use: &mut NamesInUse<'_>,
         used: FingerprintIndex<'_>,
     ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
-            true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), encoding),
+            true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), hint),
             false => BTreeMap::new(),
         }
     }
@@ -232,10 +245,18 @@ impl<'n> DirectoryCheck<'n> {
     }
 
     /// The checked names that have violations or are not stored as they are.
-    fn imperfect(&self, policy: &Policy) -> Vec<usize> {
+    fn imperfect(&self, policy: &Policy) -> Vec<ImperfectName<'_>> {
         match policy.converts() {
-            true => (0..self.checked).filter(|&at| !policy.is_spotless(self.names[at])).collect(),
-            false => self.violations.keys().copied().collect(),
+            true => policy.imperfect(&self.names[..self.checked]),
+            false => {
+                let found = self.violations.iter();
+                // The caller may have taken the violations of a name, but never some of them.
+                let imperfect = found.map(|(&at, found)| ImperfectName {
+                    at,
+                    violations: Some(&found[..]).filter(|found| !found.is_empty()),
+                });
+                imperfect.collect()
+            }
         }
     }
 }
@@ -259,7 +280,7 @@ impl Policy {
     /// ```
     pub fn check_directory<'n>(&self, directory: &DirectoryNames<'n>) -> Option<DirectoryCheck<'n>> {
         let mut suspects = self.check_arena(directory.names).peekable();
-        let fingerprints = directory.fingerprints(self);
+        let mut fingerprints = directory.fingerprints(self);
         let shared = fingerprints.as_ref().filter(|shared| !shared.is_empty());
         let has_long_paths = directory.may_have_long_paths(self);
         let has_suspects = suspects.peek().is_some() || !directory.holding_nul.is_empty();
@@ -267,14 +288,15 @@ impl Policy {
             return None;
         }
         let mut check = DirectoryCheck::without_violations(directory);
-        let offsets: Vec<usize> = directory.names.iter().map(|(offset, _)| offset).collect();
+        let mut offsets = directory.names.iter().map(|(offset, _)| offset).enumerate();
         for (offset, mut found) in suspects {
-            let at = offsets.binary_search(&offset).expect("the arena gave the offset");
+            let at = offsets.find(|&(_, other)| other == offset).expect("the arena gave the offset").0;
             // Most names have one or two violations, and a directory can have millions of names with some.
             found.violations.shrink_to_fit();
             check.violations.insert(at, found.violations);
         }
-        for (at, name) in (offsets.len()..).zip(directory.holding_nul) {
+        let in_arena = check.checked - directory.holding_nul.len();
+        for (at, name) in (in_arena..).zip(directory.holding_nul) {
             check.violations.insert(at, self.check(name).violations);
         }
         check.collisions = shared.map(|shared| shared.collisions(&check.names)).unwrap_or_default();
@@ -288,7 +310,8 @@ impl Policy {
             }
         }
         // The names that were left out have no fingerprints.
-        check.used = fingerprints.filter(|_| check.left_out.is_empty()).map(SharedFingerprints::into_used);
+        check.used =
+            fingerprints.as_mut().filter(|_| check.left_out.is_empty()).map(SharedFingerprints::take_used);
         (!check.is_clean()).then_some(check)
     }
 
@@ -371,9 +394,9 @@ pub struct SuspectNames<'p> {
 }
 
 impl SuspectNames<'_> {
-    /// The fingerprints of all names of the directory; `None` if they were not computed.
-    pub fn into_used(self) -> Option<UsedFingerprints> {
-        self.shared.filter(|_| !self.has_left_out).map(SharedFingerprints::into_used)
+    /// Takes the fingerprints of all names of the directory; `None` if they were not computed.
+    pub fn take_used(&mut self) -> Option<UsedFingerprints> {
+        self.shared.as_mut().filter(|_| !self.has_left_out).map(SharedFingerprints::take_used)
     }
 
     /// Whether any names may collide.

@@ -9,7 +9,9 @@ use namegate_core::name::Span;
 use namegate_core::name::display::display;
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::rule::{RuleId, Severity};
-use namegate_core::policy::{Collision, FingerprintIndex, NameCheck, NamesInUse, Policy, Violation};
+use namegate_core::policy::{
+    Collision, EncodingHint, FingerprintIndex, NameCheck, NamesInUse, PartsSuggester, Policy, Violation,
+};
 
 use crate::container_rules;
 use crate::location::{Container, DirectoryPath, Location};
@@ -71,7 +73,11 @@ pub enum CheckedNames<'w> {
         in_use: &'w mut NamesInUse<'w>,
         /// What is known of their fingerprints.
         used: FingerprintIndex<'w>,
+        /// What is known about the encoding of names that are not UTF-8, besides what the user chose.
+        hint: Option<EncodingHint<'w>>,
     },
+    /// Some of those that may have findings. No name that is suggested for one of them is in use or suggested for another.
+    Part(&'w PartsSuggester<'w>),
     /// All names that it ever had. Some were never there together, so they do not collide.
     Ever,
 }
@@ -140,9 +146,11 @@ impl<'s> DirectoryScan<'s> {
         let mut repairs = match checked {
             _ if !self.has_messages() => BTreeMap::new(),
             CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.encoding),
-            CheckedNames::Suspects { in_use, used } => {
-                check.suggested_names_among(policy, self.encoding, in_use, used)
+            CheckedNames::Suspects { in_use, used, hint } => {
+                let hint = hint.or(self.encoding.map(EncodingHint::Given));
+                check.suggested_names_among(policy, hint, in_use, used)
             }
+            CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
         };
         let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]
             .into_iter()
@@ -156,7 +164,7 @@ impl<'s> DirectoryScan<'s> {
         let mut records = Vec::with_capacity(found.len().min(MOST_TOGETHER));
         for at in found {
             let name = check.names[at];
-            let mut own = check.violations.remove(&at).unwrap_or_default();
+            let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
             own.retain(|violation| violation.severity >= self.min_severity);
             let mut objections = self.objections(name, own, directory);
             objections.extend(by_container.remove(&at).unwrap_or_default());
@@ -182,7 +190,8 @@ impl<'s> DirectoryScan<'s> {
                 owner: self.owner_of.and_then(|owner_of| owner_of(&place, name)),
             });
             if records.len() == MOST_TOGETHER {
-                emit(DirectoryFindings { groups: mem::take(&mut groups), records: mem::take(&mut records) });
+                let records = mem::replace(&mut records, Vec::with_capacity(MOST_TOGETHER));
+                emit(DirectoryFindings { groups: mem::take(&mut groups), records });
             }
         }
         if !records.is_empty() {

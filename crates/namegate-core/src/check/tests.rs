@@ -100,12 +100,12 @@ fn a_directory_in_parts_has_the_violations_and_suggestions_of_the_whole() {
         let whole = arena(names);
         let expected = policy.check_directory(&DirectoryNames::new(&whole));
         let mut kept = Arena::new();
-        let suspects = check.suspects();
+        let mut suspects = check.suspects();
         if let Some(suspects) = &suspects {
             parts.iter().for_each(|part| suspects.add_to(&mut kept, part));
         }
         assert_eq!(kept.is_empty(), suspects.is_none(), "{names:?}: not read again for nothing");
-        let used = suspects.and_then(SuspectNames::into_used);
+        let used = suspects.as_mut().and_then(SuspectNames::take_used);
         let found = policy.check_directory(&DirectoryNames::new(&kept));
         let suggested = |check: Option<&DirectoryCheck<'_>>,
                          used: FingerprintIndex<'_>|

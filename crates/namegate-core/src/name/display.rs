@@ -17,7 +17,7 @@
 //!
 //! Source: General_Category and Default_Ignorable_Code_Point of the Unicode Character Database, by `icu_properties`.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::Path;
 
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
@@ -108,19 +108,28 @@ impl fmt::Display for Display<'_> {
         let inner = inner_start..inner_end;
         let mut start = 0;
         for chunk in name.utf8_chunks() {
-            let mut has_base = false;
-            for (at, c) in chunk.valid().char_indices() {
+            let text = chunk.valid();
+            // What is shown as it is, is written together: code points from here on.
+            let (mut has_base, mut from) = (false, 0);
+            for (at, c) in text.char_indices() {
                 has_base = match c {
                     ' ' => inner.contains(&(start + at)),
                     '\\' => false,
                     '!'..='~' => true,
                     _ => is_shown(c, has_base),
                 };
-                if wanted.contains(&(start + at)) {
-                    if has_base { f.write_char(c)? } else { write_escaped(f, c)? }
+                let is_wanted = wanted.contains(&(start + at));
+                if has_base && is_wanted {
+                    continue;
+                }
+                f.write_str(&text[from..at])?;
+                from = at + c.len_utf8();
+                if is_wanted {
+                    write_escaped(f, c)?;
                 }
             }
-            start += chunk.valid().len();
+            f.write_str(&text[from..])?;
+            start += text.len();
             for byte in chunk.invalid() {
                 if wanted.contains(&start) {
                     write!(f, "\\x{byte:02X}")?;
@@ -132,15 +141,15 @@ impl fmt::Display for Display<'_> {
     }
 }
 
-/// Whether `name` is ASCII of which nothing is escaped.
-fn is_plain(name: &[u8]) -> bool {
+/// Whether `name` is ASCII of which [`display`] escapes nothing.
+pub fn is_plain(name: &[u8]) -> bool {
     // No early exit, so that the loop becomes a few vector instructions: names are short.
     let is_ascii = name.iter().fold(true, |all, &byte| all & matches!(byte, b' '..=b'~') & (byte != b'\\'));
     is_ascii && name.first() != Some(&b' ') && name.last() != Some(&b' ')
 }
 
 /// Whether `c`, which is not ASCII or is a control, is shown unescaped; `has_base`: whether the code point before it is.
-fn is_shown(c: char, has_base: bool) -> bool {
+pub(crate) fn is_shown(c: char, has_base: bool) -> bool {
     let category = CodePointMapData::<GeneralCategory>::new().get(c);
     !NEVER_SHOWN.contains(category)
         && (has_base || !GeneralCategoryGroup::Mark.contains(category))

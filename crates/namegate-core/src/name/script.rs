@@ -54,8 +54,20 @@ pub fn mixed(name: &str) -> Option<Span> {
 /// ```
 pub fn scripts(name: &str) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
-    for script in name.chars().map(scalar::script_name) {
-        if !matches!(script, "Common" | "Inherited" | "Unknown") && !found.contains(&script) {
+    let mut last = Script::Common;
+    for c in name.chars() {
+        let script = match c {
+            'a'..='z' | 'A'..='Z' => Script::Latin,
+            '\0'..='\x7F' => continue,
+            _ => SCRIPT.get(c),
+        };
+        // Neighbours nearly always have the same script, and its name costs more than the look-up.
+        if script == last || matches!(script, Script::Common | Script::Inherited | Script::Unknown) {
+            continue;
+        }
+        last = script;
+        let script = scalar::script_name(c);
+        if !found.contains(&script) {
             found.push(script);
         }
     }

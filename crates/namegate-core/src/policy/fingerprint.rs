@@ -24,18 +24,60 @@ pub struct SharedFingerprints<'p> {
 }
 
 /// The fingerprints of all names of a directory, by which most other names are known to be free.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct UsedFingerprints {
     /// Sorted; a number that several names share is there several times.
     numbers: Vec<u64>,
+    /// Those of the names that were suggested without regard to each other; sorted.
+    suggested: Vec<u64>,
 }
 
 impl UsedFingerprints {
-    /// How many names have this number.
-    pub(super) fn count(&self, number: u64) -> usize {
-        let from = self.numbers.partition_point(|&other| other < number);
-        self.numbers[from..].iter().take_while(|&&other| other == number).count()
+    /// The fingerprints of the names in a directory.
+    pub fn new(numbers: Vec<u64>) -> Self {
+        Self { numbers: sorted(numbers), suggested: Vec::new() }
     }
+
+    /// Adds the fingerprints of names that were suggested without regard to each other.
+    #[must_use]
+    pub fn with_suggested(self, suggested: Vec<u64>) -> Self {
+        Self { suggested: sorted(suggested), ..self }
+    }
+
+    /// How many names have this number, suggested ones included.
+    pub(super) fn count(&self, number: u64) -> usize {
+        self.count_existing(number) + self.count_suggested(number)
+    }
+
+    /// How many names of the directory have this number.
+    pub fn count_existing(&self, number: u64) -> usize {
+        count(&self.numbers, number)
+    }
+
+    /// How many suggested names have this number.
+    pub fn count_suggested(&self, number: u64) -> usize {
+        count(&self.suggested, number)
+    }
+
+    /// Whether a suggested name may equal another one or a name of the directory; `false` is certain.
+    pub fn may_be_contested(&self) -> bool {
+        let mut existing = self.numbers.iter().peekable();
+        let mut is_existing = |number: &u64| {
+            while existing.next_if(|&other| other < number).is_some() {}
+            existing.peek() == Some(&number)
+        };
+        self.suggested.windows(2).any(|two| two[0] == two[1]) || self.suggested.iter().any(&mut is_existing)
+    }
+}
+
+fn sorted(mut numbers: Vec<u64>) -> Vec<u64> {
+    numbers.sort_unstable();
+    numbers
+}
+
+fn count(sorted: &[u64], number: u64) -> usize {
+    let from = sorted.partition_point(|&other| other < number);
+    sorted[from..].iter().take_while(|&&other| other == number).count()
 }
 
 impl Policy {
@@ -91,12 +133,12 @@ impl<'p> Fingerprints<'p> {
 
     /// The fingerprints that several of the added names share.
     pub fn shared(self) -> SharedFingerprints<'p> {
-        let Self { policy, numbers: mut used } = self;
-        used.sort_unstable();
+        let Self { policy, numbers } = self;
+        let used = UsedFingerprints::new(numbers);
         let mut numbers: Vec<u64> =
-            used.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0]).collect();
+            used.numbers.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0]).collect();
         numbers.dedup();
-        SharedFingerprints { policy, numbers, used: UsedFingerprints { numbers: used } }
+        SharedFingerprints { policy, numbers, used }
     }
 }
 
@@ -106,9 +148,9 @@ impl SharedFingerprints<'_> {
         self.numbers.is_empty()
     }
 
-    /// The fingerprints of all names that were added.
-    pub fn into_used(self) -> UsedFingerprints {
-        self.used
+    /// Takes the fingerprints of all names that were added.
+    pub fn take_used(&mut self) -> UsedFingerprints {
+        std::mem::take(&mut self.used)
     }
 
     /// The collisions of `names`, the distinct names in the directory, as [`Policy::collisions`] finds them. Compares only

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::profile::{Limit, ProfileSet, Test};
 use super::rule::{RuleId, RuleKind, Severity};
 use super::{Policy, Violation, length};
-use crate::name::display::{display, octets};
+use crate::name::display::{display, is_shown, octets};
 use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
 use crate::name::ucs4::Octet;
 use crate::name::{Span, age, utf8};
@@ -41,10 +41,16 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
             format!("{}: an escape sequence that returns from UTF-8 to ISO 2022", octets(bytes))
         }
         RuleId::Iso2022Escape => format!("{}: an escape sequence that announces UTF-8", octets(bytes)),
+        // The most frequent message by far: without the machinery of `format!`.
         RuleId::ReservedCharacter => {
-            let advice =
-                if severity == Severity::Error { "is not allowed in names" } else { "should be avoided" };
-            format!("{} {advice} ({})", code_point(bytes), list(profiles))
+            let mut text = code_point(bytes);
+            text.push_str(match severity {
+                Severity::Error => " is not allowed in names (",
+                Severity::Warn => " should be avoided (",
+            });
+            push_list(&mut text, profiles);
+            text.push(')');
+            text
         }
         RuleId::ReservedName => format!("`{}` is a reserved name ({})", display(bytes), list(profiles)),
         RuleId::NotInForm => not_in_form(policy, bytes),
@@ -121,11 +127,16 @@ fn unassigned(policy: &Policy, c: char) -> String {
 }
 
 fn list(profiles: ProfileSet) -> String {
-    profiles.names().fold(String::new(), |mut listed, name| {
-        listed.push_str(if listed.is_empty() { "" } else { ", " });
-        listed.push_str(name);
-        listed
-    })
+    let mut listed = String::new();
+    push_list(&mut listed, profiles);
+    listed
+}
+
+fn push_list(text: &mut String, profiles: ProfileSet) {
+    for (at, name) in profiles.names().enumerate() {
+        text.push_str(if at == 0 { "" } else { ", " });
+        text.push_str(name);
+    }
 }
 
 fn ill_formed(name: &[u8], span: Span) -> String {
@@ -210,9 +221,29 @@ fn code_point(bytes: &[u8]) -> String {
         // By itself it is both the beginning and the end of what is shown.
         ' ' | '\\' => false,
         '!'..='~' => true,
-        _ => display(bytes).to_string().chars().eq([c]),
+        _ => is_shown(c, false),
     };
-    if is_plain { format!("U+{:04X} `{c}`", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
+    let mut text = String::with_capacity(MESSAGE_BYTES);
+    push_code_point(&mut text, c);
+    if is_plain {
+        text.push_str(" `");
+        text.push(c);
+        text.push('`');
+    }
+    text
+}
+
+/// What most messages that begin with a code point need.
+const MESSAGE_BYTES: usize = 64;
+
+/// Appends `U+0041`.
+fn push_code_point(text: &mut String, c: char) {
+    let point = u32::from(c);
+    let digits = (u32::BITS - point.leading_zeros()).div_ceil(4).max(4);
+    text.push_str("U+");
+    for digit in (0..digits).rev() {
+        text.push(char::from(b"0123456789ABCDEF"[(point >> (4 * digit) & 0xF) as usize]));
+    }
 }
 
 fn code_points(text: &str) -> String {

@@ -36,9 +36,9 @@ pub use collision::Collision;
 pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use nearest::UnknownWord;
-pub(crate) use suggest::Occupants;
 pub use suggest::{
     Confidence, DecodedName, DecodingMethod, EncodingHint, FingerprintIndex, LegacyReader, NamesInUse,
-    SuggestedName,
+    PartsSuggester, SuggestedName,
 };
+pub(crate) use suggest::{ImperfectName, Occupants};
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

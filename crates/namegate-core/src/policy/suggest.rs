@@ -9,16 +9,18 @@
 
 mod directory;
 mod edit;
+mod parts;
 mod shorten;
 
 use std::borrow::Cow;
 use std::str::FromStr;
 
-pub(crate) use directory::Occupants;
 pub use directory::{FingerprintIndex, NamesInUse};
+pub(crate) use directory::{ImperfectName, Occupants};
+pub use parts::PartsSuggester;
 
 use super::profile::{Limit, Test, Unit};
-use super::{Policy, UnknownWord, Verdict};
+use super::{Policy, UnknownWord, Verdict, Violation};
 use crate::name::escape::escape;
 use crate::name::mojibake;
 use crate::name::normalize::{Form, is_in_form, to_form};
@@ -111,7 +113,7 @@ impl Policy {
         in_use: &mut dyn FnMut(&str) -> bool,
     ) -> Option<SuggestedName> {
         let suggester = Suggester::new(self);
-        let suggested = suggester.suggest(name, &mut legacy.reader())?;
+        let suggested = suggester.suggest(name, None, &mut legacy.reader())?;
         if !in_use(&suggested.name) {
             return Some(suggested);
         }
@@ -162,6 +164,7 @@ fn room_for(name: &[u8]) -> usize {
 }
 
 /// Suggests names under a policy, with the parts of it that every suggestion needs.
+#[derive(Debug)]
 struct Suggester<'p> {
     policy: &'p Policy,
     /// The form that suggested names have. If rules require different forms, the strictest rule wins.
@@ -175,6 +178,17 @@ struct Suggester<'p> {
 struct Step {
     name: String,
     confidence: Confidence,
+}
+
+/// What is left to repair in a name.
+enum Repair {
+    /// This.
+    Step(Step),
+    /// Nothing that can be repaired.
+    Done {
+        /// The policy accepts the name as it is.
+        is_valid: bool,
+    },
 }
 
 impl<'p> Suggester<'p> {
@@ -198,31 +212,47 @@ impl<'p> Suggester<'p> {
         }
     }
 
-    /// Repairs `name` as far as possible; `None` if nothing can or must be repaired, or if the result is not valid.
-    fn suggest(&self, name: &[u8], legacy: &mut LegacyReader<'_>) -> Option<SuggestedName> {
+    /// Repairs `name` as far as possible; `None` if nothing can or must be repaired, or if the result is not valid. `known` are
+    /// its violations, if it was checked.
+    fn suggest(
+        &self,
+        name: &[u8],
+        known: Option<&[Violation]>,
+        legacy: &mut LegacyReader<'_>,
+    ) -> Option<SuggestedName> {
         match std::str::from_utf8(name) {
-            Ok(text) => self.suggest_for_text(name, text, Confidence::Certain),
+            Ok(text) => self.suggest_for_text(name, text, Confidence::Certain, known),
             Err(_) => {
                 let DecodedName { text, confidence, .. } = legacy.read(name);
-                self.suggest_for_text(name, &text, confidence)
+                self.suggest_for_text(name, &text, confidence, None)
             }
         }
     }
 
-    /// Suggests a name for `name`, whose decoded text is `text`.
-    fn suggest_for_text(&self, name: &[u8], text: &str, mut confidence: Confidence) -> Option<SuggestedName> {
+    /// Suggests a name for `name`, whose decoded text is `text`. `known` are the violations of the text, if it was checked.
+    fn suggest_for_text(
+        &self,
+        name: &[u8],
+        text: &str,
+        mut confidence: Confidence,
+        mut known: Option<&[Violation]>,
+    ) -> Option<SuggestedName> {
         let room = room_for(name);
         let mut text = Cow::Borrowed(text);
         for _ in 0..MAX_STEPS {
-            if let Some(step) = self.step(&text, room) {
-                text = Cow::Owned(step.name);
-                confidence = confidence.max(step.confidence);
-            } else if is_repository(&text) && text.as_bytes() != name {
-                text.to_mut().insert(0, self.stand_in);
-                confidence = confidence.max(Confidence::Likely);
-            } else {
-                let is_new = text.as_bytes() != name && self.is_accepted(&text);
-                return is_new.then(|| SuggestedName { name: text.into_owned(), confidence });
+            match self.step(&text, room, known.take()) {
+                Repair::Step(step) => {
+                    text = Cow::Owned(step.name);
+                    confidence = confidence.max(step.confidence);
+                }
+                Repair::Done { .. } if is_repository(&text) && text.as_bytes() != name => {
+                    text.to_mut().insert(0, self.stand_in);
+                    confidence = confidence.max(Confidence::Likely);
+                }
+                Repair::Done { is_valid } => {
+                    let is_new = is_valid && text.as_bytes() != name;
+                    return is_new.then(|| SuggestedName { name: text.into_owned(), confidence });
+                }
             }
         }
         None
@@ -265,33 +295,38 @@ impl<'p> Suggester<'p> {
 
     /// Whether `name` is valid and has nothing left to repair.
     fn is_settled(&self, name: &str, room: usize) -> bool {
-        !is_repository(name) && self.is_accepted(name) && self.step(name, room).is_none()
+        !is_repository(name) && matches!(self.step(name, room, None), Repair::Done { is_valid: true })
     }
 
     fn is_accepted(&self, name: &str) -> bool {
         matches!(self.policy.verdict(name.as_bytes()), Verdict::Accept(_))
     }
 
-    /// One step towards a name without repairable violations; `None` if there are none left.
+    /// One step towards a name without repairable violations. `known` are the violations of `name`, if it was checked.
     ///
     /// The order matters: text that was encoded twice contains spaces and controls that are not its own, and conversion to a
     /// compatibility form may produce reserved characters.
-    fn step(&self, name: &str, room: usize) -> Option<Step> {
-        let violations = self.policy.check(name.as_bytes()).violations;
+    fn step(&self, name: &str, room: usize, known: Option<&[Violation]>) -> Repair {
+        let violations =
+            known.map_or_else(|| Cow::Owned(self.policy.check(name.as_bytes()).violations), Cow::Borrowed);
         if violations.iter().any(|v| v.rule == RuleId::Mojibake)
             && let Some(meant) = mojibake::undo(name)
         {
-            return Some(Step { name: meant, confidence: Confidence::Likely });
+            return Repair::Step(Step { name: meant, confidence: Confidence::Likely });
         }
         if let Some(form) = self.form.filter(|&form| !is_in_form(name, form)) {
             let confidence = if form.is_compatibility() { Confidence::Likely } else { Confidence::Certain };
-            return Some(Step { name: to_form(name, form).into_owned(), confidence });
+            return Repair::Step(Step { name: to_form(name, form).into_owned(), confidence });
         }
         if let Some(step) = self.edited(name, &violations) {
-            return Some(step);
+            return Repair::Step(step);
         }
         let is_too_long = name.len() > room || violations.iter().any(|v| v.rule == RuleId::NameTooLong);
-        is_too_long.then(|| self.shortened(name, room)).flatten()
+        match is_too_long.then(|| self.shortened(name, room)).flatten() {
+            Some(step) => Repair::Step(step),
+            // The name is in the form in which it is stored, so only an error can make it invalid.
+            None => Repair::Done { is_valid: violations.iter().all(|v| v.severity < Severity::Error) },
+        }
     }
 
     /// Shortens `name` to all limits, or else to those that are errors.

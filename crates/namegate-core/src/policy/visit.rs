@@ -61,15 +61,25 @@ impl Policy {
 
     /// [`Policy::check`] for a name that was decoded already.
     fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
-        let mut violations = Vec::new();
-        if text.is_none() || self.prefilter.is_suspect(name) {
-            let end = self.each_violation(name, text, &mut |violation| {
-                violations.push(violation);
-                Continue(())
-            });
-            debug_assert!(end.is_continue(), "this visitor never stops");
-            violations.sort_by_key(|v| (v.span, v.rule));
+        match text.is_none() || self.prefilter.is_suspect(name) {
+            true => self.check_suspect(name, text),
+            false => NameCheck { name, violations: Vec::new() },
         }
+    }
+
+    /// [`Policy::check`] for a name that may have violations.
+    fn check_suspect<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
+        let mut violations = Vec::new();
+        let end = self.each_violation(name, text, &mut |violation| {
+            // Most names have none, most others have one.
+            if violations.is_empty() {
+                violations.reserve_exact(1);
+            }
+            violations.push(violation);
+            Continue(())
+        });
+        debug_assert!(end.is_continue(), "this visitor never stops");
+        violations.sort_by_key(|v| (v.span, v.rule));
         NameCheck { name, violations }
     }
 
@@ -93,8 +103,7 @@ impl Policy {
             None if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
             Some(texts) => {
                 let suspects = texts.filter(|(_, text)| self.prefilter.is_suspect(text.as_bytes()));
-                let checks = suspects.map(|(at, text)| (at, self.check_as(text.as_bytes(), Some(text))));
-                Box::new(checks.filter(|(_, check)| !check.violations.is_empty()))
+                Box::new(suspects.map(|(at, text)| (at, self.check_suspect(text.as_bytes(), Some(text)))))
             }
             None => Box::new(arena.iter().map(|(at, name)| (at, self.check(name)))),
         };

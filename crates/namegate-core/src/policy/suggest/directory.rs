@@ -12,7 +12,7 @@ use crate::name::normalize::{Form, is_in_form};
 use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
 use crate::policy::collision::{Collision, Equivalence};
 use crate::policy::rule::RuleId;
-use crate::policy::{Policy, SharedFingerprints, UsedFingerprints, Verdict};
+use crate::policy::{Policy, SharedFingerprints, UsedFingerprints, Verdict, Violation};
 
 /// Calls its second argument with each name in use in a directory that has one of the fingerprints in the first, or with more names.
 /// Without fingerprints all names are asked for. It may be called several times.
@@ -34,6 +34,15 @@ impl<'a> From<Option<&'a UsedFingerprints>> for FingerprintIndex<'a> {
     fn from(used: Option<&'a UsedFingerprints>) -> Self {
         used.map_or(Self::Unknown, Self::Complete)
     }
+}
+
+/// A name that may need another one.
+#[derive(Clone, Copy)]
+pub(crate) struct ImperfectName<'v> {
+    /// Its index.
+    pub(crate) at: usize,
+    /// Its violations, if it was checked.
+    pub(crate) violations: Option<&'v [Violation]>,
 }
 
 /// The names in one directory.
@@ -71,31 +80,32 @@ impl Policy {
     /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn suggest_names(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
-        let imperfect: Vec<usize> = (0..names.len()).filter(|&at| !self.is_spotless(names[at])).collect();
-        self.among_all(names, |there| self.suggest_among(there, &imperfect, encoding))
+        let imperfect = self.imperfect(names);
+        let hint = encoding.map(EncodingHint::Given);
+        self.among_all(names, |there| self.suggest_among(there, &imperfect, hint))
     }
 
     /// [`Policy::suggest_names`] for the names of `there` at the indexes `imperfect`, and for those that must change because
-    /// they collide. The result has the index of each name for which another is suggested.
+    /// they collide. The result has the index of each name for which another is suggested. Without a hint the encoding is guessed
+    /// from these names.
     pub(crate) fn suggest_among(
         &self,
         there: Occupants<'_, '_>,
-        imperfect: &[usize],
-        encoding: Option<Encoding>,
+        imperfect: &[ImperfectName<'_>],
+        hint: Option<EncodingHint<'_>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
-        let guess = match encoding {
+        let guess = match hint {
             Some(_) => None,
-            None => EncodingGuess::for_names(
-                imperfect.iter().map(|&at| there.names[at]),
-                &EncodingCounts::default(),
-            ),
+            None => {
+                let names = imperfect.iter().map(|imperfect| there.names[imperfect.at]);
+                let undecoded = names.filter(|name| std::str::from_utf8(name).is_err());
+                EncodingGuess::for_names(undecoded, &EncodingCounts::default())
+            }
         };
-        let given = encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
-        let mut legacy = guess.as_ref().map_or(given, EncodingHint::Guessed).reader();
-        let suggested =
-            imperfect.iter().filter_map(|&at| Some((at, suggester.suggest(there.names[at], &mut legacy)?)));
-        self.placed(&suggester, there, suggested.collect())
+        let guessed = guess.as_ref().map_or(EncodingHint::Unknown, EncodingHint::Guessed);
+        let suggested = suggester.suggest_all(there.names, imperfect, hint.unwrap_or(guessed)).collect();
+        self.placed(&suggester, there, suggested)
     }
 
     /// [`Policy::suggest_names`] for a caller that decoded some names itself: `meant` has the text of each such name at its
@@ -117,7 +127,7 @@ impl Policy {
         names: &[&[u8]],
         meant: &[Option<(String, Confidence)>],
     ) -> Vec<Option<SuggestedName>> {
-        let imperfect: Vec<usize> = (0..names.len()).filter(|&at| !self.is_spotless(names[at])).collect();
+        let imperfect = self.imperfect(names);
         self.among_all(names, |there| self.suggest_for_meanings_among(there, &imperfect, meant))
     }
 
@@ -125,21 +135,20 @@ impl Policy {
     pub(crate) fn suggest_for_meanings_among(
         &self,
         there: Occupants<'_, '_>,
-        imperfect: &[usize],
+        imperfect: &[ImperfectName<'_>],
         meant: &[Option<(String, Confidence)>],
     ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
         let mut suggested = BTreeMap::new();
         for (at, meant) in meant.iter().enumerate() {
             if let Some((text, confidence)) = meant {
-                suggested.extend(
-                    suggester.suggest_for_text(there.names[at], text, *confidence).map(|new| (at, new)),
-                );
+                let new = suggester.suggest_for_text(there.names[at], text, *confidence, None);
+                suggested.extend(new.map(|new| (at, new)));
             }
         }
-        for &at in imperfect.iter().filter(|&&at| meant[at].is_none()) {
+        for &ImperfectName { at, violations } in imperfect.iter().filter(|name| meant[name.at].is_none()) {
             if let Ok(text) = std::str::from_utf8(there.names[at]) {
-                let new = suggester.suggest_for_text(there.names[at], text, Confidence::Certain);
+                let new = suggester.suggest_for_text(there.names[at], text, Confidence::Certain, violations);
                 suggested.extend(new.map(|new| (at, new)));
             }
         }
@@ -152,12 +161,12 @@ impl Policy {
         names: &[&[u8]],
         suggest: impl FnOnce(Occupants<'_, '_>) -> BTreeMap<usize, SuggestedName>,
     ) -> Vec<Option<SuggestedName>> {
-        let shared = self.fingerprints().map(|mut fingerprints| {
+        let mut shared = self.fingerprints().map(|mut fingerprints| {
             names.iter().for_each(|name| fingerprints.add(name));
             fingerprints.shared()
         });
         let collisions = shared.as_ref().map(|shared| shared.collisions(names)).unwrap_or_default();
-        let used = shared.map(SharedFingerprints::into_used);
+        let used = shared.as_mut().map(SharedFingerprints::take_used);
         let mut in_use = |_: &[u64], take: &mut dyn FnMut(&[u8])| names.iter().for_each(|name| take(name));
         let there = Occupants {
             names,
@@ -198,11 +207,32 @@ impl Policy {
         entries.into_iter().enumerate().filter_map(place).collect()
     }
 
+    /// Those of `names` that have violations or are not stored as they are.
+    pub(crate) fn imperfect(&self, names: &[&[u8]]) -> Vec<ImperfectName<'static>> {
+        let imperfect = (0..names.len()).filter(|&at| !self.is_spotless(names[at]));
+        imperfect.map(|at| ImperfectName { at, violations: None }).collect()
+    }
+
     /// Whether `name` has no violation and is stored as it is.
     pub(crate) fn is_spotless(&self, name: &[u8]) -> bool {
         // A name without a violation changes only if the policy converts.
         self.check(name).violations.is_empty()
             && (self.normalization.is_none() || matches!(self.verdict(name), Verdict::Accept(_)))
+    }
+}
+
+impl Suggester<'_> {
+    /// Suggests names for `imperfect` without regard to other names, each with the index of its name in `names`.
+    pub(super) fn suggest_all(
+        &self,
+        names: &[&[u8]],
+        imperfect: &[ImperfectName<'_>],
+        hint: EncodingHint<'_>,
+    ) -> impl Iterator<Item = (usize, SuggestedName)> {
+        let mut legacy = hint.reader();
+        imperfect.iter().filter_map(move |&ImperfectName { at, violations }| {
+            Some((at, self.suggest(names[at], violations, &mut legacy)?))
+        })
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `empty-name`, `dot-name`, a raw NUL or `/` | `_` |
 
 use std::cmp::Reverse;
+use std::iter;
 
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
@@ -35,7 +36,9 @@ const CATEGORY: CodePointMapDataBorrowed<'static, GeneralCategory> =
 /// A replacement of a part of a name.
 struct Edit {
     span: Span,
-    with: String,
+    with: char,
+    /// How often the character stands in place of the part.
+    times: usize,
     confidence: Confidence,
 }
 
@@ -44,12 +47,12 @@ impl Edit {
         Self::replace(Span::new(at, at), c)
     }
 
-    fn replace(span: Span, with: impl Into<String>) -> Self {
-        Self { span, with: with.into(), confidence: Confidence::Likely }
+    fn replace(span: Span, with: char) -> Self {
+        Self { span, with, times: 1, confidence: Confidence::Likely }
     }
 
     fn remove(span: Span) -> Self {
-        Self::replace(span, "")
+        Self { times: 0, ..Self::replace(span, ' ') }
     }
 
     fn with_confidence(self, confidence: Confidence) -> Self {
@@ -65,6 +68,9 @@ pub(super) fn stand_in(policy: &Policy) -> char {
 }
 
 fn is_unreserved(policy: &Policy, c: char) -> bool {
+    if let Some(reserved) = policy.tables.reserved_ascii.get(c as usize) {
+        return reserved.is_none();
+    }
     !policy.rules.iter().any(|rule| matches!(&rule.test, Test::Reserved(set) if set.contains(c)))
 }
 
@@ -98,14 +104,14 @@ impl Suggester<'_> {
             | RuleId::BidiControl
             | RuleId::DefaultIgnorable
             | RuleId::TagCharacter => edits.push(Edit::remove(span)),
-            RuleId::NonAsciiSpace => edits.push(Edit::replace(span, " ")),
+            RuleId::NonAsciiSpace => edits.push(Edit::replace(span, ' ')),
             RuleId::SmbPrivateUse => edits.extend(only(name, span).map(|c| self.restored(c, span))),
             RuleId::ReservedCharacter => {
                 edits.extend(only(name, span).and_then(|c| self.unreserved(c, violation)))
             }
             RuleId::EmptyName | RuleId::LeadingDash | RuleId::LeadingTilde => edits.push(front()),
             RuleId::DotName | RuleId::NulSmuggling | RuleId::SeparatorSmuggling => {
-                edits.push(Edit::replace(span, String::from(self.stand_in).repeat(span.len())));
+                edits.push(Edit { times: span.len(), ..Edit::replace(span, self.stand_in) });
             }
             RuleId::PrivateUse | RuleId::ReplacementCharacter | RuleId::Unassigned
                 if severity == Severity::Error =>
@@ -165,8 +171,10 @@ impl Suggester<'_> {
         if GeneralCategoryGroup::Mark.contains(CATEGORY.get(c)) {
             return Some(Edit::remove(span));
         }
-        let mut buffer = [0; 4];
-        let bare = to_form(c.encode_utf8(&mut buffer), Form::Nfd).chars().next().unwrap_or(c);
+        let bare = match c.is_ascii() {
+            true => c,
+            false => to_form(c.encode_utf8(&mut [0; 4]), Form::Nfd).chars().next().unwrap_or(c),
+        };
         let other_case =
             if bare.is_ascii_lowercase() { bare.to_ascii_uppercase() } else { bare.to_ascii_lowercase() };
         let nearest = [bare, other_case]
@@ -279,12 +287,12 @@ fn only(name: &str, span: Span) -> Option<char> {
 fn applied(name: &str, edits: &[Edit]) -> String {
     let mut edited = String::with_capacity(name.len() + edits.len());
     let (mut at, mut inserted_at) = (0, None);
-    for Edit { span, with, .. } in edits {
+    for &Edit { span, with, times, .. } in edits {
         if span.start < at || span.is_empty() && inserted_at == Some(span.start) {
             continue;
         }
         edited.push_str(span_of(name, Span::new(at, span.start)));
-        edited.push_str(with);
+        edited.extend(iter::repeat_n(with, times));
         at = span.end;
         inserted_at = span.is_empty().then_some(span.start);
     }
