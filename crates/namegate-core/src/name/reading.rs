@@ -20,6 +20,7 @@ mod encodings;
 mod guess;
 mod language;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -77,7 +78,7 @@ impl Encoding {
     /// Decodes the parts of `name` that are not UTF-8.
     ///
     /// Well-formed sequences of several bytes are normally kept, and only the parts between them are decoded. They count as
-    /// legacy text if the encoding is not Latin, they are not most of the name, and decoding all of it gives fewer scripts
+    /// legacy text if the encoding is not Latin, they are not most of the name, and decoding all of it gives no more scripts
     /// (symbols count as one): two bytes of EUC-KR are often valid UTF-8 by chance.
     ///
     /// ```
@@ -86,6 +87,9 @@ impl Encoding {
     /// let dos: Encoding = "ibm866".parse().unwrap();
     /// // The bytes of `рав` are U+0822 in UTF-8.
     /// assert_eq!(dos.read_name(b"\xE3\xAF\xE0\xA0\xA2\xAB\xA5\xAD\xA8\xA5").as_deref(), Some("управление"));
+    /// // The bytes of `Рі` are those of `г` in UTF-8, which is Cyrillic too.
+    /// let windows: Encoding = "windows-1251".parse().unwrap();
+    /// assert_eq!(windows.read_name(b"\xD0\xB3\xE2\xED\xEE").as_deref(), Some("Рівно"));
     /// ```
     pub fn read_name(self, name: &[u8]) -> Option<String> {
         let kept: usize = name.utf8_chunks().map(|chunk| non_ascii(chunk.valid().as_bytes())).sum();
@@ -96,7 +100,12 @@ impl Encoding {
         let (Some(all), Some(parts)) = (&whole, &apart) else { return apart.or(whole) };
         let strays = non_ascii(name) - kept;
         // Where most of a name is well-formed, chance is the worse explanation.
-        let is_kept = self.is_latin() || kept > 3 * strays || kinds(parts) <= kinds(all);
+        let is_kept = self.is_latin()
+            || match kinds(parts).cmp(&kinds(all)) {
+                Ordering::Less => true,
+                Ordering::Equal => kept >= strays,
+                Ordering::Greater => kept > 3 * strays,
+            };
         if is_kept { apart } else { whole }
     }
 
