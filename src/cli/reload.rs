@@ -43,7 +43,12 @@ pub(super) fn tell(reloaded: &ReloadOutcome, out: &mut dyn Write) -> Result<(), 
     for line in &reloaded.kept {
         writeln!(out, "kept: {}", harmless(line))?;
     }
-    for line in &reloaded.needs_mount {
+    needs_next_mount(&reloaded.needs_mount, out)
+}
+
+/// Says which settings have changed that need a new mount.
+pub(super) fn needs_next_mount(lines: &[String], out: &mut dyn Write) -> Result<(), CliError> {
+    for line in lines {
         writeln!(out, "not before the next mount: {}", harmless(line))?;
     }
     Ok(())

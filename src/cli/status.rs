@@ -80,7 +80,12 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
     field("errno", &status.errno)?;
     field("file", status.config.as_ref().map_or("none", |file| file.shown.as_str()))?;
     match &status.last_reload {
-        None => field("last reload", "none since it was mounted")?,
+        None => {
+            field("last reload", "none since it was mounted")?;
+            for line in status.holder.iter().flat_map(|holder| &holder.needs_mount) {
+                field("", &format!("not before the next mount: {line}"))?;
+            }
+        }
         Some(reload) => match &reload.outcome {
             Ok(reloaded) => {
                 field("last reload", &reload.time)?;

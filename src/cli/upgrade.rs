@@ -8,6 +8,7 @@ use nix::sys::signal::kill;
 use nix::unistd::{Pid, geteuid};
 
 use super::instances::{InstanceSelector, ask};
+use super::reload::needs_next_mount;
 use super::{CliError, ExitStatus};
 use crate::name::display::harmless;
 use crate::service::control::{ControlRequest, InstanceStatus};
@@ -21,7 +22,7 @@ one that is where the running one was started from; it reads the same command li
 Examples:
   apt install ./namegate.deb && namegate upgrade share
 
-Exit status: 0 the installed program serves the mount; 2 nothing was changed, or the new server does not answer.";
+Exit status: 0 the installed program serves the mount; 1 it does, and settings have changed that need a new mount; 2 nothing was changed, or the new server does not answer.";
 
 /// Make a mount go on with the installed program, without a failed request
 #[derive(Debug, clap::Args)]
@@ -59,13 +60,16 @@ pub(super) fn run(args: &UpgradeArgs, out: &mut dyn Write) -> Result<ExitStatus,
     loop {
         match status() {
             Ok(after) if after.pid != before.pid => {
-                let previous = after.holder.and_then(|holder| holder.previous).unwrap_or_default();
+                let (previous, needs_mount) =
+                    after.holder.map(|holder| (holder.previous, holder.needs_mount)).unwrap_or_default();
+                let previous = previous.unwrap_or_default();
                 if previous != "an upgrade" {
                     return Err(failed(format!("{}; the previous program goes on", harmless(&previous))));
                 }
                 let (old, new) = (harmless(&before.version), harmless(&after.version));
                 writeln!(out, "{name}: version {new} (was {old})")?;
-                return Ok(ExitStatus::Clean);
+                needs_next_mount(&needs_mount, out)?;
+                return Ok(if needs_mount.is_empty() { ExitStatus::Clean } else { ExitStatus::Findings });
             }
             Err(error) if begin.elapsed() > PATIENCE => return Err(error),
             Ok(_) if begin.elapsed() > PATIENCE => return Err(failed("the server was not replaced".into())),

@@ -68,6 +68,8 @@ pub(super) struct HeldServer {
     pub(super) holder: Pid,
     /// How the previous server has ended; `None` for the first server.
     pub(super) previous: Option<String>,
+    /// The settings that differ from those of the mount, and stay as they are until the next one.
+    pub(super) needs_mount: Vec<String>,
 }
 
 /// Makes this process the holder, and returns in each server that it starts. The holder ends with the last server, with its status.
@@ -132,7 +134,7 @@ pub(super) fn hold(
             Ok(ForkResult::Child) => {
                 let _ = child.thread_unblock();
                 let _ = fs::write(OOM_SCORE, state.oom_score().to_string());
-                let server = HeldServer { state, holder, previous };
+                let server = HeldServer { state, holder, previous, needs_mount: Vec::new() };
                 return server.take_over(&own).map_err(|error| impossible("take over descriptors", &error));
             }
             Ok(ForkResult::Parent { child: server }) => {

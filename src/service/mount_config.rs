@@ -1,5 +1,6 @@
 //! The configuration of a mount: settings of the command line and of `-o`, with the files that they name.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
@@ -87,6 +88,17 @@ impl MountConfig {
             locks: self.settings.locks(),
             export: self.settings.export(),
         }
+    }
+
+    /// Goes on with a mount that has these recorded settings. Returns the settings that differ and stay as they are until the next mount.
+    pub fn keep_settings(&mut self, record: &OsStr) -> Vec<String> {
+        if record.is_empty() {
+            return Vec::new();
+        }
+        let mounted = self.settings.of_mount(record);
+        let differences = mounted.differences(&self.settings, false);
+        self.settings = mounted;
+        differences
     }
 
     /// Opens the audit log.

@@ -161,6 +161,7 @@ impl ControlHandler for MountService {
                 pid: held.holder.as_raw().unsigned_abs(),
                 layout: LAYOUT,
                 previous: held.previous.clone(),
+                needs_mount: held.needs_mount.clone(),
             }),
             counters: self.metrics.snapshot(),
         }

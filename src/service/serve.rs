@@ -84,7 +84,7 @@ fn serve_after(
     }
     let left = predecessor.map(|predecessor| predecessor.open(&config, &manager)).transpose()?.flatten();
     // A mount that is served already goes on, whatever the files say now.
-    let held = match config.settings.survive() || left.is_some() {
+    let mut held = match config.settings.survive() || left.is_some() {
         true => {
             let place = (ready.as_ref().map(ReadySender::number), is_detached);
             Some(hold(left, place, &manager, config.settings.sandbox())?)
@@ -103,6 +103,10 @@ fn serve_after(
         }
         log::warn!("the server was ended by {death}; this one takes over");
     }
+    if let Some(held) = held.as_mut().filter(|_| inherited.is_some()) {
+        held.needs_mount = config.keep_settings(&held.state.settings());
+        held.needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
+    }
     let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit the signal mask.
     let signals = ServerSignals::block(held.is_some())
@@ -120,6 +124,11 @@ fn serve_after(
         None => {
             if let Some(state) = state {
                 state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
+                if let Err(error) = state.set_settings(&config.settings.record()) {
+                    log::warn!(
+                        "a later server of this mount will not report settings that need a new one: {error}"
+                    );
+                }
             }
             let options = config.options(state);
             fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)

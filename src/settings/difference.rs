@@ -1,10 +1,20 @@
 //! What settings amount to, and what other settings change.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
 use nix::mount::MsFlags;
 use serde_json::{Map, Value};
 
 use super::{MountSettings, Setting, SettingKind, TABLE};
 use crate::name::display::display;
+
+/// Whether a mount keeps the setting even if another server goes on with it.
+fn is_of_mount(setting: &Setting) -> bool {
+    // Each server confines itself.
+    let is_of_server = setting.is_live || setting.name == "sandbox";
+    matches!(setting.key, ("", "source" | "mountpoint") | ("mount", _)) && !is_of_server
+}
 
 impl MountSettings {
     /// The defaults of the settings that `is_meant` chooses.
@@ -69,5 +79,71 @@ impl MountSettings {
             (before != after).then(|| format!("{}: {after} (was {before})", setting.name))
         });
         changed.collect()
+    }
+
+    /// The settings that a mount keeps, for [`MountSettings::of_mount`].
+    pub fn record(&self) -> OsString {
+        let mut record = OsString::new();
+        for setting in TABLE.iter().filter(|setting| is_of_mount(setting)) {
+            if let Some(text) = self.get(setting) {
+                for part in [OsStr::new(setting.name), OsStr::new("="), &text, OsStr::new("\0")] {
+                    record.push(part);
+                }
+            }
+        }
+        record
+    }
+
+    /// The settings of a mount that was made with those in `record`, for a server that was started with these.
+    pub fn of_mount(&self, record: &OsStr) -> Self {
+        let mut settings = Self::default();
+        // A value that this version does not know is that of no setting that it shows.
+        let mut set = |setting: &Setting, text: &OsStr| drop(settings.set(setting, text));
+        for setting in TABLE.iter().filter(|setting| !is_of_mount(setting)) {
+            if let Some(text) = self.get(setting) {
+                set(setting, &text);
+            }
+        }
+        for entry in record.as_bytes().split(|&byte| byte == 0) {
+            let Some(end) = entry.iter().position(|&byte| byte == b'=') else { continue };
+            let name = std::str::from_utf8(&entry[..end]).unwrap_or_default();
+            if let Some(setting) = Setting::by_name(name).filter(|setting| is_of_mount(setting)) {
+                set(setting, OsStr::from_bytes(&entry[end + 1..]));
+            }
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_keeps_its_settings_and_a_new_server_has_its_own() {
+        let set = |pairs: &[(&str, &str)]| {
+            let mut settings = MountSettings::default();
+            for (name, text) in pairs {
+                settings.set(Setting::by_name(name).unwrap(), OsStr::new(text)).unwrap();
+            }
+            settings
+        };
+        let mounted =
+            set(&[("source", "/a=b"), ("export", "true"), ("mode", "permissive"), ("audit", "/old")]);
+        let now = set(&[("source", "/new"), ("noatime", "true"), ("mode", "enforcing"), ("audit", "/new")]);
+        let kept = now.of_mount(&mounted.record());
+        let expected =
+            set(&[("source", "/a=b"), ("export", "true"), ("mode", "enforcing"), ("audit", "/new")]);
+        let all =
+            |settings: &MountSettings| TABLE.iter().map(|setting| settings.get(setting)).collect::<Vec<_>>();
+        assert_eq!(all(&kept), all(&expected));
+        let names = |lines: Vec<String>| {
+            lines.iter().map(|line| line.split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(kept.differences(&now, false)), ["source", "noatime", "export"]);
+        for damaged in ["", "source", "=", "nonsense=1\0export=perhaps\0mode=permissive"] {
+            let kept = now.of_mount(OsStr::new(damaged));
+            assert_eq!(all(&kept), all(&set(&[("mode", "enforcing"), ("audit", "/new")])), "{damaged}");
+        }
     }
 }

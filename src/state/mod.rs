@@ -32,7 +32,7 @@ use slots::SlotTable;
 pub const MOST_READERS: usize = 128;
 
 /// The version of the layout of this state. Another version of the program can take over a mount if it has the same one: change it with
-/// every change of what is stored, and of what a stored value means.
+/// every change of what is stored, and of what a stored value means, unless both versions can do without.
 pub const LAYOUT: u64 = 4;
 
 /// Length of the head in words.
@@ -72,6 +72,7 @@ mod head {
     pub(super) const MOUNT_DEVICE: usize = 512;
     pub(super) const MOUNTPOINT: usize = 1024;
     pub(super) const GIVEN: usize = 2048;
+    pub(super) const SETTINGS: usize = 3200;
     pub(super) const END: usize = super::HEAD_WORDS;
 }
 
@@ -231,12 +232,25 @@ impl SurvivalState {
     /// # Errors
     /// They are longer than paths can be.
     pub fn set_given(&self, source: &Path, mountpoint: &Path) -> io::Result<()> {
-        self.set_text(head::GIVEN..head::END, &given(source, mountpoint))
+        self.set_text(head::GIVEN..head::SETTINGS, &given(source, mountpoint))
     }
 
     /// Whether source and mount point were given in this way.
     pub fn is_given(&self, source: &Path, mountpoint: &Path) -> bool {
-        self.text(head::GIVEN..head::END) == given(source, mountpoint)
+        self.text(head::GIVEN..head::SETTINGS) == given(source, mountpoint)
+    }
+
+    /// Records the settings of the mount, in a form that the caller defines.
+    ///
+    /// # Errors
+    /// They are too long.
+    pub fn set_settings(&self, settings: &OsStr) -> io::Result<()> {
+        self.set_text(head::SETTINGS..head::END, settings)
+    }
+
+    /// The settings of the mount; empty if none were recorded.
+    pub fn settings(&self) -> OsString {
+        self.text(head::SETTINGS..head::END)
     }
 
     fn set_text(&self, room: std::ops::Range<usize>, text: &OsStr) -> io::Result<()> {

@@ -104,6 +104,61 @@ fn a_mount_in_the_background_survives_and_is_upgraded() {
     wait_until("the unmounting", || !is_mounted(&mnt));
 }
 
+#[test]
+fn settings_that_need_a_new_mount_are_reported_by_the_server_that_takes_over() {
+    if !can_mount() || transport() != "dev" {
+        return println!("SKIPPED: mounts survive over the transport dev alone");
+    }
+    let (dir, files) = (prepare(), tempfile::tempdir().unwrap());
+    let (config, target) = (files.path().join("share.toml"), dir.path().join("mnt"));
+    let source = dir.path().join("backing");
+    let write = |settings: &str| {
+        let text =
+            format!("source = {source:?}\nmountpoint = {target:?}\n[mount]\nsurvive = true\n{settings}");
+        fs::write(&config, text).unwrap();
+    };
+    write("noexec = true\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command.arg("mount").arg("--config").arg(&config);
+    let mut mounted = Mounted::by(dir, &target, command);
+    let namegate = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        command.args(args).arg(mounted.mnt()).env("NAMEGATE_RUNTIME_DIR", mounted.run_directory());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let status =
+        || -> serde_json::Value { serde_json::from_str(&namegate(&["status", "--json"]).1).unwrap() };
+    // A setting that a server reads when it takes over is none of them.
+    write("noexec = false\nfsname = \"other\"\nentry-timeout = 7\n");
+    let lines = ["noexec: false (was true)", "fsname: other (was path of the source)"];
+    for step in ["upgrade", "kill"] {
+        if step == "upgrade" {
+            let (code, said) = namegate(&["upgrade"]);
+            assert_eq!(code, Some(1), "{said}");
+            assert!(
+                lines.iter().all(|line| said.contains(&format!("not before the next mount: {line}"))),
+                "{said}"
+            );
+        } else {
+            kill_server(&mounted);
+            wait_until("an answer of the next server", || namegate(&["status"]).0 == Some(0));
+        }
+        let status = status();
+        assert_eq!(status["holder"]["needs_mount"], serde_json::json!(lines), "{step}");
+        assert_eq!(status["settings"]["noexec"], true, "{step}: what is in effect");
+        assert_eq!(status["settings"]["entry-timeout"], 7, "{step}");
+    }
+    // Compared with what the mount was made with, nothing differs any more.
+    write("noexec = true\n");
+    let (code, said) = namegate(&["upgrade"]);
+    assert!(code == Some(0) && !said.contains("next mount"), "{said}");
+    assert_eq!(status()["holder"]["needs_mount"], serde_json::json!([]));
+    mounted.signal(Signal::SIGTERM);
+    let (_, said) = mounted.ended();
+    assert_eq!(said.matches("not before the next mount: noexec").count(), 2, "{said}");
+}
+
 /// Has the server replaced as `namegate upgrade` does, and waits for the next one. Here, another program would have the open files of
 /// this process, and would have to close them before it starts.
 fn upgrade(mounted: &Mounted) {

@@ -214,6 +214,9 @@ pub struct HolderStatus {
     pub layout: u64,
     /// What has ended the previous server; `None` for the first one.
     pub previous: Option<String>,
+    /// The settings that differ from those of the mount when this server took over, one sentence each.
+    #[serde(default)]
+    pub needs_mount: Vec<String>,
 }
 
 /// The active policy, described for people.
