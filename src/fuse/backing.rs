@@ -14,7 +14,8 @@ use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough, RecoveredFile};
 use crate::state::{BackingRecord, SurvivalState};
 use crate::sys::fuse::{close_backing, open_backing};
 use crate::telemetry::metrics::Metrics;
-use crate::wire::abi::fopen;
+use crate::wire::Granted;
+use crate::wire::abi::{fopen, init};
 
 /// A backing file that is registered with the kernel, until this is dropped.
 #[derive(Debug)]
@@ -78,6 +79,8 @@ pub(super) struct Backing {
     is_offered: AtomicBool,
     /// Whether the server keeps locks, which go when a client closes the file.
     has_locks: AtomicBool,
+    /// Whether the kernel keeps its cache coherent when a client writes around it.
+    has_direct_writes: AtomicBool,
     /// The connection with which files are registered.
     device: OnceLock<Arc<OwnedFd>>,
     /// By node: from the first open until the kernel forgets the node, or until the last close if files must not be held longer. All
@@ -96,8 +99,20 @@ impl Backing {
     pub(super) fn new(metrics: Arc<Metrics>, state: Option<&'static SurvivalState>) -> Self {
         let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
         let (lent, writers) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (has_locks, device) = (AtomicBool::new(false), OnceLock::new());
-        Self { is_offered, has_locks, device, ids: Mutex::default(), lent, writers, was_said, metrics, state }
+        let (has_locks, has_direct_writes) = (AtomicBool::new(false), AtomicBool::new(false));
+        let device = OnceLock::new();
+        Self {
+            is_offered,
+            has_locks,
+            has_direct_writes,
+            device,
+            ids: Mutex::default(),
+            lent,
+            writers,
+            was_said,
+            metrics,
+            state,
+        }
     }
 
     /// Whether passthrough is used.
@@ -110,10 +125,15 @@ impl Backing {
         self.lent.load(Ordering::Relaxed)
     }
 
-    /// Records whether passthrough is used, and whether the server keeps locks.
-    pub(super) fn agreed(&self, is_offered: bool, has_locks: bool) {
-        self.is_offered.store(is_offered, Ordering::Relaxed);
+    /// Records what was agreed on with the kernel: whether passthrough is used, and whether the server keeps locks.
+    pub(super) fn agreed(&self, granted: Granted) {
+        /// The minor version of the first kernel that removes pages from its cache before and after a write around it (Linux 6.18). With
+        /// an earlier one, a page that is read during the write can stay in the cache.
+        const COHERENT: u32 = 45;
+        self.is_offered.store(granted.has(init::PASSTHROUGH), Ordering::Relaxed);
+        let has_locks = granted.flags & (init::POSIX_LOCKS | init::FLOCK_LOCKS) != 0;
         self.has_locks.store(has_locks, Ordering::Relaxed);
+        self.has_direct_writes.store(granted.minor >= COHERENT, Ordering::Relaxed);
     }
 
     /// Sets the connection with which files are registered.
@@ -198,7 +218,10 @@ impl Backing {
                 return Err(errno);
             }
         }
-        if backing.is_none() && flags & libc::O_DIRECT != 0 {
+        // What is only written need not go through a cache: that spares a copy.
+        let is_only_written =
+            self.has_direct_writes.load(Ordering::Relaxed) && flags & libc::O_ACCMODE == libc::O_WRONLY;
+        if backing.is_none() && (is_only_written || flags & libc::O_DIRECT != 0) {
             answer |= fopen::DIRECT_IO;
         }
         let is_first_writer = is_first_writer && backing.is_some();

@@ -117,11 +117,10 @@ impl RequestCore {
         for (name, flag) in init::ALL.iter().filter(|(_, flag)| wanted & flag != 0 && !granted.has(*flag)) {
             log::info!("this kernel does not offer {name} ({flag:#x})");
         }
-        let has_passthrough = granted.has(init::PASSTHROUGH);
-        if !has_passthrough && wishes.flags & init::PASSTHROUGH != 0 {
+        if !granted.has(init::PASSTHROUGH) && wishes.flags & init::PASSTHROUGH != 0 {
             log::warn!("file contents go through this process: this kernel does not take them over");
         }
-        self.backing.agreed(has_passthrough, granted.flags & (init::POSIX_LOCKS | init::FLOCK_LOCKS) != 0);
+        self.backing.agreed(granted);
     }
 
     /// Each thread gets requests that no other thread gets, from now on.

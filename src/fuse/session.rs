@@ -211,6 +211,10 @@ mod tests {
         let (_, opened) = kernel.ask(opcode::OPEN, found.nodeid, &[open.as_bytes()]);
         let opened = OpenOut::read_from_bytes(&opened).unwrap();
         assert_eq!((opened.open_flags & fopen::PASSTHROUGH, opened.backing_id), (0, 0));
+        // This kernel would keep pages that are read during such a write.
+        let writing = OpenIn { flags: libc::O_WRONLY as u32, open_flags: 0 };
+        let (_, writer) = kernel.ask(opcode::OPEN, found.nodeid, &[writing.as_bytes()]);
+        assert_eq!(OpenOut::read_from_bytes(&writer).unwrap().open_flags & fopen::DIRECT_IO, 0);
         let range = ReadIn { fh: opened.fh, offset: 3, size: 100, ..ReadIn::default() };
         assert_eq!(kernel.ask(opcode::READ, found.nodeid, &[range.as_bytes()]), (0, b"tent".to_vec()));
         let (error, attributes) = kernel.ask(opcode::GETATTR, abi::ROOT, &[&[0; 16]]);

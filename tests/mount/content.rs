@@ -85,6 +85,44 @@ fn direct_io_works_and_sees_cached_writes() {
 }
 
 #[test]
+fn what_is_written_around_the_cache_is_read_and_mapped_at_once_while_others_read() {
+    const SCRIPT: &str = "import mmap, os, sys
+path, rounds = sys.argv[1], int(sys.argv[2])
+size = 8 * 4096
+open(path, 'wb').write(bytes(size))
+writer, reader = os.open(path, os.O_WRONLY), os.open(path, os.O_RDONLY)
+mapped = mmap.mmap(reader, size, prot=mmap.PROT_READ)
+here, there = os.pipe()
+children = []
+for at in range(2):
+    if not os.fork():
+        # Brings pages into the cache while they are written, until the writer is gone.
+        os.close(there)
+        os.set_blocking(here, False)
+        while True:
+            os.pread(reader, 4096, at * 4096)
+            try:
+                os._exit(0 if not os.read(here, 1) else 1)
+            except BlockingIOError:
+                pass
+for number in range(1, rounds + 1):
+    data = number.to_bytes(4, 'little') * (size // 4)
+    begin, end = (0, size) if number % 3 == 0 else (4, 5004)
+    assert os.pwrite(writer, data[:end - begin], begin) == end - begin
+    expected = data[:end - begin]
+    assert os.pread(reader, end - begin, begin) == expected, f'read, round {number}'
+    assert mapped[begin:end] == expected, f'mapped, round {number}'
+";
+    for mounted in Mounted::both_ways() {
+        let path = mounted.mnt().join("file");
+        let python = Command::new("python3").args(["-c", SCRIPT]).arg(&path).arg("300").output();
+        let Ok(output) = python else { return println!("SKIPPED: no python3") };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(fs::read(&path).unwrap() == fs::read(mounted.backing().join("file")).unwrap());
+    }
+}
+
+#[test]
 fn data_written_on_one_side_is_read_on_the_other() {
     for mounted in Mounted::both_ways() {
         let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
