@@ -23,6 +23,7 @@ pub mod service;
 pub mod settings;
 pub mod source;
 pub mod state;
+pub mod state_home;
 pub mod sys;
 pub mod telemetry;
 pub mod time;

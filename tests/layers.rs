@@ -8,6 +8,7 @@ use std::path::Path;
 const MODULES: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("time", &[]),
+    ("state_home", &[]),
     // Signals for its threads.
     ("workers", &["sys::process"]),
     ("output", &["sys"]),
@@ -20,7 +21,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("collect", &["json", "policy", "parquet_file", "report", "source::location", "name"]),
     ("explain", &["json", "policy", "report", "name"]),
     ("scan", &["check", "json", "policy", "progress", "source", "report", "name"]),
-    ("fix", &["check", "json", "policy", "progress", "source", "output", "sys", "name"]),
+    ("fix", &["check", "json", "policy", "progress", "source", "output", "state_home", "sys", "name"]),
     ("doctor", &["sys", "name::display"]),
     ("passthrough", &["state", "sys", "gate::Admitted"]),
     ("telemetry", &["json", "report", "policy", "output", "name", "time"]),
@@ -31,7 +32,21 @@ const MODULES: &[(&str, &[&str])] = &[
     ("state", &["sys"]),
     // The protocol of the kernel; it knows no names and no files.
     ("wire", &["state", "sys"]),
-    ("fuse", &["passthrough", "gate", "settings", "state", "telemetry", "name", "sys", "wire", "workers"]),
+    (
+        "fuse",
+        &[
+            "passthrough",
+            "gate",
+            "settings",
+            "state",
+            "state_home",
+            "telemetry",
+            "name",
+            "sys",
+            "wire",
+            "workers",
+        ],
+    ),
     (
         "service",
         &[

@@ -17,6 +17,7 @@ mod content;
 mod dispatch;
 mod error;
 mod export;
+mod exported;
 mod failure;
 mod listing;
 mod locks;

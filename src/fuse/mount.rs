@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use nix::unistd::geteuid;
 use super::attach::{Attaching, Attachment};
 use super::dispatch::RequestCore;
 use super::error::Error;
+use super::exported;
 use super::mounted::Mounted;
 use super::mountpoint::{detach_dead, source_of};
 use super::options::Options;
@@ -86,9 +86,9 @@ pub fn mount(
 
     umask(Mode::empty());
     open_files::raise_limit();
-    let key = options.export.then(|| HandleKey::of_source(root.as_fd())).transpose();
-    let key = key.map_err(|errno| Error::Export(source.into(), errno))?;
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS, key, state: options.state };
+    let exported = options.export.then(|| exported::export(&root, source, &target)).transpose()?;
+    let (key, export) = exported.unzip();
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, state: options.state };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
     if options.state.is_some() && tree.is_remote() {
@@ -145,8 +145,10 @@ pub fn resume(
     let outstanding = state.outstanding().map_err(Error::Serving)?;
     let unfinished = outstanding.iter().filter(|request| !request.entry.is_done());
     let unfinished: HashSet<u64> = unfinished.map(|request| request.entry.unique()).collect();
+    let (place, device) = state.place();
     let key = state.export_key().map(HandleKey);
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS, key, state: Some(state) };
+    let export = key.map(|key| exported::resume(&root, key, &place)).transpose()?;
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, state: Some(state) };
     let tree = Passthrough::new(root, settings).map_err(|errno| Error::Serving(errno.into()))?;
     let (files, registered) = tree.take_over(inherited, &unfinished);
     let metrics = audit.metrics.clone();
@@ -160,7 +162,6 @@ pub fn resume(
     let left = outstanding.len();
     let (session, connection) =
         MountSession::resume(&core, state, inherited, outstanding).map_err(Error::Serving)?;
-    let (place, device) = state.place();
     let attachment = Attachment::resume(&place, device, connection);
     server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
     core.backing.register_with(attachment.device().map_err(Error::Serving)?);

@@ -183,7 +183,7 @@ mod tests {
         fs::write(dir.path().join("file"), "content").unwrap();
         let source = fs::File::open(dir.path()).unwrap();
         let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, key: None, state: None })
+            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, export: None, state: None })
                 .unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         let server = Arc::new(Server::new(tree, ServeConfig::new(gate, MountSettings::default())));

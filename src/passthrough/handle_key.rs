@@ -10,11 +10,13 @@ use std::hash::Hasher;
 #[expect(deprecated, reason = "SipHash 2-4 with a key; its successor has no fixed algorithm")]
 use std::hash::SipHasher;
 use std::io::Read;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
 
 use super::Result;
+use super::handle_table::LONGEST;
+use super::inode::mount_for_handles;
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::xattr;
 
@@ -29,9 +31,12 @@ impl HandleKey {
     /// The key of the source `root`, which is created if there is none.
     ///
     /// # Errors
-    /// EOPNOTSUPP if files cannot be found by their numbers there; otherwise as setxattr(2) says.
+    /// EOPNOTSUPP if files cannot be opened by their handles there; otherwise as setxattr(2) says.
     pub fn of_source(root: BorrowedFd<'_>) -> Result<Self> {
-        handle::from_fd(root)?.0.of_sibling(2, 0).ok_or(Errno::EOPNOTSUPP)?;
+        let (_, _, handle) = mount_for_handles(root)?;
+        if handle.parts().1.len() > LONGEST {
+            return Err(Errno::EOPNOTSUPP);
+        }
         match Self::read(root) {
             Err(Errno::ENODATA) => {}
             found => return found,
@@ -59,21 +64,82 @@ impl HandleKey {
             Err(errno) => Err(errno),
         }
     }
+}
 
-    /// The generation that a mount of `root` reports for the file with this handle.
+/// A source with its key: what is given out or recorded of a file depends on both.
+#[derive(Clone, Debug)]
+pub struct HandleSeal {
+    root: KernelHandle,
+    key: HandleKey,
+}
+
+/// What a hash of the seal is for. The length of a handle, which follows for generations, is none of these numbers.
+#[repr(u8)]
+enum SealUse {
+    SourceNumber = 0xFD,
+    NodeNumber = 0xFE,
+    CheckSum = 0xFF,
+}
+
+impl HandleSeal {
+    /// For the source `root`.
+    ///
+    /// # Errors
+    /// As name_to_handle_at(2) says.
+    pub fn new(root: impl AsFd, key: HandleKey) -> Result<Self> {
+        Ok(Self { root: handle::from_fd(root)?.0, key })
+    }
+
+    /// Whether files of the source can be opened only by a handle that was recorded, not by their inode numbers.
+    pub fn needs_table(&self) -> bool {
+        self.root.of_sibling(2, 0).is_none()
+    }
+
     #[expect(deprecated, reason = "see above")]
-    pub(super) fn generation(&self, root: &KernelHandle, handle: &KernelHandle) -> u32 {
-        let Self([low, high]) = *self;
+    fn hasher(&self) -> SipHasher {
+        let HandleKey([low, high]) = self.key;
         let mut hasher = SipHasher::new_with_keys(low, high);
-        for handle in [root, handle] {
-            let (kind, bytes) = handle.parts();
-            // The length first: no two pairs of handles give the same bytes.
-            hasher.write(&[bytes.len() as u8]);
-            hasher.write(&kind.to_le_bytes());
-            hasher.write(bytes);
-        }
+        write_handle(&mut hasher, &self.root);
+        hasher
+    }
+
+    /// The generation that a mount reports for the file with this handle.
+    pub(super) fn generation(&self, handle: &KernelHandle) -> u32 {
+        let mut hasher = self.hasher();
+        write_handle(&mut hasher, handle);
         hasher.finish() as u32
     }
+
+    /// A number for the file with this handle, on any mount of the source.
+    pub(super) fn node_number(&self, handle: &KernelHandle) -> u64 {
+        let mut hasher = self.hasher();
+        hasher.write_u8(SealUse::NodeNumber as u8);
+        write_handle(&mut hasher, handle);
+        hasher.finish()
+    }
+
+    /// A number by which the source is recognized.
+    pub(super) fn source_number(&self) -> u64 {
+        let mut hasher = self.hasher();
+        hasher.write_u8(SealUse::SourceNumber as u8);
+        hasher.finish()
+    }
+
+    /// The check sum of a record.
+    pub(super) fn check_sum(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.hasher();
+        hasher.write_u8(SealUse::CheckSum as u8);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+fn write_handle(hasher: &mut impl Hasher, handle: &KernelHandle) {
+    let (kind, bytes) = handle.parts();
+    // The length first: no two pairs of handles give the same bytes.
+    hasher.write(&[bytes.len() as u8]);
+    hasher.write(&kind.to_le_bytes());
+    hasher.write(bytes);
 }
 
 #[cfg(test)]
@@ -93,7 +159,8 @@ mod tests {
             assert_eq!(hasher.finish(), expected);
         }
         let handle = |ino: u32| KernelHandle::from_parts(1, &[ino.to_le_bytes(), [0; 4]].concat()).unwrap();
-        let of = |key, root, file| HandleKey(key).generation(&handle(root), &handle(file));
+        let seal = |key, root| HandleSeal { root: handle(root), key: HandleKey(key) };
+        let of = |key, root, file| seal(key, root).generation(&handle(file));
         let all = [of(key, 2, 12), of([1, 2], 2, 12), of(key, 3, 12), of(key, 2, 13), of(key, 12, 2)];
         assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 5);
         assert_eq!(of(key, 2, 12), all[0]);

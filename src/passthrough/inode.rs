@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,7 @@ use super::cached_version::CachedVersion;
 use super::descriptors::{Descriptor, NodeDescriptors, Spares};
 use super::held::HeldNodes;
 use super::revive::InodeNumbers;
-use super::{LookupEntry, Passthrough, PassthroughSettings, Result};
+use super::{ExportedHandles, LookupEntry, Passthrough, PassthroughSettings, Result};
 use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 use crate::sys::handle::{self, KernelHandle, MountId};
 use crate::sys::open::{again, path_of};
@@ -40,7 +40,7 @@ impl NodeId {
 
 /// Flag in the node ids of inodes on other devices, whose inode numbers are not unique. No file system in use has inode numbers
 /// this high.
-const FOREIGN: u64 = 1 << 63;
+pub(super) const FOREIGN: u64 = 1 << 63;
 
 /// Identifies an inode as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -223,6 +223,8 @@ pub(super) struct NodeTable {
     pub(super) mount: Option<(OwnedFd, MountId)>,
     /// How files are found by their inode numbers, if they can be.
     pub(super) numbers: Option<InodeNumbers>,
+    /// What makes the handles of all files lasting, if they are to be.
+    pub(super) export: Option<ExportedHandles>,
     pub(super) known: Mutex<LookupTable>,
     pub(super) budget: Arc<Budget>,
     pub(super) spares: Spares,
@@ -241,18 +243,18 @@ fn kind_of(stat: &FileStat) -> SFlag {
 
 impl NodeTable {
     pub(super) fn new(root: OwnedFd, settings: PassthroughSettings, server: u64) -> Result<Self> {
-        let PassthroughSettings { cached_fds: spares, state, key } = settings;
+        let PassthroughSettings { cached_fds: spares, state, export } = settings;
         let stat = fstat(&root)?;
         if kind_of(&stat) != SFlag::S_IFDIR {
             return Err(Errno::ENOTDIR);
         }
         // Calls that accept no O_PATH descriptor use /proc. If it is missing, fail at the start.
         nix::sys::stat::stat(path_of(&root).as_str())?;
-        let mount = mount_for_handles(&root)
+        let mount = mount_for_handles(root.as_fd())
             .ok()
             .filter(|(_, _, handle)| state.is_none() || handle.parts().1.len() <= LONGEST_HANDLE);
         let (mount, numbers) = match mount {
-            Some((mount, id, handle)) => (Some((mount, id)), InodeNumbers::new(&root, &stat, handle, key)),
+            Some((mount, id, handle)) => (Some((mount, id)), InodeNumbers::new(&root, &stat, handle)),
             None => (None, None),
         };
         if let Some(state) = state {
@@ -278,6 +280,7 @@ impl NodeTable {
             root_place: place,
             mount,
             numbers,
+            export,
             known: Mutex::new(known),
             spares: Spares::new(spares, budget.clone()),
             budget,
@@ -332,9 +335,12 @@ impl NodeTable {
 
     /// The node id of a file, unless one has to be assigned first.
     fn id_of(&self, place: FileId, known: &LookupTable) -> Option<u64> {
-        let is_own =
-            place.dev == self.root_place.dev && place.ino > NodeId::ROOT.0 && place.ino & FOREIGN == 0;
-        if is_own { Some(place.ino) } else { known.foreign.get(&place).copied() }
+        if self.is_own_place(place) { Some(place.ino) } else { known.foreign.get(&place).copied() }
+    }
+
+    /// Whether the inode number of a file is its node id.
+    fn is_own_place(&self, place: FileId) -> bool {
+        place.dev == self.root_place.dev && place.ino > NodeId::ROOT.0 && place.ino & FOREIGN == 0
     }
 
     /// Counts a lookup of `name` in `dir` by two calls with its name: one for the handle, one for the attributes. `None` if they
@@ -426,11 +432,19 @@ impl NodeTable {
         }
         // Dropped after the lock is released, because closing may take long.
         let mut replaced = Replaced::Nothing;
-        let (id, generation) = {
+        let (id, generation, noted) = {
             let mut known = self.known.lock();
-            let id = match self.id_of(place, &known) {
-                Some(id) => id,
-                None => {
+            let lasting = match &by {
+                FoundInode::Handle(handle) if !self.is_own_place(place) => self.lasting_id(handle),
+                _ => None,
+            };
+            let id = match (lasting, self.id_of(place, &known)) {
+                (Some(id), _) => {
+                    known.foreign.insert(place, id);
+                    id
+                }
+                (None, Some(id)) => id,
+                (None, None) => {
                     known.foreign_made += 1;
                     let id = FOREIGN | known.foreign_made;
                     known.foreign.insert(place, id);
@@ -474,10 +488,14 @@ impl NodeTable {
             };
             counted.lookups += 1;
             self.record_lookups(&counted.node, counted.lookups);
-            (counted.node.id, self.shown_generation(&counted.node))
+            let noted = self.has_table().then(|| counted.node.clone());
+            (counted.node.id, self.shown_generation(&counted.node), noted)
         };
         drop(replaced);
         journal::note_lookup(id.0);
+        if let Some(node) = noted {
+            self.note_handle(&node, generation);
+        }
         stat.st_ino = id.0;
         Ok(LookupEntry { node: id, generation, stat })
     }
@@ -495,7 +513,9 @@ impl NodeTable {
         }
         let forgotten = known.nodes.remove(&id.0);
         if let Some(LookupCount { node, .. }) = &forgotten {
-            known.foreign.remove(&node.place);
+            if known.foreign.get(&node.place) == Some(&id.0) {
+                known.foreign.remove(&node.place);
+            }
             self.held.remove(node);
         }
         Forgotten(forgotten.map(|counted| counted.node))
@@ -521,13 +541,13 @@ pub(super) enum FoundInode {
 }
 
 /// A descriptor on the mount of the root, if files can be opened by handle there, and the handle of the root.
-fn mount_for_handles(root: &OwnedFd) -> Result<(OwnedFd, MountId, KernelHandle)> {
+pub(super) fn mount_for_handles(root: BorrowedFd<'_>) -> Result<(OwnedFd, MountId, KernelHandle)> {
     // By default, a FUSE server forgets the inode of a handle as soon as no process holds it (fuse_get_dentry).
     if fstatfs(root)?.filesystem_type() == FUSE_SUPER_MAGIC {
         return Err(Errno::EOPNOTSUPP);
     }
     let (handle, id) = handle::from_fd(root)?;
-    let mount = again(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+    let mount = again(&root, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     handle::open(&mount, &handle, OFlag::O_PATH)?;
     Ok((mount, id, handle))
 }

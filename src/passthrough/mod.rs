@@ -20,6 +20,7 @@ mod dir;
 mod file;
 mod handle;
 mod handle_key;
+mod handle_table;
 mod held;
 mod iflags;
 mod inode;
@@ -49,7 +50,8 @@ pub use content::CopyRange;
 pub use credentials::Caller;
 pub use dir::{DirEntry, Listing, OpenDir};
 pub use handle::Fh;
-pub use handle_key::HandleKey;
+pub use handle_key::{HandleKey, HandleSeal};
+pub use handle_table::{HandleTable, is_full};
 pub use iflags::OpenNode;
 pub use inode::{ELSEWHERE, Forgotten, NodeId, Reach, has_set_id};
 pub use locks::{LockOwner, LockRange};
@@ -82,14 +84,23 @@ pub struct LookupEntry {
 }
 
 /// Settings of a backing tree.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub struct PassthroughSettings {
     /// Maximum number of descriptors kept open for later requests.
     pub cached_fds: usize,
-    /// The key of file handles, if they are to stay valid for all files of the source.
-    pub key: Option<HandleKey>,
+    /// What makes the handles of all files lasting, if they are to be.
+    pub export: Option<ExportedHandles>,
     /// Where nodes and open files are recorded for a successor.
     pub state: Option<&'static SurvivalState>,
+}
+
+/// What makes file handles lasting: they are valid as long as their files exist, and cannot be made up.
+#[derive(Debug)]
+pub struct ExportedHandles {
+    /// The source and its key.
+    pub seal: HandleSeal,
+    /// The handles that were given out, where inode numbers do not suffice to open a file.
+    pub table: Option<HandleTable>,
 }
 
 /// A backing tree.

@@ -1,7 +1,8 @@
 //! From node ids back to files, after the kernel has forgotten them, the server was restarted, or the source was mounted again.
 //!
 //! On the device of the source, a node id is an inode number, and most local file systems open a file by its number. So nothing has
-//! to be kept for it. The kernel compares the generation of the inode with that of the handle that a client presents.
+//! to be kept for it. For other file systems there is a table of handles (`handle_table`). The kernel compares the generation of the inode
+//! with that of the handle that a client presents.
 //!
 //! A number may be made up, so a file is found again only if it is certainly below the source. That is so for all files of a file
 //! system (of a Btrfs subvolume) that is served as a whole. In a part of one, the path of a directory is known, because the kernel connects
@@ -16,8 +17,8 @@ use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
 
-use super::inode::{FileId, InodeRef, NodeTable, TrackedNode};
-use super::{HandleKey, LookupEntry, NodeId, Passthrough, Result};
+use super::inode::{FOREIGN, FileId, InodeRef, NodeTable, TrackedNode};
+use super::{ExportedHandles, HandleTable, LookupEntry, NodeId, Passthrough, Result};
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::mounts::mounts;
 use crate::sys::open::path_of;
@@ -32,17 +33,11 @@ pub(super) struct InodeNumbers {
     is_xfs: bool,
     /// Whether all files that can be found are below the source.
     is_whole: bool,
-    key: Option<HandleKey>,
 }
 
 impl InodeNumbers {
     /// For the source `root` with these attributes and this handle; `None` if the format of its handles is not known.
-    pub(super) fn new(
-        root: &OwnedFd,
-        stat: &FileStat,
-        pattern: KernelHandle,
-        key: Option<HandleKey>,
-    ) -> Option<Self> {
+    pub(super) fn new(root: &OwnedFd, stat: &FileStat, pattern: KernelHandle) -> Option<Self> {
         pattern.of_sibling(stat.st_ino, 0)?;
         let kind = fstatfs(root).ok()?.filesystem_type();
         let is_whole = match kind {
@@ -50,7 +45,7 @@ impl InodeNumbers {
             BTRFS_SUPER_MAGIC => stat.st_ino == 256,
             _ => is_whole(root),
         };
-        Some(Self { pattern, is_xfs: kind == XFS_SUPER_MAGIC, is_whole, key })
+        Some(Self { pattern, is_xfs: kind == XFS_SUPER_MAGIC, is_whole })
     }
 
     /// A handle of the inode with this number.
@@ -73,10 +68,43 @@ fn is_whole(root: &OwnedFd) -> bool {
 impl NodeTable {
     /// The generation of a file for the kernel, which stands in its handles.
     pub(super) fn shown_generation(&self, node: &TrackedNode) -> u32 {
-        let key = self.numbers.as_ref().and_then(|numbers| Some((&numbers.pattern, numbers.key?)));
-        match (&node.hold, key) {
-            (InodeRef::Handle(handle), Some((root, key))) => key.generation(root, handle),
+        match (&node.hold, &self.export) {
+            (InodeRef::Handle(handle), Some(export)) => export.seal.generation(handle),
             _ => node.generation(),
+        }
+    }
+
+    fn table(&self) -> Option<&HandleTable> {
+        self.export.as_ref()?.table.as_ref()
+    }
+
+    pub(super) fn has_table(&self) -> bool {
+        self.table().is_some()
+    }
+
+    /// The node id of a file on another device than the source, if it is the same for every mount of the source.
+    pub(super) fn lasting_id(&self, handle: &KernelHandle) -> Option<u64> {
+        let ExportedHandles { seal, table } = self.export.as_ref()?;
+        table.is_some().then(|| FOREIGN | seal.node_number(handle))
+    }
+
+    /// Records the handle of a file for later mounts.
+    pub(super) fn note_handle(&self, node: &TrackedNode, generation: u32) {
+        if let (Some(table), InodeRef::Handle(handle), Some((mount, _))) =
+            (self.table(), &node.hold, &self.mount)
+        {
+            let exists = |handle: &KernelHandle| handle::open(mount, handle, OFlag::O_PATH).is_ok();
+            table.note(node.id, generation, handle, exists);
+        }
+    }
+
+    /// The handle of a file that the kernel has forgotten.
+    fn handle_for(&self, id: NodeId, mount: &OwnedFd) -> Result<KernelHandle> {
+        match (&self.numbers, self.table()) {
+            (Some(numbers), _) if self.is_own(id) => numbers.handle(mount, id.0),
+            (_, Some(table)) => table.find(id).ok_or(Errno::ESTALE),
+            // The ids of other devices lead nowhere by themselves.
+            _ => Err(Errno::ESTALE),
         }
     }
 
@@ -88,22 +116,21 @@ impl NodeTable {
             let fd = self.fd(&node)?;
             return self.count_opened(&fd);
         }
-        // The kernel never forgets the source, and the ids of other devices lead nowhere by themselves.
-        let (Some(numbers), Some((mount, _))) = (&self.numbers, &self.mount) else {
-            return Err(Errno::ESTALE);
-        };
-        if id == NodeId::ROOT || !self.is_own(id) {
+        let Some((mount, _)) = &self.mount else { return Err(Errno::ESTALE) };
+        // The kernel never forgets the source.
+        if id == NodeId::ROOT {
             return Err(Errno::ESTALE);
         }
-        let handle = numbers.handle(mount, id.0)?;
+        let handle = self.handle_for(id, mount)?;
         let open = || handle::open(mount, &handle, OFlag::O_PATH | OFlag::O_NOFOLLOW);
         let fd = self.with_room(open)?;
         let stat = fstat(&fd)?;
-        let is_it = stat.st_ino == id.0 && stat.st_dev == self.root_place.dev && stat.st_nlink > 0;
+        let is_it = !self.is_own(id) || stat.st_ino == id.0 && stat.st_dev == self.root_place.dev;
         let is_file = || SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFDIR;
+        let is_whole = self.numbers.as_ref().is_some_and(|numbers| numbers.is_whole);
         // A directory may have been moved out of the source since its handle was given out.
-        let is_inside = numbers.is_whole || numbers.key.is_some() && is_file() || self.is_below_root(&fd);
-        if !is_it || !is_inside {
+        let is_inside = is_whole || self.export.is_some() && is_file() || self.is_below_root(&fd);
+        if !is_it || stat.st_nlink == 0 || !is_inside {
             return Err(Errno::ESTALE);
         }
         self.count(fd)

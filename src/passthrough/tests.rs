@@ -30,7 +30,7 @@ impl Tree {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
         let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, key: None, state: None })
+            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, export: None, state: None })
                 .unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         Self { dir, tree, gate }

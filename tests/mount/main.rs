@@ -11,6 +11,7 @@ mod content;
 mod control;
 mod descriptors;
 mod differential;
+mod handle_tables;
 mod handles;
 mod helper;
 mod iflags;

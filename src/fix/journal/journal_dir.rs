@@ -1,6 +1,5 @@
 //! The default directory of journals.
 
-use std::env;
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -8,20 +7,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use nix::unistd::geteuid;
+
+use crate::state_home;
 
 /// The file name extension of journals.
 const EXTENSION: &str = "jsonl";
 
-/// The directory of journals: `namegate/journals` in `$XDG_STATE_HOME`, by default in `~/.local/state`; for root in
-/// `/var/lib`. `None` for a user without a home. Source: XDG Base Directory Specification.
+/// The directory of journals: `journals` in the directory for state. `None` for a user without a home.
 pub fn find() -> Option<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| match geteuid().is_root() {
-        true => Some(PathBuf::from("/var/lib")),
-        false => absolute("HOME").map(|home| home.join(".local/state")),
-    })?;
-    Some(state.join("namegate/journals"))
+    Some(state_home::find()?.join("journals"))
 }
 
 /// A path for a new journal in `dir`. Creates `dir` if it does not exist, for its owner only. File names sort by time.

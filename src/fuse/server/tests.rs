@@ -16,7 +16,7 @@ fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
     let tree =
-        Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16, key: None, state: None })
+        Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16, export: None, state: None })
             .unwrap();
     (dir, Server::new(tree, config(gate)))
 }

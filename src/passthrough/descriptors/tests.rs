@@ -32,7 +32,7 @@ impl Tree {
         let source = fs::File::open(dir.path()).unwrap();
         let mut tree = Passthrough::new(
             source.into(),
-            PassthroughSettings { cached_fds: SPARE, key: None, state: None },
+            PassthroughSettings { cached_fds: SPARE, export: None, state: None },
         )
         .unwrap();
         tree.renames_removed = renames_removed;

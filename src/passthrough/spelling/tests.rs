@@ -49,7 +49,7 @@ impl Tree {
         let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
         let equivalence = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
         let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, key: None, state: None })
+            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, export: None, state: None })
                 .unwrap();
         Self { dir, tree, equivalence }
     }
