@@ -169,7 +169,7 @@ impl Spare for OpenFile {
 }
 
 /// From linux/magic.h; nix defines it for the GNU C library only.
-const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
+pub(super) const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
 
 /// From linux/magic.h.
 const F2FS_SUPER_MAGIC: FsType = FsType(0xF2F5_2010);

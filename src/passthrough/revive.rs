@@ -15,8 +15,9 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
-use nix::sys::statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 
+use super::file::XFS_SUPER_MAGIC;
 use super::inode::{FOREIGN, FileId, InodeRef, NodeTable, TrackedNode};
 use super::{ExportedHandles, HandleTable, LookupEntry, NodeId, Passthrough, Result};
 use crate::sys::handle::{self, KernelHandle};
