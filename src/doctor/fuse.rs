@@ -12,7 +12,7 @@ use nix::errno::Errno;
 
 use super::{Diagnosis, Machine};
 use crate::name::display::{display, shown};
-use crate::sys::handle;
+use crate::sys::{handle, release};
 
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_ADMIN: u32 = 21;
@@ -33,10 +33,9 @@ pub(super) fn checks(machine: &Machine, sources: &[PathBuf]) -> Vec<Diagnosis> {
     checks
 }
 
-/// Parses the first two numbers of a release such as `6.9.3-arch1`.
+/// The first two numbers of a release such as `6.9.3-arch1`.
 pub(super) fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    release::parse(release).map(|(major, minor, _)| (major, minor))
 }
 
 fn kernel_check(release: Option<&str>, version: Option<(u32, u32)>) -> Diagnosis {

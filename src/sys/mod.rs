@@ -23,6 +23,7 @@ pub mod nowait;
 pub mod open;
 pub mod open_files;
 pub mod process;
+pub mod release;
 pub mod rename;
 pub mod seccomp;
 pub mod shared;
