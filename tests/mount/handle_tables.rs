@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::control::status;
-use crate::handles::{ended, handle_of, open, path_of};
-use crate::mounted::{Mounted, can_mount, open_to_all, prepare, transport};
+use crate::handles::{ended, handle_of, open, path_of, prepare_for_handles};
+use crate::mounted::{Mounted, open_to_all};
 
 /// File systems that are mounted for a test, until this is dropped.
 pub struct Layers {
@@ -88,14 +88,7 @@ const WITH_HANDLES: &str = "index=on,nfs_export=on";
 
 /// The directories for a mount whose source is of this kind.
 fn source(kind: &str) -> Option<(TempDir, Layers)> {
-    if !can_mount() {
-        return None;
-    }
-    if transport() != "dev" {
-        println!("SKIPPED: handles are served over the transport dev alone");
-        return None;
-    }
-    let dir = prepare();
+    let dir = prepare_for_handles()?;
     let options = if kind == "tmpfs" { "" } else { WITH_HANDLES };
     let layers = Layers::mount(dir.path(), kind, options)?;
     open_to_all(&dir.path().join("backing"));

@@ -20,8 +20,8 @@ use crate::control::status;
 use crate::handle_tables::Layers;
 use crate::mounted::{Mounted, can_mount, open_to_all, prepare, transport, unmount};
 
-/// The directories for a mount, with `backing` on a file system of its own; `None`, after a message, if there is none of this kind.
-fn disk(kind: &str) -> Option<TempDir> {
+/// The directories for a mount with file handles; `None`, after a message, if it cannot have them.
+pub fn prepare_for_handles() -> Option<TempDir> {
     if !can_mount() {
         return None;
     }
@@ -29,7 +29,12 @@ fn disk(kind: &str) -> Option<TempDir> {
         println!("SKIPPED: handles are served over the transport dev alone");
         return None;
     }
-    let dir = prepare();
+    Some(prepare())
+}
+
+/// The directories for a mount, with `backing` on a file system of its own; `None`, after a message, if there is none of this kind.
+fn disk(kind: &str) -> Option<TempDir> {
+    let dir = prepare_for_handles()?;
     let image = dir.path().join("image");
     // The smallest XFS has 300 MB.
     File::create(&image).unwrap().set_len(600 << 20).unwrap();
