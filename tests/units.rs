@@ -9,13 +9,14 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The units, each with the instance for the test.
-const UNITS: [(&str, &str); 6] = [
+const UNITS: [(&str, &str); 7] = [
     ("namegate@.service", "share"),
     ("namegate-watch@.service", "srv-share"),
     ("namegate-scan@.service", "srv-share"),
     ("namegate-scan@.timer", "srv-share"),
     ("namegate-guard@.service", "srv-share"),
     ("namegate-guard-events.service", ""),
+    ("user/namegate-notify@.service", "mnt-share"),
 ];
 
 /// The path of the installed program.
@@ -39,7 +40,8 @@ fn instances() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, instance) in UNITS {
         let text = unit(name).replace(INSTALLED, env!("CARGO_BIN_EXE_namegate"));
-        fs::write(dir.path().join(name.replace('@', &format!("@{instance}"))), text).unwrap();
+        let file = name.rsplit('/').next().unwrap().replace('@', &format!("@{instance}"));
+        fs::write(dir.path().join(file), text).unwrap();
     }
     dir
 }

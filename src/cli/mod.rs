@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod explain;
 mod fix;
+mod follow;
 mod format;
 #[cfg(feature = "guard")]
 mod guard;

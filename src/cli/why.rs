@@ -1,17 +1,17 @@
 //! `namegate why`: why a name was refused, for the user who was refused.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::follow::follow;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::name::display::{display, shown};
+use crate::name::display::display;
 use crate::policy::config::Config;
 use crate::policy::profile::STRICT;
 use crate::policy::rule::{RuleId, Severity};
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   namegate why 'report?.txt'
   namegate why /srv/share/aux.txt --profile windows
-  namegate why --follow /mnt/share | while read -r line; do notify-send \"$line\"; done
+  namegate why --follow /mnt/share --exec notify-send -- {}
 
 In a mount of namegate the mount answers: when it refused the name, by its own policy. It tells each user only of that user's \
 requests. Elsewhere the name is checked by --profile.
@@ -41,6 +41,9 @@ pub struct WhyArgs {
     /// Print a line whenever the mount of PATH, a directory, refuses a name of yours, until it is unmounted
     #[arg(long)]
     follow: bool,
+    /// With --follow, run a program instead of printing, every 10 seconds at most; {} in its arguments is what would be printed
+    #[arg(long, value_name = "PROGRAM ARG... [;]", num_args = 1.., allow_hyphen_values = true, value_terminator = ";", requires = "follow")]
+    exec: Vec<OsString>,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -51,7 +54,7 @@ pub struct WhyArgs {
 /// The path has no name, or a policy is invalid.
 pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     if args.follow {
-        return follow(&args.path, out);
+        return follow(&args.path, &args.exec, out);
     }
     let path = args.path.as_os_str().as_bytes();
     let names: Vec<&[u8]> =
@@ -95,7 +98,7 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> 
 }
 
 /// Why the name of `check` was refused, in words; empty if the policy allows it.
-fn reason(policy: &Policy, check: &NameCheck<'_>, refusal: Option<&RecentRefusal>) -> String {
+pub(super) fn reason(policy: &Policy, check: &NameCheck<'_>, refusal: Option<&RecentRefusal>) -> String {
     let rule = refusal.and_then(|refusal| refusal.rule.as_deref()?.parse::<RuleId>().ok());
     let of_rule = check.violations.iter().find(|violation| Some(violation.rule) == rule);
     let error = check.violations.iter().find(|violation| violation.severity == Severity::Error);
@@ -109,37 +112,8 @@ fn reason(policy: &Policy, check: &NameCheck<'_>, refusal: Option<&RecentRefusal
     }
 }
 
-/// Asks the mount once a second, and prints what it refused since. A mount runs no program for its users: each user runs this one, with
-/// own rights.
-fn follow(dir: &Path, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
-    /// So many refusals are printed at once; the others are counted.
-    const MOST: usize = 5;
-    let ask = || ask_mount(&dir.join("name"));
-    let Some(first) = ask() else {
-        return Err(CliError::new(format_args!("'{}' is not in a mount of namegate", shown(dir))));
-    };
-    let mut last = first.refusals.last().cloned();
-    while let Some(answer) = ask() {
-        let seen = answer.refusals.iter().rposition(|refusal| Some(refusal) == last.as_ref());
-        let new = &answer.refusals[seen.map_or(0, |at| at + 1)..];
-        let policy = answer.policy.as_deref().map(parse_policy).transpose()?;
-        for refusal in new.iter().take(MOST) {
-            let name = &refusal.name.base64.0;
-            let why = policy.as_ref().map(|policy| reason(policy, &policy.check(name), Some(refusal)));
-            writeln!(out, "{}", describe(refusal, &display(name).to_string(), &why.unwrap_or_default()))?;
-        }
-        if new.len() > MOST {
-            writeln!(out, "and {}", counted((new.len() - MOST) as u64, "more name", "more names"))?;
-        }
-        out.flush()?;
-        last = answer.refusals.last().cloned().or(last);
-        thread::sleep(Duration::from_secs(1));
-    }
-    Ok(ExitStatus::Clean)
-}
-
 /// What the mount that holds `path` answers; `None` if no mount of namegate does.
-fn ask_mount(path: &Path) -> Option<WhyAnswer> {
+pub(super) fn ask_mount(path: &Path) -> Option<WhyAnswer> {
     let above =
         path.ancestors().skip(1).map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
     above.chain([Path::new(".")]).find_map(|dir| {
@@ -151,14 +125,14 @@ fn ask_mount(path: &Path) -> Option<WhyAnswer> {
     })
 }
 
-fn parse_policy(text: &str) -> Result<Policy, CliError> {
+pub(super) fn parse_policy(text: &str) -> Result<Policy, CliError> {
     let failed =
         |error: String| CliError::new(format_args!("the mount answers with an invalid policy: {error}"));
     let config = Config::parse(text).map_err(|error| failed(error.to_string()))?;
     config.policy().map_err(|error| failed(error.to_string()))
 }
 
-fn describe(refusal: &RecentRefusal, name: &str, why: &str) -> String {
+pub(super) fn describe(refusal: &RecentRefusal, name: &str, why: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let outcome = match (&refusal.stored, refusal.let_through) {
         (Some(stored), _) => format!("was stored as `{}`", display(stored.as_bytes())),

@@ -115,6 +115,16 @@ fn refusals_are_followed_while_they_happen() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     let mut follower = command.args(["why", "--follow"]).arg(&mnt).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let told = tempfile::NamedTempFile::new().unwrap();
+    let script = "printf '%s\\n' \"$1\" >>\"$0\"";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    command
+        .args(["why", "--follow"])
+        .arg(&mnt)
+        .args(["--exec", "sh", "-c", script])
+        .arg(told.path())
+        .arg("{}");
+    let notifier = command.spawn().unwrap();
     // Nothing says when the first question was answered; what was refused before is not printed.
     let is_over = AtomicBool::new(false);
     let line = thread::scope(|scope| {
@@ -126,6 +136,7 @@ fn refusals_are_followed_while_they_happen() {
             }
         });
         let line = lines.next();
+        wait_until("the program", || !fs::read(told.path()).unwrap().is_empty());
         is_over.store(true, Ordering::Relaxed);
         line.unwrap().unwrap()
     });
@@ -133,6 +144,10 @@ fn refusals_are_followed_while_they_happen() {
         line.starts_with("`what?") && line.contains("was refused") && line.contains("reserved-character"),
         "{line}"
     );
-    follower.kill().unwrap();
-    follower.wait().unwrap();
+    let first = fs::read_to_string(told.path()).unwrap();
+    assert!(first.starts_with("`what?") && first.contains("was refused"), "{first}");
+    for mut process in [follower, notifier] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
 }

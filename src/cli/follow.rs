@@ -1,0 +1,184 @@
+//! `namegate why --follow`: tells a user what a mount refuses while it happens.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus as ProgramStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::why::{ask_mount, describe, parse_policy, reason};
+use super::{CliError, ExitStatus};
+use crate::name::display::{display, shown};
+use crate::report::layout::counted;
+
+/// So many refusals are told at once; the others are counted.
+const MOST: usize = 5;
+/// How often the mount is asked.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The program is started once in so long, and not while it runs: who unpacks an archive shall not get a thousand notifications.
+const REST: Duration = Duration::from_secs(10);
+
+/// Asks the mount of `dir` once a second, and prints what it refused since, or runs `program` for it. A mount runs no program for its
+/// users: each user runs this one, with own rights.
+pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    let ask = || ask_mount(&dir.join("name"));
+    let Some(first) = ask() else {
+        return Err(CliError::new(format_args!("'{}' is not in a mount of namegate", shown(dir))));
+    };
+    let mut last = first.refusals.last().cloned();
+    let mut news = News::default();
+    let mut notifier = program.split_first().map(|(program, arguments)| Notifier::new(program, arguments));
+    while let Some(answer) = ask() {
+        let seen = answer.refusals.iter().rposition(|refusal| Some(refusal) == last.as_ref());
+        let policy = answer.policy.as_deref().map(parse_policy).transpose()?;
+        for refusal in &answer.refusals[seen.map_or(0, |at| at + 1)..] {
+            let name = &refusal.name.base64.0;
+            let why = policy.as_ref().map(|policy| reason(policy, &policy.check(name), Some(refusal)));
+            news.add(|| describe(refusal, &display(name).to_string(), &why.unwrap_or_default()));
+        }
+        match &mut notifier {
+            Some(notifier) => notifier.tell(&mut news, REST)?,
+            None if !news.is_empty() => {
+                writeln!(out, "{}", news.take())?;
+                out.flush()?;
+            }
+            None => {}
+        }
+        last = answer.refusals.last().cloned().or(last);
+        thread::sleep(INTERVAL);
+    }
+    if let Some(notifier) = notifier {
+        notifier.finish(news)?;
+    }
+    Ok(ExitStatus::Clean)
+}
+
+/// Refusals that the user has not been told of.
+#[derive(Debug, Default)]
+struct News {
+    lines: Vec<String>,
+    more: u64,
+}
+
+impl News {
+    fn add(&mut self, line: impl FnOnce() -> String) {
+        if self.lines.len() < MOST {
+            self.lines.push(line());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// All of them as text.
+    fn take(&mut self) -> String {
+        let Self { mut lines, more } = std::mem::take(self);
+        if more > 0 {
+            lines.push(format!("and {}", counted(more, "more name", "more names")));
+        }
+        lines.join("\n")
+    }
+}
+
+/// The program that tells the user.
+#[derive(Debug)]
+struct Notifier<'a> {
+    program: &'a OsStr,
+    arguments: &'a [OsString],
+    running: Option<(Child, Instant)>,
+}
+
+impl<'a> Notifier<'a> {
+    const fn new(program: &'a OsStr, arguments: &'a [OsString]) -> Self {
+        Self { program, arguments, running: None }
+    }
+
+    /// Starts the program for `news`, if there are any, it does not run, and was started at least `rest` ago.
+    fn tell(&mut self, news: &mut News, rest: Duration) -> Result<(), CliError> {
+        if let Some((child, since)) = &mut self.running {
+            match child.try_wait()? {
+                Some(status) if since.elapsed() >= rest => {
+                    self.running = None;
+                    self.warn_of(status);
+                }
+                _ => return Ok(()),
+            }
+        }
+        if news.is_empty() {
+            return Ok(());
+        }
+        let text = OsString::from(news.take());
+        let arguments = self.arguments.iter().map(|argument| if argument == "{}" { &text } else { argument });
+        let child = Command::new(self.program).args(arguments).stdin(Stdio::null()).spawn();
+        let child = child.map_err(|error| {
+            CliError::new(format_args!("--exec {} cannot be started: {error}", self.shown()))
+        })?;
+        self.running = Some((child, Instant::now()));
+        Ok(())
+    }
+
+    /// Starts the program for what is left once it has ended, and waits for it.
+    fn finish(mut self, mut news: News) -> Result<(), CliError> {
+        loop {
+            if let Some((mut child, _)) = self.running.take() {
+                self.warn_of(child.wait()?);
+            }
+            if news.is_empty() {
+                return Ok(());
+            }
+            self.tell(&mut news, Duration::ZERO)?;
+        }
+    }
+
+    fn warn_of(&self, status: ProgramStatus) {
+        if !status.success() {
+            log::warn!("--exec {}: {status}", self.shown());
+        }
+    }
+
+    fn shown(&self) -> impl std::fmt::Display {
+        display(self.program.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_started_once_until_it_has_rested() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("told");
+        let arguments =
+            ["-c", "printf '%s\\n' \"$1\" >>\"$0\"", file.to_str().unwrap(), "{}"].map(OsString::from);
+        let mut notifier = Notifier::new(OsStr::new("sh"), &arguments);
+        let told = || std::fs::read_to_string(&file).unwrap_or_default();
+        let mut news = News::default();
+        notifier.tell(&mut news, REST).unwrap();
+        assert!(notifier.running.is_none(), "nothing to tell");
+        news.add(|| "first".into());
+        notifier.tell(&mut news, REST).unwrap();
+        notifier.running.as_mut().unwrap().0.wait().unwrap();
+        assert_eq!(told(), "first\n");
+        for number in 0..7 {
+            news.add(|| format!("`{number}`"));
+            notifier.tell(&mut news, REST).unwrap();
+        }
+        assert_eq!((told().as_str(), news.lines.len(), news.more), ("first\n", MOST, 2), "it rests");
+        notifier.finish(news).unwrap();
+        assert_eq!(told(), "first\n`0`\n`1`\n`2`\n`3`\n`4`\nand 2 more names\n");
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named() {
+        let mut news = News::default();
+        news.add(|| "x".into());
+        let error = Notifier::new(OsStr::new("/no/such"), &[]).tell(&mut news, REST).unwrap_err().to_string();
+        assert!(error.contains("/no/such") && error.contains("cannot be started"), "{error}");
+    }
+}
