@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use self::reader::GuessReader;
+use self::reader::without_numbers;
 use super::encodings::TRIED;
 use super::language::{Language, Prepared};
 use super::{Encoding, has_stray_bytes};
@@ -146,8 +147,16 @@ pub struct EncodingGuess {
     /// The number of names in each encoding, with earlier ones.
     supporting: Vec<f32>,
     names: usize,
-    /// The names to which the mixture was fitted.
-    sample: BTreeMap<Vec<u8>, Readings>,
+    /// The names to which the mixture was fitted, [without numbers](without_numbers).
+    sample: BTreeMap<Vec<u8>, SampledName>,
+}
+
+/// Names of the sample that differ in numbers only.
+#[derive(Clone, Debug)]
+struct SampledName {
+    readings: Readings,
+    /// How many there are.
+    count: f32,
 }
 
 /// A reading of a name.
@@ -171,9 +180,11 @@ struct Readings {
 }
 
 impl Readings {
-    /// Computes the probabilities of the readings, if pairs are as common as `share` says. Returns the greatest change.
-    fn weigh(&mut self, share: impl Fn(Pair) -> f32) -> f32 {
-        let weight = |candidate: &Candidate| share(candidate.pair) * candidate.likelihood;
+    /// Computes the probabilities of the readings, if pairs are as common as `share` says, which also gets the probability before.
+    /// Returns the greatest change.
+    fn weigh(&mut self, share: impl Fn(Pair, f32) -> f32) -> f32 {
+        let weight =
+            |candidate: &Candidate| share(candidate.pair, candidate.probability) * candidate.likelihood;
         let all: f32 = self.candidates.iter().map(weight).sum();
         let mut change = 0.0_f32;
         for candidate in &mut self.candidates {
@@ -200,41 +211,45 @@ impl EncodingGuess {
         // The guess must not depend on the order of a directory.
         names.sort_unstable();
         let step = names.len().div_ceil(SAMPLE).max(1);
-        let mut sample: BTreeMap<Vec<u8>, Readings> =
-            names.iter().step_by(step).map(|name| (name.to_vec(), readings(name))).collect();
+        let (mut sample, mut sampled) = (BTreeMap::new(), 0);
+        for name in names.iter().step_by(step) {
+            let known = sample.entry(without_numbers(name));
+            known.or_insert_with(|| SampledName { readings: readings(name), count: 0.0 }).count += 1.0;
+            sampled += 1;
+        }
         if sample.is_empty() {
             return None;
         }
-        let (pairs, prior) = prior(sample.values(), earlier);
+        let (pairs, prior) = prior(sample.values().map(|name| &name.readings), earlier);
         let mut counts = Weights::filled(0.0);
-        for readings in sample.values_mut() {
-            readings.weigh(|pair| prior.of(pair));
-            readings.each(|pair, probability| *counts.of_mut(pair) += probability);
+        for SampledName { readings, count } in sample.values_mut() {
+            readings.weigh(|pair, _| prior.of(pair));
+            readings.each(|pair, probability| *counts.of_mut(pair) += *count * probability);
         }
         // A name is no evidence for itself: it is read by what the others are, and alone by what is common.
-        let others = (sample.len() - 1) as f32 + PRIOR_NAMES;
-        for _ in 1..if sample.len() == 1 { 1 } else { ROUNDS } {
+        let others = (sampled - 1) as f32 + PRIOR_NAMES;
+        for _ in 1..if sampled == 1 { 1 } else { ROUNDS } {
             let mut change = 0.0_f32;
-            for readings in sample.values_mut() {
-                readings.each(|pair, probability| *counts.of_mut(pair) -= probability);
-                let of_name = readings.weigh(|pair| {
-                    let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / others;
-                    sparse(share)
+            for SampledName { readings, count } in sample.values_mut() {
+                readings.each(|pair, probability| *counts.of_mut(pair) -= *count * probability);
+                let of_name = readings.weigh(|pair, before| {
+                    let of_others = counts.of(pair) + (*count - 1.0) * before;
+                    sparse((of_others.max(0.0) + PRIOR_NAMES * prior.of(pair)) / others)
                 });
                 change = change.max(of_name);
-                readings.each(|pair, probability| *counts.of_mut(pair) += probability);
+                readings.each(|pair, probability| *counts.of_mut(pair) += *count * probability);
             }
             if change < SETTLED {
                 break;
             }
         }
-        let all = sample.len() as f32 + PRIOR_NAMES;
+        let all = sampled as f32 + PRIOR_NAMES;
         let mut shares = Weights::filled(UNSEEN);
         for &pair in &pairs {
             let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / all;
             *shares.of_mut(pair) = sparse(share);
         }
-        let scale = names.len() as f32 / sample.len() as f32;
+        let scale = names.len() as f32 / sampled as f32;
         let counts = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
         let counts = EncodingCounts(counts.filter(|(_, count)| *count > 0).collect());
         let of_encoding = |number: u16| counts.of(number) + earlier.of(number);

@@ -8,7 +8,7 @@ use super::{Choice, EncodingGuess, NameReading, readings};
 #[derive(Debug)]
 pub struct GuessReader<'g> {
     guess: &'g EncodingGuess,
-    /// The choices for names that are not in the sample, by [`without_numbers`].
+    /// The choices, by [`without_numbers`].
     choices: HashMap<Vec<u8>, Option<Choice>>,
 }
 
@@ -23,24 +23,18 @@ impl<'g> GuessReader<'g> {
     /// As [`EncodingGuess::read`].
     pub fn read(&mut self, name: &[u8]) -> Option<NameReading> {
         let Self { guess, choices } = self;
-        let of_sample;
-        let choice = match guess.sample.get(name) {
-            Some(readings) => {
-                of_sample = guess.choose(readings);
-                &of_sample
-            }
+        let key = without_numbers(name);
+        if choices.len() >= MOST_CHOICES && !choices.contains_key(&key) {
+            choices.clear();
+        }
+        let choice = choices.entry(key).or_insert_with_key(|key| match guess.sample.get(key) {
+            Some(sampled) => guess.choose(&sampled.readings),
             None => {
-                let key = without_numbers(name);
-                if choices.len() >= MOST_CHOICES && !choices.contains_key(&key) {
-                    choices.clear();
-                }
-                choices.entry(key).or_insert_with(|| {
-                    let mut readings = readings(name);
-                    readings.weigh(|pair| guess.shares.of(pair));
-                    guess.choose(&readings)
-                })
+                let mut readings = readings(name);
+                readings.weigh(|pair, _| guess.shares.of(pair));
+                guess.choose(&readings)
             }
-        };
+        });
         let Choice { encoding, is_likely, others } = choice.as_ref()?;
         let text = encoding.read_name(name)?;
         Some(NameReading { encoding: *encoding, text, is_likely: *is_likely, others: others.clone() })
@@ -48,7 +42,7 @@ impl<'g> GuessReader<'g> {
 }
 
 /// `name` with other digits. No language and no encoding distinguishes digits, except GB18030 those that follow a byte beyond ASCII.
-fn without_numbers(name: &[u8]) -> Vec<u8> {
+pub(super) fn without_numbers(name: &[u8]) -> Vec<u8> {
     let mut before = 0;
     let digit = |&byte: &u8| {
         let is_number = byte.is_ascii_digit() && before < 0x80;
