@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::stat::{UtimensatFlags, utimensat};
@@ -44,7 +48,7 @@ pub struct BatchRun<'b> {
     /// The direction.
     pub direction: Direction,
     /// Selects entries by their index.
-    pub wanted: &'b dyn Fn(usize) -> bool,
+    pub wanted: &'b (dyn Fn(usize) -> bool + Sync),
     /// The access and modification times that the directories get after their entries.
     pub times: Option<&'b [(InodeTime, InodeTime)]>,
 }
@@ -52,63 +56,111 @@ pub struct BatchRun<'b> {
 /// The entries of a batch that failed, by index.
 pub type BatchFailures = Vec<(usize, EntryFailure)>;
 
+/// The fewest entries of a batch for which another thread is started.
+const ENTRIES_OF_A_THREAD: usize = 1024;
+
+/// More threads than this would wait for the file system.
+const MAX_THREADS: usize = 4;
+
+/// What was found while entries were executed.
+#[derive(Default)]
+struct Outcome {
+    failures: BatchFailures,
+    not_kept: BTreeMap<&'static str, u64>,
+}
+
 impl Executor<'_> {
-    /// Executes a batch, one directory after the other.
+    /// Executes a batch, and returns the failures in the order of execution. Its directories are shared among several threads, unless
+    /// it renames directories or changes links: these lead to other entries of the batch.
     pub fn execute(&mut self, run: &BatchRun<'_>) -> BatchFailures {
         let entries = &run.batch.entries;
         let mut indexes: Vec<usize> = (0..entries.len()).filter(|&at| (run.wanted)(at)).collect();
         if run.direction == Direction::Undo {
             indexes.reverse();
         }
+        let directories: Vec<&[usize]> =
+            indexes.chunk_by(|&a, &b| entries[a].directory() == entries[b].directory()).collect();
+        let threads = match entries.iter().any(BatchEntry::changes_paths) {
+            true => 1,
+            false => (indexes.len() / ENTRIES_OF_A_THREAD).min(directories.len()).clamp(1, MAX_THREADS),
+        };
+        let (next, executor) = (AtomicUsize::new(0), &*self);
+        let execute = || {
+            let mut outcome = Outcome::default();
+            while let Some(indexes) = directories.get(next.fetch_add(1, Relaxed)) {
+                executor.execute_directory(indexes, run, &mut outcome);
+            }
+            outcome
+        };
+        let outcomes = thread::scope(|scope| {
+            let start = || thread::Builder::new().spawn_scoped(scope, execute).ok();
+            // Without another thread, this one does all the work.
+            let others: Vec<_> = (1..threads.min(processors())).map_while(|_| start()).collect();
+            let mut outcomes = vec![execute()];
+            outcomes.extend(
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
+            );
+            outcomes
+        });
         let mut failures = BatchFailures::new();
-        for indexes in indexes.chunk_by(|&a, &b| entries[a].directory() == entries[b].directory()) {
-            let number = entries[indexes[0]].directory();
-            let directory = &run.batch.directories[number];
-            let opened = match run.dirs {
-                Some(dirs) => Ok(dirs[number].clone()),
-                None => self.roots.open_directory(&directory.path, directory.inode),
-            };
-            let dir = match opened {
-                Ok(dir) => dir,
-                Err(failure) => {
-                    failures.extend(indexes.iter().map(|&at| (at, failure.clone())));
-                    continue;
-                }
-            };
-            let mut private = CurrentPrivateDir::default();
-            let observer = self.observer;
-            let changed = &mut || observer.reached(KillPoint::Changed);
-            for &at in indexes {
-                let result = match &entries[at] {
-                    BatchEntry::Retarget(relink) => {
-                        relink.execute(&*dir, run.direction, &mut private, changed)
-                    }
-                    BatchEntry::Rename(group) => self.rename_group(&dir, directory, group, run),
-                };
-                match result {
-                    Ok(()) => (0..entries[at].lines()).for_each(|_| observer.finished()),
-                    Err(failure) => failures.push((at, failure)),
-                }
-            }
-            private.remove(&*dir, changed);
-            if let Some((atime, mtime)) = run.times.and_then(|times| times.get(number)) {
-                let (atime, mtime) = (time_spec(*atime), time_spec(*mtime));
-                // The name `.` works with `O_PATH` descriptors on every kernel. Only the owner may set times.
-                if let Err(error) = utimensat(&*dir, ".", &atime, &mtime, UtimensatFlags::NoFollowSymlink) {
-                    let path = display(&directory.path);
-                    observer.problem(&format_args!("cannot restore the times of '{path}': {}", error.desc()));
-                }
-            }
+        for outcome in outcomes {
+            failures.extend(outcome.failures);
+            outcome.not_kept.iter().for_each(|(why, count)| *self.not_kept.entry(why).or_default() += count);
+        }
+        failures.sort_by_key(|(at, _)| *at);
+        if run.direction == Direction::Undo {
+            failures.reverse();
         }
         failures
     }
 
+    /// Executes entries of one directory.
+    fn execute_directory(&self, indexes: &[usize], run: &BatchRun<'_>, outcome: &mut Outcome) {
+        let entries = &run.batch.entries;
+        let number = entries[indexes[0]].directory();
+        let directory = &run.batch.directories[number];
+        let opened = match run.dirs {
+            Some(dirs) => Ok(dirs[number].clone()),
+            None => self.roots.open_directory(&directory.path, directory.inode),
+        };
+        let dir = match opened {
+            Ok(dir) => dir,
+            Err(failure) => {
+                outcome.failures.extend(indexes.iter().map(|&at| (at, failure.clone())));
+                return;
+            }
+        };
+        let mut private = CurrentPrivateDir::default();
+        let observer = self.observer;
+        let changed = &mut || observer.reached(KillPoint::Changed);
+        for &at in indexes {
+            let result = match &entries[at] {
+                BatchEntry::Retarget(relink) => relink.execute(&*dir, run.direction, &mut private, changed),
+                BatchEntry::Rename(group) => self.rename_group(&dir, directory, group, run, outcome),
+            };
+            match result {
+                Ok(()) => (0..entries[at].lines()).for_each(|_| observer.finished()),
+                Err(failure) => outcome.failures.push((at, failure)),
+            }
+        }
+        private.remove(&*dir, changed);
+        if let Some((atime, mtime)) = run.times.and_then(|times| times.get(number)) {
+            let (atime, mtime) = (time_spec(*atime), time_spec(*mtime));
+            // The name `.` works with `O_PATH` descriptors on every kernel. Only the owner may set times.
+            if let Err(error) = utimensat(&*dir, ".", &atime, &mtime, UtimensatFlags::NoFollowSymlink) {
+                let path = display(&directory.path);
+                observer.problem(&format_args!("cannot restore the times of '{path}': {}", error.desc()));
+            }
+        }
+    }
+
     fn rename_group(
-        &mut self,
+        &self,
         dir: &OpenPlanDir,
         directory: &BatchDirectory,
         group: &RenameGroup,
         run: &BatchRun<'_>,
+        outcome: &mut Outcome,
     ) -> Result<(), EntryFailure> {
         let (group, progress) = match run.dirs {
             Some(_) => (Cow::Borrowed(group), group.not_begun()),
@@ -120,7 +172,7 @@ impl Executor<'_> {
             }
         };
         if run.direction == Direction::Apply && progress.done == 0 {
-            self.keep_original_names(dir, &group);
+            keep_original_names(dir, &group, outcome);
         }
         let observer = self.observer;
         let changed = &mut || observer.reached(KillPoint::Changed);
@@ -140,15 +192,19 @@ impl Executor<'_> {
         }
         result
     }
+}
 
-    fn keep_original_names(&mut self, dir: &OpenPlanDir, group: &RenameGroup) {
-        for member in group.members.iter().filter(|member| member.marked) {
-            // An entry that was replaced is reported when its rename fails.
-            if let Err(error) = original_name_xattr::set(dir, member)
-                && error != Errno::ESTALE
-            {
-                *self.not_kept.entry(error.desc()).or_default() += 1;
-            }
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+fn keep_original_names(dir: &OpenPlanDir, group: &RenameGroup, outcome: &mut Outcome) {
+    for member in group.members.iter().filter(|member| member.marked) {
+        // An entry that was replaced is reported when its rename fails.
+        if let Err(error) = original_name_xattr::set(dir, member)
+            && error != Errno::ESTALE
+        {
+            *outcome.not_kept.entry(error.desc()).or_default() += 1;
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Kills the process at every possible point; the run must then be resumable, and undoable.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::{self, ThreadId};
 
 use namegate::fix::apply::ApplyOptions;
 use namegate::fix::plan::Plan;
@@ -321,6 +324,53 @@ fn resuming_repeats_renames_that_a_power_failure_lost() {
     fs::rename(case.root.join("dé"), case.root.join(std::ffi::OsStr::from_bytes(b"d\xE9"))).unwrap();
     case.undo();
     case.assert_as_before(false, "lost");
+}
+
+/// Counts the threads that rename.
+#[derive(Default)]
+struct RenamingThreads(Mutex<HashSet<ThreadId>>);
+
+impl Observer for RenamingThreads {
+    fn reached(&self, point: KillPoint) {
+        if point == KillPoint::Changed {
+            self.0.lock().unwrap().insert(thread::current().id());
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_several_threads_execute_is_resumed_and_undone_after_a_kill() {
+    let files = |prefix: &str, suffix: &str| -> Vec<String> {
+        (0..2400).map(|number| format!("{prefix}{}/{number}{suffix}", number % 4)).collect()
+    };
+    let (old, new) = (files("d", "_"), files("d", "-"));
+    let directories = (0..4).map(|number| format!("d{number}/"));
+    let entries: Vec<String> = directories.chain(old.iter().cloned()).collect();
+    let (dir, root) = make_tree(&entries.iter().map(String::as_bytes).collect::<Vec<_>>());
+    let pairs = old.iter().zip(&new).map(|(old, new)| (old.as_bytes(), &new[3..]));
+    let plan = plan(&root, &pairs.collect::<Vec<_>>());
+    fs::write(dir.path().join("plan"), text(&plan)).unwrap();
+    let (before, journal) = (snapshot(&root), dir.path().join("journal"));
+    let renamed = |root: &Path| new.iter().filter(|path| root.join(path).exists()).count();
+    let style = Style { keep_times: false, batch_size: 16_384 };
+    for killed_at in [None, Some(700), Some(2100)] {
+        let threads = RenamingThreads::default();
+        match killed_at {
+            None => drop(apply_plan(&plan, &journal, style.options(), &threads).unwrap()),
+            Some(at) => {
+                assert!(is_killed("apply", at, style, dir.path()));
+                assert!((500..2399).contains(&renamed(&root)), "{at}: {}", renamed(&root));
+                resume_plan(&plan, &journal, style.options(), &threads).unwrap();
+            }
+        }
+        assert_eq!(renamed(&root), new.len(), "{killed_at:?}");
+        undo_journal(&journal, &threads).unwrap();
+        assert_eq!(names(&snapshot(&root)), names(&before), "{killed_at:?}");
+        if thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
+            assert!(threads.0.lock().unwrap().len() > 1, "{killed_at:?}");
+        }
+        fs::remove_file(&journal).unwrap();
+    }
 }
 
 #[test]

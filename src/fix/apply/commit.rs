@@ -187,9 +187,7 @@ impl<'r> BatchCommitter<'r> {
         let times: Vec<_> = batch.directories.iter().map(|dir| (dir.atime, dir.mtime)).collect();
         let times = self.options.keep_times.then_some(&times[..]);
         let (direction, wanted) = (Direction::Apply, &|_| true);
-        let mut failures =
-            self.executor.execute(&BatchRun { batch, dirs: Some(dirs), direction, wanted, times });
-        failures.sort_unstable_by_key(|(at, _)| *at);
+        let failures = self.executor.execute(&BatchRun { batch, dirs: Some(dirs), direction, wanted, times });
         let mut rest = failures.iter().peekable();
         for (at, entry) in batch.entries.iter().enumerate() {
             if rest.next_if(|(failed, _)| *failed == at).is_none() {
