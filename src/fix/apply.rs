@@ -2,13 +2,14 @@
 //!
 //! Directory by directory, the deepest first, in batches: check the renames of the directory as a whole and that each entry is
 //! still the one of the plan, write the intentions to the journal, flush them to the disk, execute them. While one batch is
-//! executed, another thread checks the next one. The links follow when all names are changed. One directory of the plan is in
-//! memory at a time.
+//! executed, another thread checks the next one. The links follow when all names are changed. Of a large directory only a part
+//! of the plan is in memory at a time.
 
 mod commit;
 mod links;
 mod preflight;
 mod prepare;
+mod suspects;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

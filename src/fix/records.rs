@@ -3,6 +3,8 @@
 //! Records come in any order. A few are kept in memory. More are written to a temporary file as sorted runs, which are merged
 //! while they are read. So memory does not grow with their number.
 
+mod index;
+
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -11,6 +13,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::mem;
 use std::os::unix::fs::FileExt;
 
+pub use self::index::IndexedRecords;
 use super::plan::post_order;
 use crate::sys::temporary;
 
@@ -19,9 +22,6 @@ pub const LIMIT: usize = 8 << 20;
 
 /// The buffer of a run that is read.
 const READ_BUFFER: usize = 32 << 10;
-
-/// The distance between two records of the index, in bytes.
-const INDEX_STEP: u64 = 4 << 10;
 
 /// In place of the length of a directory: the directory of the record before.
 const SAME: u32 = u32::MAX;
@@ -263,30 +263,6 @@ impl SortedRecords {
             }
         }
     }
-
-    /// Makes the records searchable.
-    ///
-    /// # Errors
-    /// The temporary file cannot be read, or another one cannot be written.
-    pub fn index(self) -> io::Result<IndexedRecords> {
-        if let RecordStore::Held(held) = self.0 {
-            return Ok(IndexedRecords(IndexedStore::Held(held)));
-        }
-        let (mut out, mut index, mut indexed) = (RunWriter::new()?, Vec::<IndexEntry>::new(), None);
-        let mut cursor = self.cursor()?;
-        out.runs.push((0, 0));
-        while let Some(record) = cursor.next()? {
-            let is_due = indexed.is_none_or(|at| out.len - at >= INDEX_STEP);
-            if is_due {
-                indexed = Some(out.len);
-                index.push(IndexEntry { at: out.len, dir: record.dir.into(), name: record.name.into() });
-            }
-            let is_same = !is_due && out.dir == record.dir;
-            out.write_with(record, is_same)?;
-        }
-        let len = out.len;
-        Ok(IndexedRecords(IndexedStore::File { file: out.finish()?.0, len, index }))
-    }
 }
 
 /// Reads sorted records.
@@ -297,7 +273,17 @@ enum CursorState<'s> {
     Runs { heads: BinaryHeap<RunHead<'s>>, has_begun: bool },
 }
 
-impl RecordCursor<'_> {
+impl<'s> RecordCursor<'s> {
+    /// Another cursor at the same record.
+    pub fn fork(&self) -> Self {
+        Self(match &self.0 {
+            CursorState::Held { held, next } => CursorState::Held { held, next: *next },
+            CursorState::Runs { heads, has_begun } => {
+                CursorState::Runs { heads: heads.iter().map(RunHead::fork).collect(), has_begun: *has_begun }
+            }
+        })
+    }
+
     /// The next record.
     ///
     /// # Errors
@@ -339,6 +325,7 @@ impl RecordCursor<'_> {
 }
 
 /// Reads a part of a file, independent of its position.
+#[derive(Clone, Copy)]
 struct FilePart<'f> {
     file: &'f File,
     at: u64,
@@ -367,6 +354,14 @@ impl<'f> RunReader<'f> {
     fn new(file: &'f File, at: u64, end: u64, buffer: usize) -> Self {
         let part = BufReader::with_capacity(buffer, FilePart { file, at, end });
         Self { part, dir: Vec::new(), rest: Vec::new(), name_len: 0 }
+    }
+
+    /// Another reader at the same record.
+    fn fork(&self) -> Self {
+        let FilePart { file, at, end } = *self.part.get_ref();
+        let at = at - self.part.buffer().len() as u64;
+        let part = BufReader::with_capacity(READ_BUFFER, FilePart { file, at, end });
+        Self { part, dir: self.dir.clone(), rest: self.rest.clone(), name_len: self.name_len }
     }
 
     /// Reads the next record; reports whether there is one.
@@ -404,6 +399,12 @@ struct RunHead<'f> {
     number: usize,
 }
 
+impl RunHead<'_> {
+    fn fork(&self) -> Self {
+        Self { reader: self.reader.fork(), number: self.number }
+    }
+}
+
 impl Ord for RunHead<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         compare(other.reader.key(), self.reader.key()).then_with(|| other.number.cmp(&self.number))
@@ -423,73 +424,6 @@ impl PartialEq for RunHead<'_> {
 }
 
 impl Eq for RunHead<'_> {}
-
-/// Sorted records that can be searched.
-#[derive(Debug)]
-pub struct IndexedRecords(IndexedStore);
-
-#[derive(Debug)]
-enum IndexedStore {
-    Held(HeldRecords),
-    File { file: File, len: u64, index: Vec<IndexEntry> },
-}
-
-/// A record whose place in the file is known. It does not depend on the record before.
-#[derive(Debug)]
-struct IndexEntry {
-    at: u64,
-    dir: Box<[u8]>,
-    name: Box<[u8]>,
-}
-
-impl Default for IndexedRecords {
-    fn default() -> Self {
-        Self(IndexedStore::Held(HeldRecords::default()))
-    }
-}
-
-impl IndexedRecords {
-    /// Reports whether there are no records.
-    pub const fn is_empty(&self) -> bool {
-        match &self.0 {
-            IndexedStore::Held(held) => held.places.is_empty(),
-            IndexedStore::File { len, .. } => *len == 0,
-        }
-    }
-
-    /// The payload of the first record with this directory and name.
-    ///
-    /// # Errors
-    /// The temporary file cannot be read.
-    pub fn find(&self, dir: &[u8], name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let wanted = (dir, name);
-        match &self.0 {
-            IndexedStore::Held(held) => {
-                let at = held.places.partition_point(|place| {
-                    let record = held.record(place);
-                    compare((record.dir, record.name), wanted).is_lt()
-                });
-                let found = held.places.get(at).map(|place| held.record(place));
-                let found = found.filter(|found| (found.dir, found.name) == wanted);
-                Ok(found.map(|found| found.payload.to_vec()))
-            }
-            IndexedStore::File { file, len, index } => {
-                let at = index.partition_point(|entry| compare((&entry.dir, &entry.name), wanted).is_lt());
-                // The record may stand before the first one of the index that is not less.
-                let begin = at.checked_sub(1).map_or(0, |at| index[at].at);
-                let mut reader = RunReader::new(file, begin, *len, 2 * INDEX_STEP as usize);
-                while reader.advance()? {
-                    match compare(reader.key(), wanted) {
-                        Ordering::Less => {}
-                        Ordering::Equal => return Ok(Some(reader.record().payload.to_vec())),
-                        Ordering::Greater => break,
-                    }
-                }
-                Ok(None)
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -3,19 +3,20 @@
 //! The renames are sorted records ([`RecordSorter`]), so memory does not grow with their number. The links with a new target
 //! are kept in memory, with the new names of the entries that they lead to.
 
+mod renames;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
+pub use self::renames::{DirectoryRenames, StoredDirectories};
+use self::renames::{PayloadReader, read_rename, write_payload};
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
-use super::plan::{
-    EntryKind, InodeTime, PlanDirectory, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget,
-    SeenBirth, SeenEntry,
-};
+use super::plan::{EntryKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_table::PlanTableReader;
-use super::records::{EntryRecord, RecordCursor, RecordSorter, SortedRecords};
+use super::records::{EntryRecord, RecordSorter, SortedRecords};
 use crate::policy::Confidence;
 
 /// A valid plan.
@@ -38,15 +39,6 @@ pub struct StoredPlan {
     /// The renames of links with a new target, by directory and name.
     pub(super) link_renames: HashMap<(Vec<u8>, Vec<u8>), Rename>,
     sorted: SortedRecords,
-}
-
-/// The renames of one directory.
-#[derive(Debug)]
-pub struct DirectoryRenames {
-    /// The directory.
-    pub directory: Arc<PlanDirectory>,
-    /// Its renames, by old name; without the fields that are only for the reader.
-    pub renames: Vec<Rename>,
 }
 
 /// Why a plan cannot be used.
@@ -171,8 +163,13 @@ impl StoredPlan {
     fn check_directories(&mut self, parser: &mut PlanParser) -> io::Result<()> {
         if self.has_contradictions()? {
             let mut directories = self.directories()?;
-            while let Some((found, lines)) = directories.next_with_lines()? {
-                parser.check_directory(lines.into_iter().zip(&found.renames));
+            while let Some(found) = directories.next()? {
+                let mut renames = Vec::new();
+                let _ = found.each_with_line(&mut |rename, line| {
+                    renames.push((line, rename.clone()));
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                parser.check_directory(renames.iter().map(|(line, rename)| (*line, rename)));
             }
         }
         if self.retargets.is_empty() {
@@ -227,7 +224,7 @@ impl StoredPlan {
     /// # Errors
     /// The temporary file cannot be read.
     pub fn directories(&self) -> io::Result<StoredDirectories<'_>> {
-        Ok(StoredDirectories { cursor: self.sorted.cursor()?, next: None })
+        Ok(StoredDirectories::new(self.sorted.cursor()?))
     }
 
     /// The number of renames that are at least as certain as `least`.
@@ -265,164 +262,4 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, room: usize) -> io::R
         input.skip_until(b'\n')?;
     }
     Ok(true)
-}
-
-const KINDS: [EntryKind; 7] = [
-    EntryKind::File,
-    EntryKind::Directory,
-    EntryKind::Symlink,
-    EntryKind::Fifo,
-    EntryKind::Socket,
-    EntryKind::Block,
-    EntryKind::Character,
-];
-
-/// The numbers in a payload: id, line, inode of the directory, inode, three times, length; then the kind, the confidence and
-/// the new name.
-const NUMBERS: usize = 11;
-
-/// The number that says that there is a birth time.
-const HAS_BIRTH: u64 = 1;
-
-fn write_payload(rename: &Rename, line: u64, to: &mut Vec<u8>) {
-    let SeenEntry { inode, ctime, kind, birth } = rename.entry;
-    let none = SeenBirth { born: InodeTime::default(), mtime: InodeTime::default(), size: 0 };
-    let SeenBirth { born, mtime, size } = birth.unwrap_or(none);
-    let nanoseconds = u64::from(born.nanoseconds) << 32 | u64::from(mtime.nanoseconds);
-    let has_birth = if birth.is_some() { HAS_BIRTH } else { 0 };
-    let numbers: [u64; NUMBERS] = [
-        rename.id,
-        line,
-        rename.directory.inode,
-        inode,
-        ctime.seconds.cast_unsigned(),
-        ctime.nanoseconds.into(),
-        born.seconds.cast_unsigned(),
-        mtime.seconds.cast_unsigned(),
-        nanoseconds,
-        size,
-        has_birth,
-    ];
-    numbers.iter().for_each(|number| to.extend_from_slice(&number.to_le_bytes()));
-    to.push(KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u8);
-    to.push(rename.confidence as u8);
-    to.extend_from_slice(rename.new.as_bytes());
-}
-
-/// Reads what [`write_payload`] wrote.
-struct PayloadReader<'p>(&'p [u8]);
-
-impl<'p> PayloadReader<'p> {
-    fn number(&self, at: usize) -> u64 {
-        u64::from_le_bytes(std::array::from_fn(|i| self.0[8 * at + i]))
-    }
-
-    fn id(&self) -> u64 {
-        self.number(0)
-    }
-
-    fn line(&self) -> usize {
-        self.number(1) as usize
-    }
-
-    fn directory_inode(&self) -> u64 {
-        self.number(2)
-    }
-
-    fn kind(&self) -> EntryKind {
-        KINDS[usize::from(self.0[8 * NUMBERS])]
-    }
-
-    fn confidence(&self) -> Confidence {
-        Confidence::ALL[usize::from(self.0[8 * NUMBERS + 1])]
-    }
-
-    fn new_name(&self) -> &'p [u8] {
-        &self.0[8 * NUMBERS + 2..]
-    }
-
-    fn entry(&self) -> SeenEntry {
-        let time = |seconds: u64, nanoseconds: u64| InodeTime {
-            seconds: seconds.cast_signed(),
-            nanoseconds: (nanoseconds & 0xFFFF_FFFF) as u32,
-        };
-        let nanoseconds = self.number(8);
-        let birth = (self.number(10) == HAS_BIRTH).then(|| SeenBirth {
-            born: time(self.number(6), nanoseconds >> 32),
-            mtime: time(self.number(7), nanoseconds),
-            size: self.number(9),
-        });
-        SeenEntry {
-            inode: self.number(3),
-            ctime: time(self.number(4), self.number(5)),
-            kind: self.kind(),
-            birth,
-        }
-    }
-}
-
-/// Reads the renames of a plan.
-pub struct StoredDirectories<'p> {
-    cursor: RecordCursor<'p>,
-    /// The first rename of the next directory, with its line.
-    next: Option<(Rename, usize)>,
-}
-
-impl StoredDirectories<'_> {
-    /// The renames of the next directory.
-    ///
-    /// # Errors
-    /// The temporary file cannot be read.
-    #[allow(clippy::should_implement_trait, reason = "reading can fail, and ends there")]
-    pub fn next(&mut self) -> io::Result<Option<DirectoryRenames>> {
-        Ok(self.next_with_lines()?.map(|(found, _)| found))
-    }
-
-    fn next_with_lines(&mut self) -> io::Result<Option<(DirectoryRenames, Vec<usize>)>> {
-        let first = match self.next.take() {
-            Some(first) => Some(first),
-            None => self.cursor.next()?.map(|record| read_rename(record, None)).transpose()?,
-        };
-        let Some((first, line)) = first else { return Ok(None) };
-        let directory = Arc::clone(&first.directory);
-        let (mut renames, mut lines) = (vec![first], vec![line]);
-        while let Some(record) = self.cursor.next()? {
-            let is_same = record.dir == directory.path;
-            let (rename, line) = read_rename(record, Some(&directory).filter(|_| is_same))?;
-            if !is_same {
-                self.next = Some((rename, line));
-                break;
-            }
-            renames.push(rename);
-            lines.push(line);
-        }
-        Ok(Some((DirectoryRenames { directory, renames }, lines)))
-    }
-}
-
-/// Reads a rename, with its line; `directory` is that of the record before, if it has the same path.
-fn read_rename(
-    record: EntryRecord<'_>,
-    directory: Option<&Arc<PlanDirectory>>,
-) -> io::Result<(Rename, usize)> {
-    let payload = PayloadReader(record.payload);
-    let inode = payload.directory_inode();
-    let directory = match directory {
-        Some(directory) if directory.inode == inode => Arc::clone(directory),
-        _ => Arc::new(PlanDirectory { path: record.dir.to_vec(), inode, handle: None }),
-    };
-    let new = std::str::from_utf8(payload.new_name()).map_err(io::Error::other)?.to_owned();
-    let rename = Rename {
-        id: payload.id(),
-        directory,
-        old: record.name.to_vec(),
-        new,
-        entry: payload.entry(),
-        reasons: Vec::new(),
-        confidence: payload.confidence(),
-        reading: String::new(),
-        evidence: None,
-        alternatives: Vec::new(),
-    };
-    Ok((rename, payload.line()))
 }

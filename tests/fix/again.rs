@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use namegate::fix::plan::Plan;
@@ -91,9 +92,11 @@ fn the_order_of_the_lines_does_not_matter() {
         let stored = StoredPlan::read(text.as_bytes()).unwrap();
         let (mut directories, mut found) = (stored.directories().unwrap(), Vec::new());
         while let Some(directory) = directories.next().unwrap() {
-            found.extend(
-                directory.renames.into_iter().map(|rename| (rename.directory.path.clone(), rename.id)),
-            );
+            let given = directory.each(&mut |rename| {
+                found.push((rename.directory.path.clone(), rename.id));
+                Ok(ControlFlow::Continue(()))
+            });
+            assert!(given.unwrap().is_continue());
         }
         found
     };

@@ -1,6 +1,5 @@
-//! Checks whether the plan is possible: each directory as a whole, and each entry.
+//! Checks whether each entry is still the one of the plan.
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -9,37 +8,15 @@ use nix::fcntl::readlinkat;
 use super::prepare::BatchPreparer;
 use crate::fix::entry::{EntryFailure, free_name, kind, look_up};
 use crate::fix::group::RenameGroup;
-use crate::fix::listing::{for_each_name, listed};
-use crate::fix::plan::check::check_renames;
+use crate::fix::listing::listed;
 use crate::fix::plan::{EntryKind, InodeTime, Rename, SeenBirth, SeenEntry};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::Hex;
 use crate::sys::stat::Stat;
 
 impl BatchPreparer<'_> {
-    /// Finds the conflicts of the renames of a directory, by index. Finished renames have no conflicts.
-    pub(super) fn find_conflicts(&self, dir: &OpenPlanDir, renames: &[Rename]) -> HashMap<usize, String> {
-        let (mut bytes, mut ends) = (Vec::new(), vec![0]);
-        let mut add = |name: &[u8]| {
-            bytes.extend_from_slice(name);
-            ends.push(bytes.len());
-        };
-        if for_each_name(dir, &mut add).is_err() {
-            // A rename needs no right to read the directory, and fails if the new name is taken.
-            return HashMap::new();
-        }
-        let names: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
-        let existing: HashSet<&[u8]> = names.iter().copied().collect();
-        let is_pending =
-            |(_, rename): &(usize, &Rename)| !self.is_done_before(rename) && existing.contains(&*rename.old);
-        let (indexes, pending): (Vec<usize>, Vec<&Rename>) =
-            renames.iter().enumerate().filter(is_pending).unzip();
-        let conflicts = check_renames(self.options.policy, &names, &pending);
-        conflicts.into_iter().map(|conflict| (indexes[conflict.at], conflict.why)).collect()
-    }
-
     /// The renames as a group, if all entries are those of the plan; `None` if all entries have their new names already. `all` are
-    /// the renames of the directory.
+    /// the renames of the directory that may depend on these.
     pub(super) fn check_entries(
         &mut self,
         dir: &OpenPlanDir,

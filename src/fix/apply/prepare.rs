@@ -1,18 +1,21 @@
 //! Prepares batches: compares the plan with the directories. This changes nothing, so it can be done while the batch before is
 //! executed: the entries of a directory come before the directory itself, so no rename changes a path that is still to be opened.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::commit::BatchCommitter;
+use super::suspects::SuspectRenames;
 use super::{ApplyOptions, ApplyRun, BatchSink, LinksByName};
 use crate::fix::entry::{EntryFailure, InodeIdentity};
 use crate::fix::group::GroupMember;
 use crate::fix::journal::{BatchDirectory, BatchEntry, JournalBatch, RenderedRecords};
+use crate::fix::listing::for_each_name;
 use crate::fix::original_name_xattr;
+use crate::fix::plan::check::check_new_name;
 use crate::fix::plan::id_set::IdSet;
 use crate::fix::plan::order::order_names;
 use crate::fix::plan::{EntryKind, PlanDirectory, Rename};
@@ -25,6 +28,12 @@ use crate::sys::stat::{self, Stat};
 
 /// The limit of open directories in a batch.
 const MAX_OPEN: usize = 512;
+
+/// The number of renames in the first batch.
+const FIRST_BATCH: usize = 2048;
+
+/// How much larger the next batch is: a rename takes about four times as long as its preparation.
+const GROWTH: usize = 4;
 
 /// Descriptors for everything else: the journal, the roots, temporary files, standard streams.
 const OTHER_FILES: usize = 24;
@@ -108,6 +117,8 @@ pub(super) struct BatchPreparer<'r> {
     pub(super) options: ApplyOptions<'r>,
     roots: &'r PlanRoots,
     max_open: usize,
+    /// The number of renames in the next batch.
+    batch_size: usize,
     /// Batches are written to a journal.
     is_recorded: bool,
     batch: PreparedBatch,
@@ -126,6 +137,7 @@ impl<'r> BatchPreparer<'r> {
             options: run.options,
             roots: &run.roots,
             max_open: max_open(),
+            batch_size: run.options.batch_size.min(FIRST_BATCH),
             is_recorded: !committer.is_rehearsal(),
             batch: PreparedBatch::default(),
             ids: PreparedIds { done: committer.done.clone(), left_out: IdSet::default() },
@@ -133,11 +145,11 @@ impl<'r> BatchPreparer<'r> {
         }
     }
 
-    /// Gives all batches of the plan to `sink`.
+    /// Gives all batches of the plan to `sink`. The first ones are small: nothing is renamed while the first is prepared.
     pub(super) fn prepare_plan(mut self, sink: &mut BatchSink<'_>) -> io::Result<PreparedIds> {
         let mut directories = self.plan.directories()?;
         while let Some(found) = directories.next()? {
-            if self.prepare_directory(found, sink)?.is_break() {
+            if self.prepare_directory(&found, sink)?.is_break() {
                 return Ok(self.ids);
             }
         }
@@ -148,6 +160,7 @@ impl<'r> BatchPreparer<'r> {
     /// Passes the batch on, with its records for the journal: the thread that commits it has more to do.
     fn pass_on(&mut self, sink: &mut BatchSink<'_>) -> io::Result<ControlFlow<()>> {
         let mut batch = std::mem::take(&mut self.batch);
+        self.batch_size = self.options.batch_size.min(self.batch_size * GROWTH);
         batch.rendered = self.is_recorded.then(|| JournalBatch::render(&batch.directories, &batch.entries));
         sink(batch)
     }
@@ -160,43 +173,75 @@ impl<'r> BatchPreparer<'r> {
     /// Prepares the renames of one directory. Conflicts are found before the first of them is executed.
     fn prepare_directory(
         &mut self,
-        mut found: DirectoryRenames,
+        found: &DirectoryRenames<'_>,
         sink: &mut BatchSink<'_>,
     ) -> io::Result<ControlFlow<()>> {
         let PlanDirectory { path, inode, .. } = &*found.directory;
         let dir = self.roots.open_directory(path, *inode);
-        self.leave_out(&dir, &mut found.renames);
-        let renames = &found.renames;
-        let mut conflicts = match &dir {
-            Ok(dir) => self.find_conflicts(dir, renames),
-            Err(_) => HashMap::new(),
-        };
+        let mut suspects = self.find_suspects(&dir, found)?;
+        let renames = std::mem::take(&mut suspects.renames);
+        let mut conflicts = std::mem::take(&mut suspects.conflicts);
         let names: Vec<(&[u8], &[u8])> =
             renames.iter().map(|rename| (&*rename.old, rename.new.as_bytes())).collect();
         for group in order_names(&names) {
-            let conflict = group.iter().find_map(|at| conflicts.remove(at));
+            let conflict = group.iter().find_map(|&at| conflicts[at].take());
             let group: Vec<&Rename> = group.iter().map(|&at| &renames[at]).collect();
-            self.prepare_group(&found, &dir, &group, conflict);
-            if self.batch.is_full(self.options.batch_size, self.max_open) && self.pass_on(sink)?.is_break() {
+            self.prepare_group(&found.directory, &dir, &group, &renames, conflict);
+            if self.pass_on_full(sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(ControlFlow::Continue(()))
+        found.each(&mut |rename| {
+            if rename.confidence > self.options.at_least {
+                self.leave_out(&dir, rename);
+            } else if !suspects.has(rename) {
+                let conflict = check_new_name(self.options.policy, rename);
+                let only = std::slice::from_ref(rename);
+                self.prepare_group(&found.directory, &dir, &[rename], only, conflict);
+            }
+            self.pass_on_full(sink)
+        })
     }
 
-    /// Removes the renames that are less certain than requested. Those that an earlier run has made count as finished: a link may
-    /// lead to their entries.
-    fn leave_out(&mut self, dir: &Result<Arc<OpenPlanDir>, EntryFailure>, renames: &mut Vec<Rename>) {
-        renames.retain(|rename| {
-            let is_wanted = rename.confidence <= self.options.at_least;
-            if !is_wanted && dir.as_ref().is_ok_and(|dir| self.was_renamed(dir, rename)) {
-                self.record_earlier(rename);
-            } else if !is_wanted {
-                self.ids.left_out.insert(rename.id);
-                self.batch.left_out += 1;
-            }
-            is_wanted
-        });
+    /// Finds the renames that may depend on others, and their conflicts.
+    fn find_suspects(
+        &self,
+        dir: &Result<Arc<OpenPlanDir>, EntryFailure>,
+        found: &DirectoryRenames<'_>,
+    ) -> io::Result<SuspectRenames<'r>> {
+        let Ok(dir) = dir else { return Ok(SuspectRenames::default()) };
+        let names = |take: &mut dyn FnMut(&[u8])| for_each_name(&**dir, take).is_ok();
+        let renames = |take: &mut dyn FnMut(&Rename)| {
+            let to_do =
+                |rename: &Rename| rename.confidence <= self.options.at_least && !self.is_done_before(rename);
+            let given = found.each(&mut |rename| {
+                if to_do(rename) {
+                    take(rename);
+                }
+                Ok(ControlFlow::Continue(()))
+            });
+            given.map(drop)
+        };
+        SuspectRenames::find(self.options.policy, &names, &renames)
+    }
+
+    /// Passes the batch on if it is full.
+    fn pass_on_full(&mut self, sink: &mut BatchSink<'_>) -> io::Result<ControlFlow<()>> {
+        match self.batch.is_full(self.batch_size, self.max_open) {
+            true => self.pass_on(sink),
+            false => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// Leaves out a rename that is less certain than requested. One that an earlier run has made counts as finished: a link may lead
+    /// to its entry.
+    fn leave_out(&mut self, dir: &Result<Arc<OpenPlanDir>, EntryFailure>, rename: &Rename) {
+        if dir.as_ref().is_ok_and(|dir| self.was_renamed(dir, rename)) {
+            self.record_earlier(rename);
+        } else {
+            self.ids.left_out.insert(rename.id);
+            self.batch.left_out += 1;
+        }
     }
 
     /// Records a rename that an earlier run has made.
@@ -207,20 +252,20 @@ impl<'r> BatchPreparer<'r> {
         }
     }
 
-    /// Adds one rename or a cycle to the batch.
+    /// Adds one rename or a cycle to the batch. `all` are the renames that may depend on it.
     fn prepare_group(
         &mut self,
-        found: &DirectoryRenames,
+        directory: &PlanDirectory,
         dir: &Result<Arc<OpenPlanDir>, EntryFailure>,
         renames: &[&Rename],
+        all: &[Rename],
         conflict: Option<String>,
     ) {
         if renames.iter().all(|rename| self.is_done_before(rename)) {
             return;
         }
-        let directory = &found.directory;
         let checked = match dir {
-            Ok(dir) => self.check_entries(dir, renames, &found.renames).map(|group| (dir, group)),
+            Ok(dir) => self.check_entries(dir, renames, all).map(|group| (dir, group)),
             Err(failure) => Err(failure.clone()),
         };
         let checked = match (checked, conflict) {

@@ -58,6 +58,24 @@ pub fn check_renames(policy: Option<&Policy>, listing: &[&[u8]], renames: &[&Ren
     conflicts.filter_map(|(at, why)| Some(RenameConflict { at, why: why? })).collect()
 }
 
+/// Checks a new name by itself; returns why it is impossible.
+pub fn check_new_name(policy: Option<&Policy>, rename: &Rename) -> Option<String> {
+    let (old, new) = (&rename.old, rename.new.as_bytes());
+    if let Some(why) = name_objection(new) {
+        return Some(format!("the new name {why}"));
+    }
+    if new.len() > NAME_MAX.max(old.len()) {
+        return Some(format!("the new name has {} bytes; the limit is {NAME_MAX}", new.len()));
+    }
+    match policy.map(|policy| policy.verdict(new)) {
+        Some(Verdict::Reject(violation)) => {
+            let rule = violation.rule.rule();
+            Some(format!("the new name breaks the rule {}: {}", rule.name, rule.summary))
+        }
+        _ => None,
+    }
+}
+
 struct RenameCheck<'c> {
     policy: Option<&'c Policy>,
     listing: &'c [&'c [u8]],
@@ -80,18 +98,9 @@ impl<'c> RenameCheck<'c> {
     /// Checks each new name by itself.
     fn check_names(&mut self) {
         for (at, rename) in self.renames.iter().enumerate() {
-            let (old, new) = (&rename.old, rename.new.as_bytes());
-            let why = if let Some(why) = name_objection(new) {
-                format!("the new name {why}")
-            } else if new.len() > NAME_MAX.max(old.len()) {
-                format!("the new name has {} bytes; the limit is {NAME_MAX}", new.len())
-            } else if let Some(Verdict::Reject(violation)) = self.policy.map(|policy| policy.verdict(new)) {
-                let rule = violation.rule.rule();
-                format!("the new name breaks the rule {}: {}", rule.name, rule.summary)
-            } else {
-                continue;
-            };
-            self.add(at, || why);
+            if let Some(why) = check_new_name(self.policy, rename) {
+                self.add(at, || why);
+            }
         }
     }
 

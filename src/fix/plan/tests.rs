@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
 use super::order::order_names;
 use super::*;
-use crate::fix::stored_plan::{DirectoryRenames, StoredPlan};
+use crate::fix::stored_plan::StoredPlan;
 use crate::name::display::acts_or_hides;
 
 pub(in crate::fix) fn header() -> PlanHeader {
@@ -314,10 +315,15 @@ fn the_deepest_directory_comes_first() {
     let lines = [header().to_line()].into_iter().chain(renames.iter().map(Rename::to_line));
     let plan = StoredPlan::read(lines.collect::<Vec<_>>().join("\n").as_bytes()).unwrap();
     let (mut directories, mut found) = (plan.directories().unwrap(), Vec::new());
-    while let Some(DirectoryRenames { directory, renames }) = directories.next().unwrap() {
+    while let Some(of_directory) = directories.next().unwrap() {
+        let mut renames = Vec::new();
+        let _ = of_directory.each(&mut |rename| {
+            renames.push(rename.clone());
+            Ok(ControlFlow::Continue(()))
+        });
         let names: Vec<(&[u8], &[u8])> = renames.iter().map(|r| (&*r.old, r.new.as_bytes())).collect();
         let ids = order_names(&names).concat().into_iter().map(|at| renames[at].id);
-        found.push((directory.path.clone(), ids.collect::<Vec<u64>>()));
+        found.push((of_directory.directory.path.clone(), ids.collect::<Vec<u64>>()));
     }
     let expected: [(&[u8], &[u64]); 4] =
         [(b"/srv/caf\xE9/b/x", &[5]), (b"/srv/caf\xE9/b", &[2]), (b"/srv/caf\xE9", &[1, 3]), (b"/srv", &[4])];

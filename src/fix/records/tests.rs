@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::index::IndexedStore;
 use super::*;
 
 type Owned = (Vec<u8>, Vec<u8>, Vec<u8>);
@@ -46,6 +47,15 @@ proptest! {
         expected.sort_by(order);
         prop_assert_eq!(&all(&found), &expected);
         prop_assert_eq!(&all(&found), &expected, "a second time too");
+        let mut cursor = found.cursor().unwrap();
+        for at in 0..=expected.len() {
+            let (mut fork, mut rest) = (cursor.fork(), Vec::new());
+            while let Some(record) = fork.next().unwrap() {
+                rest.push((record.dir.to_vec(), record.name.to_vec(), record.payload.to_vec()));
+            }
+            prop_assert_eq!(&rest, &expected[at..], "a fork has the rest");
+            cursor.advance().unwrap();
+        }
         let index = found.index().unwrap();
         prop_assert_eq!(index.is_empty(), records.is_empty());
         for (dir, name, _) in &records {
