@@ -86,7 +86,6 @@ impl<R: Read> Read for CheckedInput<R> {
 /// The lines of a plan while it is read.
 #[derive(Default)]
 struct PlanLines {
-    parser: PlanParser,
     sorter: RecordSorter,
     header: PlanHeader,
     retargets: Vec<Retarget>,
@@ -96,19 +95,19 @@ struct PlanLines {
 }
 
 impl PlanLines {
-    /// Adds the line that the parser has parsed.
-    fn add(&mut self, line: Option<PlanLine>) -> io::Result<()> {
+    /// Adds the line with this number.
+    fn add(&mut self, line: PlanLine, number: usize) -> io::Result<()> {
         match line {
-            Some(PlanLine::Header(header)) => self.header = header,
-            Some(PlanLine::Rename(rename)) => {
+            PlanLine::Header(header) => self.header = header,
+            PlanLine::Rename(rename) => {
                 self.renames[rename.confidence as usize] += 1;
                 self.payload.clear();
-                write_payload(&rename, self.parser.line() as u64, &mut self.payload);
+                write_payload(&rename, number as u64, &mut self.payload);
                 let (dir, name) = (&*rename.directory.path, &*rename.old);
                 self.sorter.push(EntryRecord { dir, name, payload: &self.payload })?;
             }
-            Some(PlanLine::Retarget(retarget)) => self.retargets.push(retarget),
-            Some(PlanLine::Skipped(_)) | None => {}
+            PlanLine::Retarget(retarget) => self.retargets.push(retarget),
+            PlanLine::Skipped(_) => {}
         }
         Ok(())
     }
@@ -122,7 +121,7 @@ impl StoredPlan {
     pub fn read(input: impl Read) -> Result<Self, StoredPlanError> {
         let input = CheckedInput { input, bytes: 0, check: crc32fast::Hasher::new() };
         let mut input = BufReader::with_capacity(1 << 16, input);
-        let mut lines = PlanLines::default();
+        let (mut parser, mut lines) = (PlanParser::default(), PlanLines::default());
         let is_table = PlanTableReader::is_table(&mut input)?;
         if is_table {
             let mut table = PlanTableReader::open(&mut input)?.ok_or_else(|| {
@@ -131,17 +130,14 @@ impl StoredPlan {
                 StoredPlanError::Lines(vec![PlanError { line: 1, message }])
             })?;
             while let Some((number, line)) = table.next_line()? {
-                let parsed = lines.parser.parse_row(number, line);
-                lines.add(parsed)?;
+                if let Some(parsed) = parser.parse_row(number, line) {
+                    lines.add(parsed, number)?;
+                }
             }
         } else {
-            let mut line = Vec::new();
-            while read_line(&mut input, &mut line, lines.parser.room())? {
-                let parsed = lines.parser.parse_line(&line);
-                lines.add(parsed)?;
-            }
+            read_lines(&mut input, &mut parser, &mut lines)?;
         }
-        let PlanLines { mut parser, sorter, header, retargets, renames, .. } = lines;
+        let PlanLines { sorter, header, retargets, renames, .. } = lines;
         let CheckedInput { bytes, check, .. } = input.into_inner();
         let mut plan = Self {
             header,
@@ -249,16 +245,47 @@ impl StoredPlan {
     }
 }
 
-/// Reads a line without its line feed, and of a line with more than `room` bytes one byte more than that. Reports whether there
+/// Lines with so many bytes are parsed together.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Reads JSON Lines.
+fn read_lines(input: &mut impl BufRead, parser: &mut PlanParser, lines: &mut PlanLines) -> io::Result<()> {
+    let (mut block, mut ends) = (Vec::new(), vec![0]);
+    // The first line decides how the others are parsed.
+    while !parser.has_header() && read_line(input, &mut block, parser.room())? {
+        if let Some(parsed) = parser.parse_line(&block) {
+            lines.add(parsed, parser.line())?;
+        }
+        block.clear();
+    }
+    loop {
+        let is_line = read_line(input, &mut block, parser.room())?;
+        if is_line {
+            ends.push(block.len());
+        }
+        if is_line && block.len() < BLOCK_BYTES {
+            continue;
+        }
+        let found: Vec<&[u8]> = ends.windows(2).map(|ends| &block[ends[0]..ends[1]]).collect();
+        parser.parse_lines(&found, &mut |parsed, number| lines.add(parsed, number))?;
+        if !is_line {
+            return Ok(());
+        }
+        block.clear();
+        ends.truncate(1);
+    }
+}
+
+/// Appends a line without its line feed, and of a line with more than `room` bytes one byte more than that. Reports whether there
 /// is one.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, room: usize) -> io::Result<bool> {
-    line.clear();
+fn read_line(input: &mut impl BufRead, to: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+    let begin = to.len();
     // Longer lines may have a carriage return.
     let limit = room as u64 + 2;
-    if (&mut *input).take(limit).read_until(b'\n', line)? == 0 {
+    if (&mut *input).take(limit).read_until(b'\n', to)? == 0 {
         return Ok(false);
     }
-    if line.pop_if(|last| *last == b'\n').is_none() && line.len() > room {
+    if to.pop_if(|last| *last == b'\n').is_none() && to.len() - begin > room {
         input.skip_until(b'\n')?;
     }
     Ok(true)

@@ -5,7 +5,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use serde::Deserialize;
 
@@ -22,6 +25,12 @@ use crate::policy::rule::RuleId;
 
 /// At most this many errors are reported.
 const MAX_ERRORS: usize = 100;
+
+/// The fewest lines for which another thread is started.
+const LINES_OF_A_THREAD: usize = 256;
+
+/// More threads than this would wait for the one that keeps the lines.
+const MAX_THREADS: usize = 4;
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +134,79 @@ impl PlanParser {
 
     /// Parses the next line, without its line feed; `None` for an empty line, and for one with an error.
     pub fn parse_line(&mut self, line: &[u8]) -> Option<PlanLine> {
+        let parsed = self.parse_alone(line)?;
+        self.compare(self.line, parsed)
+    }
+
+    /// Parses the next `lines`, each without its line feed, in several threads, and gives those without an error to `take`, with
+    /// their numbers. The first line of the plan must have been parsed.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub fn parse_lines<E>(
+        &mut self,
+        lines: &[&[u8]],
+        take: &mut dyn FnMut(PlanLine, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+        let size = lines.len().div_ceil(threads).max(LINES_OF_A_THREAD);
+        let parse = |number: usize, part: &[&[u8]]| {
+            let mut parser = Self {
+                header: self.header.clone(),
+                has_header: self.has_header,
+                line: self.line + number * size,
+                ..Self::default()
+            };
+            let parse = |line: &&[u8]| parser.parse_alone(line).map(|parsed| (parser.line, parsed));
+            let found: Vec<(usize, PlanLine)> = part.iter().filter_map(parse).collect();
+            (found, parser.errors, parser.further)
+        };
+        let parsed = thread::scope(|scope| {
+            let mut parts = lines.chunks(size).enumerate();
+            let own = parts.next();
+            let others: Vec<_> =
+                parts.map(|(number, part)| scope.spawn(move || parse(number, part))).collect();
+            let mut parsed: Vec<_> = own.map(|(number, part)| parse(number, part)).into_iter().collect();
+            parsed.extend(
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
+            );
+            parsed
+        });
+        self.line += lines.len();
+        for (found, errors, further) in parsed {
+            errors.into_iter().for_each(|error| _ = self.fail_at::<()>(error.line, error.message));
+            self.further += further;
+            for (number, parsed) in found {
+                if let Some(parsed) = self.compare(number, parsed) {
+                    take(parsed, number)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a line with those above; `None` for an error.
+    fn compare(&mut self, number: usize, parsed: PlanLine) -> Option<PlanLine> {
+        match &parsed {
+            PlanLine::Rename(rename) if !self.ids.insert(rename.id) => {
+                self.fail_at(number, format_args!("a line above has the id {} too", rename.id))
+            }
+            PlanLine::Retarget(Retarget { directory, name, .. }) => {
+                let of_directory = self.retargeted.entry(directory.path.clone()).or_default();
+                match of_directory.insert(name.clone(), number) {
+                    Some(other) => {
+                        let message = format!("line {other} retargets the link {} too", quoted(name));
+                        self.fail_at(number, message)
+                    }
+                    None => Some(parsed),
+                }
+            }
+            _ => Some(parsed),
+        }
+    }
+
+    /// Parses the next line without regard to others, except the first.
+    fn parse_alone(&mut self, line: &[u8]) -> Option<PlanLine> {
         self.line += 1;
         let room = self.room();
         if line.len() > room {
@@ -147,6 +229,11 @@ impl PlanParser {
             LineType::Retarget => self.parse_retarget(line).map(PlanLine::Retarget),
             LineType::Skipped => self.parse_skipped(line).map(PlanLine::Skipped),
         }
+    }
+
+    /// Reports whether a line was parsed.
+    pub const fn has_header(&self) -> bool {
+        self.has_header
     }
 
     /// The longest next line, in bytes.
@@ -249,9 +336,6 @@ impl PlanParser {
         if line.id == 0 {
             return self.fail("`id` must be 1 or more");
         }
-        if !self.ids.insert(line.id) {
-            return self.fail(format_args!("a line above has the id {} too", line.id));
-        }
         Some(Rename {
             id: line.id,
             directory,
@@ -292,10 +376,6 @@ impl PlanParser {
                 "`after` has the component {}; the target has {count} components, from 0",
                 part.component
             ));
-        }
-        let of_directory = self.retargeted.entry(directory.path.clone()).or_default();
-        if let Some(other) = of_directory.insert(name.clone(), self.line) {
-            return self.fail(format_args!("line {other} retargets the link {} too", quoted(&name)));
         }
         let after = line.after.into_owned();
         Some(Retarget { directory, name, entry, old_target, new_target, after })

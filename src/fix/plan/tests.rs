@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::order::order_names;
 use super::*;
-use crate::fix::stored_plan::StoredPlan;
+use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
 use crate::name::display::acts_or_hides;
 
 pub(in crate::fix) fn header() -> PlanHeader {
@@ -410,4 +410,50 @@ proptest! {
         damaged[at] = octet;
         let _ = Plan::parse(&damaged);
     }
+}
+
+#[test]
+fn lines_that_are_parsed_in_several_threads_are_compared_with_those_above() {
+    const COUNT: u64 = 3000;
+    let names: Vec<String> = (0..COUNT).map(|number| format!("{number}\u{e9}")).collect();
+    let mut lines: Vec<String> = vec![header().to_line()];
+    lines.extend(
+        (1..).zip(&names).map(|(id, name)| rename(id, b"/srv/caf\xE9", name.as_bytes(), "new").to_line()),
+    );
+    let broken = [(700, "no json"), (2900, "{}")];
+    broken.into_iter().for_each(|(at, text)| lines[at] = text.to_owned());
+    lines[2000] = lines[20].clone();
+    let text = lines.join("\n");
+    let Err(StoredPlanError::Lines(found)) = StoredPlan::read(text.as_bytes()) else {
+        panic!("it has errors")
+    };
+    assert_eq!(Err(found.clone()), Plan::parse(text.as_bytes()), "as line by line");
+    let at: Vec<usize> = found.iter().map(|error| error.line).collect();
+    assert_eq!(at, [701, 2001, 2901], "{found:?}");
+    assert_eq!(found[1].message, "a line above has the id 20 too");
+}
+
+#[test]
+fn the_renames_of_a_large_directory_are_read_again_from_the_store() {
+    const COUNT: usize = 20_000;
+    let names: Vec<String> = (0..COUNT).map(|number| format!("{number:05}\u{e9}")).collect();
+    let mut lines = vec![header().to_line()];
+    lines.extend(
+        (1..).zip(&names).map(|(id, name)| rename(id, b"/srv/caf\xE9/b", name.as_bytes(), "new").to_line()),
+    );
+    lines.push(rename(COUNT as u64 + 1, b"/srv/caf\xE9", b"x", "y").to_line());
+    let plan = StoredPlan::read(lines.join("\n").as_bytes()).unwrap();
+    let mut directories = plan.directories().unwrap();
+    let large = directories.next().unwrap().unwrap();
+    for stop in [COUNT, 17_000, COUNT] {
+        let mut found = Vec::new();
+        let given = large.each(&mut |rename| {
+            found.push(String::from_utf8(rename.old.clone()).unwrap());
+            Ok(if found.len() < stop { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        });
+        assert_eq!(given.unwrap(), ControlFlow::Break(()));
+        assert_eq!(found, names[..stop]);
+    }
+    assert_eq!(*directories.next().unwrap().unwrap().directory.path, *b"/srv/caf\xE9");
+    assert!(directories.next().unwrap().is_none());
 }
