@@ -12,7 +12,7 @@ use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat};
 
-use super::inode::TrackedNode;
+use super::node::TrackedNode;
 use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
 use crate::sys;
 use crate::sys::open::path_of;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::budget::DescriptorShare;
 use super::cached_version::{CachedVersion, is_settled};
-use super::inode::TrackedNode;
+use super::node::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::state::{OpenData, OpenRecord};
 use crate::sys::directory;

@@ -18,7 +18,7 @@ use super::budget::DescriptorShare;
 use super::cached_version::CachedVersion;
 use super::credentials::{Acting, RequestThread};
 use super::descriptors::{Spare, Stay};
-use super::inode::{TrackedNode, is_large};
+use super::node::{TrackedNode, is_large};
 use super::remove::renames_removed;
 use super::{Caller, Fh, NodeId, Passthrough, Result};
 use crate::state::{OpenData, OpenRecord};

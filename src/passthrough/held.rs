@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::inode::{InodeRef, NodeTable, TrackedNode};
+use super::inode::NodeTable;
+use super::node::{InodeRef, TrackedNode};
 use super::{NodeId, Passthrough, Result};
 
 /// New inodes between two requests to the kernel to forget some.

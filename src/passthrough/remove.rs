@@ -11,7 +11,7 @@ use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::descriptors::{Descriptor, Stay};
-use super::inode::TrackedNode;
+use super::node::TrackedNode;
 use super::successor::{has_removed, has_renamed};
 use super::{Caller, NodeId, Passthrough, Result};
 use crate::gate::Admitted;

@@ -18,7 +18,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 
 use super::file::XFS_SUPER_MAGIC;
-use super::inode::{FOREIGN, FileId, InodeRef, NodeTable, TrackedNode};
+use super::inode::NodeTable;
+use super::node::{FOREIGN, FileId, InodeRef, TrackedNode};
 use super::{ExportedHandles, HandleTable, LookupEntry, NodeId, Passthrough, Result};
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::mounts::mounts;

@@ -16,7 +16,7 @@ use nix::sys::stat::fstat;
 use nix::unistd::fchownat;
 
 use super::credentials::{Acting, CallerIdentity, FSETID, OF_FILES, RequestThread};
-use super::inode::TrackedNode;
+use super::node::TrackedNode;
 use super::{Caller, Passthrough, Result};
 use crate::sys::capability::CapabilitySet;
 use crate::sys::identity::status;

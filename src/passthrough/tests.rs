@@ -14,7 +14,7 @@ use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
 
 use super::file::SMB_MAGICS;
-use super::inode::FoundInode;
+use super::node::FoundInode;
 use super::*;
 use crate::gate::{Admitted, Gate, Intent, Mode};
 use crate::policy::{Policy, profile};

@@ -268,8 +268,8 @@ fn a_user_gets_as_many_descriptors_as_are_left_and_no_more() {
 fn a_node_takes_no_more_memory_than_was_measured() {
     // 144 bytes with the reference count. There are as many nodes as inodes that the kernel knows.
     assert!(
-        size_of::<crate::passthrough::inode::TrackedNode>() <= 128,
+        size_of::<crate::passthrough::node::TrackedNode>() <= 128,
         "{}",
-        size_of::<crate::passthrough::inode::TrackedNode>()
+        size_of::<crate::passthrough::node::TrackedNode>()
     );
 }
