@@ -18,6 +18,8 @@ pub mod identity;
 pub mod iflags;
 pub mod inherited;
 pub mod locale;
+#[cfg(feature = "git")]
+pub mod mapped;
 pub mod mounts;
 pub mod nowait;
 pub mod open;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 
 use data_encoding::HEXLOWER;
+use serde_json::Value;
 
 use crate::git::{
     commit, errors, findings, found, git, is_ill_formed, listed, object, path_of, repository, scan, tree,
@@ -176,4 +177,83 @@ fn damaged_versions_of_a_directory_do_not_hide_the_others() {
     // Of two entries of one name either may be read.
     names.remove(&b"d/in\xFF"[..]);
     assert_eq!(names, [&b"a\xFF"[..], b"d.x\xFF", b"z\xFF"].map(<[u8]>::to_vec).into());
+}
+
+/// Objects are read from packs directly, and from everywhere else by the repository.
+#[test]
+fn objects_of_a_history_are_found_in_packs_and_beside_them_and_replaced_ones_are_not_read() {
+    for format in ["--object-format=sha1", "--object-format=sha256"] {
+        let Some(origin) = repository(&["--bare", format]) else { return };
+        let dir = origin.path();
+        let file = object(dir, "blob", b"");
+        let with = |name: &[u8]| {
+            let names: Vec<String> = (0..50).map(|n| format!("a file {n}")).collect();
+            let mut entries: Vec<_> = names.iter().map(|n| ("100644", n.as_bytes(), file.as_str())).collect();
+            entries.push(("100644", name, &file));
+            entries.sort_unstable();
+            tree(dir, &entries)
+        };
+        let trees = [&b"one\xFF"[..], b"two\xFF", b"three\xFF"].map(with);
+        let first = commit(dir, &trees[0], &[], 1);
+        let second = commit(dir, &trees[1], &[&first], 2);
+        git(dir, &["repack", "-adq"], b"").unwrap();
+        let third = commit(dir, &trees[2], &[&second], 3);
+        git(dir, &["repack", "-dq"], b"").unwrap();
+        let clone = tempfile::tempdir().unwrap();
+        let clone = clone.path();
+        git(clone, &["clone", "-q", "--bare", "--shared", dir.to_str().unwrap(), "."], b"").unwrap();
+        let sub = tree(clone, &[("100644", b"in\xFF", &file)]);
+        let beside = tree(clone, &[("40000", b"sub", &sub)]);
+        let fourth = commit(clone, &beside, &[&third], 4);
+        let names = |objects: &[Value]| -> BTreeMap<Vec<u8>, [String; 2]> {
+            let ids =
+                |f: &Value| ["first_commit", "last_commit"].map(|key| f[key].as_str().unwrap().to_owned());
+            findings(objects).map(|f| (path_of(f), ids(f))).collect()
+        };
+        let (status, objects) = scan(clone, &["--git-all", "--profile", "utf8"]);
+        assert_eq!((status, errors(&objects)), (1, vec![]), "{format}");
+        let mut expected = BTreeMap::from([
+            (b"one\xFF".to_vec(), [first.clone(), first.clone()]),
+            (b"two\xFF".to_vec(), [second.clone(), second.clone()]),
+            (b"three\xFF".to_vec(), [third.clone(), third.clone()]),
+            (b"sub/in\xFF".to_vec(), [fourth.clone(), fourth]),
+        ]);
+        assert_eq!(names(&objects), expected, "{format}");
+
+        // git shows the tree of the third commit as that of the second.
+        git(clone, &["replace", &trees[1], &trees[2]], b"").unwrap();
+        let shown = git(clone, &["ls-tree", "-rz", "--name-only", &second], b"").unwrap();
+        assert!(listed(&shown).contains(&b"three\xFF"[..]) && !listed(&shown).contains(&b"two\xFF"[..]));
+        expected.remove(&b"two\xFF"[..]);
+        let (_, objects) = scan(clone, &["--git-all", "--profile", "utf8"]);
+        let mut found = names(&objects);
+        // The ref of a replacement leads to it: the tree is in the history without a commit, too.
+        let three = found.remove(&b"three\xFF"[..]).unwrap();
+        expected.remove(&b"three\xFF"[..]);
+        assert_eq!((found, three[1].as_str()), (expected, third.as_str()), "{format}");
+    }
+}
+
+#[test]
+fn a_damaged_object_in_a_pack_is_reported_with_its_id() {
+    let Some(dir) = repository(&["--bare"]) else { return };
+    let dir = dir.path();
+    let file = object(dir, "blob", b"");
+    let damaged = tree(dir, &[("100644", b"in\xFF", &file)]);
+    let top = tree(dir, &[("100644", b"beside\xFF", &file), ("40000", b"sub", &damaged)]);
+    commit(dir, &top, &[], 1);
+    git(dir, &["repack", "-adq"], b"").unwrap();
+    let packs: Vec<_> = fs::read_dir(dir.join("objects/pack")).unwrap().map(|e| e.unwrap().path()).collect();
+    let pack = packs.iter().find(|path| path.extension().is_some_and(|ext| ext == "pack")).unwrap();
+    let index = fs::read(pack.with_extension("idx")).unwrap();
+    let entries = String::from_utf8(git(dir, &["show-index"], &index).unwrap()).unwrap();
+    let line = entries.lines().find(|line| line.contains(&damaged)).unwrap();
+    let offset: usize = line.split(' ').next().unwrap().parse().unwrap();
+    let mut bytes = fs::read(pack).unwrap();
+    bytes[offset + 2..offset + 12].fill(0xFF);
+    fs::remove_file(pack).unwrap();
+    fs::write(pack, bytes).unwrap();
+    let (status, objects) = scan(dir, &["--git-all", "--profile", "utf8"]);
+    assert_eq!((status, errors(&objects).len(), found(&objects)), (2, 1, [b"beside\xFF".to_vec()].into()));
+    assert!(errors(&objects)[0].contains(&format!("the object {damaged} is damaged")), "{objects:?}");
 }

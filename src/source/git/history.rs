@@ -6,24 +6,25 @@
 //! the versions of the directories that wait, and for the names of those that are being read.
 
 mod changes;
+mod commits;
 mod directory;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::thread;
 
-use gix::ObjectId;
-use gix::objs::{CommitRefIter, Kind, TagRefIter};
 use parking_lot::Mutex;
 
+use self::commits::{Commit, Commits, read_commits};
 use self::directory::{
     CommitSpan, DirectoryVersion, HistoryNames, ReadDirectory, VersionsOfDirectory, add_names, distinct,
     names_in,
 };
-use super::repository::{Repository, unread};
+use super::objects::{ObjectNumber, ObjectReader, ObjectTable};
+use super::repository::Repository;
 use super::tree::{MAX_DEPTH, MAX_PLACES, joined, too_many};
 use crate::source::VersionedDirectory;
 use crate::source::location::Container;
@@ -48,111 +49,35 @@ pub(super) fn read(
     tell: Tell<'_>,
     directory: TellDirectory<'_>,
 ) -> ControlFlow<()> {
-    let commits = read_commits(repository, tell)?;
-    let tops = (0..).zip(&commits.0).map(|(at, commit)| (commit.tree, CommitSpan { first: at, last: at }));
-    let top = VersionsOfDirectory { path: Vec::new(), depth: 0, versions: distinct(tops.collect()) };
-    let (stack, places) = (WorkStack::new(), Mutex::default());
-    let history = History { commits, container, tell, directory, stack, places };
-    history.stack.add(top.parts());
+    let table = &ObjectTable::new(repository);
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            let repository = repository.for_thread();
-            let history = &history;
-            // Without this thread the others read everything.
-            let _ = thread::Builder::new().spawn_scoped(scope, move || history.work(&repository));
-        }
-        history.work(repository);
-    });
+    let reader = |_| ObjectReader::new(table, repository.for_thread());
+    let mut readers: Vec<_> = (0..threads).map(reader).collect();
+    let commits = read_commits(repository, &mut readers, table, tell)?;
+    let top_of = |(at, commit): (u32, &Commit)| DirectoryVersion {
+        tree: commit.tree,
+        commits: CommitSpan { first: at, last: at },
+    };
+    let tops = (0..).zip(&commits.0).map(top_of).collect();
+    let top = VersionsOfDirectory { path: Vec::new(), depth: 0, versions: distinct(tops) };
+    let (stack, places) = (WorkStack::new(), Mutex::default());
+    let history = History { commits, container, tell, directory, table, stack, places };
+    history.stack.add(top.parts());
+    in_threads(&mut readers, |reader| history.work(reader));
     if history.stack.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// All commits, by date.
-struct Commits(Vec<Commit>);
-
-impl Commits {
-    fn id(&self, at: u32) -> ObjectId {
-        self.0[at as usize].id
-    }
-}
-
-/// A commit, or a tree that a ref points to directly.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Commit {
-    /// Its commit time, in seconds since 1970; 0 if it has none.
-    seconds: i64,
-    id: ObjectId,
-    tree: ObjectId,
-}
-
-/// All commits, by date.
-fn read_commits(repository: &Repository, tell: Tell<'_>) -> ControlFlow<(), Commits> {
-    let mut waiting = Vec::new();
-    match repository.refs() {
-        Ok(refs) => {
-            for found in refs {
-                match found {
-                    Ok(id) => waiting.push(id),
-                    Err(error) => tell(error)?,
-                }
-            }
+/// Has a thread for each reader do `work`; this thread is one of them.
+fn in_threads<'t>(readers: &mut [ObjectReader<'t>], work: impl Fn(&mut ObjectReader<'t>) + Sync) {
+    let work = &work;
+    thread::scope(|scope| {
+        let (first, others) = readers.split_first_mut().expect("there is one at least");
+        for reader in others {
+            // Without this thread the others do everything.
+            let _ = thread::Builder::new().spawn_scoped(scope, move || work(reader));
         }
-        Err(error) => tell(error)?,
-    }
-    let mut ends = HashSet::new();
-    match repository.shallow() {
-        Ok(shallow) => ends.extend(shallow),
-        Err(error) => tell(error)?,
-    }
-    let (mut commits, mut known, mut buffer) = (Vec::new(), HashSet::new(), Vec::new());
-    let mut cut = 0_u64;
-    while let Some(id) = waiting.pop() {
-        if !known.insert(id) {
-            continue;
-        }
-        match commit(repository, id, &mut buffer) {
-            Ok(Found::Commit(commit, parents)) => {
-                if ends.contains(&id) && !parents.is_empty() {
-                    cut += 1;
-                } else {
-                    waiting.extend(parents);
-                }
-                commits.push(commit);
-            }
-            Ok(Found::Leads(to)) => waiting.push(to),
-            Ok(Found::Nothing) => {}
-            Err(error) => tell(error)?,
-        }
-    }
-    if cut > 0 {
-        let text = format!("it is a shallow clone: the parents of {cut} of its commits are missing");
-        tell(io::Error::other(text))?;
-    }
-    commits.sort_unstable();
-    ControlFlow::Continue(Commits(commits))
-}
-
-enum Found {
-    Commit(Commit, Vec<ObjectId>),
-    Leads(ObjectId),
-    Nothing,
-}
-
-fn commit(repository: &Repository, id: ObjectId, buffer: &mut Vec<u8>) -> io::Result<Found> {
-    Ok(match repository.find(&id, buffer)? {
-        Kind::Commit => {
-            let iter = || CommitRefIter::from_bytes(buffer, repository.hash());
-            let tree = iter().tree_id().map_err(|error| unread(&id, error))?;
-            let seconds = iter().committer().map_or(0, |committer| committer.seconds());
-            Found::Commit(Commit { seconds, id, tree }, iter().parent_ids().collect())
-        }
-        Kind::Tag => {
-            let target = TagRefIter::from_bytes(buffer, repository.hash()).target_id();
-            Found::Leads(target.map_err(|error| unread(&id, error))?)
-        }
-        Kind::Tree => Found::Commit(Commit { seconds: 0, id, tree: id }, Vec::new()),
-        Kind::Blob => Found::Nothing,
-    })
+        work(first);
+    });
 }
 
 /// The shared state of the threads.
@@ -161,9 +86,10 @@ struct History<'h> {
     container: &'h Arc<Container>,
     tell: Tell<'h>,
     directory: TellDirectory<'h>,
+    table: &'h ObjectTable,
     stack: WorkStack<PartOfDirectory>,
     /// In how many places each tree was found.
-    places: Mutex<HashMap<ObjectId, u32>>,
+    places: Mutex<HashMap<ObjectNumber, u32>>,
 }
 
 /// Some versions of a directory that are read together.
@@ -199,16 +125,16 @@ impl VersionsOfDirectory {
 }
 
 impl History<'_> {
-    fn work(&self, repository: &Repository) {
+    fn work(&self, reader: &mut ObjectReader<'_>) {
         while let Some(turn) = self.stack.next() {
-            if self.read_part(repository, &turn.work).is_break() {
+            if self.read_part(reader, &turn.work).is_break() {
                 self.stack.stop();
             }
         }
     }
 
     /// Removes the versions that are in too many places; returns the trees that are so for the first time.
-    fn limit_places(&self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectId> {
+    fn limit_places(&self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectNumber> {
         let (mut places, mut too_many) = (self.places.lock(), Vec::new());
         versions.retain(|version| {
             let count = places.entry(version.tree).or_default();
@@ -221,7 +147,7 @@ impl History<'_> {
         too_many
     }
 
-    fn read_part(&self, repository: &Repository, part: &PartOfDirectory) -> ControlFlow<()> {
+    fn read_part(&self, reader: &mut ObjectReader<'_>, part: &PartOfDirectory) -> ControlFlow<()> {
         let directory = &part.directory;
         let mut result = ControlFlow::Continue(());
         let damaged = &mut |error| {
@@ -229,7 +155,7 @@ impl History<'_> {
                 result = (self.tell)(error);
             }
         };
-        let names = names_in(repository, &directory.of.versions[part.versions.clone()], damaged);
+        let names = names_in(reader, &directory.of.versions[part.versions.clone()], damaged);
         result?;
         let mut found = directory.found.lock();
         add_names(&mut found.names, names);
@@ -243,7 +169,7 @@ impl History<'_> {
         if names.is_empty() {
             return ControlFlow::Continue(());
         }
-        let mut read = ReadDirectory::new(repository, &directory.of, &names, &self.commits, self.container);
+        let mut read = ReadDirectory::new(reader, &directory.of, &names, &self.commits, self.container);
         (self.directory)(&mut read)?;
         drop(read);
         self.descend(&directory.of, names)
@@ -255,13 +181,15 @@ impl History<'_> {
         for (name, found) in names.into_iter().filter(|(_, found)| !found.trees.is_empty()) {
             let mut versions = distinct(found.trees);
             if depth > MAX_DEPTH {
-                versions.iter().try_for_each(|version| (self.tell)(too_many(&version.tree, depth)))?;
+                versions
+                    .iter()
+                    .try_for_each(|version| (self.tell)(too_many(&self.table.id(version.tree), depth)))?;
                 continue;
             }
             let too_often = self.limit_places(&mut versions);
             self.stack
                 .add(VersionsOfDirectory { path: joined(&parent.path, &name), depth, versions }.parts());
-            too_often.iter().try_for_each(|tree| (self.tell)(too_many(tree, depth)))?;
+            too_often.iter().try_for_each(|tree| (self.tell)(too_many(&self.table.id(*tree), depth)))?;
         }
         ControlFlow::Continue(())
     }

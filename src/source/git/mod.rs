@@ -5,6 +5,7 @@
 //! partial clones, broken packs) are faults, and the rest is read.
 
 mod history;
+mod objects;
 mod repository;
 mod tree;
 

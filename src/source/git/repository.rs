@@ -20,17 +20,18 @@ pub(super) struct Repository {
 }
 
 /// The most bytes of objects that are kept because others are stored as differences from them, for each thread.
-const MAX_BASES: usize = 48 << 20;
+pub(super) const MAX_BASES: usize = 24 << 20;
 
 /// Larger objects are not read into memory: a tree of ten million entries has half this size.
-const MAX_OBJECT: &str = "gitoxide.objects.allocLimit=1073741824";
+pub(super) const MAX_BYTES: usize = 1 << 30;
 
 impl Repository {
     /// Opens the repository at `path`, or at `.git` in it.
     ///
     /// During a push, the new objects are in a separate directory (git-receive-pack(1)), which git names in the environment.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let options = gix::open::Options::isolated().config_overrides([MAX_OBJECT]);
+        let limit = format!("gitoxide.objects.allocLimit={MAX_BYTES}");
+        let options = gix::open::Options::isolated().config_overrides([limit]);
         let mut repo = gix::open_opts(path, options).map_err(failure)?;
         repo.objects.set_pack_cache(|| Box::new(MemoryCappedHashmap::new(MAX_BASES)));
         let mut dirs: Vec<PathBuf> =
@@ -59,6 +60,24 @@ impl Repository {
     /// The same repository for another thread, which shares the files of packs.
     pub(super) fn for_thread(&self) -> Self {
         Self { repo: self.repo.clone(), first: self.first.clone() }
+    }
+
+    /// The directories of its objects.
+    pub(super) fn object_dirs(&self) -> Vec<PathBuf> {
+        let stores =
+            self.first.iter().map(|objects| objects.store_ref()).chain([self.repo.objects.store_ref()]);
+        stores
+            .flat_map(|store| {
+                // Errors are those of the objects that are not found then.
+                let alternates = store.alternate_db_paths().unwrap_or_default();
+                [store.path().to_owned()].into_iter().chain(alternates)
+            })
+            .collect()
+    }
+
+    /// The objects in whose place others are read (git-replace(1)).
+    pub(super) fn replaced(&self) -> impl Iterator<Item = ObjectId> {
+        self.repo.objects.store_ref().replacements().map(|(id, _)| id)
     }
 
     /// The hash function of the repository.

@@ -90,9 +90,9 @@ pub(super) fn sorted_entries<'b>(id: &ObjectId, bytes: &'b [u8]) -> (Vec<RawEntr
     (entries, damage)
 }
 
-/// Reads the object of a tree.
-pub(super) fn read_object(repository: &Repository, id: &ObjectId, buffer: &mut Vec<u8>) -> io::Result<()> {
-    match repository.find(id, buffer)? {
+/// Fails unless an object is a tree.
+pub(super) fn expect_tree(id: &ObjectId, kind: Kind) -> io::Result<()> {
+    match kind {
         Kind::Tree => Ok(()),
         other => Err(unread(id, format!("it is a {other}, not a tree"))),
     }
@@ -104,7 +104,7 @@ fn entries<'b>(
     id: &ObjectId,
     buffer: &'b mut Vec<u8>,
 ) -> io::Result<(Vec<RawEntry<'b>>, Option<io::Error>)> {
-    read_object(repository, id, buffer)?;
+    expect_tree(id, repository.find(id, buffer)?)?;
     Ok(sorted_entries(id, buffer))
 }
 

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use gix::ObjectId;
 
-use super::Commits;
 use super::changes::{TreeChanges, TreeVersion};
+use super::commits::Commits;
 use crate::name::arena::Arena;
 use crate::source::git::batch_at;
-use crate::source::git::repository::Repository;
-use crate::source::git::tree::{read_object, sorted_entries};
+use crate::source::git::objects::{ObjectNumber, ObjectReader, ObjectTable};
+use crate::source::git::tree::{expect_tree, sorted_entries};
 use crate::source::location::{self, Container, Location};
 use crate::source::{DirectoryBatch, VersionedDirectory};
 
@@ -41,7 +41,7 @@ impl CommitSpan {
 /// A version of a directory and the commits that have it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DirectoryVersion {
-    pub(super) tree: ObjectId,
+    pub(super) tree: ObjectNumber,
     pub(super) commits: CommitSpan,
 }
 
@@ -61,11 +61,11 @@ pub(super) type HistoryNames = HashMap<Box<[u8]>, NameInVersions>;
 pub(super) struct NameInVersions {
     pub(super) commits: CommitSpan,
     /// The objects that it had as a directory.
-    pub(super) trees: Vec<(ObjectId, CommitSpan)>,
+    pub(super) trees: Vec<DirectoryVersion>,
     /// The index of the version with which the current run began; `None` if the last version does not have the name.
     since: Option<usize>,
     /// The object that it is now, if that is a directory, and since which version.
-    tree: Option<(ObjectId, usize)>,
+    tree: Option<(ObjectNumber, usize)>,
 }
 
 /// The name is in a directory twice.
@@ -81,7 +81,7 @@ impl NameInVersions {
 
     fn end_tree(&mut self, at: usize, spans: &SpanTree) {
         if let Some((tree, since)) = self.tree.take() {
-            self.trees.push((tree, spans.union(since..at)));
+            self.trees.push(DirectoryVersion { tree, commits: spans.union(since..at) });
         }
     }
 }
@@ -107,13 +107,16 @@ pub(super) fn add_names(all: &mut HistoryNames, part: HistoryNames) {
 }
 
 /// The versions of a subdirectory, each once, those that are similar next to each other: the latest first, as git packs them.
-pub(super) fn distinct(trees: Vec<(ObjectId, CommitSpan)>) -> Vec<DirectoryVersion> {
-    let mut spans: HashMap<ObjectId, CommitSpan> = HashMap::with_capacity(trees.len());
-    for (tree, commits) in trees {
-        spans.entry(tree).and_modify(|known| *known = known.union(commits)).or_insert(commits);
-    }
-    let mut versions: Vec<DirectoryVersion> =
-        spans.into_iter().map(|(tree, commits)| DirectoryVersion { tree, commits }).collect();
+pub(super) fn distinct(mut versions: Vec<DirectoryVersion>) -> Vec<DirectoryVersion> {
+    versions.sort_unstable_by_key(|version| version.tree);
+    versions.dedup_by(|next, kept| {
+        let is_same = next.tree == kept.tree;
+        if is_same {
+            kept.commits = kept.commits.union(next.commits);
+        }
+        is_same
+    });
+    versions.shrink_to_fit();
     versions.sort_unstable_by_key(|version| Reverse((version.commits.last, version.tree)));
     versions
 }
@@ -161,30 +164,31 @@ impl SpanTree {
 }
 
 /// Reads versions of a directory one after the other.
-struct VersionReader<'r> {
-    repository: &'r Repository,
+struct VersionReader<'r, 't> {
+    reader: &'r mut ObjectReader<'t>,
     current: TreeVersion,
     buffer: Vec<u8>,
 }
 
-impl<'r> VersionReader<'r> {
-    fn new(repository: &'r Repository) -> Self {
-        Self { repository, current: TreeVersion::default(), buffer: Vec::new() }
+impl<'r, 't> VersionReader<'r, 't> {
+    fn new(reader: &'r mut ObjectReader<'t>) -> Self {
+        Self { reader, current: TreeVersion::default(), buffer: Vec::new() }
     }
 
     /// Reads the next version and gives its changes to `apply`. Returns false if it cannot be read; damage is reported.
     fn next<E>(
         &mut self,
-        tree: &ObjectId,
+        tree: ObjectNumber,
         apply: &mut dyn FnMut(&TreeChanges<'_>) -> Result<(), E>,
         damaged: &mut dyn FnMut(io::Error),
     ) -> bool {
-        let Self { repository, current, buffer } = self;
-        if let Err(error) = read_object(repository, tree, buffer) {
+        let Self { reader, current, buffer } = self;
+        let id = reader.table().id(tree);
+        if let Err(error) = reader.find(tree, buffer).and_then(|kind| expect_tree(&id, kind)) {
             damaged(error);
             return false;
         }
-        advance(current, buffer, tree, apply, damaged);
+        advance(current, buffer, &id, apply, damaged);
         true
     }
 }
@@ -229,16 +233,17 @@ fn sorted(id: &ObjectId, bytes: &[u8]) -> (Vec<u8>, Option<io::Error>) {
 
 /// Finds the names in a part of the versions of a directory.
 pub(super) fn names_in(
-    repository: &Repository,
+    reader: &mut ObjectReader<'_>,
     versions: &[DirectoryVersion],
     damaged: &mut dyn FnMut(io::Error),
 ) -> HistoryNames {
     let mut spans = SpanTree::new(versions);
     let mut names = HistoryNames::new();
-    let mut reader = VersionReader::new(repository);
+    let table = reader.table();
+    let mut reader = VersionReader::new(reader);
     for (at, version) in versions.iter().enumerate() {
-        let apply = &mut |changes: &TreeChanges<'_>| apply(&mut names, changes, at, &spans);
-        if !reader.next(&version.tree, apply, damaged) {
+        let apply = &mut |changes: &TreeChanges<'_>| apply(&mut names, changes, at, &spans, table);
+        if !reader.next(version.tree, apply, damaged) {
             spans.leave_out(at);
         }
     }
@@ -252,6 +257,7 @@ fn apply(
     changes: &TreeChanges<'_>,
     at: usize,
     spans: &SpanTree,
+    table: &ObjectTable,
 ) -> Result<(), Duplicate> {
     let is_there = |name: &[u8]| names.get(name).is_some_and(|known| known.since.is_some());
     let (mut removed, mut added) = (None, HashSet::new());
@@ -281,28 +287,28 @@ fn apply(
         };
         known.since.get_or_insert(at);
         known.end_tree(at, spans);
-        known.tree = entry.is_tree.then(|| (entry.object(), at));
+        known.tree = entry.is_tree.then(|| (table.number(&entry.object()), at));
     }
     Ok(())
 }
 
 /// A directory whose names are all known, for the visitor.
-pub(super) struct ReadDirectory<'r> {
-    pub(super) repository: &'r Repository,
+pub(super) struct ReadDirectory<'r, 't> {
+    pub(super) reader: &'r mut ObjectReader<'t>,
     pub(super) directory: &'r VersionsOfDirectory,
     pub(super) names: DirectoryBatch,
 }
 
-impl fmt::Debug for ReadDirectory<'_> {
+impl fmt::Debug for ReadDirectory<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadDirectory").field("names", &self.names).finish_non_exhaustive()
     }
 }
 
-impl<'r> ReadDirectory<'r> {
+impl<'r, 't> ReadDirectory<'r, 't> {
     /// Sorts `names` into a batch.
     pub(super) fn new(
-        repository: &'r Repository,
+        reader: &'r mut ObjectReader<'t>,
         directory: &'r VersionsOfDirectory,
         names: &HistoryNames,
         commits: &Commits,
@@ -313,33 +319,35 @@ impl<'r> ReadDirectory<'r> {
         sorted.sort_unstable_by_key(|(name, _)| *name);
         let mut names = batch_at(&directory.path);
         names.container = Some(Arc::clone(container));
+        let table = reader.table();
         for (name, span) in sorted {
-            names.push_located(name, location_of(span, commits));
+            names.push_located(name, location_of(span, commits, table));
         }
-        Self { repository, directory, names }
+        Self { reader, directory, names }
     }
 }
 
-fn location_of(span: CommitSpan, commits: &Commits) -> Location {
+fn location_of(span: CommitSpan, commits: &Commits, table: &ObjectTable) -> Location {
+    let id = |at| table.id(commits.object(at));
     let [first, last] = [span.first, span.last]
-        .map(|at| location::ObjectId::new(commits.id(at).as_slice()).expect("no hash is longer"));
+        .map(|at| location::ObjectId::new(id(at).as_slice()).expect("no hash is longer"));
     Location::Commits { first, last }
 }
 
-impl VersionedDirectory for ReadDirectory<'_> {
+impl VersionedDirectory for ReadDirectory<'_, '_> {
     fn names(&self) -> &DirectoryBatch {
         &self.names
     }
 
     fn each_set_of(&mut self, names: &Arena, take: &mut dyn FnMut(DirectoryBatch)) {
-        let Self { repository, directory, names: all } = self;
+        let Self { reader, directory, names: all } = self;
         let wanted: BTreeMap<&[u8], usize> =
             names.iter().enumerate().map(|(at, (_, name))| (name, at)).collect();
         let located: BTreeMap<&[u8], Location> =
             all.names.iter().zip(&all.locations).map(|((_, name), location)| (name, *location)).collect();
         let mut there = vec![false; wanted.len()];
         let mut seen = HashSet::new();
-        let mut reader = VersionReader::new(repository);
+        let mut reader = VersionReader::new(reader);
         // Damage was reported with the first reading.
         for version in &directory.versions {
             let mut has_changed = false;
@@ -359,7 +367,7 @@ impl VersionedDirectory for ReadDirectory<'_> {
                 there = next;
                 Ok(())
             };
-            let is_read = reader.next(&version.tree, &mut apply, &mut |_| {});
+            let is_read = reader.next(version.tree, &mut apply, &mut |_| {});
             if !is_read || !has_changed || !seen.insert(there.clone()) {
                 continue;
             }
@@ -402,14 +410,14 @@ mod tests {
         #[test]
         fn each_version_has_the_names_of_its_object_however_damaged_it_is(trees in prop::collection::vec(tree(), 1..8)) {
             let id = ObjectId::null(gix::hash::Kind::Sha1);
-            let version = |at| DirectoryVersion { tree: id, commits: CommitSpan { first: at, last: at } };
+            let version = |at| DirectoryVersion { tree: ObjectNumber(at), commits: CommitSpan { first: at, last: at } };
             let versions: Vec<DirectoryVersion> = (0..).take(trees.len()).map(version).collect();
-            let spans = SpanTree::new(&versions);
+            let (spans, table) = (SpanTree::new(&versions), ObjectTable::default());
             let (mut names, mut current) = (HistoryNames::new(), TreeVersion::default());
             let mut expected: BTreeMap<Vec<u8>, CommitSpan> = BTreeMap::new();
             for (at, bytes) in trees.iter().enumerate() {
                 let mut damages = 0;
-                let apply = &mut |changes: &TreeChanges<'_>| apply(&mut names, changes, at, &spans);
+                let apply = &mut |changes: &TreeChanges<'_>| apply(&mut names, changes, at, &spans, &table);
                 advance(&mut current, &mut bytes.clone(), &id, apply, &mut |_| damages += 1);
                 let (entries, damage) = sorted_entries(&id, bytes);
                 prop_assert_eq!(damages, i32::from(damage.is_some()));
