@@ -1,6 +1,6 @@
 //! Reading directories: `getdents64`, with the offset of every entry, which std and nix do not return.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -20,6 +20,8 @@ pub struct RawDirEntry<'b> {
     pub kind: u8,
     /// Its name, the exact bytes.
     pub name: &'b OsStr,
+    /// Its name with the NUL at its end.
+    pub c_name: &'b CStr,
 }
 
 /// Reads entries of `dir` from its current position into `buffer`, and returns how many bytes they fill; 0 at the end.
@@ -49,14 +51,42 @@ pub fn read(dir: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 pub fn first(filled: &[u8]) -> Option<(RawDirEntry<'_>, usize)> {
     let len = usize::from(u16::from_ne_bytes(filled.get(16..18)?.try_into().ok()?));
     let record = filled.get(..len)?;
-    let name = record.get(NAME..)?;
+    let c_name = name_in(record)?;
     let entry = RawDirEntry {
         ino: u64::from_ne_bytes(record[..8].try_into().ok()?),
         next: i64::from_ne_bytes(record[8..16].try_into().ok()?),
         kind: record[18],
-        name: OsStr::from_bytes(&name[..memchr::memchr(0, name)?]),
+        name: OsStr::from_bytes(c_name.to_bytes()),
+        c_name,
     };
     Some((entry, len))
+}
+
+/// The name in `record`, up to its first NUL. Records are short and read by the million, so the words are searched here: the call of
+/// a function that searches takes longer than the search.
+fn name_in(record: &[u8]) -> Option<&CStr> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    // The word in which the name begins.
+    const FIRST: usize = NAME / 8;
+    let (words, rest) = record.as_chunks::<8>();
+    let mut end = None;
+    for (at, &word) in words.iter().enumerate().skip(FIRST) {
+        let before_name = if at == FIRST { (1 << (NAME % 8 * 8)) - 1 } else { 0 };
+        let word = u64::from_le_bytes(word) | before_name;
+        // The lowest bit that is set is in the first byte that is zero.
+        let zeros = word.wrapping_sub(EACH) & !word & (EACH << 7);
+        if zeros != 0 {
+            end = Some(at * 8 + zeros.trailing_zeros() as usize / 8);
+            break;
+        }
+    }
+    let in_rest = || {
+        let from = (record.len() - rest.len()).max(NAME);
+        memchr::memchr(0, record.get(from..)?).map(|at| from + at)
+    };
+    let name = record.get(NAME..=end.or_else(in_rest)?)?;
+    // SAFETY: it ends in the first NUL at or after its beginning.
+    Some(unsafe { CStr::from_bytes_with_nul_unchecked(name) })
 }
 
 #[cfg(test)]
@@ -89,6 +119,23 @@ mod tests {
         }
         assert_eq!(found, made);
         assert_eq!(read(&file, &mut []), Ok(0), "no space is needed at the end");
+    }
+
+    #[test]
+    fn a_name_ends_at_its_first_nul_wherever_that_is() {
+        for len in NAME..64 {
+            for at in NAME..len {
+                for padding in [0, 1, 0x7F, 0x80, 0xFF] {
+                    let mut record = vec![padding; len];
+                    record[..NAME].fill(0);
+                    record[NAME..at].fill(b'a');
+                    record[at] = 0;
+                    let name = name_in(&record).map(CStr::to_bytes);
+                    assert_eq!(name, Some(&record[NAME..at]), "{at} of {len}");
+                }
+            }
+            assert_eq!(name_in(&[vec![0; NAME], vec![1; len - NAME]].concat()), None);
+        }
     }
 
     #[test]

@@ -13,7 +13,6 @@ use nix::unistd::{Whence, lseek};
 
 use super::node::push_name;
 use crate::name::arena::Arena;
-use crate::source::roots::add;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
 use crate::sys::directory::{self, RawDirEntry};
@@ -149,15 +148,14 @@ impl DirectoryReader<'_> {
         }
         let is_dir = (self.descends || !self.exclude.is_empty()) && self.is_dir(entry);
         if !self.exclude.is_empty() && self.is_excluded(name, is_dir) {
-            // A name with a NUL would be an error of the system.
-            let _ = self.excluded.push(name.as_bytes());
+            self.excluded.push_c_str(entry.c_name);
             return;
         }
-        add(&mut self.batch, name);
+        self.batch.names.push_c_str(entry.c_name);
+        self.batch.count += 1;
         self.batch.has_links |= matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN);
         if is_dir && self.descends && !self.is_again {
-            self.below.extend_from_slice(name.as_bytes());
-            self.below.push(0);
+            self.below.extend_from_slice(entry.c_name.to_bytes_with_nul());
         }
     }
 

@@ -7,6 +7,7 @@
 //! An arena cannot store a name that contains NUL. Directory entries never do; names from other sources that do must be
 //! checked one by one.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use super::Span;
@@ -15,7 +16,8 @@ use super::Span;
 #[derive(Clone, Debug, Default)]
 pub struct Arena {
     bytes: Vec<u8>,
-    impossible: bool,
+    /// A name is empty, `.` or `..`.
+    has_dots: bool,
     longest: usize,
 }
 
@@ -42,29 +44,41 @@ impl Arena {
     /// # Errors
     /// [`ContainsNul`] if the name contains a NUL byte; the arena is unchanged.
     pub fn push(&mut self, name: &[u8]) -> Result<usize, ContainsNul> {
-        match memchr::memchr2(0, b'/', name) {
-            Some(_) if name.contains(&0) => return Err(ContainsNul),
-            Some(_) => self.impossible = true,
-            None => self.impossible |= matches!(name, b"" | b"." | b".."),
+        if memchr::memchr(0, name).is_some() {
+            return Err(ContainsNul);
         }
-        self.longest = self.longest.max(name.len());
         let at = self.bytes.len();
+        self.bytes.reserve(name.len() + 1);
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
+        self.note(name);
         Ok(at)
+    }
+
+    /// Appends a name as the system gives it, and returns the offset of its first byte.
+    pub fn push_c_str(&mut self, name: &CStr) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.note(name.to_bytes());
+        at
+    }
+
+    fn note(&mut self, name: &[u8]) {
+        self.has_dots |= matches!(name, b"" | b"." | b"..");
+        self.longest = self.longest.max(name.len());
     }
 
     /// Appends all names of another arena.
     pub fn append(&mut self, other: &Self) {
         self.bytes.extend_from_slice(&other.bytes);
-        self.impossible |= other.impossible;
+        self.has_dots |= other.has_dots;
         self.longest = self.longest.max(other.longest);
     }
 
     /// Removes all names and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        (self.impossible, self.longest) = (false, 0);
+        (self.has_dots, self.longest) = (false, 0);
     }
 
     /// The length of the longest name, in bytes.
@@ -133,7 +147,7 @@ impl Arena {
 
     /// Whether a name cannot occur in a directory: it is empty, `.`, `..`, or contains `/`.
     pub fn holds_impossible(&self) -> bool {
-        self.impossible
+        self.has_dots || memchr::memchr(b'/', &self.bytes).is_some()
     }
 
     /// The names that are not UTF-8, in order, each with the offset of its first byte: one pass over the whole arena.
@@ -181,9 +195,12 @@ mod tests {
         assert!(!arena.holds_impossible());
         assert_eq!(arena.push(b""), Ok(3));
         assert_eq!(arena.push(b"c"), Ok(4));
-        assert_eq!(arena.iter().collect::<Vec<_>>(), [(0, &b"ab"[..]), (3, b""), (4, b"c")]);
+        assert_eq!(arena.push_c_str(c"de"), 6);
+        assert_eq!(arena.iter().collect::<Vec<_>>(), [(0, &b"ab"[..]), (3, b""), (4, b"c"), (6, b"de")]);
         arena.clear();
         assert_eq!(arena.iter().count(), 0);
+        assert!(arena.push_c_str(c"..") == 0 && arena.holds_impossible());
+        arena.clear();
         for name in [&b""[..], b".", b"..", b"a/b"] {
             assert!(!arena.holds_impossible());
             arena.push(name).unwrap();
