@@ -196,6 +196,11 @@ impl Policy {
                 entry.insert(SuggestedName { name: text.to_owned(), confidence: Confidence::Likely });
             }
         }
+        if let FingerprintIndex::Complete(used) = there.used
+            && self.are_free(names, &suggested, used)
+        {
+            return suggested;
+        }
         // Sorted by their bytes: which name gets a number must not depend on the order of the directory.
         let mut entries: Vec<_> = suggested.into_iter().collect();
         entries.sort_unstable_by_key(|&(at, _)| names[at]);
@@ -205,6 +210,40 @@ impl Policy {
             None => Some((at, new)),
         };
         entries.into_iter().enumerate().filter_map(place).collect()
+    }
+
+    /// Whether no name of the directory and no other suggested name equals one of `suggested`; `true` is certain. In most directories all
+    /// suggested names are free, and need neither be sorted nor compared.
+    fn are_free(
+        &self,
+        names: &[&[u8]],
+        suggested: &BTreeMap<usize, SuggestedName>,
+        used: &UsedFingerprints,
+    ) -> bool {
+        let mut numbers = Vec::with_capacity(suggested.len());
+        for (&at, new) in suggested {
+            if self.may_be_used(used, names[at], &new.name) {
+                return false;
+            }
+            self.each_number(&new.name, |number| numbers.push(number));
+        }
+        numbers.sort_unstable();
+        numbers.windows(2).all(|two| two[0] != two[1])
+    }
+
+    /// Whether another name of the directory than `own` may equal `new`; `false` is certain.
+    fn may_be_used(&self, used: &UsedFingerprints, own: &[u8], new: &str) -> bool {
+        let mut may_be_used = false;
+        self.each_number(new, |number| {
+            if !may_be_used && let count @ 1.. = used.count(number) {
+                let mut is_own = false;
+                if let Ok(own) = std::str::from_utf8(own) {
+                    self.each_number(own, |other| is_own |= other == number);
+                }
+                may_be_used = count > usize::from(is_own);
+            }
+        });
+        may_be_used
     }
 
     /// Those of `names` that have violations or are not stored as they are.
@@ -342,9 +381,10 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
         match self.used {
             FingerprintIndex::Complete(used) => {
                 for entry in 0..self.entries.len() {
-                    self.contested[entry] |= self.may_be_used(used, entry);
+                    let (at, new) = &self.entries[entry];
+                    self.contested[entry] |= self.policy.may_be_used(used, self.names[*at], &new.name);
                     if self.contested[entry] {
-                        wanted.push(&*self.entries[entry].1.name);
+                        wanted.push(&*new.name);
                     }
                 }
             }
@@ -371,21 +411,6 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
             self.placed = entry + 1;
         }
         placed
-    }
-
-    /// Whether another name of the directory may equal the suggested name of this entry; `false` is certain.
-    fn may_be_used(&self, used: &UsedFingerprints, entry: usize) -> bool {
-        let (at, new) = &self.entries[entry];
-        let own = std::str::from_utf8(self.names[*at]).ok();
-        let mut may_be_used = false;
-        self.policy.each_number(&new.name, |number| {
-            if !may_be_used && let count @ 1.. = used.count(number) {
-                let mut is_own = false;
-                own.inspect(|own| self.policy.each_number(own, |other| is_own |= other == number));
-                may_be_used = count > usize::from(is_own);
-            }
-        });
-        may_be_used
     }
 
     /// The suggested name of this entry with `count` numbers, the first of them `from`.
