@@ -27,8 +27,9 @@ use std::collections::BTreeMap;
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 use crate::policy::{
-    Collision, Confidence, EncodingHint, FingerprintIndex, Fingerprints, ImperfectName, NamesInUse,
-    Occupants, PartsSuggester, Policy, SharedFingerprints, SuggestedName, UsedFingerprints, Violation,
+    Collision, Confidence, EncodingHint, FingerprintIndex, Fingerprints, ImperfectName, NameCheck,
+    NamesInUse, Occupants, PartsSuggester, Policy, SharedFingerprints, SuggestedName, UsedFingerprints,
+    Violation,
 };
 
 /// The names in a directory that are not checked.
@@ -97,18 +98,24 @@ impl<'n> DirectoryNames<'n> {
         path
     }
 
-    fn fingerprints<'p>(&self, policy: &'p Policy) -> Option<SharedFingerprints<'p>> {
-        let mut fingerprints = policy.fingerprints()?;
-        self.add_to(&mut fingerprints);
-        if let Siblings::Compared(others) = self.siblings {
-            fingerprints.add_all(others);
-        }
-        Some(fingerprints.shared())
-    }
-
     fn add_to(&self, fingerprints: &mut Fingerprints<'_>) {
         fingerprints.add_all(self.names);
         self.holding_nul.iter().for_each(|name| fingerprints.add(name));
+    }
+
+    /// The violations of the names in the arena, each with the offset of its name; adds the fingerprints of all names to `fingerprints`.
+    fn check_each(
+        &self,
+        policy: &Policy,
+        fingerprints: &mut Option<Fingerprints<'_>>,
+    ) -> Vec<(usize, NameCheck<'n>)> {
+        let Some(fingerprints) = fingerprints else {
+            return policy.check_arena_with(self.names, |_| {}).collect();
+        };
+        fingerprints.reserve(self.names);
+        let found = policy.check_arena_with(self.names, |text| fingerprints.add_text(text)).collect();
+        self.holding_nul.iter().for_each(|name| fingerprints.add(name));
+        found
     }
 }
 
@@ -279,11 +286,15 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_directory<'n>(&self, directory: &DirectoryNames<'n>) -> Option<DirectoryCheck<'n>> {
-        let mut suspects = self.check_arena(directory.names).peekable();
-        let mut fingerprints = directory.fingerprints(self);
+        let mut fingerprints = self.fingerprints();
+        let suspects = directory.check_each(self, &mut fingerprints);
+        if let (Some(fingerprints), Siblings::Compared(others)) = (&mut fingerprints, directory.siblings) {
+            fingerprints.add_all(others);
+        }
+        let mut fingerprints = fingerprints.map(Fingerprints::shared);
         let shared = fingerprints.as_ref().filter(|shared| !shared.is_empty());
         let has_long_paths = directory.may_have_long_paths(self);
-        let has_suspects = suspects.peek().is_some() || !directory.holding_nul.is_empty();
+        let has_suspects = !suspects.is_empty() || !directory.holding_nul.is_empty();
         if !has_suspects && shared.is_none() && !has_long_paths {
             return None;
         }
@@ -366,13 +377,19 @@ pub struct PartsCheck<'p> {
 impl<'p> PartsCheck<'p> {
     /// Adds some names of the directory.
     pub fn add(&mut self, part: &DirectoryNames<'_>) {
-        self.may_have_violations |= part.may_have_long_paths(self.policy)
-            || !part.holding_nul.is_empty()
-            || self.policy.check_arena(part.names).next().is_some();
-        self.has_left_out |= matches!(part.siblings, Siblings::Excluded(_));
-        if let Some(fingerprints) = &mut self.fingerprints {
-            part.add_to(fingerprints);
+        self.may_have_violations |= part.may_have_long_paths(self.policy) || !part.holding_nul.is_empty();
+        match &mut self.fingerprints {
+            // Which names have violations is asked later.
+            Some(fingerprints) if self.may_have_violations => part.add_to(fingerprints),
+            Some(_) => {
+                let found = part.check_each(self.policy, &mut self.fingerprints);
+                self.may_have_violations = !found.is_empty();
+            }
+            None => {
+                self.may_have_violations |= self.policy.check_arena(part.names).next().is_some();
+            }
         }
+        self.has_left_out |= matches!(part.siblings, Siblings::Excluded(_));
     }
 
     /// Finds the suspects when the parts are read again; `None` if the directory has no violation.

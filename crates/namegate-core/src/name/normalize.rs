@@ -204,6 +204,12 @@ pub fn first_difference(name: &str, form: Form) -> Option<Span> {
     Some(Span::new(0, name.len()))
 }
 
+/// Whether `c` never changes in `form` and never makes a change of what is before it; `false` for some others too. Text of such code points
+/// is in the form: it can be parted before each of them.
+pub(crate) fn is_inert(c: char, form: Form) -> bool {
+    is_in_form(c.encode_utf8(&mut [0; 4]), form) && begins_segment(c, form)
+}
+
 /// Whether the text before `c` never affects its normalization: the decomposition of `c` begins with a character that is
 /// never reordered and never composes with one before it.
 fn begins_segment(c: char, form: Form) -> bool {
@@ -242,6 +248,25 @@ mod tests {
                 Form::Nfkc | Form::Nfkd => 0x80,
             };
             assert_eq!(innocent, expected, "the scalar values that {form} passes by bytes alone");
+        }
+    }
+
+    #[test]
+    fn no_scalar_value_that_is_reordered_or_composes_with_one_before_it_is_inert() {
+        let class = CanonicalCombiningClassMapBorrowed::new();
+        let mut composing = 0;
+        for c in '\0'..=char::MAX {
+            if class.get_u8(c) != 0 {
+                assert!(Form::ALL.into_iter().all(|form| !is_inert(c, form)), "{c:?}");
+            }
+            for behind in to_form(c.encode_utf8(&mut [0; 4]), Form::Nfd).chars().skip(1) {
+                composing += 1;
+                assert!(!is_inert(behind, Form::Nfc) && !is_inert(behind, Form::Nfkc), "{behind:?}");
+            }
+        }
+        assert!(composing > 11_172, "{composing}");
+        for c in ['é', '日', 'ж', '각'] {
+            assert!(is_inert(c, Form::Nfc), "{c:?}");
         }
     }
 

@@ -306,9 +306,9 @@ fn assemble(
     normalization: Option<Normalization>,
     everyone: ProfileSet,
 ) -> Policy {
-    let converts = normalization.is_some_and(|n| n.on_mismatch == OnMismatch::Convert);
+    let converted = normalization.filter(|n| n.on_mismatch == OnMismatch::Convert);
     let tables = Tables::new(&rules);
-    let prefilter = Prefilter::new(&rules, &tables, converts);
+    let prefilter = Prefilter::new(&rules, &tables, converted.map(|n| n.form));
     Policy { profiles, rules, normalization, everyone, tables, prefilter, replacement: None }
 }
 

@@ -114,21 +114,29 @@ impl Policy {
 impl<'p> Fingerprints<'p> {
     /// Adds names of the directory.
     pub fn add_all(&mut self, names: &Arena) {
-        let Self { policy, numbers } = self;
-        // Names are rarely shorter than that; the limit keeps large directories from reserving too much.
-        numbers.reserve((names.len() / 16).min(1024));
-        let mut add = |text: &str| policy.each_number(text, |number| numbers.push(number));
+        self.reserve(names);
         match names.texts() {
-            Some(texts) => texts.for_each(|(_, text)| add(text)),
-            None => names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok()).for_each(add),
+            Some(texts) => texts.for_each(|(_, text)| self.add_text(text)),
+            None => names.iter().for_each(|(_, name)| self.add(name)),
         }
     }
 
     /// Adds one name of the directory.
     pub fn add(&mut self, name: &[u8]) {
         if let Ok(text) = std::str::from_utf8(name) {
-            self.policy.each_number(text, |number| self.numbers.push(number));
+            self.add_text(text);
         }
+    }
+
+    /// Adds one name of the directory that was decoded.
+    pub(crate) fn add_text(&mut self, text: &str) {
+        self.policy.each_number(text, |number| self.numbers.push(number));
+    }
+
+    /// Reserves memory for `names`.
+    pub(crate) fn reserve(&mut self, names: &Arena) {
+        // Names are rarely shorter than that; the limit keeps large directories from reserving too much.
+        self.numbers.reserve((names.len() / 16).min(1024));
     }
 
     /// The fingerprints that several of the added names share.

@@ -1,14 +1,19 @@
-//! Accepts ordinary names after one table lookup per byte.
+//! Accepts ordinary names after one table lookup per byte, and one per code point beyond ASCII.
 //!
-//! The table marks the bytes that can break a rule of the policy. A name without marked bytes has no violation; any other
-//! name is checked in full. The table may mark too many bytes, but never too few.
+//! The tables mark the bytes and the code points that can break a rule of the policy. A name without marks has no violation; any
+//! other name is checked in full. The tables may mark too much, but never too little.
+
+use std::sync::OnceLock;
 
 use super::compile::ActiveRule;
+use super::dotgit;
 use super::profile::{NamePart, Test, Unit};
 use super::rule::RuleId;
 use super::tables::Tables;
+use crate::name::normalize::{self, Form};
+use crate::name::scalar::class;
 
-/// The table of bytes that can break a rule, with limits on the length.
+/// The tables of what can break a rule, with limits on the length.
 #[derive(Clone, Debug)]
 pub(super) struct Prefilter {
     /// For each byte, the bits below.
@@ -19,6 +24,7 @@ pub(super) struct Prefilter {
     any_bytes: usize,
     /// For each letter: bit `n` is set if a reserved base name of `n` bytes begins with it.
     base_lengths: [u32; 26],
+    code_points: CodePointTable,
 }
 
 /// The byte is suspect anywhere.
@@ -31,10 +37,13 @@ const LAST: u8 = 4;
 const NON_ASCII: u8 = 8;
 /// A reserved base name that the table of lengths cannot represent (32 bytes or more, a space within) begins with it.
 const BASE: u8 = 16;
+/// The byte is not ASCII, and its code point is looked up.
+const LOOKED_UP: u8 = 32;
 
 impl Prefilter {
-    /// Whether `name` must be checked in full. `false` means that it has no violation if it is UTF-8.
-    pub(super) fn is_suspect(&self, name: &[u8]) -> bool {
+    /// Whether `text` must be checked in full. `false` means that it has no violation. `tables` are those of the policy.
+    pub(super) fn is_suspect(&self, text: &str, tables: &Tables) -> bool {
+        let name = text.as_bytes();
         let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return true };
         let seen = name.iter().fold(0, |seen, &b| seen | self.flags[usize::from(b)]);
         let limit = if seen & NON_ASCII == 0 { self.ascii_bytes } else { self.any_bytes };
@@ -44,6 +53,11 @@ impl Prefilter {
             || name.len() > limit
             || self.may_have_reserved_base(name)
             || matches!(name, b"." | b"..")
+            || seen & LOOKED_UP != 0 && self.has_marked_code_point(text, tables)
+    }
+
+    fn has_marked_code_point(&self, text: &str, tables: &Tables) -> bool {
+        text.chars().any(|c| !c.is_ascii() && !self.code_points.is_harmless(c, tables))
     }
 
     /// Whether the ASCII byte `b` can break a rule at any position.
@@ -67,10 +81,15 @@ impl Prefilter {
         len < 32 && lengths & 1 << len != 0
     }
 
-    pub(super) fn new(rules: &[ActiveRule], tables: &Tables, converts: bool) -> Self {
+    pub(super) fn new(rules: &[ActiveRule], tables: &Tables, stored_form: Option<Form>) -> Self {
         let on = |rule: RuleId| tables.plain[rule as usize].is_some();
-        let mut prefilter =
-            Self { flags: [0; 256], ascii_bytes: usize::MAX, any_bytes: usize::MAX, base_lengths: [0; 26] };
+        let mut prefilter = Self {
+            flags: [0; 256],
+            ascii_bytes: usize::MAX,
+            any_bytes: usize::MAX,
+            base_lengths: [0; 26],
+            code_points: CodePointTable::new(tables, stored_form),
+        };
         let mut mark = |byte: u8, bit: u8| {
             prefilter.flags[usize::from(byte.to_ascii_lowercase())] |= bit;
             prefilter.flags[usize::from(byte.to_ascii_uppercase())] |= bit;
@@ -115,15 +134,13 @@ impl Prefilter {
                 _ => {}
             }
         }
-        let names_beyond_ascii =
-            rules.iter().any(|rule| matches!(&rule.test, Test::Named(n) if !n.words.is_ascii()));
-        let shapes = [RuleId::MixedScript, RuleId::Mojibake, RuleId::DotGitLookalike];
-        let reads_non_ascii = tables.reads_scalars
-            || converts
-            || names_beyond_ascii
-            || shapes.into_iter().any(on)
-            || !tables.forms.is_empty();
-        prefilter.flags[0x80..].fill(if reads_non_ascii { ANYWHERE | NON_ASCII } else { NON_ASCII });
+        let beyond_ascii = match () {
+            // Two scripts in a word are a property of no code point.
+            () if on(RuleId::MixedScript) => ANYWHERE,
+            () if prefilter.code_points.marks_any(tables) => LOOKED_UP,
+            () => 0,
+        };
+        prefilter.flags[0x80..].iter_mut().for_each(|flags| *flags |= NON_ASCII | beyond_ascii);
         for word in bases {
             let first = word.as_bytes()[0];
             let letter = usize::from(first.to_ascii_lowercase().wrapping_sub(b'a'));
@@ -143,5 +160,61 @@ impl Prefilter {
             prefilter.any_bytes = prefilter.any_bytes.min(limit.harmless_bytes());
         }
         prefilter
+    }
+}
+
+/// Code points per page of a [`CodePointTable`], one bit each.
+const PAGE: u32 = u64::BITS;
+/// Code points from here on are rare, and not in the table.
+const TABLE_END: u32 = 0x2_0000;
+
+/// The code points beyond ASCII that can break no rule, wherever they stand. Most names have code points of a few pages, so a page is
+/// filled when it is needed.
+#[derive(Clone, Debug)]
+struct CodePointTable {
+    pages: Box<[OnceLock<u64>]>,
+    /// The forms in which names should be, or are stored.
+    forms: Box<[Form]>,
+}
+
+impl CodePointTable {
+    fn new(tables: &Tables, stored_form: Option<Form>) -> Self {
+        let forms = tables.forms.iter().map(|&(form, _)| form).chain(stored_form).collect();
+        Self { pages: vec![OnceLock::new(); (TABLE_END / PAGE) as usize].into(), forms }
+    }
+
+    /// Whether any code point beyond ASCII can break a rule.
+    fn marks_any(&self, tables: &Tables) -> bool {
+        let looks_alike = [RuleId::Mojibake, RuleId::DotGitLookalike];
+        tables.reads_scalars
+            || !self.forms.is_empty()
+            || looks_alike.iter().any(|&rule| tables.plain[rule as usize].is_some())
+    }
+
+    /// Whether `c`, which is not ASCII, can break no rule; `true` is certain.
+    fn is_harmless(&self, c: char, tables: &Tables) -> bool {
+        let point = u32::from(c);
+        let Some(page) = self.pages.get((point / PAGE) as usize) else { return false };
+        let page = page.get_or_init(|| {
+            let first = point / PAGE * PAGE;
+            let is_harmless =
+                |low: &u32| char::from_u32(first + low).is_some_and(|c| self.find_harmless(c, tables));
+            (0..PAGE).filter(is_harmless).fold(0, |page, low| page | 1 << low)
+        });
+        page & 1 << (point % PAGE) != 0
+    }
+
+    fn find_harmless(&self, c: char, tables: &Tables) -> bool {
+        let on = |rule: RuleId| tables.plain[rule as usize].is_some();
+        // Text that was encoded twice begins with the code point of a leading byte.
+        let may_be_mojibake = on(RuleId::Mojibake) && ('\u{C2}'..='\u{F4}').contains(&c);
+        let is_ignored_by_git = on(RuleId::DotGitLookalike)
+            && dotgit::IGNORED.iter().any(|(first, last)| (first..=last).contains(&&c));
+        !may_be_mojibake
+            && !is_ignored_by_git
+            && (!tables.reads_classes || class(c).is_none())
+            && tables.ages.iter().all(|(assigned, _)| assigned.contains(c))
+            && tables.reserved_beyond_ascii.iter().all(|(set, _)| !set.contains(c))
+            && self.forms.iter().all(|&form| normalize::is_inert(c, form))
     }
 }

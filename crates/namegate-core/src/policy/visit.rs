@@ -2,7 +2,7 @@
 //!
 //! [`Policy::visit`] reports each violation to a visitor and stops when the visitor breaks. [`Policy::verdict`] stops at the
 //! first error, [`Policy::check`] never stops. [`Prefilter::is_suspect`](super::prefilter::Prefilter::is_suspect) runs first
-//! and accepts ordinary names after one lookup per byte; a test keeps the two consistent.
+//! and accepts ordinary names after one lookup per byte and code point; tests keep the two consistent.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -29,7 +29,7 @@ impl Policy {
     pub fn verdict<'n>(&self, name: &'n [u8]) -> Verdict<'n> {
         let text = std::str::from_utf8(name);
         if let Ok(text) = text
-            && !self.prefilter.is_suspect(name)
+            && !self.prefilter.is_suspect(text, &self.tables)
         {
             return Verdict::Accept(text);
         }
@@ -61,9 +61,11 @@ impl Policy {
 
     /// [`Policy::check`] for a name that was decoded already.
     fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
-        match text.is_none() || self.prefilter.is_suspect(name) {
-            true => self.check_suspect(name, text),
-            false => NameCheck { name, violations: Vec::new() },
+        match text {
+            Some(text) if !self.prefilter.is_suspect(text, &self.tables) => {
+                NameCheck { name, violations: Vec::new() }
+            }
+            _ => self.check_suspect(name, text),
         }
     }
 
@@ -96,16 +98,31 @@ impl Policy {
     /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
     /// ```
     pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
+        self.check_arena_with(arena, |_| {})
+    }
+
+    /// [`Policy::check_arena`] that also calls `take` with each name that is text when it comes to it, so that the names are decoded once;
+    /// with none of them if the policy checks the encoding alone.
+    pub(crate) fn check_arena_with<'a, 'n: 'a>(
+        &'a self,
+        arena: &'n Arena,
+        mut take: impl FnMut(&'n str) + 'a,
+    ) -> impl Iterator<Item = (usize, NameCheck<'n>)> + 'a {
         // If only the encoding matters, one SIMD pass finds the few names to check.
         let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
         let texts = if in_one_pass { None } else { arena.texts() };
-        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'n> = match texts {
-            None if in_one_pass => Box::new(arena.ill_formed().map(|(at, name)| (at, self.check(name)))),
-            Some(texts) => {
-                let suspects = texts.filter(|(_, text)| self.prefilter.is_suspect(text.as_bytes()));
-                Box::new(suspects.map(|(at, text)| (at, self.check_suspect(text.as_bytes(), Some(text)))))
-            }
-            None => Box::new(arena.iter().map(|(at, name)| (at, self.check(name)))),
+        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'a> = match texts {
+            None if in_one_pass => Box::new(arena.ill_formed().map(move |(at, name)| (at, self.check(name)))),
+            Some(texts) => Box::new(texts.filter_map(move |(at, text)| {
+                take(text);
+                let is_suspect = self.prefilter.is_suspect(text, &self.tables);
+                is_suspect.then(|| (at, self.check_suspect(text.as_bytes(), Some(text))))
+            })),
+            None => Box::new(arena.iter().map(move |(at, name)| {
+                let text = std::str::from_utf8(name).ok();
+                text.inspect(|text| take(text));
+                (at, self.check_as(name, text))
+            })),
         };
         checks.filter(|(_, check)| !check.violations.is_empty())
     }
@@ -158,6 +175,7 @@ impl Policy {
         name: &[u8],
         violation: &Violation,
     ) -> Option<(String, Violation)> {
+        self.stored_form()?;
         let given = std::str::from_utf8(name).ok()?;
         let stored = self.rewritten(given)?;
         let first = |text: &str, wanted: &dyn Fn(&Violation) -> bool| {

@@ -265,7 +265,9 @@ fn agree(policy: &Policy, name: &[u8]) {
             assert!(check.violations.contains(&violation), "{name:02X?}: {violation:?} not in {check:?}");
         }
     }
-    if let (false, Ok(text)) = (policy.prefilter.is_suspect(name), std::str::from_utf8(name)) {
+    if let Ok(text) = std::str::from_utf8(name)
+        && !policy.prefilter.is_suspect(text, &policy.tables)
+    {
         let end = policy.each_violation(name, Some(text), &mut Break);
         assert_eq!(end, Continue(()), "the quick look let {name:02X?} pass");
     }
@@ -290,6 +292,31 @@ static NORMALIZATIONS: LazyLock<Vec<Policy>> = LazyLock::new(|| {
     });
     policies.chain([everything()]).collect()
 });
+
+#[test]
+fn code_points_that_pass_the_quick_look_have_no_violation_in_any_company() {
+    let profiles = ["portable", "security", "strict"].map(|name| policy(&[name]));
+    for policy in profiles.iter().chain(&*NORMALIZATIONS) {
+        let (mut text, mut passed) = (String::new(), 0);
+        for c in ('\u{80}'..='\u{2FFFF}').rev() {
+            let before = text.len();
+            text.push(c);
+            if policy.prefilter.is_suspect(&text, &policy.tables) {
+                text.truncate(before);
+            } else {
+                passed += 1;
+            }
+            // Short enough for every limit.
+            if text.len() > 30 || c == '\u{80}' && !text.is_empty() {
+                let end = policy.each_violation(text.as_bytes(), Some(&text), &mut Break);
+                assert_eq!(end, Continue(()), "the quick look let {text:?} pass");
+                text.clear();
+                text.push('e');
+            }
+        }
+        assert!(passed > 0 || policy.tables.plain[RuleId::MixedScript as usize].is_some());
+    }
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
