@@ -3,10 +3,13 @@
 //! There is no standard; the elements are those that Jenkins, GitLab and others have in common. A run without findings has
 //! one test that passes, because some of them treat a file without tests as an error.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::mem;
 use std::sync::Arc;
 
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::temporary;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
@@ -17,6 +20,9 @@ use crate::name::display::display;
 use crate::policy::CheckOutcome;
 use crate::policy::rule::Severity;
 use crate::source::location::DirectoryPath;
+
+/// Bytes of the cases of a suite that are held in memory; the rest waits in a temporary file.
+const MOST_HELD: usize = 1 << 20;
 
 /// Writes records as JUnit XML.
 pub struct Junit<W: Write> {
@@ -31,10 +37,34 @@ pub struct Junit<W: Write> {
 /// The cases of a suite, as XML.
 #[derive(Default)]
 struct RenderedCases {
+    /// The first cases, if there are many.
+    earlier: Option<File>,
     xml: Vec<u8>,
     tests: usize,
     failures: usize,
     errors: usize,
+}
+
+impl RenderedCases {
+    fn push(&mut self, xml: &[u8]) -> io::Result<()> {
+        if self.xml.len() + xml.len() > MOST_HELD {
+            if self.earlier.is_none() {
+                self.earlier = Some(temporary::file()?);
+            }
+            self.earlier.iter_mut().try_for_each(|file| file.write_all(&self.xml))?;
+            self.xml.clear();
+        }
+        self.xml.extend_from_slice(xml);
+        Ok(())
+    }
+
+    fn write_to(self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(mut file) = self.earlier {
+            file.rewind()?;
+            io::copy(&mut file, out)?;
+        }
+        out.write_all(&self.xml)
+    }
 }
 
 /// One test.
@@ -176,7 +206,7 @@ impl<W: Write + Send> Junit<W> {
             self.end_suite()?;
             self.place.clone_from(&first.place);
         }
-        self.cases.xml.extend_from_slice(xml);
+        self.cases.push(xml)?;
         self.cases.tests += records.len();
         self.cases.failures +=
             records.iter().filter(|record| result_of(record, self.fail_on) == Result::Failed).count();
@@ -185,11 +215,11 @@ impl<W: Write + Send> Junit<W> {
 
     /// Writes the suite of the current directory.
     fn end_suite(&mut self) -> io::Result<()> {
-        let (cases, place) = (std::mem::take(&mut self.cases), self.place.take());
-        if cases.tests == 0 { Ok(()) } else { self.suite(&suite_name(place.as_ref()), &cases) }
+        let (cases, place) = (mem::take(&mut self.cases), self.place.take());
+        if cases.tests == 0 { Ok(()) } else { self.suite(&suite_name(place.as_ref()), cases) }
     }
 
-    fn suite(&mut self, name: &str, cases: &RenderedCases) -> io::Result<()> {
+    fn suite(&mut self, name: &str, cases: RenderedCases) -> io::Result<()> {
         self.begin()?;
         let suite = BytesStart::new("testsuite").with_attributes([
             ("name", name),
@@ -199,7 +229,7 @@ impl<W: Write + Send> Junit<W> {
             ("skipped", "0"),
         ]);
         write_line(&mut self.out, Event::Start(suite))?;
-        self.out.get_mut().write_all(&cases.xml)?;
+        cases.write_to(self.out.get_mut())?;
         write_line(&mut self.out, Event::End(BytesEnd::new("testsuite")))
     }
 
@@ -208,7 +238,8 @@ impl<W: Write + Send> Junit<W> {
         let mut xml = Writer::new(Vec::new());
         case.write(&mut xml)?;
         let errors = usize::from(case.result == Result::NotRun);
-        self.suite(case.suite, &RenderedCases { xml: xml.into_inner(), tests: 1, failures: 0, errors })
+        let cases = RenderedCases { xml: xml.into_inner(), tests: 1, errors, ..RenderedCases::default() };
+        self.suite(case.suite, cases)
     }
 }
 
@@ -256,5 +287,25 @@ impl<W: Write + Send> Report for Junit<W> {
         write_line(&mut self.out, Event::End(BytesEnd::new("testsuites")))?;
         self.out.get_mut().write_all(b"\n")?;
         self.out.get_mut().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_that_wait_in_a_file_are_written_in_their_order() {
+        let (mut cases, mut expected) = (RenderedCases::default(), Vec::new());
+        for number in 0..3 * MOST_HELD as u64 / 50_000 {
+            let xml = format!("{number:0>50000}\n").into_bytes();
+            cases.push(&xml).unwrap();
+            expected.extend(xml);
+            assert!(cases.xml.len() <= MOST_HELD);
+        }
+        assert!(cases.earlier.is_some());
+        let mut written = Vec::new();
+        cases.write_to(&mut written).unwrap();
+        assert!(written == expected);
     }
 }
