@@ -22,8 +22,8 @@ pub fn resident_file_bytes() -> Option<u64> {
 pub fn release_pages(pack: &data::File) -> Result<(), Errno> {
     let Some(bytes) = pack.entry_slice(0..pack.pack_end() as data::Offset) else { return Ok(()) };
     let address = bytes.as_ptr().cast_mut().cast();
-    // SAFETY: these bytes are the beginning of a mapping of a file that nobody can write to: gix opens packs so, and lends out only
-    // shared slices. After the call they are read from the file again, so that they are what they were before.
+    // SAFETY: these bytes are the beginning of a mapping of a file that gix takes to be never changed, and of which it lends out only
+    // shared slices. After the call they are read from that file again, so that they are what they were before.
     Errno::result(unsafe { libc::madvise(address, bytes.len(), libc::MADV_DONTNEED) }).map(drop)
 }
 
