@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use super::roots::{OpenPlanDir, PlanRoots};
 use crate::json::{Base64, Hex};
 use crate::name::display::display;
 use crate::progress::{KillPoint, Observer, Remaining};
+use crate::sys::process::processors;
 
 /// Executes batches.
 pub struct Executor<'r> {
@@ -192,10 +192,6 @@ impl Executor<'_> {
         }
         result
     }
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 fn keep_original_names(dir: &OpenPlanDir, group: &RenameGroup, outcome: &mut Outcome) {

@@ -2,16 +2,23 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroUsize;
 #[cfg(feature = "guard")]
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid};
 
 use super::inherited::open_numbers;
+
+/// How many processors this process may use; 1 if the system does not say it.
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
 
 /// fork(2), in a process with only one thread: only then the child can do everything that its parent can.
 ///
@@ -180,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_does_not_fork() {
-        let result = std::thread::spawn(fork).join().expect("it does not panic");
+        let result = thread::spawn(fork).join().expect("it does not panic");
         assert!(matches!(result, Err(Errno::EDEADLK)), "{result:?}");
     }
 }

@@ -25,11 +25,10 @@ mod roster;
 mod slow;
 
 use std::io;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::sys::process::processors;
 use pool::QueuedJob;
 pub use pool::{Domain, Lane, Load, PoolLimits, PoolUsage, WorkerPool};
 pub use roster::{RequestTurn, Roster};
@@ -49,7 +48,7 @@ pub struct RequestInProgress {
 
 /// Number of reading threads: the number of processors.
 pub fn regular_readers() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    processors()
 }
 
 /// All threads that serve requests.

@@ -1,5 +1,6 @@
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 
 use parking_lot::Mutex;
 

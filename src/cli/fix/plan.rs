@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -30,6 +29,7 @@ use crate::policy::config::Config;
 use crate::policy::profile::STRICT;
 use crate::policy::rule::{RuleId, Severity};
 use crate::source::scope::Exclude;
+use crate::sys::process::processors;
 use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
@@ -283,7 +283,6 @@ impl PlanArgs {
 
     fn request(&self) -> Result<PlanRequest, CliError> {
         let exclude = Exclude::new(self.tree.exclude.iter().map(String::as_str));
-        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Ok(PlanRequest {
             paths: self.paths.clone(),
             exclude: exclude.map_err(|error| CliError::new(format_args!("--exclude: {error}")))?,

@@ -27,6 +27,7 @@ use crate::source::walk::{self, Walk};
 use crate::source::{Frontier, Source};
 use crate::sys::flags::is_casefolded;
 use crate::sys::mounts::{self, MountEntry};
+use crate::sys::process::processors;
 
 /// Threads that wait for a disk cost nothing, and with a warm cache four for each processor take 5 % more of its time than
 /// one does: docs/PERFORMANCE.md.
@@ -90,7 +91,6 @@ pub struct Resumption {
 impl TreeArgs {
     /// The number of threads.
     pub fn jobs(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let given = self.given_jobs().map(NonZeroUsize::get);
         given.unwrap_or_else(|| (FOR_EACH_PROCESSOR * processors()).min(MOST_JOBS))
     }

@@ -179,35 +179,17 @@ impl<'c> RenameCheck<'c> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::super::order::order_names;
-    use super::super::{EntryKind, InodeTime, PlanDirectory, SeenEntry};
+    use super::super::tests::rename;
     use super::*;
-    use crate::policy::{Confidence, profile};
-
-    fn rename(id: usize, old: &[u8], new: &str) -> Rename {
-        let entry = SeenEntry { inode: 1, ctime: InodeTime::default(), kind: EntryKind::File, birth: None };
-        Rename {
-            id: id as u64,
-            directory: Arc::new(PlanDirectory { path: b"/d".to_vec(), inode: 1, handle: None }),
-            old: old.to_vec(),
-            new: new.into(),
-            entry,
-            reasons: Vec::new(),
-            confidence: Confidence::Likely,
-            reading: String::new(),
-            evidence: None,
-            alternatives: Vec::new(),
-        }
-    }
+    use crate::policy::profile;
 
     fn checked(profile: Option<&str>, listing: &[&str], renames: &[(&str, &str)]) -> Vec<(usize, String)> {
         let policy = profile.map(|name| Policy::from_profiles(&[profile::by_name(name).unwrap()]));
         let renames: Vec<Rename> =
-            (1..).zip(renames).map(|(id, (old, new))| rename(id, old.as_bytes(), new)).collect();
+            (1..).zip(renames).map(|(id, (old, new))| rename(id, b"/d", old.as_bytes(), new)).collect();
         let listing: Vec<&[u8]> = listing.iter().map(|name| name.as_bytes()).collect();
         let found = check_renames(policy.as_ref(), &listing, &renames.iter().collect::<Vec<_>>());
         found.into_iter().map(|conflict| (conflict.at, conflict.why)).collect()
@@ -269,7 +251,7 @@ mod tests {
         const COUNT: usize = 50_000;
         let names: Vec<String> = (0..=COUNT).map(|n| format!("n{n}")).collect();
         let renames: Vec<Rename> =
-            (0..COUNT).map(|n| rename(n, names[n].as_bytes(), &names[n + 1])).collect();
+            (0..COUNT).map(|n| rename(n as u64, b"/d", names[n].as_bytes(), &names[n + 1])).collect();
         let listing: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
         let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
         let found = check_renames(Some(&policy), &listing, &renames.iter().collect::<Vec<_>>());
@@ -292,7 +274,7 @@ mod tests {
                 .iter()
                 .filter(|(old, new)| listing.contains(old) && old != new)
                 .enumerate()
-                .map(|(id, (old, new))| rename(id, old.as_bytes(), new))
+                .map(|(id, (old, new))| rename(id as u64, b"/d", old.as_bytes(), new))
                 .collect();
             let conflicts = check_renames(policy.as_ref(), &names, &renames.iter().collect::<Vec<_>>());
             let kept: Vec<&Rename> = renames

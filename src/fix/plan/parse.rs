@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -22,6 +21,7 @@ use super::{
 };
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
+use crate::sys::process::processors;
 
 /// At most this many errors are reported.
 const MAX_ERRORS: usize = 100;
@@ -148,7 +148,7 @@ impl PlanParser {
         lines: &[&[u8]],
         take: &mut dyn FnMut(PlanLine, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+        let threads = processors().min(MAX_THREADS);
         let size = lines.len().div_ceil(threads).max(LINES_OF_A_THREAD);
         let parse = |number: usize, part: &[&[u8]]| {
             let mut parser = Self {

@@ -11,7 +11,6 @@ mod directory;
 
 use std::collections::HashMap;
 use std::io;
-use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::thread;
@@ -29,6 +28,7 @@ use super::tree::{MAX_DEPTH, MAX_PLACES, joined, too_many};
 use crate::source::VersionedDirectory;
 use crate::source::location::Container;
 use crate::source::work_stack::WorkStack;
+use crate::sys::process::processors;
 
 /// The receiver of each error.
 type Tell<'t> = &'t (dyn Fn(io::Error) -> ControlFlow<()> + Sync);
@@ -50,7 +50,7 @@ pub(super) fn read(
     directory: TellDirectory<'_>,
 ) -> ControlFlow<()> {
     let table = &ObjectTable::new(repository);
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    let threads = processors().min(MAX_THREADS);
     let reader = |_| ObjectReader::new(table, repository.for_thread());
     let mut readers: Vec<_> = (0..threads).map(reader).collect();
     let commits = read_commits(repository, &mut readers, table, tell)?;

@@ -1,29 +1,12 @@
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::fix::plan::check::check_new_name;
 use crate::fix::plan::order::order_names;
-use crate::fix::plan::{EntryKind, InodeTime, PlanDirectory, SeenEntry};
-use crate::policy::{Confidence, profile};
-
-fn rename(id: usize, old: &[u8], new: &str) -> Rename {
-    let entry = SeenEntry { inode: 1, ctime: InodeTime::default(), kind: EntryKind::File, birth: None };
-    Rename {
-        id: id as u64,
-        directory: Arc::new(PlanDirectory { path: b"/d".to_vec(), inode: 1, handle: None }),
-        old: old.to_vec(),
-        new: new.into(),
-        entry,
-        reasons: Vec::new(),
-        confidence: Confidence::Likely,
-        reading: String::new(),
-        evidence: None,
-        alternatives: Vec::new(),
-    }
-}
+use crate::fix::plan::tests::rename;
+use crate::policy::profile;
 
 fn find<'p>(
     policy: Option<&'p Policy>,
@@ -58,7 +41,7 @@ proptest! {
             .iter()
             .filter(|(old, new)| new.as_bytes() != *old)
             .enumerate()
-            .map(|(at, (old, new))| rename(at + 1, old, new))
+            .map(|(at, (old, new))| rename(at as u64 + 1, b"/d", old, new))
             .collect();
         let suspects = find(policy, Some(&listing).filter(|_| is_readable), &renames);
         let conflict = |rename: &Rename| {
@@ -98,7 +81,7 @@ fn names_that_change_only_for_the_target_are_no_suspects() {
     let renames: Vec<Rename> = decomposed
         .iter()
         .enumerate()
-        .map(|(at, old)| rename(at, old.as_bytes(), &old.replace("e\u{301}", "\u{e9}")))
+        .map(|(at, old)| rename(at as u64, b"/d", old.as_bytes(), &old.replace("e\u{301}", "\u{e9}")))
         .collect();
     assert_eq!(find(Some(&policy), Some(&listing), &renames).renames, []);
 }
