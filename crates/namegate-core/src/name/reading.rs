@@ -24,7 +24,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-pub use guess::{EncodingCounts, EncodingGuess, GuessReader, NameReading};
+pub use guess::{EncodingCounts, EncodingGuess, EncodingSample, GuessReader, NameReading};
 
 use super::display::display;
 use super::scalar::{self, Class};
@@ -78,8 +78,8 @@ impl Encoding {
     /// Decodes the parts of `name` that are not UTF-8.
     ///
     /// Well-formed sequences of several bytes are normally kept, and only the parts between them are decoded. They count as
-    /// legacy text if the encoding is not Latin, they are not most of the name, and decoding all of it gives no more scripts
-    /// (symbols count as one): two bytes of EUC-KR are often valid UTF-8 by chance.
+    /// legacy text if decoding all of the name gives fewer scripts (symbols count as one), or as many in an encoding that is not
+    /// Latin, unless they are most of the name: two bytes of EUC-KR are often valid UTF-8 by chance.
     ///
     /// ```
     /// use namegate_core::name::reading::Encoding;
@@ -90,6 +90,9 @@ impl Encoding {
     /// // The bytes of `Рі` are those of `г` in UTF-8, which is Cyrillic too.
     /// let windows: Encoding = "windows-1251".parse().unwrap();
     /// assert_eq!(windows.read_name(b"\xD0\xB3\xE2\xED\xEE").as_deref(), Some("Рівно"));
+    /// // The bytes of `ğü` are an Arabic mark in UTF-8.
+    /// let turkish: Encoding = "mac-turkish".parse().unwrap();
+    /// assert_eq!(turkish.read_name(b"\x9Azg\x9Frl\x9F\xDB\x9F").as_deref(), Some("özgürlüğü"));
     /// ```
     pub fn read_name(self, name: &[u8]) -> Option<String> {
         let kept: usize = name.utf8_chunks().map(|chunk| non_ascii(chunk.valid().as_bytes())).sum();
@@ -99,13 +102,13 @@ impl Encoding {
         let (whole, apart) = (self.read(name), self.read_apart(name));
         let (Some(all), Some(parts)) = (&whole, &apart) else { return apart.or(whole) };
         let strays = non_ascii(name) - kept;
-        // Where most of a name is well-formed, chance is the worse explanation.
-        let is_kept = self.is_latin()
-            || match kinds(parts).cmp(&kinds(all)) {
-                Ordering::Less => true,
-                Ordering::Equal => kept >= strays,
-                Ordering::Greater => kept > 3 * strays,
-            };
+        // Where most of a name is well-formed, chance is the worse explanation, and so it is where Latin letters give others.
+        let (of_all, of_parts) = (kinds(all), kinds(parts));
+        let is_kept = match of_parts.cmp(&of_all) {
+            Ordering::Less => true,
+            Ordering::Equal => self.is_latin() || kept > strays,
+            Ordering::Greater => of_parts == of_all + 1 && kept > 3 * strays,
+        };
         if is_kept { apart } else { whole }
     }
 

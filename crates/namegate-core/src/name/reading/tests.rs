@@ -134,6 +134,26 @@ fn well_formed_sequences_among_stray_bytes_stay() {
 }
 
 #[test]
+fn sequences_that_are_well_formed_by_chance_are_letters_of_the_rest() {
+    for (label, name, text) in [
+        // An Arabic mark, and a letter of N’Ko.
+        ("mac-turkish", &b"Sizin s\x9Arl\x9F\xDB\x9Fn.doc"[..], "Sizin sörlüğün.doc"),
+        ("mac-turkish", b"d\x9F\xDF\x9Fnd\x9Frm\x9Fyordu", "düşündürmüyordu"),
+        // Of four letters, two are a Cyrillic letter in UTF-8.
+        ("cp855", b"\xE3\xA8\xD0\xA8", "селе"),
+        // Letters of three scripts.
+        ("cp855", b"\xE3\xC6\xA0\xD8\xA0\xEB\xA0\x92\xA8.mp3", "скапавање.mp3"),
+    ] {
+        assert_eq!(encoding(label).read_name(name).as_deref(), Some(text), "{label}");
+    }
+    // Latin letters that Latin letters give are kept: `Ü` would be `Ãœ`.
+    assert_eq!(
+        Encoding::WINDOWS_1252.read_name(b"\xC3\x9Cbersicht f\xFCr M\xFCtter \xE4").as_deref(),
+        Some("Übersicht für Mütter ä")
+    );
+}
+
+#[test]
 fn the_readings_differ_begin_with_the_guess_and_are_few() {
     let readings = likeliest(&encoded("koi8-r", "письмо маме.doc"));
     assert_eq!(readings[0].1, "письмо маме.doc");
