@@ -22,7 +22,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod held;
+
 use std::collections::BTreeMap;
+
+pub use held::{HeldNames, RereadNames};
 
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
@@ -109,11 +113,17 @@ impl<'n> DirectoryNames<'n> {
         policy: &Policy,
         fingerprints: &mut Option<Fingerprints<'_>>,
     ) -> Vec<(usize, NameCheck<'n>)> {
+        // Most names have one or two violations, and a directory can have millions of names with some.
+        let shrunk = |(offset, mut found): (usize, NameCheck<'n>)| {
+            found.violations.shrink_to_fit();
+            (offset, found)
+        };
         let Some(fingerprints) = fingerprints else {
-            return policy.check_arena_with(self.names, |_| {}).collect();
+            return policy.check_arena_with(self.names, |_| {}).map(shrunk).collect();
         };
         fingerprints.reserve(self.names);
-        let found = policy.check_arena_with(self.names, |text| fingerprints.add_text(text)).collect();
+        let found =
+            policy.check_arena_with(self.names, |text| fingerprints.add_text(text)).map(shrunk).collect();
         self.holding_nul.iter().for_each(|name| fingerprints.add(name));
         found
     }
@@ -227,11 +237,12 @@ impl<'n> DirectoryCheck<'n> {
         }
     }
 
-    /// Suggests names for a caller that decoded some names itself, as [`Policy::suggest_names_for_meanings`] does.
+    /// Suggests names for a caller that decoded some names itself, as [`Policy::suggest_names_for_meanings`] does. Each text is freed
+    /// when the name is suggested that it leads to.
     pub fn suggested_names_for_meanings(
         &self,
         policy: &Policy,
-        meant: &[Option<(String, Confidence)>],
+        meant: Vec<Option<(String, Confidence)>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
         match self.is_listed {
@@ -300,10 +311,8 @@ impl Policy {
         }
         let mut check = DirectoryCheck::without_violations(directory);
         let mut offsets = directory.names.iter().map(|(offset, _)| offset).enumerate();
-        for (offset, mut found) in suspects {
+        for (offset, found) in suspects {
             let at = offsets.find(|&(_, other)| other == offset).expect("the arena gave the offset").0;
-            // Most names have one or two violations, and a directory can have millions of names with some.
-            found.violations.shrink_to_fit();
             check.violations.insert(at, found.violations);
         }
         let in_arena = check.checked - directory.holding_nul.len();

@@ -161,7 +161,7 @@ pub(super) fn propose_names<'d>(
             |at: usize| broken.of(at).is_some_and(|broken| broken.rules.contains(&RuleId::Mojibake));
         let (read, texts) = NameMeanings::read(&all, names.len(), settings, earlier, &is_mojibake, jobs);
         is_uncertain = read.guess.is_some() && read.have_guesses(&texts);
-        repairs = check.suggested_names_for_meanings(policy, &texts);
+        repairs = check.suggested_names_for_meanings(policy, texts);
         meanings = read;
         encodings = meanings.guess.as_ref().map(|guess| guess.counts().clone());
         let mut after: Vec<&[u8]> = check.names.clone();

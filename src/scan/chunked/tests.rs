@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use namegate_findings::directory::DirectoryScan;
 
 use super::*;
+use crate::name::escape::stable_hash;
 use crate::policy::{Confidence, Policy, Violation, profile};
 use crate::progress::NoProgress;
 use crate::report::Detail;

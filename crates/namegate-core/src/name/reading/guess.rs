@@ -5,12 +5,14 @@
 //! others. Encodings that give a name the same text count together.
 
 mod reader;
+mod sample;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use self::reader::GuessReader;
 use self::reader::without_numbers;
+pub use self::sample::EncodingSample;
 use super::encodings::TRIED;
 use super::language::{Language, Prepared};
 use super::{Encoding, has_stray_bytes};
@@ -207,7 +209,18 @@ impl EncodingGuess {
         names: impl IntoIterator<Item = &'n [u8]>,
         earlier: &EncodingCounts,
     ) -> Option<Self> {
-        let mut names: Vec<&[u8]> = names.into_iter().filter(|name| has_stray_bytes(name)).collect();
+        let names: Vec<&[u8]> = names.into_iter().filter(|name| has_stray_bytes(name)).collect();
+        let count = names.len();
+        Self::fit(names, count, earlier)
+    }
+
+    /// [`EncodingGuess::for_names`] for the names of a sample.
+    pub fn for_sample(sample: &EncodingSample, earlier: &EncodingCounts) -> Option<Self> {
+        Self::fit(sample.names().collect(), sample.count(), earlier)
+    }
+
+    /// Fits the mixture to some of `count` names.
+    fn fit(mut names: Vec<&[u8]>, count: usize, earlier: &EncodingCounts) -> Option<Self> {
         // The guess must not depend on the order of a directory.
         names.sort_unstable();
         let step = names.len().div_ceil(SAMPLE).max(1);
@@ -249,12 +262,12 @@ impl EncodingGuess {
             let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / all;
             *shares.of_mut(pair) = sparse(share);
         }
-        let scale = names.len() as f32 / sampled as f32;
+        let scale = count as f32 / sampled as f32;
         let counts = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
         let counts = EncodingCounts(counts.filter(|(_, count)| *count > 0).collect());
         let of_encoding = |number: u16| counts.of(number) + earlier.of(number);
         let supporting = (0..TRIED.len() as u16).map(of_encoding).collect();
-        Some(Self { shares, counts, supporting, names: names.len(), sample })
+        Some(Self { shares, counts, supporting, names: count, sample })
     }
 
     /// How many names are in which encodings.

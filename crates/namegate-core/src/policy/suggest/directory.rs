@@ -128,6 +128,7 @@ impl Policy {
         meant: &[Option<(String, Confidence)>],
     ) -> Vec<Option<SuggestedName>> {
         let imperfect = self.imperfect(names);
+        let meant = meant.iter().map(|meant| meant.as_ref().map(|(text, sure)| (text, *sure)));
         self.among_all(names, |there| self.suggest_for_meanings_among(there, &imperfect, meant))
     }
 
@@ -136,17 +137,19 @@ impl Policy {
         &self,
         there: Occupants<'_, '_>,
         imperfect: &[ImperfectName<'_>],
-        meant: &[Option<(String, Confidence)>],
+        meant: impl IntoIterator<Item = Option<(impl AsRef<str>, Confidence)>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
         let mut suggested = BTreeMap::new();
-        for (at, meant) in meant.iter().enumerate() {
+        let mut has_meaning = vec![false; there.names.len()];
+        for (at, meant) in meant.into_iter().enumerate() {
             if let Some((text, confidence)) = meant {
-                let new = suggester.suggest_for_text(there.names[at], text, *confidence, None);
+                has_meaning[at] = true;
+                let new = suggester.suggest_for_text(there.names[at], text.as_ref(), confidence, None);
                 suggested.extend(new.map(|new| (at, new)));
             }
         }
-        for &ImperfectName { at, violations } in imperfect.iter().filter(|name| meant[name.at].is_none()) {
+        for &ImperfectName { at, violations } in imperfect.iter().filter(|name| !has_meaning[name.at]) {
             if let Ok(text) = std::str::from_utf8(there.names[at]) {
                 let new = suggester.suggest_for_text(there.names[at], text, Confidence::Certain, violations);
                 suggested.extend(new.map(|new| (at, new)));

@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::{EncodingHint, ImperfectName, SuggestedName, Suggester};
-use crate::name::arena::Arena;
-use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
-use crate::policy::{Policy, UsedFingerprints};
+use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess, EncodingSample};
+use crate::policy::Policy;
 
 /// Suggests names without regard to the other names of the directory.
 #[derive(Debug)]
@@ -21,23 +20,21 @@ pub struct PartsSuggester<'p> {
 
 impl Policy {
     /// Starts to suggest names for a directory that comes in parts. Names that are not UTF-8 are decoded in `encoding`; without one
-    /// the encoding is guessed from `sample`, names of the directory that are not UTF-8.
-    pub fn suggest_in_parts(&self, encoding: Option<Encoding>, sample: &Arena) -> PartsSuggester<'_> {
-        let names = || sample.iter().map(|(_, name)| name);
+    /// the encoding is guessed from `sample`.
+    pub fn suggest_in_parts(
+        &self,
+        encoding: Option<Encoding>,
+        sample: &EncodingSample,
+    ) -> PartsSuggester<'_> {
         let guess = match encoding {
             Some(_) => None,
-            None => EncodingGuess::for_names(names(), &EncodingCounts::default()),
+            None => EncodingGuess::for_sample(sample, &EncodingCounts::default()),
         };
         PartsSuggester { suggester: Suggester::new(self), encoding, guess }
     }
 }
 
 impl PartsSuggester<'_> {
-    /// The policy.
-    pub fn policy(&self) -> &Policy {
-        self.suggester.policy
-    }
-
     /// What is known about the encoding of names that are not UTF-8.
     pub fn hint(&self) -> EncodingHint<'_> {
         let given = self.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
@@ -51,20 +48,5 @@ impl PartsSuggester<'_> {
         imperfect: &[ImperfectName<'_>],
     ) -> BTreeMap<usize, SuggestedName> {
         self.suggester.suggest_all(names, imperfect, self.hint()).collect()
-    }
-
-    /// Whether `suggested` may equal the suggested name or the name of another entry than `name`; `false` is certain. `used` has all
-    /// fingerprints.
-    pub fn may_be_contested(&self, used: &UsedFingerprints, name: &[u8], suggested: &str) -> bool {
-        let policy = self.suggester.policy;
-        let own = std::str::from_utf8(name).ok();
-        let mut is_contested = false;
-        policy.each_number(suggested, |number| {
-            let mut is_own = false;
-            own.inspect(|own| policy.each_number(own, |other| is_own |= other == number));
-            is_contested |=
-                used.count_suggested(number) > 1 || used.count_existing(number) > usize::from(is_own);
-        });
-        is_contested
     }
 }
