@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use namegate_findings::group::{GroupedDirectory, GroupedPart, Groups, LIMIT, PartSource};
+use namegate_findings::group::{self, GroupedDirectory, GroupedPart, Groups, PartSource};
 use parking_lot::Mutex;
 
 use super::DirectoryBatch;
-use super::location::{Container, Location};
+use super::location::{Container, Locations};
+
+/// Bytes of paths that are kept in memory until all are read.
+pub(super) const LIMIT: usize = 16 << 20;
 
 /// With fewer names than this, directories are handed over in their order: threads would gain nothing.
 const WORTH_THREADS: u64 = 1 << 14;
@@ -26,8 +29,8 @@ type VisitBatch<'v> = &'v (dyn Fn(DirectoryBatch) -> ControlFlow<()> + Sync);
 pub(super) struct GroupedSource {
     /// Their container; `None` for the file system.
     pub(super) container: Option<Arc<Container>>,
-    /// Makes the location of a name from the number of its path, if names have locations.
-    pub(super) location: Option<fn(u64) -> Location>,
+    /// Makes the locations of names from the numbers of their paths, if names have locations.
+    pub(super) locations: Option<fn(Vec<u64>) -> Locations>,
 }
 
 impl GroupedSource {
@@ -67,7 +70,7 @@ impl GroupedSource {
         let threads = HandOver { of: self, jobs, visit, is_stopped: AtomicBool::new(false) };
         let parts = groups.into_parts()?;
         let largest = parts.iter().map(PartSource::size).max().unwrap_or_default();
-        let fits = usize::try_from(largest).is_ok_and(|largest| largest <= LIMIT / jobs);
+        let fits = usize::try_from(largest).is_ok_and(|largest| largest <= group::LIMIT / jobs);
         match parts.len() == 1 || !fits {
             true => parts.into_iter().try_for_each(|part| part.load().map(|part| threads.share(&part))),
             false => threads.distribute(parts),
@@ -80,9 +83,7 @@ impl GroupedSource {
         let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(&dir)), root_len);
         batch.container = self.container.clone();
         (batch.count, batch.names, batch.holding_nul) = (numbers.len(), names, holding_nul);
-        if let Some(location) = self.location {
-            batch.locations = numbers.into_iter().map(location).collect();
-        }
+        batch.locations = self.locations.map_or(Locations::None, |locations| locations(numbers));
         batch
     }
 }

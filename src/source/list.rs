@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use namegate_findings::decode::Decoding;
-use namegate_findings::group::{Groups, LIMIT};
+use namegate_findings::group::Groups;
 use namegate_findings::split::{self, MAX_NAME, Shape};
 
-use super::group::GroupedSource;
+use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
-use crate::source::location::{Container, Location};
+use crate::source::location::{Container, Locations};
 use fields::{Field, ListFormat, Missing};
 
 /// Reads names from a stream.
@@ -220,7 +220,8 @@ impl Source for List {
         if matches!(reported, Err(ControlFlow::Break(()))) {
             return;
         }
-        let grouped = GroupedSource { container: Some(Arc::new(container)), location: Some(Location::Item) };
+        let grouped =
+            GroupedSource { container: Some(Arc::new(container)), locations: Some(Locations::Items) };
         let handed_over = grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)));
         if let Err(error) = handed_over {
             let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
@@ -256,7 +257,7 @@ impl Source for PathList {
         if rejected.report("number", fault("check all"), visit).is_break() {
             return;
         }
-        let grouped = GroupedSource { container: None, location: None };
+        let grouped = GroupedSource { container: None, locations: None };
         let take = &mut |batch| visit(SourceEvent::Directory(batch));
         if let Err(error) = grouped.hand_over_in_order(groups, take) {
             let _ = visit(SourceEvent::Fault(fault("group the")(error)));

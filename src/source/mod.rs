@@ -29,7 +29,7 @@ pub use namegate_findings::location;
 
 use crate::check::{DirectoryNames, Siblings};
 use crate::name::arena::Arena;
-use crate::source::location::{Container, Location};
+use crate::source::location::{Container, Location, Locations};
 use namegate_findings::directory::LocatedNames;
 
 /// A source of names.
@@ -149,8 +149,8 @@ pub struct DirectoryBatch {
     pub names: Arena,
     /// The names that contain a NUL: no directory on disk has one.
     pub holding_nul: Vec<Vec<u8>>,
-    /// The location of each name, in the order of `names` and then `holding_nul`; empty if names have no locations.
-    pub locations: Vec<Location>,
+    /// The location of each name, in the order of `names` and then `holding_nul`.
+    pub locations: Locations,
     /// Number of names.
     pub count: usize,
     /// Whether a symbolic link is among the names, or may be; set only by [`tree::Tree`].
@@ -182,7 +182,7 @@ impl DirectoryBatch {
             root_len,
             names: Arena::new(),
             holding_nul: Vec::new(),
-            locations: Vec::new(),
+            locations: Locations::None,
             count: 0,
             has_links: false,
             siblings: SiblingNames::None,
@@ -219,7 +219,7 @@ impl DirectoryBatch {
         let before_nul = self.count - self.holding_nul.len();
         self.push(name);
         let is_behind = self.count - self.holding_nul.len() == before_nul;
-        self.locations.insert(if is_behind { self.locations.len() } else { before_nul }, location);
+        self.locations.insert(if is_behind { self.count - 1 } else { before_nul }, location);
     }
 
     /// The directory with its location, as a scan checks it; `prefix` comes before each path on the target.
@@ -322,9 +322,9 @@ mod tests {
         }
         let names =
             batch.names.iter().map(|(_, name)| name).chain(batch.holding_nul.iter().map(Vec::as_slice));
-        let marked: Vec<_> = names.zip(batch.locations.iter().copied()).collect();
+        let marked: Vec<_> = names.enumerate().map(|(at, name)| (name, batch.locations.get(at))).collect();
         let expected = [(&b"a"[..], 1), (b"d", 3), (b"e", 5), (b"b\0c", 2), (b"\0", 4)];
-        assert_eq!(marked, expected.map(|(name, number)| (name, Location::Item(number))));
+        assert_eq!(marked, expected.map(|(name, number)| (name, Some(Location::Item(number)))));
         assert_eq!(batch.count, 5);
     }
 }

@@ -14,7 +14,7 @@ use namegate_core::policy::{
 };
 
 use crate::container_rules;
-use crate::location::{Container, DirectoryPath, Location};
+use crate::location::{Container, DirectoryPath, Locations};
 use crate::record::{CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation};
 
 /// Checks directories one by one.
@@ -51,15 +51,14 @@ pub struct LocatedNames<'n> {
     pub dir: &'n [u8],
     /// Its container; `None` for the file system.
     pub container: Option<&'n Arc<Container>>,
-    /// The location of each name, in the order of the arena and then of the names that contain a NUL; empty if names have no
-    /// locations.
-    pub locations: &'n [Location],
+    /// The location of each name, in the order of the arena and then of the names that contain a NUL.
+    pub locations: &'n Locations,
 }
 
 impl<'n> LocatedNames<'n> {
     /// Names without a container and without locations.
     pub fn new(names: DirectoryNames<'n>, dir: &'n [u8]) -> Self {
-        Self { names, dir, container: None, locations: &[] }
+        Self { names, dir, container: None, locations: &Locations::None }
     }
 }
 
@@ -183,7 +182,7 @@ impl<'s> DirectoryScan<'s> {
             objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
             records.push(ReportedName {
                 place: Some(Arc::clone(&place)),
-                location: directory.locations.get(at).copied(),
+                location: directory.locations.get(at),
                 name: name.to_vec(),
                 objections,
                 repair: repairs.remove(&at),

@@ -64,6 +64,52 @@ pub enum Location {
     },
 }
 
+/// The locations of the names of a directory, by the index of the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Locations {
+    /// The names have no locations.
+    #[default]
+    None,
+    /// Numbers of items of a list.
+    Items(Vec<u64>),
+    /// Numbers of members of an archive.
+    Members(Vec<u64>),
+    /// One location for each name.
+    Each(Vec<Location>),
+}
+
+impl Locations {
+    /// The location of the name at index `at`, if it has one.
+    pub fn get(&self, at: usize) -> Option<Location> {
+        match self {
+            Self::None => None,
+            Self::Items(numbers) => numbers.get(at).copied().map(Location::Item),
+            Self::Members(numbers) => numbers.get(at).copied().map(Location::Member),
+            Self::Each(locations) => locations.get(at).copied(),
+        }
+    }
+
+    /// Inserts the location of the name at index `at`. The names of a directory have the same kind of location.
+    ///
+    /// # Panics
+    /// If a name before has no location, or one of another kind.
+    pub fn insert(&mut self, at: usize, location: Location) {
+        if matches!(self, Self::None) {
+            *self = match location {
+                Location::Item(_) => Self::Items(Vec::new()),
+                Location::Member(_) => Self::Members(Vec::new()),
+                Location::Commits { .. } => Self::Each(Vec::new()),
+            };
+        }
+        match (self, location) {
+            (Self::Items(numbers), Location::Item(number))
+            | (Self::Members(numbers), Location::Member(number)) => numbers.insert(at, number),
+            (Self::Each(locations), location) => locations.insert(at, location),
+            (locations, location) => panic!("{location:?} among {locations:?}"),
+        }
+    }
+}
+
 /// The id of a git object: 20 bytes (SHA-1) or 32 (SHA-256). Shown in hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {

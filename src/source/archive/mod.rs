@@ -20,12 +20,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use namegate_findings::group::{Groups, LIMIT};
+use namegate_findings::group::Groups;
 use namegate_findings::split::{self, MAX_NAME, MAX_PARTS, Shape};
 
-use super::group::GroupedSource;
+use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
-use crate::source::location::{ArchiveKind, Container, Location};
+use crate::source::location::{ArchiveKind, Container, Locations};
 use packed::Packing;
 
 /// An archive.
@@ -85,8 +85,8 @@ impl Source for Archive {
         let gathered = self.gather(visit);
         let finished = gathered.and_then(|groups| match groups {
             ControlFlow::Continue((container, groups)) => {
-                let location: Option<fn(u64) -> Location> = Some(Location::Member);
-                let grouped = GroupedSource { container: Some(Arc::new(container)), location };
+                let locations: Option<fn(Vec<u64>) -> Locations> = Some(Locations::Members);
+                let grouped = GroupedSource { container: Some(Arc::new(container)), locations };
                 grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)))
             }
             ControlFlow::Break(()) => Ok(()),

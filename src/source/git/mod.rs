@@ -17,10 +17,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use namegate_findings::group::{Groups, LIMIT};
+use namegate_findings::group::Groups;
 use namegate_findings::split::{self, MAX_PARTS, Shape};
 
-use super::group::GroupedSource;
+use super::group::{GroupedSource, LIMIT};
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
 use crate::name::arena::Arena;
 use crate::source::location::Container;
@@ -146,7 +146,7 @@ impl Git {
             },
         };
         let container = Some(Arc::clone(container));
-        GroupedSource { container, location: None }.hand_over_in_order(groups, take)
+        GroupedSource { container, locations: None }.hand_over_in_order(groups, take)
     }
 
     fn fault(&self, error: io::Error) -> Fault {

@@ -343,8 +343,9 @@ impl VersionedDirectory for ReadDirectory<'_, '_> {
         let Self { reader, directory, names: all } = self;
         let wanted: BTreeMap<&[u8], usize> =
             names.iter().enumerate().map(|(at, (_, name))| (name, at)).collect();
+        let names = all.names.iter().enumerate();
         let located: BTreeMap<&[u8], Location> =
-            all.names.iter().zip(&all.locations).map(|((_, name), location)| (name, *location)).collect();
+            names.filter_map(|(at, (_, name))| Some((name, all.locations.get(at)?))).collect();
         let mut there = vec![false; wanted.len()];
         let mut seen = HashSet::new();
         let mut reader = VersionReader::new(reader);
