@@ -141,7 +141,7 @@ struct LargeDirectory<'d, 'p> {
 impl LargeDirectory<'_, '_> {
     /// Gives the findings to `emit`. `used` are the fingerprints of all names, if they are known.
     fn check(mut self, used: Option<UsedFingerprints>, emit: &mut FindingsSink<'_>) {
-        let &mut Self { scan, suspects, suggester, .. } = &mut self;
+        let Self { scan, suspects, suggester, .. } = self;
         let policy = scan.directories.policy;
         let mut suggested = Vec::new();
         self.parts.each(&mut |part| {

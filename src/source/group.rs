@@ -29,8 +29,8 @@ type VisitBatch<'v> = &'v (dyn Fn(DirectoryBatch) -> ControlFlow<()> + Sync);
 pub(super) struct GroupedSource {
     /// Their container; `None` for the file system.
     pub(super) container: Option<Arc<Container>>,
-    /// Makes the locations of names from the numbers of their paths, if names have locations.
-    pub(super) locations: Option<fn(Vec<u64>) -> Locations>,
+    /// Makes the locations of names from the numbers of their paths.
+    pub(super) locations: fn(Vec<u64>) -> Locations,
 }
 
 impl GroupedSource {
@@ -83,7 +83,7 @@ impl GroupedSource {
         let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(&dir)), root_len);
         batch.container = self.container.clone();
         (batch.count, batch.names, batch.holding_nul) = (numbers.len(), names, holding_nul);
-        batch.locations = self.locations.map_or(Locations::None, |locations| locations(numbers));
+        batch.locations = (self.locations)(numbers);
         batch
     }
 }

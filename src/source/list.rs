@@ -220,8 +220,7 @@ impl Source for List {
         if matches!(reported, Err(ControlFlow::Break(()))) {
             return;
         }
-        let grouped =
-            GroupedSource { container: Some(Arc::new(container)), locations: Some(Locations::Items) };
+        let grouped = GroupedSource { container: Some(Arc::new(container)), locations: Locations::Items };
         let handed_over = grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)));
         if let Err(error) = handed_over {
             let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
@@ -257,7 +256,7 @@ impl Source for PathList {
         if rejected.report("number", fault("check all"), visit).is_break() {
             return;
         }
-        let grouped = GroupedSource { container: None, locations: None };
+        let grouped = GroupedSource { container: None, locations: |_| Locations::None };
         let take = &mut |batch| visit(SourceEvent::Directory(batch));
         if let Err(error) = grouped.hand_over_in_order(groups, take) {
             let _ = visit(SourceEvent::Fault(fault("group the")(error)));

@@ -85,8 +85,8 @@ impl Source for Archive {
         let gathered = self.gather(visit);
         let finished = gathered.and_then(|groups| match groups {
             ControlFlow::Continue((container, groups)) => {
-                let locations: Option<fn(Vec<u64>) -> Locations> = Some(Locations::Members);
-                let grouped = GroupedSource { container: Some(Arc::new(container)), locations };
+                let grouped =
+                    GroupedSource { container: Some(Arc::new(container)), locations: Locations::Members };
                 grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)))
             }
             ControlFlow::Break(()) => Ok(()),

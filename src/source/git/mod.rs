@@ -23,7 +23,7 @@ use namegate_findings::split::{self, MAX_PARTS, Shape};
 use super::group::{GroupedSource, LIMIT};
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
 use crate::name::arena::Arena;
-use crate::source::location::Container;
+use crate::source::location::{Container, Locations};
 use repository::Repository;
 
 /// Names in a repository.
@@ -146,7 +146,7 @@ impl Git {
             },
         };
         let container = Some(Arc::clone(container));
-        GroupedSource { container, locations: None }.hand_over_in_order(groups, take)
+        GroupedSource { container, locations: |_| Locations::None }.hand_over_in_order(groups, take)
     }
 
     fn fault(&self, error: io::Error) -> Fault {

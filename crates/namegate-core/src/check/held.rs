@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::SuspectNames;
-use crate::policy::{FingerprintIndex, NamesInUse, Policy, UsedFingerprints};
+use crate::policy::{FingerprintIndex, NamesInUse, UsedFingerprints};
 
 /// A directory whose names come in parts and can be read again. What is suggested for a name without regard to others is known.
 pub trait RereadNames {
@@ -25,7 +25,6 @@ pub trait RereadNames {
 /// them may be in use.
 #[derive(Debug)]
 pub struct HeldNames<'d> {
-    policy: &'d Policy,
     suspects: &'d SuspectNames<'d>,
     used: UsedFingerprints,
     /// `used` has the fingerprints of all names of the directory, not only of those that matter.
@@ -38,7 +37,7 @@ pub struct HeldNames<'d> {
 
 impl<'d> HeldNames<'d> {
     /// Finds the names to hold. `suggested` are the fingerprints of all names that are suggested without regard to others
-    /// ([`Policy::each_number`]), `used` those of the names of the directory, if they are known ([`SuspectNames::take_used`]).
+    /// ([`Policy::each_number`](crate::policy::Policy::each_number)), `used` those of the names of the directory, if they are known ([`SuspectNames::take_used`]).
     pub fn new(
         suspects: &'d SuspectNames<'d>,
         used: Option<UsedFingerprints>,
@@ -48,7 +47,7 @@ impl<'d> HeldNames<'d> {
         let policy = suspects.policy;
         suggested.sort_unstable();
         let knows_all = used.is_some();
-        let mut find = || {
+        let used = used.unwrap_or_else(|| {
             let mut existing = Vec::new();
             directory.each_name(&mut |name| {
                 let Ok(name) = std::str::from_utf8(name) else { return };
@@ -57,9 +56,9 @@ impl<'d> HeldNames<'d> {
                 });
             });
             UsedFingerprints::new(existing)
-        };
-        let used = used.unwrap_or_else(&mut find).with_suggested(suggested);
-        Self { policy, suspects, used, knows_all, suggested: HashSet::new(), are_all: false }
+        });
+        let used = used.with_suggested(suggested);
+        Self { suspects, used, knows_all, suggested: HashSet::new(), are_all: false }
     }
 
     /// Reports whether `name`, for which `new` is suggested, is held.
@@ -67,14 +66,15 @@ impl<'d> HeldNames<'d> {
         let mut is_held = self.are_all || self.suspects.is_alike(name);
         if let Some(new) = new.filter(|_| !is_held) {
             is_held = self.is_contested(name, new);
-            self.policy.each_number(new, |number| is_held |= self.suggested.contains(&number));
+            self.suspects.policy.each_number(new, |number| is_held |= self.suggested.contains(&number));
         }
         is_held
     }
 
     /// Whether `new` may equal another suggested name, or the name of another entry than `name`; `false` is certain.
     fn is_contested(&self, name: &[u8], new: &str) -> bool {
-        let Self { policy, used, .. } = self;
+        let Self { used, suspects, .. } = self;
+        let policy = suspects.policy;
         let own = std::str::from_utf8(name).ok();
         let mut is_contested = false;
         policy.each_number(new, |number| {
@@ -103,7 +103,7 @@ impl<'d> HeldNames<'d> {
             let names = directory.collect(&mut |name, new| {
                 let is_held = self.has(name, new);
                 if let Some(new) = new.filter(|_| is_held) {
-                    self.policy.each_number(new, |number| _ = of_held.insert(number));
+                    self.suspects.policy.each_number(new, |number| _ = of_held.insert(number));
                 }
                 is_held
             })?;

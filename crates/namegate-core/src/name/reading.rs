@@ -102,7 +102,8 @@ impl Encoding {
         let (whole, apart) = (self.read(name), self.read_apart(name));
         let (Some(all), Some(parts)) = (&whole, &apart) else { return apart.or(whole) };
         let strays = non_ascii(name) - kept;
-        // Where most of a name is well-formed, chance is the worse explanation, and so it is where Latin letters give others.
+        // Where most of a name is well-formed, chance is the worse explanation, except of two more scripts. Where a Latin encoding gives
+        // as few scripts, its letters are those of UTF-8 read wrongly: `Ãœ` for `Ü`.
         let (of_all, of_parts) = (kinds(all), kinds(parts));
         let is_kept = match of_parts.cmp(&of_all) {
             Ordering::Less => true,
