@@ -16,9 +16,10 @@ pub mod plan;
 pub mod plan_table;
 pub mod private;
 pub mod propose;
-pub mod records;
 pub mod relink;
 pub mod roots;
 pub mod status;
 pub mod stored_plan;
 pub mod undo;
+
+pub use namegate_findings::records;

@@ -13,7 +13,6 @@ mod line;
 pub mod order;
 pub mod parse;
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::line::{LineType, RootLine};
 pub use inode_time::InodeTime;
+pub use namegate_findings::records::{components, post_order};
 pub use parse::{PlanError, PlanLine, PlanParser};
 
 use crate::policy::Confidence;
@@ -293,32 +293,6 @@ pub fn replace_components(path: &[u8], parts: &[(usize, &[u8])]) -> Vec<u8> {
         component += 1;
     }
     made
-}
-
-/// The components of a path: the non-empty parts between slashes.
-pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|&b| b == b'/').filter(|piece| !piece.is_empty())
-}
-
-/// The order of paths in which every entry comes before the directory that holds it; siblings compare by their bytes.
-///
-/// ```
-/// use namegate::fix::plan::post_order;
-/// let mut paths = ["/a", "/a/b", "/a-", "/a/b/c", "/a/a"];
-/// paths.sort_by(|a, b| post_order(a.as_bytes(), b.as_bytes()));
-/// assert_eq!(paths, ["/a/a", "/a/b/c", "/a/b", "/a", "/a-"]);
-/// ```
-pub fn post_order(a: &[u8], b: &[u8]) -> Ordering {
-    let (mut a, mut b) = (components(a), components(b));
-    loop {
-        match (a.next(), b.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => return Ordering::Greater,
-            (Some(_), None) => return Ordering::Less,
-            (Some(a), Some(b)) if a != b => return a.cmp(b),
-            _ => {}
-        }
-    }
 }
 
 /// The path of `name` in the directory `dir`.

@@ -37,6 +37,7 @@ pub mod fingerprint;
 pub mod group;
 pub mod location;
 pub mod record;
+pub mod records;
 pub mod split;
 pub mod temporary;
 pub mod uri;

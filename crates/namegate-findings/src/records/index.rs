@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
 
-use super::{HeldRecords, RecordStore, RunReader, RunWriter, SortedRecords, compare};
+use super::{DirectoryOrder, HeldRecords, RecordStore, RunReader, RunWriter, SortedRecords, compare};
 
 /// The distance between two records of the index, in bytes.
 const INDEX_STEP: u64 = 4 << 10;
@@ -15,10 +15,11 @@ impl SortedRecords {
     /// # Errors
     /// The temporary file cannot be read, or another one cannot be written.
     pub fn index(self) -> io::Result<IndexedRecords> {
-        if let RecordStore::Held(held) = self.0 {
-            return Ok(IndexedRecords(IndexedStore::Held(held)));
-        }
-        let (mut out, mut index, mut indexed) = (RunWriter::new()?, Vec::<IndexEntry>::new(), None);
+        let order = match self.0 {
+            RecordStore::Held(held) => return Ok(IndexedRecords(IndexedStore::Held(held))),
+            RecordStore::Runs { order, .. } => order,
+        };
+        let (mut out, mut index, mut indexed) = (RunWriter::new(order)?, Vec::<IndexEntry>::new(), None);
         let mut cursor = self.cursor()?;
         out.runs.push((0, 0));
         while let Some(record) = cursor.next()? {
@@ -31,7 +32,7 @@ impl SortedRecords {
             out.write_with(record, is_same)?;
         }
         let len = out.len;
-        Ok(IndexedRecords(IndexedStore::File { file: out.finish()?.0, len, index }))
+        Ok(IndexedRecords(IndexedStore::File { file: out.finish()?.0, len, index, order }))
     }
 }
 
@@ -42,7 +43,7 @@ pub struct IndexedRecords(pub(super) IndexedStore);
 #[derive(Debug)]
 pub(super) enum IndexedStore {
     Held(HeldRecords),
-    File { file: File, len: u64, index: Vec<IndexEntry> },
+    File { file: File, len: u64, index: Vec<IndexEntry>, order: DirectoryOrder },
 }
 
 /// A record whose place in the file is known. It does not depend on the record before.
@@ -78,19 +79,20 @@ impl IndexedRecords {
             IndexedStore::Held(held) => {
                 let at = held.places.partition_point(|place| {
                     let record = held.record(place);
-                    compare((record.dir, record.name), wanted).is_lt()
+                    compare(held.order, (record.dir, record.name), wanted).is_lt()
                 });
                 let found = held.places.get(at).map(|place| held.record(place));
                 let found = found.filter(|found| (found.dir, found.name) == wanted);
                 Ok(found.map(|found| found.payload.to_vec()))
             }
-            IndexedStore::File { file, len, index } => {
-                let at = index.partition_point(|entry| compare((&entry.dir, &entry.name), wanted).is_lt());
+            IndexedStore::File { file, len, index, order } => {
+                let at =
+                    index.partition_point(|entry| compare(*order, (&entry.dir, &entry.name), wanted).is_lt());
                 // The record may stand before the first one of the index that is not less.
                 let begin = at.checked_sub(1).map_or(0, |at| index[at].at);
                 let mut reader = RunReader::new(file, begin, *len, 2 * INDEX_STEP as usize);
                 while reader.advance()? {
-                    match compare(reader.key(), wanted) {
+                    match compare(*order, reader.key(), wanted) {
                         Ordering::Less => {}
                         Ordering::Equal => return Ok(Some(reader.record().payload.to_vec())),
                         Ordering::Greater => break,

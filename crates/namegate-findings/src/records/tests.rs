@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use super::index::IndexedStore;
 use super::*;
 
+const ORDER: DirectoryOrder = DirectoryOrder::EntriesFirst;
+
 type Owned = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 fn all(sorted: &SortedRecords) -> Vec<Owned> {
@@ -14,7 +16,7 @@ fn all(sorted: &SortedRecords) -> Vec<Owned> {
 }
 
 fn sorted(records: &[Owned], limit: usize) -> SortedRecords {
-    let mut sorter = RecordSorter::with_limit(limit);
+    let mut sorter = RecordSorter::new(ORDER, limit);
     for (dir, name, payload) in records {
         sorter.push(EntryRecord { dir, name, payload }).unwrap();
     }
@@ -35,7 +37,7 @@ proptest! {
             let number: u32 = number;
             (dir.into_bytes(), name.into_bytes(), number.to_string().repeat(30).into_bytes())
         }).collect();
-        let order = |a: &Owned, b: &Owned| compare((&a.0, &a.1), (&b.0, &b.1));
+        let order = |a: &Owned, b: &Owned| compare(ORDER, (&a.0, &a.1), (&b.0, &b.1));
         if is_sorted {
             records.sort_by(order);
         }

@@ -1,4 +1,4 @@
-//! Records of entries, sorted by directory and name: every entry comes before the directory that holds it.
+//! Records of names, sorted by directory and name.
 //!
 //! Records come in any order. A few are kept in memory. More are written to a temporary file as sorted runs, which are merged
 //! while they are read. So memory does not grow with their number.
@@ -14,11 +14,7 @@ use std::mem;
 use std::os::unix::fs::FileExt;
 
 pub use self::index::IndexedRecords;
-use super::plan::post_order;
-use crate::sys::temporary;
-
-/// Bytes that are kept in memory.
-pub const LIMIT: usize = 8 << 20;
+use crate::temporary;
 
 /// The buffer of a run that is read.
 const READ_BUFFER: usize = 32 << 10;
@@ -40,10 +36,58 @@ pub struct EntryRecord<'r> {
     pub payload: &'r [u8],
 }
 
-fn compare(a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> Ordering {
+/// Bytes that are kept in memory unless another limit is given.
+const LIMIT: usize = 8 << 20;
+
+/// The order of directories. The names of a directory compare by their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectoryOrder {
+    /// By the bytes of their paths.
+    Bytes,
+    /// Every entry comes before the directory that holds it ([`post_order`]).
+    #[default]
+    EntriesFirst,
+}
+
+impl DirectoryOrder {
+    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            Self::Bytes => a.cmp(b),
+            Self::EntriesFirst => post_order(a, b),
+        }
+    }
+}
+
+/// The components of a path: the non-empty parts between slashes.
+pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&b| b == b'/').filter(|piece| !piece.is_empty())
+}
+
+/// The order of paths in which every entry comes before the directory that holds it; siblings compare by their bytes.
+///
+/// ```
+/// use namegate_findings::records::post_order;
+/// let mut paths = ["/a", "/a/b", "/a-", "/a/b/c", "/a/a"];
+/// paths.sort_by(|a, b| post_order(a.as_bytes(), b.as_bytes()));
+/// assert_eq!(paths, ["/a/a", "/a/b/c", "/a/b", "/a", "/a-"]);
+/// ```
+pub fn post_order(a: &[u8], b: &[u8]) -> Ordering {
+    let (mut a, mut b) = (components(a), components(b));
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Greater,
+            (Some(_), None) => return Ordering::Less,
+            (Some(a), Some(b)) if a != b => return a.cmp(b),
+            _ => {}
+        }
+    }
+}
+
+fn compare(order: DirectoryOrder, a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> Ordering {
     match a.0 == b.0 {
         true => a.1.cmp(b.1),
-        false => post_order(a.0, b.0).then_with(|| a.1.cmp(b.1)),
+        false => order.compare(a.0, b.0).then_with(|| a.1.cmp(b.1)),
     }
 }
 
@@ -57,13 +101,14 @@ pub struct RecordSorter {
 
 impl Default for RecordSorter {
     fn default() -> Self {
-        Self::with_limit(LIMIT)
+        Self::new(DirectoryOrder::default(), LIMIT)
     }
 }
 
 /// Records in memory.
 #[derive(Debug, Default)]
 struct HeldRecords {
+    order: DirectoryOrder,
     bytes: Vec<u8>,
     places: Vec<RecordPlace>,
 }
@@ -79,6 +124,10 @@ struct RecordPlace {
 }
 
 impl HeldRecords {
+    fn new(order: DirectoryOrder) -> Self {
+        Self { order, bytes: Vec::new(), places: Vec::new() }
+    }
+
     fn dir(&self, place: &RecordPlace) -> &[u8] {
         &self.bytes[place.dir as usize..][..place.dir_len as usize]
     }
@@ -96,13 +145,13 @@ impl HeldRecords {
         let mut places = mem::take(&mut self.places);
         places.sort_by(|a, b| {
             let (a, b) = (self.record(a), self.record(b));
-            compare((a.dir, a.name), (b.dir, b.name))
+            compare(self.order, (a.dir, a.name), (b.dir, b.name))
         });
         self.places = places;
     }
 
     fn push(&mut self, record: EntryRecord<'_>) {
-        let len = |len: usize| u32::try_from(len).expect("a line of a plan is shorter than 4 GiB");
+        let len = |len: usize| u32::try_from(len).expect("a record is shorter than 4 GiB");
         let last = self.places.last().filter(|last| self.dir(last) == record.dir);
         let (dir, dir_len) = match last {
             Some(last) => (last.dir, last.dir_len),
@@ -122,8 +171,8 @@ impl HeldRecords {
 
 impl RecordSorter {
     /// Creates an empty sorter that keeps `limit` bytes in memory, at most 1 GiB.
-    pub fn with_limit(limit: usize) -> Self {
-        Self { held: HeldRecords::default(), limit: limit.min(1 << 30), runs: None }
+    pub fn new(order: DirectoryOrder, limit: usize) -> Self {
+        Self { held: HeldRecords::new(order), limit: limit.min(1 << 30), runs: None }
     }
 
     /// Adds a record.
@@ -136,11 +185,11 @@ impl RecordSorter {
     }
 
     fn write_run(&mut self) -> io::Result<()> {
-        let mut held = mem::take(&mut self.held);
+        let held = &mut self.held;
         held.sort();
         let runs = match &mut self.runs {
             Some(runs) => runs,
-            none => none.insert(RunWriter::new()?),
+            none => none.insert(RunWriter::new(held.order)?),
         };
         if let Some(first) = held.places.first() {
             runs.begin_run(held.record(first));
@@ -149,7 +198,6 @@ impl RecordSorter {
         // The memory is used again.
         held.bytes.clear();
         held.places.clear();
-        self.held = held;
         Ok(())
     }
 
@@ -164,7 +212,7 @@ impl RecordSorter {
         match self.runs {
             Some(runs) => {
                 let (file, runs) = runs.finish()?;
-                Ok(SortedRecords(RecordStore::Runs { file, runs }))
+                Ok(SortedRecords(RecordStore::Runs { file, runs, order: self.held.order }))
             }
             None => {
                 self.held.sort();
@@ -177,6 +225,7 @@ impl RecordSorter {
 /// Writes sorted runs to a temporary file.
 #[derive(Debug)]
 struct RunWriter {
+    order: DirectoryOrder,
     out: BufWriter<File>,
     len: u64,
     /// The begin and the end of each run.
@@ -186,14 +235,14 @@ struct RunWriter {
 }
 
 impl RunWriter {
-    fn new() -> io::Result<Self> {
+    fn new(order: DirectoryOrder) -> io::Result<Self> {
         let out = BufWriter::with_capacity(READ_BUFFER, temporary::file()?);
-        Ok(Self { out, len: 0, runs: Vec::new(), dir: Vec::new(), name: Vec::new() })
+        Ok(Self { order, out, len: 0, runs: Vec::new(), dir: Vec::new(), name: Vec::new() })
     }
 
     /// Begins a run, unless its first record continues the one before: records that come sorted are one run.
     fn begin_run(&mut self, first: EntryRecord<'_>) {
-        let continues = compare((&self.dir, &self.name), (first.dir, first.name)).is_le();
+        let continues = compare(self.order, (&self.dir, &self.name), (first.dir, first.name)).is_le();
         if self.runs.is_empty() || !continues {
             self.runs.push((self.len, self.len));
             self.dir.clear();
@@ -240,7 +289,7 @@ pub struct SortedRecords(RecordStore);
 #[derive(Debug)]
 enum RecordStore {
     Held(HeldRecords),
-    Runs { file: File, runs: Vec<(u64, u64)> },
+    Runs { file: File, runs: Vec<(u64, u64)>, order: DirectoryOrder },
 }
 
 impl SortedRecords {
@@ -251,10 +300,11 @@ impl SortedRecords {
     pub fn cursor(&self) -> io::Result<RecordCursor<'_>> {
         match &self.0 {
             RecordStore::Held(held) => Ok(RecordCursor(CursorState::Held { held, next: 0 })),
-            RecordStore::Runs { file, runs } => {
+            RecordStore::Runs { file, runs, order } => {
                 let mut heads = BinaryHeap::with_capacity(runs.len());
                 for (number, &(begin, end)) in runs.iter().enumerate() {
-                    let mut head = RunHead { reader: RunReader::new(file, begin, end, READ_BUFFER), number };
+                    let reader = RunReader::new(file, begin, end, READ_BUFFER);
+                    let mut head = RunHead { reader, number, order: *order };
                     if head.reader.advance()? {
                         heads.push(head);
                     }
@@ -397,17 +447,19 @@ impl<'f> RunReader<'f> {
 struct RunHead<'f> {
     reader: RunReader<'f>,
     number: usize,
+    order: DirectoryOrder,
 }
 
 impl RunHead<'_> {
     fn fork(&self) -> Self {
-        Self { reader: self.reader.fork(), number: self.number }
+        Self { reader: self.reader.fork(), number: self.number, order: self.order }
     }
 }
 
 impl Ord for RunHead<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        compare(other.reader.key(), self.reader.key()).then_with(|| other.number.cmp(&self.number))
+        compare(self.order, other.reader.key(), self.reader.key())
+            .then_with(|| other.number.cmp(&self.number))
     }
 }
 
