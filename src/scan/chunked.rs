@@ -1,8 +1,8 @@
 //! Directories with more names than should be held at a time.
 //!
-//! Each part is checked by itself and dropped; eight bytes of each name are kept until the directory ends, to find names
-//! that collide. Only if there is something to report, the names are read again: to collect those with findings, and a few
-//! times to suggest names that are not in use. If there are many, eight bytes are kept of each suggested name too: only names whose
+//! Each part is checked by itself and dropped; the fingerprint of each name is kept until the directory ends, to find names
+//! that collide: four bytes. Only if there is something to report, the names are read again: to collect those with findings, and a few
+//! times to suggest names that are not in use. If there are many, the fingerprint of each suggested name is kept too: only names whose
 //! suggestions may be in use are held, all others are reported part by part. If findings are only counted, no more than a part is
 //! held here either.
 
@@ -14,13 +14,16 @@ use super::BatchScan;
 use crate::check::{DirectoryNames, HeldNames, RereadNames, SuspectNames};
 use crate::name::arena::Arena;
 use crate::name::reading::EncodingSample;
-use crate::policy::{NamesInUse, PartsSuggester, UsedFingerprints};
+use crate::policy::{Fingerprints, NamesInUse, PartsSuggester, UsedFingerprints};
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts};
 
 /// Bytes of names with findings that are held together if their findings are shown.
 const MOST_HELD: usize = 1 << 18;
+
+/// Bytes of names that are checked together: what is found out about a name takes many times its length.
+const CHECKED_TOGETHER: usize = 1 << 14;
 
 /// Takes the findings.
 type FindingsSink<'e> = dyn FnMut(DirectoryFindings) + 'e;
@@ -143,12 +146,10 @@ impl LargeDirectory<'_, '_> {
     fn check(mut self, used: Option<UsedFingerprints>, emit: &mut FindingsSink<'_>) {
         let Self { scan, suspects, suggester, .. } = self;
         let policy = scan.directories.policy;
-        let mut suggested = Vec::new();
+        let mut suggested = Fingerprints::new(policy);
         self.parts.each(&mut |part| {
             each_suspect(part, scan, suspects, suggester, &mut |_, new| {
-                if let Some(new) = new {
-                    policy.each_number(new, |number| suggested.push(number));
-                }
+                new.into_iter().for_each(|new| suggested.add_text(new));
             });
         });
         let mut held = HeldNames::new(suspects, used, suggested, &mut self);
@@ -162,12 +163,28 @@ impl LargeDirectory<'_, '_> {
         found.into_iter().flatten().for_each(&mut *emit);
         self.parts.each(&mut |part| {
             let mut others = DirectoryBatch::new(part.dir.clone(), part.root_len);
-            each_suspect(part, scan, suspects, suggester, &mut |name, new| {
-                if !held.has(name, new) {
-                    others.push(name);
+            let mut flush = |others: &mut DirectoryBatch| {
+                scan.check(others, CheckedNames::Part(suggester), emit);
+                others.names.clear();
+            };
+            let mut add = |name: &[u8]| {
+                others.push(name);
+                if others.names.len() >= CHECKED_TOGETHER {
+                    flush(&mut others);
                 }
-            });
-            scan.check(&others, CheckedNames::Part(suggester), emit);
+            };
+            if held.is_empty() {
+                let mut found = Arena::new();
+                suspects.add_to(&mut found, &part.directory(scan.prefix));
+                found.iter().for_each(|(_, name)| add(name));
+            } else {
+                each_suspect(part, scan, suspects, suggester, &mut |name, new| {
+                    if !held.has(name, new) {
+                        add(name);
+                    }
+                });
+            }
+            flush(&mut others);
         });
     }
 }
@@ -202,12 +219,23 @@ fn each_suspect(
     let policy = scan.directories.policy;
     let mut found = Arena::new();
     suspects.add_to(&mut found, &part.directory(scan.prefix));
-    let directory = DirectoryNames { names: &found, ..part.directory(scan.prefix) };
-    let check = policy.check_directory(&directory);
-    let suggested = check.map(|check| check.suggested_names_alone(policy, suggester)).unwrap_or_default();
-    for (at, (_, name)) in found.iter().enumerate() {
-        take(name, suggested.get(&at).map(|new| &*new.name));
+    let mut take_all = |names: &mut Arena| {
+        let directory = DirectoryNames { names, ..part.directory(scan.prefix) };
+        let check = policy.check_directory(&directory);
+        let suggested = check.map(|check| check.suggested_names_alone(policy, suggester)).unwrap_or_default();
+        for (at, (_, name)) in names.iter().enumerate() {
+            take(name, suggested.get(&at).map(|new| &*new.name));
+        }
+        names.clear();
+    };
+    let mut names = Arena::new();
+    for (_, name) in found.iter() {
+        push(&mut names, name);
+        if names.len() >= CHECKED_TOGETHER {
+            take_all(&mut names);
+        }
     }
+    take_all(&mut names);
 }
 
 #[cfg(test)]

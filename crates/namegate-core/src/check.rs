@@ -343,7 +343,7 @@ impl Policy {
 
     /// Finds the names that may have violations in a directory whose names come in parts, without storing all of them.
     ///
-    /// If the policy compares names, eight bytes are stored for each name, whatever its length.
+    /// If the policy compares names, four bytes are stored for each name of a large directory, whatever its length.
     ///
     /// ```
     /// use namegate_core::check::DirectoryNames;

@@ -1,12 +1,12 @@
 //! Which names of a large directory must be held together to suggest names that are free.
 //!
-//! The name that is suggested for a name without regard to others is free in most cases, and eight bytes of each name and of each
-//! suggestion show where it may not be. Only the names of which that is true are held and compared.
+//! The name that is suggested for a name without regard to others is free in most cases, and the fingerprints of all names and
+//! suggestions show where it may not be. Only the names of which that is true are held and compared.
 
 use std::collections::HashSet;
 
 use super::SuspectNames;
-use crate::policy::{FingerprintIndex, NamesInUse, UsedFingerprints};
+use crate::policy::{FingerprintIndex, Fingerprints, NamesInUse, UsedFingerprints};
 
 /// A directory whose names come in parts and can be read again. What is suggested for a name without regard to others is known.
 pub trait RereadNames {
@@ -29,6 +29,8 @@ pub struct HeldNames<'d> {
     used: UsedFingerprints,
     /// `used` has the fingerprints of all names of the directory, not only of those that matter.
     knows_all: bool,
+    /// Suggested names may be in use.
+    may_be_contested: bool,
     /// The fingerprints of the names that are suggested for names that are held.
     suggested: HashSet<u64>,
     /// All suspects are held: too many of them compete for the same names.
@@ -36,29 +38,26 @@ pub struct HeldNames<'d> {
 }
 
 impl<'d> HeldNames<'d> {
-    /// Finds the names to hold. `suggested` are the fingerprints of all names that are suggested without regard to others
-    /// ([`Policy::each_number`](crate::policy::Policy::each_number)), `used` those of the names of the directory, if they are known ([`SuspectNames::take_used`]).
+    /// Finds the names to hold. `suggested` are the fingerprints of all names that are suggested without regard to others, `used`
+    /// those of the names of the directory, if they are known ([`SuspectNames::take_used`]).
     pub fn new(
         suspects: &'d SuspectNames<'d>,
         used: Option<UsedFingerprints>,
-        mut suggested: Vec<u64>,
+        suggested: Fingerprints<'_>,
         directory: &mut impl RereadNames,
     ) -> Self {
-        let policy = suspects.policy;
-        suggested.sort_unstable();
         let knows_all = used.is_some();
-        let used = used.unwrap_or_else(|| {
-            let mut existing = Vec::new();
-            directory.each_name(&mut |name| {
-                let Ok(name) = std::str::from_utf8(name) else { return };
-                policy.each_number(name, |number| {
-                    existing.extend(suggested.binary_search(&number).is_ok().then_some(number));
-                });
-            });
-            UsedFingerprints::new(existing)
-        });
-        let used = used.with_suggested(suggested);
-        Self { suspects, used, knows_all, suggested: HashSet::new(), are_all: false }
+        let mut used = used.unwrap_or_default().with_suggested(suggested);
+        if !knows_all {
+            used.add_wanted(suspects.policy, |take| directory.each_name(take));
+        }
+        let may_be_contested = used.may_be_contested();
+        Self { suspects, used, knows_all, may_be_contested, suggested: HashSet::new(), are_all: false }
+    }
+
+    /// Whether no name is held.
+    pub fn is_empty(&self) -> bool {
+        !self.suspects.has_alike() && !self.may_be_contested
     }
 
     /// Reports whether `name`, for which `new` is suggested, is held.
@@ -95,7 +94,7 @@ impl<'d> HeldNames<'d> {
         directory: &mut D,
         check: &mut dyn FnMut(&D::Batch, &mut NamesInUse<'_>, FingerprintIndex<'_>) -> T,
     ) -> Option<T> {
-        if !self.suspects.has_alike() && !self.used.may_be_contested() {
+        if self.is_empty() {
             return None;
         }
         loop {

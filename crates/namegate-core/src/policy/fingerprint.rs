@@ -1,7 +1,11 @@
-//! Finds the names in a directory that can collide: one number of eight bytes for each name, whatever its length.
+//! Finds the names in a directory that can collide: a number for each name, whatever its length, in four bytes where there are many.
 //!
 //! Names that collide on a target share a number ([`crate::name::fingerprint`]). In a directory without shared numbers no
 //! names collide; elsewhere only the few names that share a number need to be compared.
+
+mod numbers;
+
+use numbers::Numbers;
 
 use super::collision::Equivalence;
 use super::{Collision, Policy};
@@ -12,36 +16,46 @@ use crate::name::fingerprint::fingerprint;
 #[derive(Clone, Debug)]
 pub struct Fingerprints<'p> {
     policy: &'p Policy,
-    numbers: Vec<u64>,
+    numbers: Numbers,
 }
 
 /// The fingerprints that several names of a directory share.
 #[derive(Clone, Debug)]
 pub struct SharedFingerprints<'p> {
     policy: &'p Policy,
-    numbers: Vec<u64>,
+    numbers: Numbers,
     used: UsedFingerprints,
 }
 
 /// The fingerprints of all names of a directory, by which most other names are known to be free.
 #[derive(Clone, Debug, Default)]
 pub struct UsedFingerprints {
-    /// Sorted; a number that several names share is there several times.
-    numbers: Vec<u64>,
-    /// Those of the names that were suggested without regard to each other; sorted.
-    suggested: Vec<u64>,
+    /// A number that several names share is there several times.
+    existing: Numbers,
+    /// Those of the names that were suggested without regard to each other.
+    suggested: Numbers,
 }
 
 impl UsedFingerprints {
-    /// The fingerprints of the names in a directory.
-    pub fn new(numbers: Vec<u64>) -> Self {
-        Self { numbers: sorted(numbers), suggested: Vec::new() }
-    }
-
     /// Adds the fingerprints of names that were suggested without regard to each other.
     #[must_use]
-    pub fn with_suggested(self, suggested: Vec<u64>) -> Self {
-        Self { suggested: sorted(suggested), ..self }
+    pub fn with_suggested(self, suggested: Fingerprints<'_>) -> Self {
+        let mut suggested = suggested.numbers;
+        suggested.sort();
+        Self { suggested, ..self }
+    }
+
+    /// Adds the fingerprints of those names that `each_name` gives which a suggested name may equal.
+    pub fn add_wanted(&mut self, policy: &Policy, each_name: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        each_name(&mut |name| {
+            let Ok(text) = std::str::from_utf8(name) else { return };
+            policy.each_number(text, |number| {
+                if self.suggested.count(number) > 0 {
+                    self.existing.push(number);
+                }
+            });
+        });
+        self.existing.sort();
     }
 
     /// How many names have this number, suggested ones included.
@@ -51,33 +65,23 @@ impl UsedFingerprints {
 
     /// How many names of the directory have this number.
     pub fn count_existing(&self, number: u64) -> usize {
-        count(&self.numbers, number)
+        self.existing.count(number)
     }
 
     /// How many suggested names have this number.
     pub fn count_suggested(&self, number: u64) -> usize {
-        count(&self.suggested, number)
+        self.suggested.count(number)
     }
 
     /// Whether a suggested name may equal another one or a name of the directory; `false` is certain.
     pub fn may_be_contested(&self) -> bool {
-        let mut existing = self.numbers.iter().peekable();
-        let mut is_existing = |number: &u64| {
+        let mut existing = self.existing.iter().peekable();
+        let mut is_existing = |number: u64| {
             while existing.next_if(|&other| other < number).is_some() {}
             existing.peek() == Some(&number)
         };
-        self.suggested.windows(2).any(|two| two[0] == two[1]) || self.suggested.iter().any(&mut is_existing)
+        !self.suggested.repeated().is_empty() || self.suggested.iter().any(&mut is_existing)
     }
-}
-
-fn sorted(mut numbers: Vec<u64>) -> Vec<u64> {
-    numbers.sort_unstable();
-    numbers
-}
-
-fn count(sorted: &[u64], number: u64) -> usize {
-    let from = sorted.partition_point(|&other| other < number);
-    sorted[from..].iter().take_while(|&&other| other == number).count()
 }
 
 impl Policy {
@@ -96,7 +100,7 @@ impl Policy {
     /// assert!(shared.has(b"readme") && shared.has(b"README") && !shared.has(b"Makefile"));
     /// ```
     pub fn fingerprints(&self) -> Option<Fingerprints<'_>> {
-        self.finds_collisions().then(|| Fingerprints { policy: self, numbers: Vec::new() })
+        self.finds_collisions().then(|| Fingerprints::new(self))
     }
 
     /// Computes the fingerprints of a name. Two names that are equal, byte for byte or under an equivalence of the policy, share one of
@@ -112,6 +116,11 @@ impl Policy {
 }
 
 impl<'p> Fingerprints<'p> {
+    /// Starts to compare names, even if the policy finds no collisions.
+    pub fn new(policy: &'p Policy) -> Self {
+        Self { policy, numbers: Numbers::default() }
+    }
+
     /// Adds names of the directory.
     pub fn add_all(&mut self, names: &Arena) {
         self.reserve(names);
@@ -128,8 +137,8 @@ impl<'p> Fingerprints<'p> {
         }
     }
 
-    /// Adds one name of the directory that was decoded.
-    pub(crate) fn add_text(&mut self, text: &str) {
+    /// Adds one name that was decoded.
+    pub fn add_text(&mut self, text: &str) {
         self.policy.each_number(text, |number| self.numbers.push(number));
     }
 
@@ -141,12 +150,10 @@ impl<'p> Fingerprints<'p> {
 
     /// The fingerprints that several of the added names share.
     pub fn shared(self) -> SharedFingerprints<'p> {
-        let Self { policy, numbers } = self;
-        let used = UsedFingerprints::new(numbers);
-        let mut numbers: Vec<u64> =
-            used.numbers.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0]).collect();
-        numbers.dedup();
-        SharedFingerprints { policy, numbers, used }
+        let Self { policy, mut numbers } = self;
+        numbers.sort();
+        let used = UsedFingerprints { existing: numbers, suggested: Numbers::default() };
+        SharedFingerprints { policy, numbers: used.existing.repeated(), used }
     }
 }
 
@@ -177,7 +184,7 @@ impl SharedFingerprints<'_> {
     pub fn has(&self, name: &[u8]) -> bool {
         let mut is_shared = false;
         if let Ok(text) = std::str::from_utf8(name) {
-            self.policy.each_number(text, |n| is_shared |= self.numbers.binary_search(&n).is_ok());
+            self.policy.each_number(text, |n| is_shared |= self.numbers.count(n) > 0);
         }
         is_shared
     }
