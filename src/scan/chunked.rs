@@ -11,8 +11,7 @@ use std::path::PathBuf;
 use namegate_findings::directory::CheckedNames;
 
 use super::BatchScan;
-use crate::check::{DirectoryNames, HeldNames, RereadNames, SuspectNames};
-use crate::name::arena::Arena;
+use crate::check::{HeldNames, RereadNames, SuspectNames};
 use crate::name::reading::EncodingSample;
 use crate::policy::{Fingerprints, NamesInUse, PartsSuggester, UsedFingerprints};
 use crate::progress::Observer;
@@ -48,13 +47,19 @@ fn check_holding(
 ) -> u64 {
     let prefix = scan.prefix;
     let mut check = scan.directories.policy.check_in_parts();
-    let (mut dir, mut names) = (PathBuf::new(), 0);
+    let (mut dir, mut names, mut has_objection) = (PathBuf::new(), 0, false);
     parts.each(&mut |part| {
         names += part.count as u64;
         check.add(&part.directory(prefix));
+        if part.container.is_some() && !has_objection {
+            part.each_name(&mut |_, name| has_objection |= is_objected_to(part, name));
+        }
         observer.checked(&part.dir, part.count as u64, 0);
         dir.clone_from(&part.dir);
     });
+    if has_objection {
+        check.add_violation();
+    }
     let Some(mut suspects) = check.suspects() else { return names };
     let emit = &mut |findings: DirectoryFindings| {
         observer.checked(&dir, 0, findings.records.len() as u64);
@@ -65,18 +70,17 @@ fn check_holding(
         return names;
     }
     let mut undecoded = EncodingSample::default();
-    let found = collect_names(parts, |found, part| {
-        let mut names = Arena::new();
-        suspects.add_to(&mut names, &part.directory(prefix));
-        undecoded.add_all(&names);
+    let found = collect_names(parts, &mut |found, part| {
+        let names = suspects_of(part, scan, &suspects);
+        undecoded.add_all(&names.names);
         // More than that shows that there are too many; the rest is only sampled.
-        if found.len() <= most_held {
+        if found.name_bytes() <= most_held {
             found.append(&names);
         }
     });
     let used = suspects.take_used();
     match found {
-        Some(found) if found.names.len() <= most_held => {
+        Some(found) if found.name_bytes() <= most_held => {
             let in_use: &mut NamesInUse<'_> = &mut |_, take| parts.each_name(take);
             let used = used.as_ref().into();
             scan.check(&found, CheckedNames::Suspects { in_use, used, hint: None }, emit);
@@ -93,14 +97,25 @@ fn check_holding(
 /// Collects names of a directory as one batch; `None` if the directory can no longer be read at all.
 fn collect_names(
     parts: &mut dyn Parts,
-    mut collect: impl FnMut(&mut Arena, &DirectoryBatch),
+    collect: &mut dyn FnMut(&mut DirectoryBatch, &DirectoryBatch),
 ) -> Option<DirectoryBatch> {
     let mut found: Option<DirectoryBatch> = None;
-    parts.each(&mut |part| {
-        let found = found.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
-        collect(&mut found.names, part);
+    parts.each(&mut |part| collect(found.get_or_insert_with(|| part.without_names()), part));
+    found
+}
+
+/// The suspects of a part, with their locations.
+fn suspects_of(part: &DirectoryBatch, scan: &BatchScan<'_>, suspects: &SuspectNames<'_>) -> DirectoryBatch {
+    let mut found = part.without_names();
+    suspects.each_of(&part.directory(scan.prefix), &|name| is_objected_to(part, name), &mut |at, name| {
+        found.push_from(part, at, name);
     });
     found
+}
+
+/// Whether the container of a part has a rule that `name` breaks; the policy does not know it.
+fn is_objected_to(part: &DirectoryBatch, name: &[u8]) -> bool {
+    part.container.as_ref().is_some_and(|container| container.objects_to(name))
 }
 
 /// Checks the suspects part by part: without suggested names, a name concerns only those with which it may collide.
@@ -111,26 +126,18 @@ fn check_in_parts(
     emit: &mut FindingsSink<'_>,
 ) {
     if suspects.has_alike() {
-        let alike = collect_names(parts, |alike, part| {
-            let names = part.names.iter().map(|(_, name)| name);
-            names.filter(|name| suspects.is_alike(name)).for_each(|name| push(alike, name));
+        let alike = collect_names(parts, &mut |alike, part| {
+            alike.append(&part.filtered(&mut |_, name| suspects.is_alike(name)));
         });
         if let Some(alike) = alike {
             scan.check(&alike, CheckedNames::All, emit);
         }
     }
     parts.each(&mut |part| {
-        let mut others = DirectoryBatch::new(part.dir.clone(), part.root_len);
-        let mut found = Arena::new();
-        suspects.add_to(&mut found, &part.directory(scan.prefix));
-        let names = found.iter().map(|(_, name)| name);
-        names.filter(|name| !suspects.is_alike(name)).for_each(|name| others.push(name));
+        let found = suspects_of(part, scan, suspects);
+        let others = found.filtered(&mut |_, name| !suspects.is_alike(name));
         scan.check(&others, CheckedNames::All, emit);
     });
-}
-
-fn push(names: &mut Arena, name: &[u8]) {
-    names.push(name).expect("it comes from an arena");
 }
 
 /// A directory with more findings than are held together.
@@ -148,7 +155,7 @@ impl LargeDirectory<'_, '_> {
         let policy = scan.directories.policy;
         let mut suggested = Fingerprints::new(policy);
         self.parts.each(&mut |part| {
-            each_suspect(part, scan, suspects, suggester, &mut |_, new| {
+            each_suspect(&suspects_of(part, scan, suspects), scan, suggester, &mut |_, _, _, new| {
                 new.into_iter().for_each(|new| suggested.add_text(new));
             });
         });
@@ -162,29 +169,14 @@ impl LargeDirectory<'_, '_> {
         });
         found.into_iter().flatten().for_each(&mut *emit);
         self.parts.each(&mut |part| {
-            let mut others = DirectoryBatch::new(part.dir.clone(), part.root_len);
-            let mut flush = |others: &mut DirectoryBatch| {
-                scan.check(others, CheckedNames::Part(suggester), emit);
-                others.names.clear();
+            let found = suspects_of(part, scan, suspects);
+            let others = match held.is_empty() {
+                true => found,
+                false => selected(&found, scan, suggester, &mut |name, new| !held.has(name, new)),
             };
-            let mut add = |name: &[u8]| {
-                others.push(name);
-                if others.names.len() >= CHECKED_TOGETHER {
-                    flush(&mut others);
-                }
-            };
-            if held.is_empty() {
-                let mut found = Arena::new();
-                suspects.add_to(&mut found, &part.directory(scan.prefix));
-                found.iter().for_each(|(_, name)| add(name));
-            } else {
-                each_suspect(part, scan, suspects, suggester, &mut |name, new| {
-                    if !held.has(name, new) {
-                        add(name);
-                    }
-                });
-            }
-            flush(&mut others);
+            others.each_piece(CHECKED_TOGETHER, &mut |piece| {
+                scan.check(piece, CheckedNames::Part(suggester), emit);
+            });
         });
     }
 }
@@ -194,12 +186,8 @@ impl RereadNames for LargeDirectory<'_, '_> {
 
     fn collect(&mut self, is_held: &mut dyn FnMut(&[u8], Option<&str>) -> bool) -> Option<DirectoryBatch> {
         let Self { parts, scan, suspects, suggester } = self;
-        collect_names(*parts, |names, part| {
-            each_suspect(part, scan, suspects, suggester, &mut |name, new| {
-                if is_held(name, new) {
-                    push(names, name);
-                }
-            });
+        collect_names(*parts, &mut |names, part| {
+            names.append(&selected(&suspects_of(part, scan, suspects), scan, suggester, is_held));
         })
     }
 
@@ -208,34 +196,37 @@ impl RereadNames for LargeDirectory<'_, '_> {
     }
 }
 
-/// Calls `take` with each suspect of `part`, and the name that is suggested for it without regard to others.
-fn each_suspect(
-    part: &DirectoryBatch,
+/// The names of `found` for which `is_selected` returns `true`. Its arguments are a name and the name that is suggested for it without
+/// regard to others.
+fn selected(
+    found: &DirectoryBatch,
     scan: &BatchScan<'_>,
-    suspects: &SuspectNames<'_>,
     suggester: &PartsSuggester<'_>,
-    take: &mut dyn FnMut(&[u8], Option<&str>),
+    is_selected: &mut dyn FnMut(&[u8], Option<&str>) -> bool,
+) -> DirectoryBatch {
+    let mut names = found.without_names();
+    each_suspect(found, scan, suggester, &mut |piece, at, name, new| {
+        if is_selected(name, new) {
+            names.push_from(piece, at, name);
+        }
+    });
+    names
+}
+
+/// Calls `take` with each name of `found`: the piece that holds it, its index there, itself, and the name that is suggested for it without
+/// regard to others.
+fn each_suspect(
+    found: &DirectoryBatch,
+    scan: &BatchScan<'_>,
+    suggester: &PartsSuggester<'_>,
+    take: &mut dyn FnMut(&DirectoryBatch, usize, &[u8], Option<&str>),
 ) {
     let policy = scan.directories.policy;
-    let mut found = Arena::new();
-    suspects.add_to(&mut found, &part.directory(scan.prefix));
-    let mut take_all = |names: &mut Arena| {
-        let directory = DirectoryNames { names, ..part.directory(scan.prefix) };
-        let check = policy.check_directory(&directory);
+    found.each_piece(CHECKED_TOGETHER, &mut |piece| {
+        let check = policy.check_directory(&piece.directory(scan.prefix));
         let suggested = check.map(|check| check.suggested_names_alone(policy, suggester)).unwrap_or_default();
-        for (at, (_, name)) in names.iter().enumerate() {
-            take(name, suggested.get(&at).map(|new| &*new.name));
-        }
-        names.clear();
-    };
-    let mut names = Arena::new();
-    for (_, name) in found.iter() {
-        push(&mut names, name);
-        if names.len() >= CHECKED_TOGETHER {
-            take_all(&mut names);
-        }
-    }
-    take_all(&mut names);
+        piece.each_name(&mut |at, name| take(piece, at, name, suggested.get(&at).map(|new| &*new.name)));
+    });
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Hands over directories that were grouped from paths in any order.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -10,20 +12,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use namegate_findings::group::{self, GroupedDirectory, GroupedPart, Groups, PartSource};
+use namegate_findings::group::{GroupedDirectory, GroupedNames, GroupedPart, Groups, LargeGroup, PartSource};
 use parking_lot::Mutex;
 
-use super::DirectoryBatch;
 use super::location::{Container, Locations};
+use super::{DirectoryBatch, Parts, SourceEvent};
 
-/// Bytes of paths that are kept in memory until all are read.
+/// Bytes of paths that are kept in memory: by the source until all are read, then by each thread.
 pub(super) const LIMIT: usize = 16 << 20;
+
+/// Bytes of names of a directory that are handed over together, if its paths did not stay in memory.
+const MOST_TOGETHER: usize = 1 << 18;
 
 /// With fewer names than this, directories are handed over in their order: threads would gain nothing.
 const WORTH_THREADS: u64 = 1 << 14;
 
 /// Receives directories.
-type VisitBatch<'v> = &'v (dyn Fn(DirectoryBatch) -> ControlFlow<()> + Sync);
+type VisitEvent<'v> = &'v (dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync);
 
 /// What all directories of a list, an archive or an index have in common.
 pub(super) struct GroupedSource {
@@ -37,18 +42,15 @@ impl GroupedSource {
     /// Hands over the directories, each once; sorted by their bytes as long as they fit into memory.
     ///
     /// # Errors
-    /// The temporary files cannot be read; the directories that were handed over are complete.
+    /// The temporary files cannot be read or written; the directories that were handed over before are complete.
     pub(super) fn hand_over_in_order(
         &self,
         groups: Groups,
-        visit: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(SourceEvent<'_>) -> ControlFlow<()>,
     ) -> io::Result<()> {
         for part in groups.into_parts()? {
-            let part = part.load()?;
-            for at in 0..part.len() {
-                if visit(self.batch(part.directory(at))).is_break() {
-                    return Ok(());
-                }
+            if self.each_directory(part, visit)?.is_break() {
+                break;
             }
         }
         Ok(())
@@ -62,19 +64,39 @@ impl GroupedSource {
         &self,
         groups: Groups,
         jobs: NonZeroUsize,
-        visit: VisitBatch<'_>,
+        visit: VisitEvent<'_>,
     ) -> io::Result<()> {
         if groups.names() < WORTH_THREADS || jobs.get() == 1 {
-            return self.hand_over_in_order(groups, &mut |batch| visit(batch));
+            return self.hand_over_in_order(groups, &mut |event| visit(event));
         }
         let threads = HandOver { of: self, jobs, visit, is_stopped: AtomicBool::new(false) };
-        let parts = groups.into_parts()?;
-        let largest = parts.iter().map(PartSource::size).max().unwrap_or_default();
-        let fits = usize::try_from(largest).is_ok_and(|largest| largest <= group::LIMIT / jobs);
-        match parts.len() == 1 || !fits {
-            true => parts.into_iter().try_for_each(|part| part.load().map(|part| threads.share(&part))),
-            false => threads.distribute(parts),
+        let mut parts = groups.into_parts()?;
+        if let [part] = &parts[..]
+            && part.size() <= LIMIT as u64
+        {
+            return parts.into_iter().try_for_each(|part| part.load().map(|part| threads.share(&part)));
         }
+        // The one that takes longest must not be the last one.
+        parts.sort_by_key(|part| Reverse(part.size()));
+        threads.distribute(parts)
+    }
+
+    /// Hands over the directories of a part; returns the last answer.
+    fn each_directory(
+        &self,
+        part: PartSource,
+        visit: &mut dyn FnMut(SourceEvent<'_>) -> ControlFlow<()>,
+    ) -> io::Result<ControlFlow<()>> {
+        let mut failure = None;
+        let answer = part.each(LIMIT, MOST_TOGETHER, &mut |names| match names {
+            GroupedNames::Whole(directory) => visit(SourceEvent::Directory(self.batch(directory))),
+            GroupedNames::Large(directory) => {
+                let mut parts = SortedParts { of: self, directory, failure: &mut failure };
+                let answer = visit(SourceEvent::Large(&mut parts));
+                if failure.is_some() { ControlFlow::Break(()) } else { answer }
+            }
+        })?;
+        failure.map_or(Ok(answer), Err)
     }
 
     fn batch(&self, directory: GroupedDirectory) -> DirectoryBatch {
@@ -88,11 +110,34 @@ impl GroupedSource {
     }
 }
 
+/// A large directory.
+struct SortedParts<'p, 'l, 'g> {
+    of: &'p GroupedSource,
+    directory: &'l mut LargeGroup<'g>,
+    /// Why it could not be read; it is not read again then.
+    failure: &'p mut Option<io::Error>,
+}
+
+impl fmt::Debug for SortedParts<'_, '_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SortedParts").field(&self.directory).finish()
+    }
+}
+
+impl Parts for SortedParts<'_, '_, '_> {
+    fn each(&mut self, take: &mut dyn FnMut(&DirectoryBatch)) {
+        if self.failure.is_none() {
+            let read = self.directory.each_part(&mut |part| take(&self.of.batch(part)));
+            *self.failure = read.err();
+        }
+    }
+}
+
 /// Several threads that hand over directories.
 struct HandOver<'h> {
     of: &'h GroupedSource,
     jobs: NonZeroUsize,
-    visit: VisitBatch<'h>,
+    visit: VisitEvent<'h>,
     is_stopped: AtomicBool,
 }
 
@@ -101,20 +146,28 @@ impl HandOver<'_> {
     fn share(&self, part: &GroupedPart) {
         let next = AtomicUsize::new(0);
         let take = || Some(next.fetch_add(1, Relaxed)).filter(|&at| at < part.len());
-        self.run(&|| self.each(part, &mut std::iter::from_fn(take)));
+        self.run(&|| {
+            while let Some(at) = take() {
+                if self.visit(SourceEvent::Directory(self.of.batch(part.directory(at)))).is_break() {
+                    return;
+                }
+            }
+        });
     }
 
     /// Hands over each part by one thread, which loads it while others check theirs.
     fn distribute(&self, parts: Vec<PartSource>) -> io::Result<()> {
         let (parts, failure) = (Mutex::new(parts.into_iter()), Mutex::new(None));
-        let next = || parts.lock().next().filter(|_| !self.is_stopped.load(Relaxed));
+        let next = || parts.lock().next();
         self.run(&|| {
             while let Some(part) = next() {
-                match part.load() {
-                    Ok(part) => self.each(&part, &mut (0..part.len())),
+                match self.of.each_directory(part, &mut |event| self.visit(event)) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => return,
                     Err(error) => {
                         failure.lock().get_or_insert(error);
                         self.is_stopped.store(true, Relaxed);
+                        return;
                     }
                 }
             }
@@ -122,15 +175,14 @@ impl HandOver<'_> {
         failure.into_inner().map_or(Ok(()), Err)
     }
 
-    fn each(&self, part: &GroupedPart, which: &mut dyn Iterator<Item = usize>) {
-        for at in which {
-            if self.is_stopped.load(Relaxed) {
-                return;
-            }
-            if (self.visit)(self.of.batch(part.directory(at))).is_break() {
-                self.is_stopped.store(true, Relaxed);
-            }
+    /// Hands over an event, unless another thread stopped.
+    fn visit(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
+        if self.is_stopped.load(Relaxed) {
+            return ControlFlow::Break(());
         }
+        let answer = (self.visit)(event);
+        self.is_stopped.fetch_or(answer.is_break(), Relaxed);
+        answer
     }
 
     /// Runs `work` in all threads, of which the caller is one.

@@ -221,7 +221,7 @@ impl Source for List {
             return;
         }
         let grouped = GroupedSource { container: Some(Arc::new(container)), locations: Locations::Items };
-        let handed_over = grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)));
+        let handed_over = grouped.hand_over(groups, self.jobs, visit);
         if let Err(error) = handed_over {
             let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
         }
@@ -257,8 +257,7 @@ impl Source for PathList {
             return;
         }
         let grouped = GroupedSource { container: None, locations: |_| Locations::None };
-        let take = &mut |batch| visit(SourceEvent::Directory(batch));
-        if let Err(error) = grouped.hand_over_in_order(groups, take) {
+        if let Err(error) = grouped.hand_over_in_order(groups, &mut |event| visit(event)) {
             let _ = visit(SourceEvent::Fault(fault("group the")(error)));
         }
     }

@@ -95,7 +95,7 @@ impl dyn Parts + '_ {
     /// Calls `take` with each name of the directory, excluded ones too.
     pub fn each_name(&mut self, take: &mut dyn FnMut(&[u8])) {
         self.each(&mut |part| {
-            part.names.iter().for_each(|(_, name)| take(name));
+            part.each_name(&mut |_, name| take(name));
             if let SiblingNames::Excluded(names) = &part.siblings {
                 names.iter().for_each(|(_, name)| take(name));
             }
@@ -107,10 +107,7 @@ impl dyn Parts + '_ {
         let mut whole: Option<DirectoryBatch> = None;
         let mut excluded = Arena::new();
         self.each(&mut |part| {
-            let whole = whole.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
-            whole.count += part.count;
-            whole.names.append(&part.names);
-            whole.has_links |= part.has_links;
+            whole.get_or_insert_with(|| part.without_names()).append(part);
             if let SiblingNames::Excluded(names) = &part.siblings {
                 excluded.append(names);
             }
@@ -189,6 +186,12 @@ impl DirectoryBatch {
         }
     }
 
+    /// An empty batch for the same directory.
+    pub fn without_names(&self) -> Self {
+        let container = self.container.clone();
+        Self { container, ..Self::new(self.dir.clone(), self.root_len) }
+    }
+
     /// The directory in the form that the policy checks; `prefix` comes before each path on the target.
     pub fn directory<'b>(&'b self, prefix: &'b [u8]) -> DirectoryNames<'b> {
         let siblings = match &self.siblings {
@@ -206,6 +209,11 @@ impl DirectoryBatch {
         matches!(self.siblings, SiblingNames::None | SiblingNames::Excluded(_))
     }
 
+    /// Bytes of its names.
+    pub fn name_bytes(&self) -> usize {
+        self.names.len() + self.holding_nul.iter().map(Vec::len).sum::<usize>()
+    }
+
     /// Adds a name.
     pub fn push(&mut self, name: &[u8]) {
         if self.names.push(name).is_err() {
@@ -220,6 +228,66 @@ impl DirectoryBatch {
         self.push(name);
         let is_behind = self.count - self.holding_nul.len() == before_nul;
         self.locations.insert(if is_behind { self.count - 1 } else { before_nul }, location);
+    }
+
+    /// Adds the names of another part of the directory, with their locations.
+    pub fn append(&mut self, part: &Self) {
+        let [before_nul, before_nul_of_part] =
+            [&*self, part].map(|batch| batch.count - batch.holding_nul.len());
+        self.locations.insert_all(before_nul, &part.locations, 0..before_nul_of_part);
+        self.names.append(&part.names);
+        self.count += part.count;
+        self.locations.insert_all(
+            self.count - part.holding_nul.len(),
+            &part.locations,
+            before_nul_of_part..part.count,
+        );
+        self.holding_nul.extend_from_slice(&part.holding_nul);
+        self.has_links |= part.has_links;
+    }
+
+    /// Calls `take` with each name and its index: those that contain a NUL come last.
+    pub fn each_name(&self, take: &mut dyn FnMut(usize, &[u8])) {
+        let names = self.names.iter().map(|(_, name)| name);
+        names
+            .chain(self.holding_nul.iter().map(Vec::as_slice))
+            .enumerate()
+            .for_each(|(at, name)| take(at, name));
+    }
+
+    /// The names for which `is_kept` returns `true`, with their locations. Its arguments are the index of a name and the name.
+    pub fn filtered(&self, is_kept: &mut dyn FnMut(usize, &[u8]) -> bool) -> Self {
+        let mut kept = self.without_names();
+        self.each_name(&mut |at, name| {
+            if is_kept(at, name) {
+                kept.push_from(self, at, name);
+            }
+        });
+        kept
+    }
+
+    /// Hands over all names in pieces of about `most` bytes, with their locations.
+    pub fn each_piece(&self, most: usize, take: &mut dyn FnMut(&Self)) {
+        let (mut piece, mut size) = (self.without_names(), 0);
+        self.each_name(&mut |at, name| {
+            piece.push_from(self, at, name);
+            size += name.len() + 1;
+            if size >= most {
+                take(&piece);
+                (piece, size) = (self.without_names(), 0);
+            }
+        });
+        if piece.count > 0 {
+            take(&piece);
+        }
+    }
+
+    /// Adds the name at index `at` of another batch for the same directory, with its location if it has one.
+    pub fn push_from(&mut self, other: &Self, at: usize, name: &[u8]) {
+        match other.locations.get(at) {
+            Some(location) => self.push_located(name, location),
+            None => self.push(name),
+        }
     }
 
     /// The directory with its location, as a scan checks it; `prefix` comes before each path on the target.
@@ -326,5 +394,30 @@ mod tests {
         let expected = [(&b"a"[..], 1), (b"d", 3), (b"e", 5), (b"b\0c", 2), (b"\0", 4)];
         assert_eq!(marked, expected.map(|(name, number)| (name, Some(Location::Item(number)))));
         assert_eq!(batch.count, 5);
+    }
+
+    #[test]
+    fn parts_put_together_have_the_locations_of_their_names() {
+        let parts = [&[&b"a"[..], b"b\0c"][..], &[], &[b"d", b"e", b"\0"], &[b"\0\0"], &[b"f"]];
+        let (mut whole, mut expected) = (DirectoryBatch::new(PathBuf::new(), 0), Vec::new());
+        for (number, part) in parts.iter().enumerate() {
+            let mut batch = whole.without_names();
+            for (at, name) in part.iter().enumerate() {
+                let location = Location::Member(10 * number as u64 + at as u64);
+                batch.push_located(name, location);
+                expected.push((name.contains(&0), name.to_vec(), Some(location)));
+            }
+            whole.append(&batch);
+        }
+        // Names that contain a NUL come last.
+        expected.sort_by_key(|(holds_nul, ..)| *holds_nul);
+        let mut found = Vec::new();
+        whole.each_name(&mut |at, name| {
+            found.push((name.contains(&0), name.to_vec(), whole.locations.get(at)))
+        });
+        assert_eq!(found, expected);
+        let kept = whole.filtered(&mut |at, _| at % 2 == 1);
+        let locations: Vec<_> = (0..kept.count).map(|at| kept.locations.get(at)).collect();
+        assert_eq!(locations, [expected[1].2, expected[3].2, expected[5].2]);
     }
 }

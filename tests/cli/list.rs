@@ -197,3 +197,63 @@ fn an_error_of_a_list_is_reported_once_with_a_count() {
     assert_eq!((&summary["unreadable"], &summary["names"]), (&5001.into(), &1.into()));
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// Names of a directory, not sorted, more than stay in memory; `is_bad` tells which are not UTF-8.
+fn names_beyond_memory(is_bad: &dyn Fn(usize) -> bool) -> Vec<Vec<u8>> {
+    (0..70_000)
+        .map(|at: usize| {
+            // Reversed digits make the order another one than that of the bytes.
+            let digits: String = format!("{at:06}").chars().rev().collect();
+            let mut name = format!("{digits} {}", "x".repeat(234)).into_bytes();
+            name.extend_from_slice(if is_bad(at) { b"\xE9" } else { b"y" });
+            name
+        })
+        .collect()
+}
+
+#[test]
+fn a_directory_that_does_not_fit_into_memory_has_the_findings_of_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clean, one, many) = (|_: usize| false, |at: usize| at == 60_000, |at: usize| at.is_multiple_of(100));
+    for is_bad in [&clean as &dyn Fn(usize) -> bool, &one, &many] {
+        let file = dir.path().join("list");
+        let names = names_beyond_memory(is_bad);
+        let items: Vec<Vec<u8>> =
+            names.iter().chain([&names[0]]).map(|name| [b"dir/", &name[..], b"\n"].concat()).collect();
+        fs::write(&file, items.concat()).unwrap();
+        let expected: BTreeSet<_> = names
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| is_bad(*at))
+            .map(|(at, name)| {
+                ([b"dir/", &name[..]].concat(), Some(at as u64 + 1), vec!["truncated".to_owned()])
+            })
+            .collect();
+        let args = ["scan", "--profile", "utf8", "--format", "json", "--list", file.to_str().unwrap()];
+        let output = run(args);
+        let objects: Vec<Value> =
+            stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(findings(&objects), expected);
+        assert_eq!(status(&output), i32::from(!expected.is_empty()));
+        let repairs = objects.iter().filter(|object| object["repair"].is_string()).count();
+        assert_eq!(repairs, expected.len());
+        let summary = objects.last().unwrap();
+        assert_eq!(summary["names"].as_u64(), Some(70_001), "the directory is a name too: {summary}");
+    }
+}
+
+#[test]
+fn a_directory_for_temporary_files_that_is_missing_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("list");
+    let names = names_beyond_memory(&|_| false);
+    fs::write(&file, names.join(&b'\n')).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_namegate"))
+        .args(["scan", "--quiet", "--list", file.to_str().unwrap()])
+        .env("TMPDIR", dir.path().join("missing"))
+        .output()
+        .unwrap();
+    assert_eq!(status(&output), 2);
+    let error = stderr(&output);
+    assert!(error.contains("/missing'") && error.contains("set TMPDIR"), "{error}");
+}

@@ -401,6 +401,11 @@ impl<'p> PartsCheck<'p> {
         self.has_left_out |= matches!(part.siblings, Siblings::Excluded(_));
     }
 
+    /// Records a violation that the policy does not know, such as one of the container of the directory.
+    pub fn add_violation(&mut self) {
+        self.may_have_violations = true;
+    }
+
     /// Finds the suspects when the parts are read again; `None` if the directory has no violation.
     pub fn suspects(self) -> Option<SuspectNames<'p>> {
         let Self { policy, fingerprints, may_have_violations, has_left_out } = self;
@@ -435,19 +440,47 @@ impl SuspectNames<'_> {
         self.shared.as_ref().is_some_and(|shared| shared.has(name))
     }
 
-    /// Adds the suspects of `part` to `found`.
+    /// Adds the suspects of `part` to `found`, except names that contain a NUL.
     pub fn add_to(&self, found: &mut Arena, part: &DirectoryNames<'_>) {
+        self.each_of_arena(part, &|_| false, &mut |_, name| {
+            found.push(name).expect("it comes from an arena");
+        });
+    }
+
+    /// Calls `take` with the suspects of `part` and the names of which `is_other` is true, each with its index: the names of the arena
+    /// come first, then those that contain a NUL, which are all suspects.
+    pub fn each_of(
+        &self,
+        part: &DirectoryNames<'_>,
+        is_other: &dyn Fn(&[u8]) -> bool,
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) {
+        let in_arena = self.each_of_arena(part, is_other, take);
+        (in_arena..).zip(part.holding_nul).for_each(|(at, name)| take(at, name));
+    }
+
+    /// [`SuspectNames::each_of`] without the names that contain a NUL; returns the number of names in the arena.
+    fn each_of_arena(
+        &self,
+        part: &DirectoryNames<'_>,
+        is_other: &dyn Fn(&[u8]) -> bool,
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) -> usize {
         let mut violating = self.policy.check_arena(part.names).map(|(offset, _)| offset).peekable();
         let has_long_paths = part.may_have_long_paths(self.policy);
-        for (offset, name) in part.names.iter() {
+        let mut count = 0;
+        for (at, (offset, name)) in part.names.iter().enumerate() {
             let is_suspect = violating.next_if_eq(&offset).is_some()
                 || self.is_alike(name)
                 || has_long_paths && part.may_be_too_long(name.len(), self.policy)
-                || self.policy.converts() && !self.policy.is_spotless(name);
+                || self.policy.converts() && !self.policy.is_spotless(name)
+                || is_other(name);
             if is_suspect {
-                found.push(name).expect("it comes from an arena");
+                take(at, name);
             }
+            count = at + 1;
         }
+        count
     }
 }
 

@@ -15,6 +15,15 @@ pub(super) fn apply_to(container: &Container) -> bool {
     !matches!(container, Container::List { .. })
 }
 
+/// Reports whether `name` has violations that follow from its container.
+pub(super) fn are_broken_by(container: &Container, name: &[u8]) -> bool {
+    match container {
+        Container::Git { .. } => name == b".git",
+        Container::Archive { .. } => memchr::memchr(b'\\', name).is_some(),
+        Container::List { .. } => false,
+    }
+}
+
 /// The violations of `name` that follow from its container.
 pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) -> Vec<ReportedViolation> {
     let violation = |rule, severity, span, message: &str| {
@@ -26,9 +35,12 @@ pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) ->
             group: None,
         }
     };
+    if !are_broken_by(container, name) {
+        return Vec::new();
+    }
     match container {
         // The rule finds only lookalikes, because on disk `.git` itself is the repository.
-        Container::Git { .. } if name == b".git" => {
+        Container::Git { .. } => {
             let message = "git reserves this name: a checkout would write into the repository";
             let whole = Span::new(0, name.len());
             vec![violation(RuleId::DotGitLookalike, Severity::Error, whole, message)]
@@ -43,7 +55,7 @@ pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) ->
             let at = memchr::memchr_iter(b'\\', name);
             at.map(|at| violation(rule, severity, Span::new(at, at + 1), message)).collect()
         }
-        Container::Git { .. } | Container::List { .. } => Vec::new(),
+        Container::List { .. } => Vec::new(),
     }
 }
 

@@ -2,19 +2,24 @@
 //! inventories contain paths.
 //!
 //! Everything is kept in memory up to a limit. Beyond the limit it is written to temporary files, each of which has all names of
-//! some directories; they are read back one at a time. So the memory needed is the limit, or the largest directory if that
-//! is more, whatever the length of the list.
+//! some directories. A file is read back as a whole ([`PartSource::load`]), which needs memory for all its names, or with the same
+//! limit ([`PartSource::each`]): then its names are sorted in another temporary file, and a large directory comes in parts.
+
+mod large;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::BuildHasher;
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
-use std::ops::Range;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::ops::{ControlFlow, Range};
 
 use namegate_core::check::{DirectoryNames, Siblings};
 use namegate_core::name::arena::Arena;
 
+use self::large::NameCollector;
+pub use self::large::{GroupedNames, LargeGroup};
+use crate::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
 use crate::split::{PairSink, PathSplitter, Shape};
 use crate::temporary;
 
@@ -66,12 +71,13 @@ impl Groups {
     pub fn into_parts(self) -> io::Result<Vec<PartSource>> {
         let PairStore { held, spilled, .. } = self.grouped;
         let Some(mut spilled) = spilled else { return Ok(vec![PartSource(StoredPart::Memory(held))]) };
-        spilled.take(&held)?;
+        spilled.take(&held).map_err(temporary::unwritten)?;
         drop(held);
         let parts = spilled.parts.into_iter().filter(|part| part.size > 0);
         parts
             .map(|part| {
-                let file = part.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+                let file = part.out.into_inner();
+                let file = file.map_err(|error| temporary::unwritten(error.into_error()))?;
                 Ok(PartSource(StoredPart::File { file, size: part.size }))
             })
             .collect()
@@ -116,7 +122,7 @@ impl PairStore {
             Some(spilled) => spilled,
             none => none.insert(Spilled::new()?),
         };
-        spilled.take(&std::mem::take(&mut self.held))
+        spilled.take(&std::mem::take(&mut self.held)).map_err(temporary::unwritten)
     }
 }
 
@@ -149,6 +155,42 @@ impl PartSource {
             StoredPart::File { file, .. } => PathsInMemory::read(file)?,
         }))
     }
+
+    /// Hands each directory to `visit` until it breaks, and returns its last answer. A part that needs more than about `limit` bytes is
+    /// sorted in a temporary file, and its directories with more than `most_together` bytes of names are [`GroupedNames::Large`].
+    ///
+    /// # Errors
+    /// The file cannot be read, or another one cannot be written.
+    pub fn each(
+        self,
+        limit: usize,
+        most_together: usize,
+        visit: &mut dyn FnMut(GroupedNames<'_, '_>) -> ControlFlow<()>,
+    ) -> io::Result<ControlFlow<()>> {
+        match self.0 {
+            StoredPart::File { file, size } if size > limit as u64 => {
+                // Half of the limit, because a sort needs space too.
+                large::each_sorted(&sorted(file, limit / 2)?, most_together, visit)
+            }
+            fits => {
+                let part = Self(fits).load()?;
+                Ok((0..part.len()).try_for_each(|at| visit(GroupedNames::Whole(part.directory(at)))))
+            }
+        }
+    }
+}
+
+/// Sorts the names of a temporary file by directory, with their numbers as payloads.
+fn sorted(file: File, limit: usize) -> io::Result<SortedRecords> {
+    let mut sorter = RecordSorter::new(DirectoryOrder::Bytes, limit);
+    let mut names = StoredNames::new(file)?;
+    while names.advance()? {
+        let StoredNames { dir, name, number, .. } = &names;
+        sorter.push(EntryRecord { dir, name, payload: &number.to_le_bytes() })?;
+    }
+    // The file is not needed for the rest.
+    drop(names);
+    sorter.finish()
 }
 
 /// Some of the directories, sorted by their bytes.
@@ -198,21 +240,10 @@ impl GroupedPart {
             self.items[range.clone()].iter().map(|item| (item.name(&self.bytes), item.number)).collect();
         names.sort_unstable();
         names.dedup_by(|next, first| next.0 == first.0);
-        let mut directory = GroupedDirectory { dir: dir.to_vec(), ..GroupedDirectory::default() };
-        let mut of_nul = Vec::new();
-        directory.names.reserve(names.iter().map(|(name, _)| name.len() + 1).sum());
-        directory.numbers.reserve(names.len());
-        for (name, number) in names {
-            match directory.names.push(name) {
-                Ok(_) => directory.numbers.push(number),
-                Err(_) => {
-                    directory.holding_nul.push(name.to_vec());
-                    of_nul.push(number);
-                }
-            }
-        }
-        directory.numbers.append(&mut of_nul);
-        directory
+        let mut directory = NameCollector::new(dir);
+        directory.reserve(names.iter().map(|(name, _)| name.len() + 1).sum(), names.len());
+        names.into_iter().for_each(|(name, number)| directory.push(name, number));
+        directory.take()
     }
 }
 
@@ -314,27 +345,12 @@ impl PathsInMemory {
         self.bytes.len() + self.items.len() * size_of::<GroupedName>() + self.dirs_size
     }
 
-    fn read(mut file: File) -> io::Result<Self> {
-        let mut held = Self::default();
-        file.rewind()?;
-        let mut file = BufReader::with_capacity(BUFFER, file);
-        let (mut head, mut dir, mut name) = ([0; 16], Vec::new(), Vec::new());
-        loop {
-            match file.read_exact(&mut head) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(held),
-                Err(error) => return Err(error),
-            }
-            let [number, lens] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| head[at + i])));
-            let (dir_len, name_len) = ((lens >> 32) as u32, (lens & 0xFFFF_FFFF) as usize);
-            if dir_len != SAME_DIRECTORY {
-                dir.resize(dir_len as usize, 0);
-                file.read_exact(&mut dir)?;
-            }
-            name.resize(name_len, 0);
-            file.read_exact(&mut name)?;
-            held.put(&dir, &name, number);
+    fn read(file: File) -> io::Result<Self> {
+        let (mut held, mut names) = (Self::default(), StoredNames::new(file)?);
+        while names.advance()? {
+            held.put(&names.dir, &names.name, names.number);
         }
+        Ok(held)
     }
 }
 
@@ -343,6 +359,41 @@ const BUFFER: usize = 1 << 16;
 
 /// Stands for the length of a directory that is that of the name before.
 const SAME_DIRECTORY: u32 = u32::MAX;
+
+/// Reads the names of a temporary file.
+struct StoredNames {
+    file: BufReader<File>,
+    dir: Vec<u8>,
+    name: Vec<u8>,
+    number: u64,
+}
+
+impl StoredNames {
+    fn new(mut file: File) -> io::Result<Self> {
+        file.rewind()?;
+        let file = BufReader::with_capacity(BUFFER, file);
+        Ok(Self { file, dir: Vec::new(), name: Vec::new(), number: 0 })
+    }
+
+    /// Reads the next name; reports whether there is one.
+    fn advance(&mut self) -> io::Result<bool> {
+        if self.file.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        let mut head = [0; 16];
+        self.file.read_exact(&mut head)?;
+        let [number, lens] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| head[at + i])));
+        let (dir_len, name_len) = ((lens >> 32) as u32, (lens & 0xFFFF_FFFF) as usize);
+        if dir_len != SAME_DIRECTORY {
+            self.dir.resize(dir_len as usize, 0);
+            self.file.read_exact(&mut self.dir)?;
+        }
+        self.name.resize(name_len, 0);
+        self.file.read_exact(&mut self.name)?;
+        self.number = number;
+        Ok(true)
+    }
+}
 
 /// Names in temporary files that are already unlinked.
 #[derive(Debug)]
@@ -393,88 +444,4 @@ impl Spilled {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    type Directories = BTreeMap<Vec<u8>, Vec<(Vec<u8>, u64)>>;
-
-    fn grouped(shape: Shape, limit: usize, paths: &[&[u8]]) -> Directories {
-        let mut groups = Groups::new(shape, limit);
-        for (number, path) in (1..).zip(paths) {
-            groups.add(path, number).unwrap();
-        }
-        let mut found = Directories::new();
-        for part in groups.into_parts().unwrap() {
-            let part = part.load().unwrap();
-            for directory in (0..part.len()).map(|at| part.directory(at)) {
-                let names = directory.names.iter().map(|(_, name)| name);
-                let names = names.chain(directory.holding_nul.iter().map(Vec::as_slice));
-                let numbers = directory.numbers.iter();
-                let names = names.zip(numbers).map(|(name, &number)| (name.to_vec(), number)).collect();
-                assert!(found.insert(directory.dir, names).is_none(), "handed over once");
-            }
-        }
-        found
-    }
-
-    fn expected(dirs: &[(&[u8], &[(&[u8], u64)])]) -> Directories {
-        let names = |names: &[(&[u8], u64)]| names.iter().map(|&(name, n)| (name.to_vec(), n)).collect();
-        dirs.iter().map(|&(dir, of_dir)| (dir.to_vec(), names(of_dir))).collect()
-    }
-
-    #[test]
-    fn each_name_of_a_path_is_once_in_its_directory_with_its_first_number() {
-        let paths: [&[u8]; 6] = [b"a/b/c", b"a/b/d", b"a/b/c", b"z", b"a/b/", b"a/\0"];
-        let wanted = expected(&[
-            (b"", &[(b"a", 1), (b"z", 4)]),
-            (b"a", &[(b"b", 1), (b"\0", 6)]),
-            (b"a/b", &[(b"c", 1), (b"d", 2)]),
-        ]);
-        assert_eq!(grouped(Shape::Path, LIMIT, &paths), wanted);
-        assert_eq!(grouped(Shape::Key, LIMIT, &paths), wanted);
-    }
-
-    #[test]
-    fn a_path_is_split_as_the_system_does() {
-        let found = grouped(Shape::Path, LIMIT, &[b"./a//b/./c/", b"/srv//x", b".", b"/", b"", b"../up/y"]);
-        let wanted = expected(&[
-            (b"", &[(b"a", 1)]),
-            (b"a", &[(b"b", 1)]),
-            (b"a/b", &[(b"c", 1)]),
-            (b"/", &[(b"srv", 2)]),
-            (b"/srv", &[(b"x", 2)]),
-            (b"..", &[(b"up", 6)]),
-            (b"../up", &[(b"y", 6)]),
-        ]);
-        assert_eq!(found, wanted);
-    }
-
-    #[test]
-    fn every_component_of_a_key_counts() {
-        let found = grouped(Shape::Key, LIMIT, &[b"/a", b"b//c", b"d/../e", b"./f"]);
-        let wanted = expected(&[
-            (b"", &[(b"", 1), (b".", 4), (b"b", 2), (b"d", 3)]),
-            (b"/", &[(b"a", 1)]),
-            (b"b", &[(b"", 2)]),
-            (b"b//", &[(b"c", 2)]),
-            (b"d", &[(b"..", 3)]),
-            (b"d/..", &[(b"e", 3)]),
-            (b".", &[(b"f", 4)]),
-        ]);
-        assert_eq!(found, wanted);
-        assert_eq!(grouped(Shape::Name, LIMIT, &[b"a/b"]), expected(&[(b"", &[(b"a/b", 1)])]));
-    }
-
-    #[test]
-    fn paths_that_do_not_fit_into_memory_are_grouped_all_the_same() {
-        let paths: Vec<Vec<u8>> =
-            (0..5000_u32).map(|n| format!("d{}/e{}/f{n}\0/g", n % 7, n % 131).into_bytes()).collect();
-        let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
-        let whole = grouped(Shape::Key, LIMIT, &paths);
-        assert_eq!(whole.values().map(Vec::len).sum::<usize>(), 7 + 7 * 131 + 5000 + 5000);
-        for limit in [1, 1000, 100_000] {
-            assert_eq!(grouped(Shape::Key, limit, &paths), whole, "limit {limit}");
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,10 @@
 //! in its container.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+
+use crate::container_rules;
 
 /// A directory, shared by the names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +67,13 @@ pub enum Location {
     },
 }
 
+impl Container {
+    /// Reports whether `name` has violations that follow from its container, whatever the policy.
+    pub fn objects_to(&self, name: &[u8]) -> bool {
+        container_rules::are_broken_by(self, name)
+    }
+}
+
 /// The locations of the names of a directory, by the index of the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Locations {
@@ -106,6 +116,28 @@ impl Locations {
             | (Self::Members(numbers), Location::Member(number)) => numbers.insert(at, number),
             (Self::Each(locations), location) => locations.insert(at, location),
             (locations, location) => panic!("{location:?} among {locations:?}"),
+        }
+    }
+}
+
+impl Locations {
+    /// Inserts the locations `range` of `others` at index `at`.
+    ///
+    /// # Panics
+    /// If a name before has no location, or one of another kind.
+    pub fn insert_all(&mut self, at: usize, others: &Self, range: Range<usize>) {
+        match (&mut *self, others) {
+            (_, Self::None) => {}
+            (Self::None, Self::Items(numbers)) => *self = Self::Items(numbers[range].to_vec()),
+            (Self::None, Self::Members(numbers)) => *self = Self::Members(numbers[range].to_vec()),
+            (Self::None, Self::Each(locations)) => *self = Self::Each(locations[range].to_vec()),
+            (Self::Items(all), Self::Items(numbers)) | (Self::Members(all), Self::Members(numbers)) => {
+                drop(all.splice(at..at, numbers[range].iter().copied()));
+            }
+            (Self::Each(all), Self::Each(locations)) => {
+                drop(all.splice(at..at, locations[range].iter().copied()));
+            }
+            (all, others) => panic!("{others:?} among {all:?}"),
         }
     }
 }

@@ -8,6 +8,7 @@ mod index;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::mem;
@@ -194,7 +195,10 @@ impl RecordSorter {
         if let Some(first) = held.places.first() {
             runs.begin_run(held.record(first));
         }
-        held.places.iter().try_for_each(|place| runs.write(held.record(place)))?;
+        held.places
+            .iter()
+            .try_for_each(|place| runs.write(held.record(place)))
+            .map_err(temporary::unwritten)?;
         // The memory is used again.
         held.bytes.clear();
         held.places.clear();
@@ -277,7 +281,7 @@ impl RunWriter {
     }
 
     fn finish(self) -> io::Result<(File, Vec<(u64, u64)>)> {
-        let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let file = self.out.into_inner().map_err(|error| temporary::unwritten(error.into_error()))?;
         Ok((file, self.runs))
     }
 }
@@ -317,6 +321,12 @@ impl SortedRecords {
 
 /// Reads sorted records.
 pub struct RecordCursor<'s>(CursorState<'s>);
+
+impl fmt::Debug for RecordCursor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RecordCursor").field(&self.record()).finish()
+    }
+}
 
 enum CursorState<'s> {
     Held { held: &'s HeldRecords, next: usize },

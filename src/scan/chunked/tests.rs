@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use namegate_findings::directory::DirectoryScan;
 
@@ -7,11 +8,12 @@ use crate::name::escape::stable_hash;
 use crate::policy::{Confidence, Policy, Violation, profile};
 use crate::progress::NoProgress;
 use crate::report::Detail;
+use crate::source::location::{ArchiveKind, Container, Location};
 
 /// A directory that is handed over in parts.
 #[derive(Debug)]
 struct ListedParts {
-    names: Vec<Vec<u8>>,
+    whole: DirectoryBatch,
     /// How often it was read.
     passes: usize,
 }
@@ -19,7 +21,9 @@ struct ListedParts {
 impl Parts for ListedParts {
     fn each(&mut self, take: &mut dyn FnMut(&DirectoryBatch)) {
         self.passes += 1;
-        self.names.chunks(50).for_each(|part| take(&batch(part)));
+        for part in 0..self.whole.count.div_ceil(50) {
+            take(&self.whole.filtered(&mut |at, _| at / 50 == part));
+        }
     }
 }
 
@@ -29,8 +33,9 @@ fn batch(names: &[Vec<u8>]) -> DirectoryBatch {
     batch
 }
 
-/// The violations of each name with their messages, and its suggested name.
-type FindingsByName = BTreeMap<Vec<u8>, (Vec<(Violation, String)>, Option<(String, Confidence)>)>;
+/// The violations of a name with their messages, its suggested name and its location.
+type FindingsOfName = (Vec<(Violation, String)>, Option<(String, Confidence)>, Option<Location>);
+type FindingsByName = BTreeMap<Vec<u8>, FindingsOfName>;
 
 /// Findings by name, and the ids of groups; each is reported once.
 #[derive(Debug, Default, PartialEq)]
@@ -47,7 +52,9 @@ impl Collected {
         for record in findings.records {
             let violations = record.objections.into_iter().map(|o| (o.violation, o.message)).collect();
             let repair = record.repair.map(|repair| (repair.name, repair.confidence));
-            assert!(self.names.insert(record.name, (violations, repair)).is_none(), "reported once");
+            assert_eq!(record.place.unwrap().dir, b"dir");
+            let found = (violations, repair, record.location);
+            assert!(self.names.insert(record.name, found).is_none(), "reported once");
         }
     }
 }
@@ -96,22 +103,71 @@ fn names() -> Vec<Vec<u8>> {
     names
 }
 
-#[test]
-fn many_findings_are_the_same_in_parts_as_in_the_whole() {
+/// Checks that the findings of a directory are the same in parts as in the whole, for some policies.
+fn assert_same_in_parts(whole: DirectoryBatch, most_held: usize) {
+    let mut parts = ListedParts { whole, passes: 0 };
     for profiles in [&["utf8"][..], &["windows"], &["portable"], &["windows", "macos", "s3"]] {
         let profiles: Vec<_> = profiles.iter().map(|name| profile::by_name(name).unwrap()).collect();
         let policy = Policy::from_profiles(&profiles);
-        let scan = BatchScan { directories: DirectoryScan::new(&policy, Detail::Everything), prefix: b"" };
-        let mut parts = ListedParts { names: names(), passes: 0 };
-        let (mut whole, mut found) = (Collected::default(), Collected::default());
-        scan.check(&batch(&parts.names), CheckedNames::All, &mut |findings| whole.add(findings));
-        let count = check_holding(0, &mut parts, &scan, &NoProgress, &mut |findings| found.add(findings));
-        assert_eq!(count, parts.names.len() as u64);
-        assert!(parts.passes < 30, "{} passes", parts.passes);
-        assert!(whole.names.len() >= 60 && found.groups == whole.groups, "{:?}", policy.profiles());
-        for (name, expected) in &whole.names {
-            assert_eq!(found.names.get(name), Some(expected), "{}", name.escape_ascii());
+        for detail in [Detail::Everything, Detail::Violations] {
+            let scan = BatchScan { directories: DirectoryScan::new(&policy, detail), prefix: b"" };
+            parts.passes = 0;
+            let (mut whole, mut found) = (Collected::default(), Collected::default());
+            scan.check(&parts.whole, CheckedNames::All, &mut |findings| whole.add(findings));
+            let count =
+                check_holding(most_held, &mut parts, &scan, &NoProgress, &mut |findings| found.add(findings));
+            assert_eq!(count, parts.whole.count as u64);
+            assert!(parts.passes < 30, "{} passes", parts.passes);
+            assert_eq!(found.groups, whole.groups, "{:?}", policy.profiles());
+            for (name, expected) in &whole.names {
+                assert_eq!(found.names.get(name), Some(expected), "{}", name.escape_ascii());
+            }
+            assert_eq!(found.names.len(), whole.names.len());
         }
-        assert_eq!(found.names.len(), whole.names.len());
     }
+}
+
+#[test]
+fn many_findings_are_the_same_in_parts_as_in_the_whole() {
+    assert_same_in_parts(batch(&names()), 0);
+}
+
+#[test]
+fn names_of_a_list_or_an_archive_keep_their_locations_and_rules_in_parts() {
+    let (list, tar) = (
+        Container::List { file: b"list".to_vec() },
+        Container::Archive { file: b"a.tar".to_vec(), kind: ArchiveKind::Tar },
+    );
+    for (container, locate) in
+        [(list, Location::Item as fn(u64) -> Location), (tar, Location::Member as fn(u64) -> Location)]
+    {
+        let mut whole = batch(&[]);
+        whole.container = Some(Arc::new(container));
+        let mut names = names();
+        for number in 0..60 {
+            names.push(format!("of windows \\ {number}").into_bytes());
+            names.push(format!("up to \0 {number}").into_bytes());
+        }
+        names.sort_by_key(|name| stable_hash(name));
+        for (number, name) in (1..).zip(&names) {
+            whole.push_located(name, locate(number));
+        }
+        for most_held in [0, usize::MAX] {
+            assert_same_in_parts(whole.filtered(&mut |_, _| true), most_held);
+        }
+    }
+}
+
+#[test]
+fn a_rule_of_the_container_alone_is_enough_for_a_finding() {
+    let mut whole = batch(&[b"a".to_vec()]);
+    whole.container =
+        Some(Arc::new(Container::Git { repository: b"r".to_vec(), revision: b"index".to_vec() }));
+    whole.append(&batch(&[b".git".to_vec(), b"b".to_vec()]));
+    let policy = Policy::from_profiles(&[profile::by_name("utf8").unwrap()]);
+    let scan = BatchScan { directories: DirectoryScan::new(&policy, Detail::Everything), prefix: b"" };
+    let mut found = Collected::default();
+    let mut parts = ListedParts { whole, passes: 0 };
+    check(&mut parts, &scan, &NoProgress, &mut |findings| found.add(findings));
+    assert_eq!(found.names.into_keys().collect::<Vec<_>>(), [b".git"]);
 }

@@ -87,7 +87,7 @@ impl Source for Archive {
             ControlFlow::Continue((container, groups)) => {
                 let grouped =
                     GroupedSource { container: Some(Arc::new(container)), locations: Locations::Members };
-                grouped.hand_over(groups, self.jobs, &|batch| visit(SourceEvent::Directory(batch)))
+                grouped.hand_over(groups, self.jobs, visit)
             }
             ControlFlow::Break(()) => Ok(()),
         });

@@ -137,13 +137,22 @@ impl Git {
                 failed?;
             }
         }
-        let take = &mut |batch| match base {
-            None => visit(SourceEvent::Directory(batch)),
-            Some(base) => match beside_base(repository, base, batch) {
+        let take = &mut |event: SourceEvent<'_>| {
+            let Some(base) = base else { return visit(event) };
+            let batch = match event {
+                SourceEvent::Directory(batch) => batch,
+                // Its names are compared with those of the base, which are in memory too.
+                SourceEvent::Large(parts) => match parts.whole() {
+                    Some(batch) => batch,
+                    None => return ControlFlow::Continue(()),
+                },
+                event => return visit(event),
+            };
+            match beside_base(repository, base, batch) {
                 Ok(Some(batch)) => visit(SourceEvent::Directory(batch)),
                 Ok(None) => ControlFlow::Continue(()),
                 Err(error) => visit(SourceEvent::Fault(self.fault(error))),
-            },
+            }
         };
         let container = Some(Arc::clone(container));
         GroupedSource { container, locations: |_| Locations::None }.hand_over_in_order(groups, take)

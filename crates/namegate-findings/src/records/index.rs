@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
 
+use crate::temporary;
+
 use super::{DirectoryOrder, HeldRecords, RecordStore, RunReader, RunWriter, SortedRecords, compare};
 
 /// The distance between two records of the index, in bytes.
@@ -29,7 +31,7 @@ impl SortedRecords {
                 index.push(IndexEntry { at: out.len, dir: record.dir.into(), name: record.name.into() });
             }
             let is_same = !is_due && out.dir == record.dir;
-            out.write_with(record, is_same)?;
+            out.write_with(record, is_same).map_err(temporary::unwritten)?;
         }
         let len = out.len;
         Ok(IndexedRecords(IndexedStore::File { file: out.finish()?.0, len, index, order }))
