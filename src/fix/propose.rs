@@ -7,45 +7,46 @@
 //! The same tree gives the same plan: the results of the threads are sorted, deepest first.
 
 pub mod char_table;
+
 pub mod conversion;
 mod directory;
 mod draft;
+mod large;
 mod links;
+mod look_up;
 pub mod map;
 mod meanings;
 mod parts;
 mod root_set;
+mod spill;
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use self::conversion::NameConversion;
-use self::directory::{DirectoryProposals, EarlierNames, NameProposal, Proposal, Unplanned};
+use self::directory::{EarlierNames, NameProposer};
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
-use self::draft::{LineRecord, rename_record, skipped_record, tag, too_long};
-use self::parts::in_parts;
-use self::root_set::{OpenedDirectory, RootSet};
-use super::plan::{PlanDirectory, Rename, SeenEntry, Skipped, path_in};
+use self::draft::{LineRecord, tag};
+use self::large::LargeDirectory;
+use self::look_up::LineMaker;
+use self::root_set::RootSet;
+use super::plan::path_in;
 use super::records::{EntryRecord, RecordSorter};
 use crate::name::reading::{Encoding, EncodingCounts};
 use crate::policy::Policy;
-use crate::progress::Observer;
+use crate::progress::{NoProgress, Observer};
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
-use crate::source::{DirectoryBatch, Fault, Source, SourceEvent};
-
-/// The longest path of a directory, in bytes: a longer path does not fit into a line of a plan.
-const MAX_PATH_BYTES: usize = 128 << 10;
+use crate::source::{DirectoryBatch, Parts, Source, SourceEvent};
 
 /// The trees to read.
 #[derive(Debug)]
@@ -91,11 +92,9 @@ pub fn propose(
     };
     let tree = Tree::new(root_set.paths(), scope, request.jobs);
     let reader = PlanReader {
-        policy,
-        settings,
+        proposer: NameProposer { policy, settings, jobs: request.jobs },
         observer,
         root_set: &root_set,
-        jobs: request.jobs,
         found: Mutex::default(),
     };
     tree.read(&|event| reader.handle(event));
@@ -138,26 +137,10 @@ struct UncertainDirectories {
 /// The key of an uncertain directory itself.
 const UNCERTAIN: u8 = b'A';
 
-/// The names of an uncertain directory that was checked again. Their first lines are dropped.
-#[derive(Default)]
-struct ReviewedNames(HashSet<Vec<u8>>);
-
-impl ReviewedNames {
-    fn drops(&self, key: &[u8]) -> bool {
-        key.first() != Some(&tag::LONG) && key.get(1..).is_some_and(|name| self.0.contains(name))
-    }
-}
-
-/// Takes lines of one directory, from any thread.
-type LineSink<'s> = dyn Fn(&[LineRecord]) -> io::Result<()> + Sync + 's;
-
 struct PlanReader<'r> {
-    policy: &'r Policy,
-    settings: &'r PlanSettings,
+    proposer: NameProposer<'r>,
     observer: &'r dyn Observer,
     root_set: &'r RootSet,
-    /// The number of threads.
-    jobs: usize,
     found: Mutex<TreeFindings>,
 }
 
@@ -166,11 +149,7 @@ impl PlanReader<'_> {
         let mut result = Ok(());
         match event {
             SourceEvent::Directory(batch) => result = self.check(batch),
-            SourceEvent::Large(parts) => {
-                if let Some(batch) = parts.whole() {
-                    result = self.check(batch);
-                }
-            }
+            SourceEvent::Large(parts) => result = self.check_large(parts),
             SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.observer.problem(&fault),
             // Plans are for trees, which have no history.
             SourceEvent::Vanished | SourceEvent::Frontier(_) | SourceEvent::History(_) => {}
@@ -189,42 +168,52 @@ impl PlanReader<'_> {
     fn check(&self, batch: DirectoryBatch) -> io::Result<()> {
         let dir = batch.dir.as_os_str().as_bytes();
         let earlier = self.found().above(dir);
-        let proposals = directory::propose_names(&batch, self.policy, self.settings, &earlier, self.jobs);
+        let proposals = self.proposer.propose(&batch, &earlier);
         let count = proposals.count();
         self.observer.checked(&batch.dir, batch.count as u64, count as u64);
         // A directory that was listed for the name of a root has links outside of the request.
         let is_linked = batch.has_links && batch.is_whole();
         let has_lines = count > 0 || proposals.long().next().is_some();
-        if !is_linked && !has_lines && proposals.encodings.is_none() {
+        if !is_linked && !has_lines && proposals.encodings().is_none() {
             return Ok(());
         }
-        let mut uncertain = None;
-        {
-            let mut found = self.found();
-            if is_linked {
-                found.add_linked(dir)?;
-            }
-            if let Some(encodings) = &proposals.encodings {
-                found.add_encodings(dir, encodings.clone());
-            }
-            if proposals.is_uncertain {
-                uncertain = Some(found.uncertain.begin(&batch)?);
-            }
-        }
-        if has_lines {
-            self.look_up(dir, &proposals, true, &|lines| {
-                let mut found = self.found();
-                match uncertain {
-                    Some(number) => found.uncertain.add(dir, number, lines),
-                    None => add_lines(&mut found.lines, dir, lines),
-                }
-            })?;
+        self.found().add_directory(dir, is_linked, proposals.encodings())?;
+        let uncertain = proposals.is_uncertain.then(|| self.found().uncertain.begin(dir, batch.root_len));
+        let uncertain = uncertain.transpose()?;
+        if has_lines && let Some(lines) = self.open(dir) {
+            let take = |lines: &[LineRecord]| self.found().add_lines(dir, uncertain, lines);
+            lines.make_lines(&proposals, true, self.proposer.jobs, &take)?;
         }
         drop(proposals);
         if let Some(number) = uncertain.filter(|_| !batch.is_whole()) {
             self.found().uncertain.singles.insert(number, batch);
         }
         Ok(())
+    }
+
+    fn check_large(&self, parts: &mut dyn Parts) -> io::Result<()> {
+        let Some(mut large) = LargeDirectory::survey(self.proposer, parts, self.observer) else {
+            return Ok(());
+        };
+        let dir = large.dir.clone();
+        let path = dir.as_os_str().as_bytes();
+        let earlier = self.found().above(path);
+        let evidence = large.evidence(&earlier);
+        let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
+        self.found().add_directory(path, large.has_links, encodings)?;
+        let Some(evidence) = evidence else { return Ok(()) };
+        let Some(lines) = self.open(path) else { return Ok(()) };
+        let proposals = large.propose(evidence, true, &lines)?;
+        let begin = || self.found().uncertain.begin(path, large.root_len);
+        let uncertain = proposals.is_uncertain.then(begin).transpose()?;
+        let take = |lines: &[LineRecord]| self.found().add_lines(path, uncertain, lines);
+        let count = large.write(proposals, &lines, &take)?;
+        self.observer.checked(&dir, 0, count);
+        Ok(())
+    }
+
+    fn open(&self, dir: &[u8]) -> Option<LineMaker<'_>> {
+        LineMaker::open(self.root_set, dir, self.observer)
     }
 
     /// Checks the directories with guesses again, with the other names of the tree as evidence.
@@ -235,7 +224,7 @@ impl PlanReader<'_> {
         };
         let records = records.finish()?;
         let mut cursor = records.cursor()?;
-        let mut reviewed = ReviewedNames::default();
+        let mut is_reviewed = false;
         while !self.observer.is_stopped() {
             cursor.advance()?;
             let Some(EntryRecord { dir, name, payload }) = cursor.record() else { break };
@@ -243,159 +232,108 @@ impl PlanReader<'_> {
             if key == [UNCERTAIN] {
                 let root_len = payload.first_chunk().map_or(0, |len| u64::from_le_bytes(*len)) as usize;
                 let single = singles.remove(&u64::from_be_bytes(*number));
-                // A directory that cannot be read again keeps its first suggestions.
-                let batch = || single.or_else(|| self.root_set.read_batch(dir, root_len, exclude).ok());
-                reviewed = self.review_directory(dir, batch, &mut tree)?;
-            } else if !reviewed.drops(key) {
+                let own = self.found().encodings_of(dir).cloned().unwrap_or_default();
+                tree.remove(&own);
+                is_reviewed = false;
+                if tree.names() >= 1.0 {
+                    let place = "in the rest of the tree";
+                    let earlier = EarlierNames { encodings: std::mem::take(&mut tree), place };
+                    is_reviewed = match single {
+                        Some(batch) => self.review(&batch, &earlier)?,
+                        None => self.review_directory(dir, root_len, exclude, &earlier)?,
+                    };
+                    tree = earlier.encodings;
+                }
+                tree.add(&own);
+            } else if !is_reviewed || key.first() == Some(&tag::LONG) {
                 self.found().lines.push(EntryRecord { dir, name: key, payload })?;
             }
         }
         Ok(())
     }
 
-    /// Adds the lines that an uncertain directory has with more evidence, and returns the names of which these are: `tree` has the
-    /// names of the whole tree.
+    /// Reads an uncertain directory again, and adds the lines that it has with `earlier` names as evidence. Reports whether it could be read: if
+    /// not, it keeps its first suggestions.
     fn review_directory(
         &self,
         dir: &[u8],
-        batch: impl FnOnce() -> Option<DirectoryBatch>,
-        tree: &mut EncodingCounts,
-    ) -> io::Result<ReviewedNames> {
-        let own = self.found().encodings_of(dir).cloned().unwrap_or_default();
-        tree.remove(&own);
-        let mut reviewed = ReviewedNames::default();
-        if tree.names() >= 1.0
-            && let Some(batch) = batch()
-        {
-            let place = "in the rest of the tree";
-            let earlier = EarlierNames { encodings: std::mem::take(tree), place };
-            let proposals = directory::propose_names(&batch, self.policy, self.settings, &earlier, self.jobs);
-            self.look_up(dir, &proposals, false, &|lines| add_lines(&mut self.found().lines, dir, lines))?;
-            // The batch may have only some names of the directory, if a root lies in it.
-            reviewed.0.extend(batch.names.iter().map(|(_, name)| name.to_vec()));
-            drop(proposals);
-            *tree = earlier.encodings;
-        }
-        tree.add(&own);
-        Ok(reviewed)
+        root_len: usize,
+        exclude: &Exclude,
+        earlier: &EarlierNames,
+    ) -> io::Result<bool> {
+        let (has_fault, reviewed) = (Cell::new(false), RefCell::new(Ok(false)));
+        let opened = self.root_set.read_again(dir, root_len, exclude, &|event| match event {
+            SourceEvent::Directory(batch) if !has_fault.get() => {
+                *reviewed.borrow_mut() = self.review(&batch, earlier);
+            }
+            SourceEvent::Large(parts) => {
+                *reviewed.borrow_mut() = self.review_large(parts, earlier, &has_fault);
+            }
+            _ => has_fault.set(true),
+        });
+        if opened.is_err() { Ok(false) } else { reviewed.into_inner() }
     }
 
-    /// Looks up the entries that get new names, and gives their lines to `take`; none if the directory cannot be opened. `has_long`:
-    /// with the names whose paths are too long.
-    fn look_up(
+    fn review(&self, batch: &DirectoryBatch, earlier: &EarlierNames) -> io::Result<bool> {
+        let dir = batch.dir.as_os_str().as_bytes();
+        let Some(lines) = self.open(dir) else { return Ok(false) };
+        let proposals = self.proposer.propose(batch, earlier);
+        let take = |lines: &[LineRecord]| self.found().add_lines(dir, None, lines);
+        lines.make_lines(&proposals, false, self.proposer.jobs, &take)?;
+        Ok(true)
+    }
+
+    fn review_large(
         &self,
-        dir: &[u8],
-        proposals: &DirectoryProposals<'_>,
-        has_long: bool,
-        take: &LineSink<'_>,
-    ) -> io::Result<()> {
-        let path = || PathBuf::from(OsStr::from_bytes(dir));
-        if dir.len() > MAX_PATH_BYTES {
-            let error = io::Error::other("the path is too long for a plan");
-            self.observer.problem(&Fault { path: path(), attempt: "plan renames in", error });
-            return Ok(());
-        }
-        let opened = match self.root_set.open_directory(dir) {
-            Ok(opened) => opened,
-            // It was removed or replaced.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(()),
-            Err(error) => {
-                self.observer.problem(&Fault {
-                    path: path(),
-                    attempt: "open the directory",
-                    error: error.into(),
-                });
-                return Ok(());
-            }
+        parts: &mut dyn Parts,
+        earlier: &EarlierNames,
+        has_fault: &Cell<bool>,
+    ) -> io::Result<bool> {
+        let Some(mut large) = LargeDirectory::survey(self.proposer, parts, &NoProgress) else {
+            return Ok(false);
         };
-        let directory = Arc::new(opened.describe(dir));
-        let mut lines = LineBuffer::new(take);
-        for name in proposals.long().filter(|_| has_long) {
-            lines.add(skipped_record(tag::LONG, &too_long(&directory, name.to_vec())))?;
+        let dir = large.dir.as_os_str().as_bytes().to_vec();
+        if has_fault.get() {
+            return Ok(false);
         }
-        lines.finish()?;
-        let look_up = |part: Range<usize>| {
-            let mut lines = LineBuffer::new(take);
-            for name in proposals.names(part) {
-                if let Some(line) = self.line_of(name, &opened, &directory) {
-                    lines.add(line)?;
-                }
-            }
-            lines.finish()
-        };
-        in_parts(proposals.len(), self.jobs, &look_up).into_iter().collect()
-    }
-
-    /// The line of a name in the plan; `None` if the entry is gone or cannot be looked up.
-    fn line_of(
-        &self,
-        name: NameProposal,
-        opened: &OpenedDirectory,
-        directory: &Arc<PlanDirectory>,
-    ) -> Option<LineRecord> {
-        let proposal = match name {
-            NameProposal::Skip(unplanned) => {
-                return Some(skipped_record(tag::SKIPPED, &unplanned.into_skipped(directory)));
-            }
-            NameProposal::Rename(proposal) => proposal,
-        };
-        match opened.look_up(&proposal.old) {
-            Ok(Some(entry)) => Some(rename_record(&proposal.into_rename(directory, entry))),
-            Ok(None) => {
-                let why = "a file system is mounted on it; unmount it first".to_owned();
-                let unplanned = Unplanned { name: proposal.old, reasons: proposal.reasons, why };
-                Some(skipped_record(tag::SKIPPED, &unplanned.into_skipped(directory)))
-            }
-            Err(Errno::ENOENT) => None,
-            Err(error) => {
-                let path = PathBuf::from(OsStr::from_bytes(&path_in(&directory.path, &proposal.old)));
-                let attempt = "read the metadata of";
-                self.observer.problem(&Fault { path, attempt, error: error.into() });
-                None
-            }
+        let Some(lines) = self.open(&dir) else { return Ok(false) };
+        if let Some(evidence) = large.evidence(earlier) {
+            let proposals = large.propose(evidence, false, &lines)?;
+            large.write(proposals, &lines, &|lines| self.found().add_lines(&dir, None, lines))?;
         }
+        Ok(true)
     }
-}
-
-/// Collects lines of one directory.
-struct LineBuffer<'t> {
-    lines: Vec<LineRecord>,
-    take: &'t LineSink<'t>,
-}
-
-impl<'t> LineBuffer<'t> {
-    /// So many lines are written together.
-    const TOGETHER: usize = 256;
-
-    fn new(take: &'t LineSink<'t>) -> Self {
-        Self { lines: Vec::new(), take }
-    }
-
-    fn add(&mut self, line: LineRecord) -> io::Result<()> {
-        self.lines.push(line);
-        if self.lines.len() < Self::TOGETHER { Ok(()) } else { self.finish() }
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        (self.take)(&self.lines)?;
-        self.lines.clear();
-        Ok(())
-    }
-}
-
-/// Adds the lines of a directory.
-fn add_lines(to: &mut RecordSorter, dir: &[u8], lines: &[LineRecord]) -> io::Result<()> {
-    lines.iter().try_for_each(|(key, payload)| to.push(EntryRecord { dir, name: key, payload }))
 }
 
 impl TreeFindings {
-    fn add_linked(&mut self, dir: &[u8]) -> io::Result<()> {
-        self.linked.push(EntryRecord { dir, name: b"", payload: b"" })
+    /// Adds a directory that was checked. `encodings` are those of its names, if they were guessed.
+    fn add_directory(
+        &mut self,
+        dir: &[u8],
+        is_linked: bool,
+        encodings: Option<&EncodingCounts>,
+    ) -> io::Result<()> {
+        if is_linked {
+            self.linked.push(EntryRecord { dir, name: b"", payload: b"" })?;
+        }
+        if let Some(encodings) = encodings {
+            self.tree.add(encodings);
+            self.encodings.insert(self.hash.hash_one(dir), encodings.clone());
+        }
+        Ok(())
     }
 
-    fn add_encodings(&mut self, dir: &[u8], encodings: EncodingCounts) {
-        self.tree.add(&encodings);
-        self.encodings.insert(self.hash.hash_one(dir), encodings);
+    /// Adds lines of a directory. `uncertain` is its number, if it is uncertain.
+    fn add_lines(&mut self, dir: &[u8], uncertain: Option<u64>, lines: &[LineRecord]) -> io::Result<()> {
+        let Self { lines: certain, uncertain: others, .. } = self;
+        lines.iter().try_for_each(|(key, payload)| match uncertain {
+            Some(number) => others.records.push(EntryRecord {
+                dir,
+                name: &UncertainDirectories::key(number, key),
+                payload,
+            }),
+            None => certain.push(EntryRecord { dir, name: key, payload }),
+        })
     }
 
     fn encodings_of(&self, dir: &[u8]) -> Option<&EncodingCounts> {
@@ -416,39 +354,16 @@ impl TreeFindings {
 
 impl UncertainDirectories {
     /// Begins a directory, and returns its number.
-    fn begin(&mut self, batch: &DirectoryBatch) -> io::Result<u64> {
+    fn begin(&mut self, dir: &[u8], root_len: usize) -> io::Result<u64> {
         let number = self.count;
         self.count += 1;
-        let payload = (batch.root_len as u64).to_le_bytes();
-        let dir = batch.dir.as_os_str().as_bytes();
+        let payload = (root_len as u64).to_le_bytes();
         self.records.push(EntryRecord { dir, name: &Self::key(number, &[UNCERTAIN]), payload: &payload })?;
         Ok(number)
     }
 
-    /// Adds lines of the directory with this number.
-    fn add(&mut self, dir: &[u8], number: u64, lines: &[LineRecord]) -> io::Result<()> {
-        lines.iter().try_for_each(|(key, payload)| {
-            self.records.push(EntryRecord { dir, name: &Self::key(number, key), payload })
-        })
-    }
-
     fn key(number: u64, rest: &[u8]) -> Vec<u8> {
         [&number.to_be_bytes()[..], rest].concat()
-    }
-}
-
-impl Proposal {
-    fn into_rename(self, directory: &Arc<PlanDirectory>, entry: SeenEntry) -> Rename {
-        let Self { old, new, reasons, confidence, reading, evidence, alternatives } = self;
-        let directory = Arc::clone(directory);
-        Rename { id: 0, directory, old, new, entry, reasons, confidence, reading, evidence, alternatives }
-    }
-}
-
-impl Unplanned {
-    fn into_skipped(self, directory: &Arc<PlanDirectory>) -> Skipped {
-        let Self { name, reasons, why } = self;
-        Skipped { directory: Arc::clone(directory), name, reasons, why }
     }
 }
 

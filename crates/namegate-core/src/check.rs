@@ -245,11 +245,35 @@ impl<'n> DirectoryCheck<'n> {
         meant: Vec<Option<(String, Confidence)>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
+        self.suggested_names_for_meanings_among(policy, meant, in_use, self.used.as_ref().into())
+    }
+
+    /// [`DirectoryCheck::suggested_names_for_meanings`] for a directory of which only some names are stored. `in_use` and `used` are as
+    /// in [`DirectoryCheck::suggested_names_among`].
+    pub fn suggested_names_for_meanings_among(
+        &self,
+        policy: &Policy,
+        meant: Vec<Option<(String, Confidence)>>,
+        in_use: &mut NamesInUse<'_>,
+        used: FingerprintIndex<'_>,
+    ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
             true => {
-                let there = self.occupants(in_use, self.used.as_ref().into());
+                let there = self.occupants(in_use, used);
                 policy.suggest_for_meanings_among(there, &self.imperfect(policy), meant)
             }
+            false => BTreeMap::new(),
+        }
+    }
+
+    /// [`DirectoryCheck::suggested_names_for_meanings`] without regard to any other name of the directory.
+    pub fn suggested_names_for_meanings_alone(
+        &self,
+        policy: &Policy,
+        meant: Vec<Option<(String, Confidence)>>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        match self.is_listed {
+            true => policy.suggest_for_meanings_alone(&self.names, &self.imperfect(policy), meant),
             false => BTreeMap::new(),
         }
     }
@@ -408,10 +432,14 @@ impl<'p> PartsCheck<'p> {
 
     /// Finds the suspects when the parts are read again; `None` if the directory has no violation.
     pub fn suspects(self) -> Option<SuspectNames<'p>> {
-        let Self { policy, fingerprints, may_have_violations, has_left_out } = self;
-        let shared = fingerprints.map(Fingerprints::shared);
-        let is_shared = shared.as_ref().is_some_and(|shared| !shared.is_empty());
-        (may_have_violations || is_shared).then_some(SuspectNames { policy, shared, has_left_out })
+        let may_have_violations = self.may_have_violations;
+        Some(self.into_suspects()).filter(|suspects| may_have_violations || suspects.has_alike())
+    }
+
+    /// Finds the suspects when the parts are read again, for a caller that renames names without violations too.
+    pub fn into_suspects(self) -> SuspectNames<'p> {
+        let Self { policy, fingerprints, has_left_out, .. } = self;
+        SuspectNames { policy, shared: fingerprints.map(Fingerprints::shared), has_left_out }
     }
 }
 

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::PlanSettings;
-use super::meanings::NameMeanings;
+use super::meanings::{EncodingEvidence, NameMeanings};
 use super::parts::Distinct;
 use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
 use crate::name::reading::EncodingCounts;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, Policy, SuggestedName, Violation};
+use crate::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, SuggestedName, Violation};
 use crate::source::DirectoryBatch;
 
 /// The suggestions for one directory. They are made one after another, so that only one at a time is in memory with all that
@@ -20,8 +21,6 @@ use crate::source::DirectoryBatch;
 #[derive(Default)]
 pub(super) struct DirectoryProposals<'d> {
     suggestions: Option<Suggestions<'d>>,
-    /// How many names are in which encodings, if they were guessed.
-    pub(super) encodings: Option<EncodingCounts>,
     /// Whether more evidence could make a guessed encoding likely, or change it.
     pub(super) is_uncertain: bool,
 }
@@ -138,43 +137,138 @@ pub(super) struct EarlierNames {
     pub(super) place: &'static str,
 }
 
-/// Suggests names for a batch, in at most `jobs` threads.
-pub(super) fn propose_names<'d>(
-    batch: &'d DirectoryBatch,
-    policy: &'d Policy,
-    settings: &'d PlanSettings,
-    earlier: &EarlierNames,
-    jobs: usize,
-) -> DirectoryProposals<'d> {
-    let directory = batch.directory(&settings.prefix);
-    let check = policy.check_directory(&directory);
-    let converted = || is_converted(batch, settings).then(|| DirectoryCheck::without_violations(&directory));
-    let Some(mut check) = check.or_else(converted) else { return DirectoryProposals::default() };
-    let broken = RulesByName::take(&mut check);
-    let names = &check.names[..check.checked];
-    let mut meanings = NameMeanings::none(settings);
-    let (mut repairs, mut merging) = (BTreeMap::new(), BTreeMap::new());
-    let (mut encodings, mut is_uncertain) = (None, false);
-    if check.is_listed() {
-        let all: Vec<&[u8]> = check.all_names().collect();
-        let is_mojibake =
-            |at: usize| broken.of(at).is_some_and(|broken| broken.rules.contains(&RuleId::Mojibake));
-        let (read, texts) = NameMeanings::read(&all, names.len(), settings, earlier, &is_mojibake, jobs);
-        is_uncertain = read.guess.is_some() && read.have_guesses(&texts);
-        repairs = check.suggested_names_for_meanings(policy, texts);
-        meanings = read;
-        encodings = meanings.guess.as_ref().map(|guess| guess.counts().clone());
-        let mut after: Vec<&[u8]> = check.names.clone();
-        for (&at, repair) in &repairs {
-            after[at] = repair.name.as_bytes();
-        }
-        merging = find_merging(policy, &after, names.len());
+/// Suggests names for the names of directories.
+#[derive(Clone, Copy)]
+pub(super) struct NameProposer<'p> {
+    pub(super) policy: &'p Policy,
+    pub(super) settings: &'p PlanSettings,
+    /// The number of threads for one directory.
+    pub(super) jobs: usize,
+}
+
+/// The other names of a directory, which no suggested name may equal.
+enum OtherNames<'u> {
+    /// The batch has them.
+    InBatch,
+    /// The batch has those that matter, and more are in use.
+    Given(&'u mut NamesInUse<'u>, FingerprintIndex<'u>),
+    /// They are ignored.
+    Ignored,
+}
+
+impl<'p> NameProposer<'p> {
+    /// Suggests names for a directory. `earlier` are names that were read before.
+    pub(super) fn propose<'d>(
+        &self,
+        batch: &'d DirectoryBatch,
+        earlier: &EarlierNames,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        let directory = batch.directory(&self.settings.prefix);
+        let check = self.policy.check_directory(&directory);
+        let converted = || self.converts(batch).then(|| DirectoryCheck::without_violations(&directory));
+        let Some(check) = check.or_else(converted) else { return DirectoryProposals::default() };
+        let evidence = match check.is_listed() {
+            true => EncodingEvidence::for_names(check.all_names(), self.settings, earlier),
+            false => EncodingEvidence::default(),
+        };
+        self.suggest(check, &Arc::new(evidence), OtherNames::InBatch)
     }
-    let suggestions = Suggestions { policy, check, meanings, repairs, broken, merging };
-    DirectoryProposals { suggestions: Some(suggestions), encodings, is_uncertain }
+
+    /// Suggests names for some names of a directory that was read, without regard to any other of its names.
+    pub(super) fn propose_alone<'d>(
+        &self,
+        batch: &'d DirectoryBatch,
+        evidence: &Arc<EncodingEvidence>,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        let mut check = self.check(batch);
+        check.collisions.clear();
+        self.suggest(check, evidence, OtherNames::Ignored)
+    }
+
+    /// Suggests names for some names of a directory that was read: those that may collide with each other or with suggested names.
+    /// `in_use` gives all its names, and `used` is what is known of their fingerprints.
+    pub(super) fn propose_among<'d, 'u>(
+        &self,
+        batch: &'d DirectoryBatch,
+        evidence: &Arc<EncodingEvidence>,
+        in_use: &'u mut NamesInUse<'u>,
+        used: FingerprintIndex<'u>,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        self.suggest(self.check(batch), evidence, OtherNames::Given(in_use, used))
+    }
+
+    /// Reports whether a name is converted.
+    pub(super) fn converts(&self, batch: &DirectoryBatch) -> bool {
+        let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
+        texts.any(|name| self.settings.conversion.apply(name).is_some())
+    }
+
+    fn check<'d>(&self, batch: &'d DirectoryBatch) -> DirectoryCheck<'d>
+    where
+        'p: 'd,
+    {
+        let directory = batch.directory(&self.settings.prefix);
+        let check = self.policy.check_directory(&directory);
+        check.unwrap_or_else(|| DirectoryCheck::without_violations(&directory))
+    }
+
+    fn suggest<'d>(
+        &self,
+        mut check: DirectoryCheck<'d>,
+        evidence: &Arc<EncodingEvidence>,
+        others: OtherNames<'_>,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        let &Self { policy, settings, jobs } = self;
+        let broken = RulesByName::take(&mut check);
+        let mut meanings = NameMeanings::none(settings);
+        let (mut repairs, mut merging) = (BTreeMap::new(), BTreeMap::new());
+        let mut is_uncertain = false;
+        if check.is_listed() {
+            let names = &check.names[..check.checked];
+            let is_mojibake =
+                |at: usize| broken.of(at).is_some_and(|broken| broken.rules.contains(&RuleId::Mojibake));
+            let (read, texts) = NameMeanings::read(names, settings, evidence, &is_mojibake, jobs);
+            is_uncertain = read.have_guesses(&texts);
+            meanings = read;
+            let are_compared = !matches!(others, OtherNames::Ignored);
+            repairs = match others {
+                OtherNames::InBatch => check.suggested_names_for_meanings(policy, texts),
+                OtherNames::Given(in_use, used) => {
+                    check.suggested_names_for_meanings_among(policy, texts, in_use, used)
+                }
+                OtherNames::Ignored => check.suggested_names_for_meanings_alone(policy, texts),
+            };
+            if are_compared {
+                let mut after: Vec<&[u8]> = check.names.clone();
+                for (&at, repair) in &repairs {
+                    after[at] = repair.name.as_bytes();
+                }
+                merging = find_merging(policy, &after, check.checked);
+            }
+        }
+        let suggestions = Suggestions { policy, check, meanings, repairs, broken, merging };
+        DirectoryProposals { suggestions: Some(suggestions), is_uncertain }
+    }
 }
 
 impl DirectoryProposals<'_> {
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) fn encodings(&self) -> Option<&EncodingCounts> {
+        self.suggestions.as_ref().and_then(|suggestions| suggestions.meanings.encodings())
+    }
+
     /// The names whose paths are too long without any rename.
     pub(super) fn long(&self) -> impl Iterator<Item = &[u8]> {
         let check = self.suggestions.as_ref().map(|suggestions| &suggestions.check);
@@ -194,8 +288,20 @@ impl DirectoryProposals<'_> {
 
     /// What the plan says of the names in `part` of those that were checked.
     pub(super) fn names(&self, part: Range<usize>) -> impl Iterator<Item = NameProposal> {
-        let suggestions = self.suggestions.iter();
-        suggestions.flat_map(move |suggestions| part.clone().filter_map(|at| suggestions.proposal(at)))
+        self.all_names(part).filter_map(|(_, _, proposal)| proposal)
+    }
+
+    /// The names in `part` of those that were checked, each with the name that is suggested for it, and with what the plan says of it.
+    pub(super) fn all_names(
+        &self,
+        part: Range<usize>,
+    ) -> impl Iterator<Item = (&[u8], Option<&str>, Option<NameProposal>)> {
+        self.suggestions.iter().flat_map(move |suggestions| {
+            part.clone().map(|at| {
+                let new = suggestions.repairs.get(&at).map(|repair| &*repair.name);
+                (suggestions.check.names[at], new, suggestions.proposal(at))
+            })
+        })
     }
 }
 
@@ -239,11 +345,6 @@ impl Suggestions<'_> {
             None => skip(reasons, "no valid name was found".to_owned()),
         }
     }
-}
-
-fn is_converted(batch: &DirectoryBatch, settings: &PlanSettings) -> bool {
-    let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
-    texts.any(|name| settings.conversion.apply(name).is_some())
 }
 
 /// Those of the first `count` names that the target would merge with another name, each with one of these.

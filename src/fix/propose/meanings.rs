@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::PlanSettings;
 use super::conversion::NameConversion;
@@ -10,7 +11,9 @@ use super::parts::{Distinct, in_parts};
 use crate::fix::plan::Alternative;
 use crate::name::mojibake;
 use crate::name::normalize::to_form;
-use crate::name::reading::{Encoding, EncodingGuess, has_stray_bytes, likeliest};
+use crate::name::reading::{
+    Encoding, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
+};
 use crate::policy::profile::Test;
 use crate::policy::rule::RuleId;
 use crate::policy::{Confidence, DecodingMethod, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
@@ -25,9 +28,56 @@ pub(super) struct NameMeanings<'s> {
     sources: Vec<MeaningSource>,
     /// The indexes of the sources of names, by the indexes of the names; `None` for a name that means what it says.
     source_of: Vec<Option<u32>>,
-    pub(super) guess: Option<EncodingGuess>,
-    /// The evidence for an encoding, in words.
-    evidence: String,
+    evidence: Arc<EncodingEvidence>,
+}
+
+/// What is known of the encodings of the names in a directory.
+#[derive(Default)]
+pub(super) struct EncodingEvidence {
+    guess: Option<EncodingGuess>,
+    /// In words.
+    description: String,
+}
+
+impl EncodingEvidence {
+    /// The evidence of the names of a directory and of `earlier` names.
+    pub(super) fn for_names<'n>(
+        names: impl Iterator<Item = &'n [u8]>,
+        settings: &PlanSettings,
+        earlier: &EarlierNames,
+    ) -> Self {
+        Self::new(settings, earlier, |counts| EncodingGuess::for_names(names, counts))
+    }
+
+    /// [`EncodingEvidence::for_names`] for a directory that is not held.
+    pub(super) fn for_sample(
+        sample: &EncodingSample,
+        settings: &PlanSettings,
+        earlier: &EarlierNames,
+    ) -> Self {
+        Self::new(settings, earlier, |counts| EncodingGuess::for_sample(sample, counts))
+    }
+
+    fn new(
+        settings: &PlanSettings,
+        earlier: &EarlierNames,
+        guess: impl FnOnce(&EncodingCounts) -> Option<EncodingGuess>,
+    ) -> Self {
+        let guess = match settings.encoding {
+            Some(_) => None,
+            None => guess(&earlier.encodings),
+        };
+        let description = match &guess {
+            None => "requested with --encoding".to_owned(),
+            Some(guess) => describe_guess(guess, earlier),
+        };
+        Self { guess, description }
+    }
+
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) fn counts(&self) -> Option<&EncodingCounts> {
+        self.guess.as_ref().map(EncodingGuess::counts)
+    }
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -55,30 +105,20 @@ impl<'s> NameMeanings<'s> {
             conversion: &settings.conversion,
             sources: Vec::new(),
             source_of: Vec::new(),
-            guess: None,
-            evidence: String::new(),
+            evidence: Arc::default(),
         }
     }
 
-    /// Reads the first `count` of `names`; the others are only evidence for the encoding.
+    /// Reads `names`.
     pub(super) fn read(
         names: &[&[u8]],
-        count: usize,
         settings: &'s PlanSettings,
-        earlier: &EarlierNames,
+        evidence: &Arc<EncodingEvidence>,
         is_mojibake: &(dyn Fn(usize) -> bool + Sync),
         jobs: usize,
     ) -> (Self, MeantTexts) {
-        let guess = match settings.encoding {
-            Some(_) => None,
-            None => EncodingGuess::for_names(names.iter().copied(), &earlier.encodings),
-        };
-        let evidence = match &guess {
-            None => "requested with --encoding".to_owned(),
-            Some(guess) => describe_evidence(guess, earlier),
-        };
         let given = settings.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
-        let legacy = guess.as_ref().map_or(given, EncodingHint::Guessed);
+        let legacy = evidence.guess.as_ref().map_or(given, EncodingHint::Guessed);
         let meaning = |at: usize, legacy: &mut LegacyReader<'_>| {
             let name = names[at];
             let (text, confidence, decoded) = match std::str::from_utf8(name) {
@@ -106,9 +146,9 @@ impl<'s> NameMeanings<'s> {
             let found: Vec<_> = part.map(read).collect();
             (found, sources)
         };
-        let (mut texts, mut source_of) = (Vec::with_capacity(names.len()), Vec::with_capacity(count));
+        let (mut texts, mut source_of) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
         let mut sources = Distinct::default();
-        for (found, of_part) in in_parts(count, jobs, &read) {
+        for (found, of_part) in in_parts(names.len(), jobs, &read) {
             let numbers: Vec<u32> = of_part.into_sorted().map(|source| sources.number(source)).collect();
             for meaning in found {
                 let (source, text) = meaning.unzip();
@@ -116,17 +156,24 @@ impl<'s> NameMeanings<'s> {
                 texts.push(text);
             }
         }
-        texts.resize(names.len(), None);
         let sources = sources.into_sorted().collect();
-        (Self { conversion: &settings.conversion, sources, source_of, guess, evidence }, texts)
+        (Self { conversion: &settings.conversion, sources, source_of, evidence: Arc::clone(evidence) }, texts)
     }
 
     fn source(&self, at: usize) -> Option<&MeaningSource> {
         self.source_of[at].map(|source| &self.sources[source as usize])
     }
 
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) fn encodings(&self) -> Option<&EncodingCounts> {
+        self.evidence.counts()
+    }
+
     /// Whether a name was decoded by a guess that is not likely.
     pub(super) fn have_guesses(&self, texts: &MeantTexts) -> bool {
+        if self.evidence.guess.is_none() {
+            return false;
+        }
         let is_decoded = |at: usize| {
             let decoded = self.source(at).map(|source| &source.decoded);
             matches!(decoded, Some(DecodedText::Bytes(DecodingMethod::Encoding(_), _)))
@@ -153,7 +200,7 @@ impl<'s> NameMeanings<'s> {
                     DecodingMethod::Structure => "structure".to_owned(),
                     DecodingMethod::Escape => "escape".to_owned(),
                     DecodingMethod::Encoding(encoding) => {
-                        evidence = Some(self.evidence.clone());
+                        evidence = Some(self.evidence.description.clone());
                         encoding.name().to_owned()
                     }
                 }
@@ -209,7 +256,7 @@ impl<'s> NameMeanings<'s> {
 }
 
 /// What the encodings of a directory were guessed from.
-fn describe_evidence(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
+fn describe_guess(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
     let names = match guess.names() {
         1 => "this name alone".to_owned(),
         count => format!("the {count} names here that are not UTF-8"),

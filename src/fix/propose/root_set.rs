@@ -17,9 +17,9 @@ use nix::sys::stat::{Mode, fstat};
 use crate::fix::plan::{
     EntryKind, FileHandle, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
 };
-use crate::name::arena::Arena;
+use crate::source::SourceEvent;
 use crate::source::scope::Exclude;
-use crate::source::{DirectoryBatch, SiblingNames};
+use crate::source::tree::read_directory;
 use crate::sys::directory::{self, RawDirEntry};
 use crate::sys::handle;
 use crate::sys::open::again;
@@ -107,39 +107,17 @@ impl RootSet {
     /// Reads a directory below a root again; the path of the root has `root_len` bytes.
     ///
     /// # Errors
-    /// The directory cannot be read, or was moved.
-    pub(super) fn read_batch(
+    /// The directory cannot be opened, or was moved.
+    pub(super) fn read_again(
         &self,
         dir: &[u8],
         root_len: usize,
         exclude: &Exclude,
-    ) -> Result<DirectoryBatch, Errno> {
-        let opened = self.open_directory(dir)?;
-        let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(dir)), root_len);
-        let mut excluded = Arena::new();
-        let below_root = dir.get(root_len..).unwrap_or_default();
-        opened.for_each_entry(&mut |entry| {
-            let name = entry.name.as_bytes();
-            let is_dir = || match entry.kind {
-                libc::DT_UNKNOWN => opened
-                    .look_up(name)
-                    .is_ok_and(|found| found.is_some_and(|entry| entry.kind == EntryKind::Directory)),
-                kind => kind == libc::DT_DIR,
-            };
-            let is_excluded = !exclude.is_empty() && {
-                let path = if below_root.is_empty() { name.to_vec() } else { path_in(below_root, name) };
-                exclude.matches(Path::new(OsStr::from_bytes(&path)), is_dir())
-            };
-            match is_excluded {
-                // No name contains a NUL.
-                true => drop(excluded.push(name)),
-                false => batch.push(name),
-            }
-        })?;
-        if !excluded.is_empty() {
-            batch.siblings = SiblingNames::Excluded(excluded);
-        }
-        Ok(batch)
+        tell: &dyn Fn(SourceEvent<'_>),
+    ) -> Result<(), Errno> {
+        let opened = self.open_directory(dir)?.open_for_reading()?;
+        read_directory(opened.as_fd(), dir, root_len, exclude, tell);
+        Ok(())
     }
 
     /// Opens the directory `dir`: a directory below a root, or the parent of a root.
@@ -290,6 +268,10 @@ impl OpenedDirectory {
         Ok(Some(SeenEntry { inode: found.ino, ctime: found.ctime.into(), kind, birth }))
     }
 
+    fn open_for_reading(&self) -> Result<OwnedFd, Errno> {
+        again(&self.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)
+    }
+
     /// Calls `take` with all entries except `.` and `..`.
     ///
     /// # Errors
@@ -297,7 +279,7 @@ impl OpenedDirectory {
     pub(super) fn for_each_entry(&self, take: &mut dyn FnMut(RawDirEntry<'_>)) -> Result<(), Errno> {
         /// The size of the buffer for one call.
         const BUFFER: usize = 64 * 1024;
-        let readable = again(&self.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)?;
+        let readable = self.open_for_reading()?;
         let mut buffer = vec![0; BUFFER];
         loop {
             let filled = match directory::read(&readable, &mut buffer) {

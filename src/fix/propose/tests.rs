@@ -9,7 +9,7 @@ use super::map::CharMap;
 use super::*;
 use crate::fix::plan::check::check_renames;
 use crate::fix::plan::order::order_names;
-use crate::fix::plan::{EntryKind, Retarget, components, post_order};
+use crate::fix::plan::{EntryKind, Rename, Retarget, Skipped, components, post_order};
 use crate::policy::config::Config;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};

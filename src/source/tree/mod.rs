@@ -13,7 +13,7 @@ mod reading;
 
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use self::node::{Frame, OpenNodes, TreeNode, open_root, push_name};
 use self::pool::{ReadJob, WorkPool, jobs_from};
 use self::reading::{BUFFER, ReadRequest};
 use super::roots::{RootPaths, TreeRoot};
-use super::scope::Scope;
+use super::scope::{Exclude, Scope};
 use super::{Fault, Frontier, Source, SourceEvent};
 use crate::sys::open_files;
 
@@ -38,6 +38,19 @@ pub struct Tree {
     jobs: usize,
     resumed: Option<Frontier>,
     wanted: Option<Arc<AtomicBool>>,
+}
+
+/// Reads the directory `dir`, which is open for reading, as a [`Tree`] does, and hands over its names; the first `root_len` bytes of `path`
+/// are those of the root.
+pub fn read_directory(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    root_len: usize,
+    exclude: &Exclude,
+    tell: &dyn Fn(SourceEvent<'_>),
+) {
+    let request = ReadRequest { path, prefix_len: root_len, exclude, descends: false };
+    reading::read(dir, request, &mut vec![0; BUFFER], tell);
 }
 
 impl Tree {

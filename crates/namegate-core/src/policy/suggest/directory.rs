@@ -140,22 +140,18 @@ impl Policy {
         meant: impl IntoIterator<Item = Option<(impl AsRef<str>, Confidence)>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let suggester = Suggester::new(self);
-        let mut suggested = BTreeMap::new();
-        let mut has_meaning = vec![false; there.names.len()];
-        for (at, meant) in meant.into_iter().enumerate() {
-            if let Some((text, confidence)) = meant {
-                has_meaning[at] = true;
-                let new = suggester.suggest_for_text(there.names[at], text.as_ref(), confidence, None);
-                suggested.extend(new.map(|new| (at, new)));
-            }
-        }
-        for &ImperfectName { at, violations } in imperfect.iter().filter(|name| !has_meaning[name.at]) {
-            if let Ok(text) = std::str::from_utf8(there.names[at]) {
-                let new = suggester.suggest_for_text(there.names[at], text, Confidence::Certain, violations);
-                suggested.extend(new.map(|new| (at, new)));
-            }
-        }
+        let suggested = suggester.suggest_for_meanings(there.names, imperfect, meant);
         self.placed(&suggester, there, suggested)
+    }
+
+    /// [`Policy::suggest_names_for_meanings`] without regard to other names.
+    pub(crate) fn suggest_for_meanings_alone(
+        &self,
+        names: &[&[u8]],
+        imperfect: &[ImperfectName<'_>],
+        meant: impl IntoIterator<Item = Option<(impl AsRef<str>, Confidence)>>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        Suggester::new(self).suggest_for_meanings(names, imperfect, meant)
     }
 
     /// Calls `suggest` with a directory that has `names` and no others. Each suggested name gets the index of its name.
@@ -275,6 +271,31 @@ impl Suggester<'_> {
         imperfect.iter().filter_map(move |&ImperfectName { at, violations }| {
             Some((at, self.suggest(names[at], violations, &mut legacy)?))
         })
+    }
+
+    /// Suggests names for those of `names` that have a text, and for the `imperfect` names without one, without regard to other names.
+    fn suggest_for_meanings(
+        &self,
+        names: &[&[u8]],
+        imperfect: &[ImperfectName<'_>],
+        meant: impl IntoIterator<Item = Option<(impl AsRef<str>, Confidence)>>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        let mut suggested = BTreeMap::new();
+        let mut has_meaning = vec![false; names.len()];
+        for (at, meant) in meant.into_iter().enumerate() {
+            if let Some((text, confidence)) = meant {
+                has_meaning[at] = true;
+                let new = self.suggest_for_text(names[at], text.as_ref(), confidence, None);
+                suggested.extend(new.map(|new| (at, new)));
+            }
+        }
+        for &ImperfectName { at, violations } in imperfect.iter().filter(|name| !has_meaning[name.at]) {
+            if let Ok(text) = std::str::from_utf8(names[at]) {
+                let new = self.suggest_for_text(names[at], text, Confidence::Certain, violations);
+                suggested.extend(new.map(|new| (at, new)));
+            }
+        }
+        suggested
     }
 }
 

@@ -1,0 +1,185 @@
+//! Directories with more names than should be held at a time.
+//!
+//! They are read part by part. The first pass finds whether names may need a line, and a sample of those whose encoding must be guessed.
+//! The second pass makes the lines without regard to other parts, writes them to a temporary file, and keeps the fingerprint of each suggested
+//! name. These show which names must be held and compared with others: they get their lines anew.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::directory::{EarlierNames, NameProposer};
+use super::look_up::{LineBuffer, LineMaker, LineSink};
+use super::meanings::EncodingEvidence;
+use super::spill::{LineSpill, SpilledLine, SpilledLines};
+use crate::check::{HeldNames, RereadNames, SuspectNames};
+use crate::name::reading::EncodingSample;
+use crate::policy::Fingerprints;
+use crate::progress::Observer;
+use crate::source::{DirectoryBatch, Parts, SiblingNames};
+
+/// A large directory after the first pass.
+pub(super) struct LargeDirectory<'d> {
+    proposer: NameProposer<'d>,
+    parts: &'d mut dyn Parts,
+    pub(super) dir: PathBuf,
+    pub(super) root_len: usize,
+    /// Whether a symbolic link is among the names, or may be.
+    pub(super) has_links: bool,
+    /// `None` if no name needs a line.
+    suspects: Option<SuspectNames<'d>>,
+    undecoded: EncodingSample,
+}
+
+/// The lines of a large directory after the second pass.
+pub(super) struct LargeProposals<'d> {
+    lines: SpilledLines,
+    evidence: Arc<EncodingEvidence>,
+    /// The fingerprints of the suggested names.
+    suggested: Fingerprints<'d>,
+    /// Whether more evidence could make a guessed encoding likely, or change it.
+    pub(super) is_uncertain: bool,
+}
+
+impl<'d> LargeDirectory<'d> {
+    /// Makes the first pass; `None` if the directory can no longer be read at all.
+    pub(super) fn survey(
+        proposer: NameProposer<'d>,
+        parts: &'d mut dyn Parts,
+        observer: &dyn Observer,
+    ) -> Option<Self> {
+        let prefix = &proposer.settings.prefix;
+        let mut check = proposer.policy.check_in_parts();
+        let (mut undecoded, mut converts, mut has_links) = (EncodingSample::default(), false, false);
+        let mut place = None;
+        parts.each(&mut |part| {
+            check.add(&part.directory(prefix));
+            undecoded.add_all(&part.names);
+            if let SiblingNames::Excluded(names) = &part.siblings {
+                undecoded.add_all(names);
+            }
+            converts = converts || proposer.converts(part);
+            has_links |= part.has_links;
+            observer.checked(&part.dir, part.count as u64, 0);
+            place.get_or_insert_with(|| (part.dir.clone(), part.root_len));
+        });
+        let (dir, root_len) = place?;
+        let suspects = if converts { Some(check.into_suspects()) } else { check.suspects() };
+        Some(Self { proposer, parts, dir, root_len, has_links, suspects, undecoded })
+    }
+
+    /// What is known of the encodings of the names; `None` if no name needs a line.
+    pub(super) fn evidence(&self, earlier: &EarlierNames) -> Option<Arc<EncodingEvidence>> {
+        self.suspects.as_ref()?;
+        Some(Arc::new(EncodingEvidence::for_sample(&self.undecoded, self.proposer.settings, earlier)))
+    }
+
+    /// Makes the second pass. `has_long`: with the names whose paths are too long.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written.
+    pub(super) fn propose(
+        &mut self,
+        evidence: Arc<EncodingEvidence>,
+        has_long: bool,
+        lines: &LineMaker<'_>,
+    ) -> io::Result<LargeProposals<'d>> {
+        let Self { proposer, parts, suspects, .. } = self;
+        let is_alike = |name: &[u8]| suspects.as_ref().is_some_and(|suspects| suspects.is_alike(name));
+        let (mut spill, mut suggested) = (LineSpill::default(), Fingerprints::new(proposer.policy));
+        let (mut is_uncertain, mut result) = (false, Ok(()));
+        parts.each(&mut |part| {
+            if result.is_ok() && !lines.is_stopped() {
+                let proposals = proposer.propose_alone(part, &evidence);
+                is_uncertain |= proposals.is_uncertain;
+                result = spill.add(&proposals, &is_alike, has_long, lines, proposer.jobs, &mut |new| {
+                    suggested.add_text(new);
+                });
+            }
+        });
+        result?;
+        let lines = spill.finish()?;
+        Ok(LargeProposals { lines, evidence, suggested, is_uncertain })
+    }
+
+    /// Gives the lines of `proposals` to `take`, and returns the number of names with one.
+    ///
+    /// # Errors
+    /// Those of `take`; or a temporary file cannot be read or written.
+    pub(super) fn write(
+        self,
+        proposals: LargeProposals<'d>,
+        lines: &LineMaker<'_>,
+        take: &LineSink<'_>,
+    ) -> io::Result<u64> {
+        let Self { proposer, parts, dir, root_len, suspects, .. } = self;
+        let Some(mut suspects) = suspects.filter(|_| !lines.is_stopped()) else { return Ok(0) };
+        let LargeProposals { lines: alone, evidence, suggested, .. } = proposals;
+        let used = suspects.take_used();
+        let mut names = SpilledNames { parts, lines: &alone, dir, root_len, failure: None };
+        let mut held = HeldNames::new(&suspects, used, suggested, &mut names);
+        let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
+            let proposals = proposer.propose_among(names, &evidence, in_use, used);
+            let mut spill = LineSpill::default();
+            spill.add(&proposals, &|_| false, false, lines, proposer.jobs, &mut |_| {})?;
+            spill.finish()
+        });
+        if let Some(error) = names.failure {
+            return Err(error);
+        }
+        let compared = compared.transpose()?;
+        let (mut buffer, mut count) = (LineBuffer::new(take), 0);
+        let mut add = |line: &SpilledLine<'_>| {
+            let Some(record) = line.to_record() else { return Ok(()) };
+            count += u64::from(!line.is_long());
+            buffer.add(record)
+        };
+        alone.each(&mut |line| {
+            let is_compared = compared.is_some() && !line.is_long() && held.has(line.name, line.new);
+            if is_compared { Ok(()) } else { add(&line) }
+        })?;
+        if let Some(compared) = compared {
+            compared.each(&mut |line| add(&line))?;
+        }
+        buffer.finish()?;
+        Ok(count)
+    }
+}
+
+/// The names of a large directory with their suggested names, from the temporary file.
+struct SpilledNames<'c> {
+    parts: &'c mut dyn Parts,
+    lines: &'c SpilledLines,
+    dir: PathBuf,
+    root_len: usize,
+    /// Why the temporary file cannot be read.
+    failure: Option<io::Error>,
+}
+
+impl RereadNames for SpilledNames<'_> {
+    type Batch = DirectoryBatch;
+
+    fn collect(&mut self, is_held: &mut dyn FnMut(&[u8], Option<&str>) -> bool) -> Option<DirectoryBatch> {
+        let mut held = DirectoryBatch::new(self.dir.clone(), self.root_len);
+        let read = self.lines.each(&mut |line| {
+            if !line.is_long() && is_held(line.name, line.new) {
+                held.push(line.name);
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) => Some(held),
+            Err(error) => {
+                self.failure = Some(error);
+                None
+            }
+        }
+    }
+
+    fn each_name(&mut self, take: &mut dyn FnMut(&[u8])) {
+        self.parts.each_name(take);
+    }
+}
+
+#[cfg(test)]
+mod tests;
