@@ -12,7 +12,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::mem;
-use std::os::unix::fs::FileExt;
 
 pub use self::index::IndexedRecords;
 use crate::temporary;
@@ -395,10 +394,21 @@ struct FilePart<'f> {
 impl Read for FilePart<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let room = usize::try_from(self.end - self.at).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let len = self.file.read_at(&mut buffer[..room], self.at)?;
+        let len = read_at(self.file, &mut buffer[..room], self.at)?;
         self.at += len as u64;
         Ok(len)
     }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+/// Moves the position of the file, too; a file is written only before it is read.
+#[cfg(windows)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
 /// Reads a run.
