@@ -339,12 +339,17 @@ impl ConfiguredServer<'_> {
     /// # Errors
     /// ESTALE: the kernel then looks up both names again and repeats the rename.
     fn let_go(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
-        let is_known = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
+        let is_ambiguous = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
+        // The next rename from a name in `leaving` is not delayed, so no cached entry must come to such a name either.
+        let is_never_cached =
+            |(parent, name)| is_ambiguous((parent, name)) || self.leaving.contains(parent, name);
         let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
-        let leaving = match (is_known(from), is_known(to)) {
-            (false, true) => from,
-            (true, false) if is_exchange => to,
-            _ => return Ok(()),
+        let leaving = if !is_ambiguous(from) && is_never_cached(to) {
+            from
+        } else if is_exchange && !is_ambiguous(to) && is_never_cached(from) {
+            to
+        } else {
+            return Ok(());
         };
         match self.leaving.let_go(leaving) {
             true => Ok(()),

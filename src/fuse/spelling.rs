@@ -6,7 +6,11 @@
 //! One case remains. A rename moves the cached dentry to the new name (`d_move`), with its timeout: an entry that was renamed from
 //! `a` to `é` would be cached as `é`. Therefore the first request to rename `a` to `é` fails with ESTALE. The kernel then repeats
 //! all lookups and sends the rename again (`retry_estale`, linux/namei.h), and now `a` has a timeout of zero too. The second
-//! request never fails with ESTALE, so a client without that loop (nfsd(7)) succeeds with its second attempt.
+//! request never fails with ESTALE, so a client without that loop (nfsd(7)) succeeds with its second attempt. For the same
+//! reason, the first rename of any other name to `a` fails: its dentry would bring its timeout to `a`, and from there to `é`.
+//!
+//! What this does not prevent: a second client renames `a` between the two requests of the first one, and has found `a` in the
+//! cache. Then the new name is cached until its timeout. To refuse that request too would mean to refuse those of nfsd.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

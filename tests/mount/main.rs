@@ -7,6 +7,7 @@ mod acls;
 mod acting;
 mod audit;
 mod background;
+mod cached_spellings;
 mod content;
 mod control;
 mod descriptors;

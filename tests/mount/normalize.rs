@@ -7,36 +7,33 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Barrier;
-use std::thread::{self, sleep};
-use std::time::Duration;
+use std::thread;
 
 use namegate::name::normalize::{Form, to_form};
 use namegate::sys::xattr;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
-use nix::sys::stat::{Mode, SFlag, fstat, mknod};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::sys::stat::{Mode, SFlag, mknod};
 
 use crate::mounted::{Mounted, wait_until};
 use crate::names::{conformance, errno, listed};
 use crate::normalization_test::{rows, test_file};
 
-const NFC: &str = "\u{E9}";
-const NFD: &str = "e\u{301}";
-const NONE: Errno = Errno::UnknownErrno;
+pub const NFC: &str = "\u{E9}";
+pub const NFD: &str = "e\u{301}";
+pub const NONE: Errno = Errno::UnknownErrno;
 
-fn mounted(form: &str, on_mismatch: &str) -> Option<Mounted> {
+pub fn mounted(form: &str, on_mismatch: &str) -> Option<Mounted> {
     Mounted::new(&["--normalize", form, "--on-mismatch", on_mismatch])
 }
 
-fn ino(path: &Path) -> u64 {
+pub fn ino(path: &Path) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
 }
 
 /// The errno of renameat2 for two paths.
-fn renamed(from: &Path, to: &Path, flags: RenameFlags) -> Errno {
+pub fn renamed(from: &Path, to: &Path, flags: RenameFlags) -> Errno {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags).err().unwrap_or(NONE)
 }
 
@@ -193,94 +190,6 @@ fn converting_changes_names_and_nothing_else() {
 }
 
 #[test]
-fn two_spellings_of_one_entry_never_disagree_about_its_existence() {
-    for (form, names) in [("nfc", [NFC, NFD]), ("nfd", ["\u{212A}", "K"]), ("nfkc", ["file", "\u{FB01}le"])] {
-        for on_mismatch in ["convert", "match"] {
-            let Some(mounted) = mounted(form, on_mismatch) else { return };
-            never_disagree(&mounted, names, form, on_mismatch);
-        }
-    }
-}
-
-/// The kernel must not cache an outdated answer for any spelling.
-fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: &str) {
-    let (mnt, backing) = (mounted.mnt(), mounted.backing());
-    let both = names.map(|name| mnt.join(name));
-    let agree = |expected: bool, when: &str| {
-        // Listing fills the kernel's cache, too.
-        for entry in fs::read_dir(&mnt).unwrap() {
-            assert!(entry.unwrap().metadata().is_ok());
-        }
-        for path in both.iter().chain(both.iter().rev()) {
-            let found = fs::symlink_metadata(path).map(drop);
-            assert_eq!(found.is_ok(), expected, "{when}, {form} {on_mismatch}: {path:?}");
-        }
-    };
-    for is_dir in [false, true] {
-        let make = |path: &Path| if is_dir { fs::create_dir(path) } else { File::create_new(path).map(drop) };
-        let remove = |path: &Path| if is_dir { fs::remove_dir(path) } else { fs::remove_file(path) };
-        let other = mnt.join("other");
-        for (one, two) in [(0, 1), (1, 0), (0, 0)].map(|(one, two)| (&both[one], &both[two])) {
-            agree(false, "at first");
-            make(one).unwrap();
-            agree(true, "made");
-            remove(two).unwrap();
-            agree(false, "removed");
-            // An entry removed by one spelling is created by the other (openzfs/zfs#13980).
-            make(two).unwrap();
-            agree(true, "made again");
-            fs::rename(one, &other).unwrap();
-            agree(false, "renamed away");
-            // The kernel may have cached the lookup of `other`, but not under its new name.
-            assert!(other.exists());
-            fs::rename(&other, two).unwrap();
-            assert_eq!(both.iter().filter(|path| path.exists()).count(), 2, "renamed back");
-            remove(one).unwrap();
-            agree(false, "removed after it was renamed");
-            for number in 0..2 {
-                // Names that have not been renamed before.
-                let fresh = mnt.join(format!("fresh {is_dir} {number} {}", one.as_os_str().len()));
-                make(&fresh).unwrap();
-                fs::rename(&fresh, one).unwrap();
-                assert!(one.exists());
-                remove(two).unwrap();
-                agree(false, "renamed and removed");
-            }
-            // Exchanged with an entry that has only one spelling.
-            let fresh = mnt.join(format!("exchanged {is_dir} {}", one.as_os_str().len()));
-            make(one).unwrap();
-            make(&fresh).unwrap();
-            assert_eq!(renamed(one, &fresh, RenameFlags::RENAME_EXCHANGE), NONE);
-            assert!(one.exists());
-            remove(two).unwrap();
-            agree(false, "exchanged and removed");
-            make(two).unwrap();
-            assert_eq!(renamed(&fresh, two, RenameFlags::RENAME_EXCHANGE), NONE);
-            remove(one).unwrap();
-            agree(false, "exchanged the other way and removed");
-            remove(&fresh).unwrap();
-        }
-        // Changed directly.
-        for stored in names {
-            // More than the resolution of time stamps (see the next test).
-            sleep(Duration::from_millis(20));
-            make(&backing.join(stored)).unwrap();
-            agree(true, "made directly");
-            sleep(Duration::from_millis(20));
-            fs::rename(backing.join(stored), backing.join("elsewhere")).unwrap();
-            agree(false, "renamed directly");
-            sleep(Duration::from_millis(20));
-            fs::rename(backing.join("elsewhere"), backing.join(stored)).unwrap();
-            agree(true, "renamed back directly");
-            sleep(Duration::from_millis(20));
-            remove(&backing.join(stored)).unwrap();
-            agree(false, "removed directly");
-        }
-    }
-    assert_eq!(listed(&backing), [b""; 0]);
-}
-
-#[test]
 fn a_change_made_directly_is_seen_under_every_spelling() {
     let Some(mounted) = mounted("nfc", "match") else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
@@ -297,66 +206,6 @@ fn a_change_made_directly_is_seen_under_every_spelling() {
             fs::remove_file(backing.join(&nfd)).unwrap();
             assert!(!mnt.join(&nfc).exists(), "round {round}");
         }
-    }
-}
-
-/// Starts a shell in `dir`; the returned function makes it run `script`.
-fn sitting_in(dir: &Path, script: &str) -> impl FnOnce() -> String + use<> {
-    let script = format!("read _; {script}");
-    let mut shell = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    move || {
-        shell.stdin.take().unwrap().write_all(b"\n").unwrap();
-        let output = shell.wait_with_output().unwrap();
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-    }
-}
-
-#[test]
-fn a_client_in_a_directory_is_not_disturbed_by_other_spellings_of_it() {
-    for on_mismatch in ["convert", "match"] {
-        let Some(mounted) = mounted("nfc", on_mismatch) else { return };
-        let (nfc, nfd) = (mounted.mnt().join(NFC), mounted.mnt().join(NFD));
-        let work = "echo 1 > made && cat made && ls && rm made && /bin/pwd";
-
-        // Look it up under another spelling: the kernel has one dentry for a directory, which gets the other name.
-        fs::create_dir_all(nfd.join("sub")).unwrap();
-        let (go_on, deeper) =
-            (sitting_in(&nfd, work), sitting_in(&nfd.join("sub"), "ls -d ../sub; /bin/pwd"));
-        let open = File::open(&nfd).unwrap();
-        assert_eq!(ino(&nfc), open.metadata().unwrap().ino());
-        assert!(nfc.join("sub").exists() && nfd.join("sub").exists());
-        assert_eq!(go_on(), format!("1\nmade\nsub\n{}\n", nfd.display()));
-        assert_eq!(deeper(), format!("../sub\n{}\n", nfd.join("sub").display()));
-
-        // Rename it under another spelling.
-        let (go_on, moved) = (sitting_in(&nfd, work), mounted.mnt().join("moved"));
-        fs::rename(&nfc, &moved).unwrap();
-        assert!(!nfd.exists() && !nfc.exists());
-        assert_eq!(go_on(), format!("1\nmade\nsub\n{}\n", moved.display()));
-        let inside = openat(&open, "sub", OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
-        assert_eq!(fstat(&inside).unwrap().st_ino, ino(&moved.join("sub")));
-
-        // Remove it under another spelling.
-        fs::rename(&moved, &nfd).unwrap();
-        unlinkat(&open, "sub", UnlinkatFlags::RemoveDir).unwrap();
-        let go_on = sitting_in(&nfd, "ls; echo 1 > made; cd ..; ls");
-        fs::remove_dir(&nfc).unwrap();
-        assert!(!nfd.exists() && !nfc.exists());
-        let said = go_on();
-        assert!(!said.contains("made\n"), "{said}");
-        let refused = openat(&open, "new", OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::S_IRUSR);
-        assert_eq!(refused.err(), Some(Errno::ENOENT));
-        // A new directory with the same name is another directory.
-        fs::create_dir(&nfc).unwrap();
-        fs::write(nfd.join("in the new one"), "").unwrap();
-        assert_eq!(listed(&nfc), [b"in the new one"]);
     }
 }
 
