@@ -248,7 +248,9 @@ mod tests {
         let walk = Walk::new(vec![dir.path().to_path_buf()], 4, WalkOptions::default());
         let read = || {
             walk.read(&|event| match event {
-                SourceEvent::Directory(batch) if batch.dir.ends_with("7") => panic!("on purpose"),
+                SourceEvent::Directory(batch) if batch.dir.ends_with("7") => {
+                    std::panic::resume_unwind(Box::new("on purpose"))
+                }
                 _ => ControlFlow::Continue(()),
             });
         };

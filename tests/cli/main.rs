@@ -21,6 +21,8 @@ mod help;
 #[cfg(feature = "git")]
 mod hooks;
 mod hostile;
+#[path = "../fix/interrupt.rs"]
+mod interrupt;
 mod list;
 mod long_runs;
 mod mount;

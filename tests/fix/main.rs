@@ -4,6 +4,7 @@
 
 mod again;
 mod crash;
+mod interrupt;
 mod laws;
 mod old_journal;
 mod places;

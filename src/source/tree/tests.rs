@@ -133,7 +133,9 @@ fn a_visitor_that_panics_stops_all_threads() {
     let tree = tree(dir.path(), 4);
     let read = || {
         tree.read(&|event| match event {
-            SourceEvent::Directory(batch) if batch.dir.ends_with("dir 2") => panic!("on purpose"),
+            SourceEvent::Directory(batch) if batch.dir.ends_with("dir 2") => {
+                std::panic::resume_unwind(Box::new("on purpose"))
+            }
             _ => ControlFlow::Continue(()),
         });
     };
