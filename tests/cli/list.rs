@@ -257,3 +257,40 @@ fn a_directory_for_temporary_files_that_is_missing_is_named() {
     let error = stderr(&output);
     assert!(error.contains("/missing'") && error.contains("set TMPDIR"), "{error}");
 }
+
+/// The paths of a list, its directory in a second file, and the lines of a plan: each fills the disk at another time.
+#[test]
+fn a_full_directory_for_temporary_files_is_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (list, tree) = (dir.path().join("list"), dir.path().join("tree"));
+    let names = names_beyond_memory(&|_| true);
+    fs::write(&list, names.join(&b'\n')).unwrap();
+    fs::create_dir(&tree).unwrap();
+    for name in &names[..9000] {
+        File::create(tree.join(OsStr::from_bytes(name))).unwrap();
+    }
+    let commands =
+        [["scan", "--quiet", "--list"], ["scan", "--quiet", "--list"], ["fix", "plan", "-o/dev/null"]];
+    for ((size, args), path) in
+        ["size=1m", "size=24m", "size=1m"].iter().zip(commands).zip([&list, &list, &tree])
+    {
+        let full = tempfile::tempdir().unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", size, "none"]).arg(full.path()).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            return println!("SKIPPED: a tmpfs cannot be mounted here");
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_namegate"))
+            .args(args)
+            .arg(path)
+            .env("TMPDIR", full.path())
+            .output()
+            .unwrap();
+        assert!(Command::new("umount").arg(full.path()).status().unwrap().success());
+        let error = stderr(&output);
+        assert_eq!(status(&output), 2, "{size}: {error}");
+        let expected = format!("cannot write a temporary file in '{}': No space left", full.path().display());
+        assert!(error.lines().count() == 1 && error.contains(&expected), "{size}: {error}");
+        assert!(error.contains("set TMPDIR"), "{size}: {error}");
+    }
+}

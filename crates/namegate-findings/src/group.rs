@@ -46,7 +46,7 @@ impl Groups {
     /// Adds a path: its name, and those of the directories above.
     ///
     /// # Errors
-    /// The temporary files cannot be written.
+    /// The temporary files cannot be created, or cannot be written: then the earlier paths are lost, too.
     pub fn add(&mut self, path: &[u8], number: u64) -> io::Result<()> {
         self.splitter.split(path, &mut NumberedPairs { grouped: &mut self.grouped, number })
     }
@@ -54,7 +54,7 @@ impl Groups {
     /// Adds one name of one directory. Both have at most [`MAX_NAME`](crate::split::MAX_NAME) bytes.
     ///
     /// # Errors
-    /// The temporary files cannot be written.
+    /// As [`Groups::add`].
     pub fn add_pair(&mut self, dir: &[u8], name: &[u8], number: u64) -> io::Result<()> {
         self.grouped.put(dir, name, number)
     }
@@ -122,7 +122,12 @@ impl PairStore {
             Some(spilled) => spilled,
             none => none.insert(Spilled::new()?),
         };
-        spilled.take(&std::mem::take(&mut self.held)).map_err(temporary::unwritten)
+        let written = spilled.take(&std::mem::take(&mut self.held));
+        if written.is_err() {
+            // Without the names that are lost, directories would be checked as if they were whole.
+            self.spilled = None;
+        }
+        written.map_err(temporary::unwritten)
     }
 }
 
