@@ -65,16 +65,19 @@ pub enum ReadinessVerdict {
     Ready,
     /// Every name arrives unchanged, but there are warnings.
     Doubtful,
+    /// Every name that was checked arrives unchanged, but not all names were checked.
+    Incomplete,
     /// At least one name does not arrive unchanged.
     NotReady,
 }
 
 impl ReadinessVerdict {
-    /// `ready`, `doubtful` or `not-ready`.
+    /// `ready`, `doubtful`, `incomplete` or `not-ready`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Doubtful => "doubtful",
+            Self::Incomplete => "incomplete",
             Self::NotReady => "not-ready",
         }
     }
@@ -84,6 +87,7 @@ impl ReadinessVerdict {
         match self {
             Self::Ready => "ready",
             Self::Doubtful => "ready, with warnings",
+            Self::Incomplete => "incomplete",
             Self::NotReady => "not ready",
         }
     }
@@ -179,13 +183,16 @@ impl Readiness {
         names.saturating_sub(self.refused + self.changed + self.merged + self.too_long + self.warned)
     }
 
-    /// The verdict about the counted names.
-    pub fn verdict(&self) -> ReadinessVerdict {
-        let lost = self.rejected + self.changed + self.merged;
-        match (lost, self.too_long + self.warned) {
-            (0, 0) => ReadinessVerdict::Ready,
-            (0, _) => ReadinessVerdict::Doubtful,
-            _ => ReadinessVerdict::NotReady,
+    /// The verdict about the counted names; `is_complete`: they are all names.
+    pub fn verdict(&self, is_complete: bool) -> ReadinessVerdict {
+        if self.rejected + self.changed + self.merged > 0 {
+            ReadinessVerdict::NotReady
+        } else if !is_complete {
+            ReadinessVerdict::Incomplete
+        } else if self.too_long + self.warned > 0 {
+            ReadinessVerdict::Doubtful
+        } else {
+            ReadinessVerdict::Ready
         }
     }
 }

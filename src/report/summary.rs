@@ -91,6 +91,11 @@ impl Summary {
         }
     }
 
+    /// Whether everything was read and checked.
+    pub fn is_complete(&self) -> bool {
+        self.unreadable == 0 && !self.was_interrupted
+    }
+
     /// Counts further violations of a name that was counted before.
     pub fn count_rules(&mut self, record: &ReportedName) {
         for ReportedViolation { violation, .. } in &record.objections {

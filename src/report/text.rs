@@ -177,8 +177,7 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
     let names = counted(summary.names, "name", "names");
     let _ = match summary.findings() {
         0 => {
-            let is_whole = summary.unreadable == 0 && !summary.was_interrupted;
-            let (style, word) = if is_whole { (GOOD, "clean") } else { (WARN, "incomplete") };
+            let (style, word) = if summary.is_complete() { (GOOD, "clean") } else { (WARN, "incomplete") };
             writeln!(text, "{}  no finding among {names}{within} ({by})", styled(style, word, 0))
         }
         findings => {
@@ -245,7 +244,7 @@ fn write_directories(text: &mut String, summary: &Summary) {
 const fn verdict_style(verdict: ReadinessVerdict) -> Style {
     match verdict {
         ReadinessVerdict::Ready => GOOD,
-        ReadinessVerdict::Doubtful => WARN,
+        ReadinessVerdict::Doubtful | ReadinessVerdict::Incomplete => WARN,
         ReadinessVerdict::NotReady => ERROR,
     }
 }
@@ -255,7 +254,8 @@ fn readiness_text(summary: &Summary) -> String {
     const COLUMN: usize = 9;
     let mut text = String::new();
     let targets = &summary.targets;
-    let Some(worst) = targets.iter().map(Readiness::verdict).max() else { return text };
+    let verdict_of = |target: &Readiness| target.verdict(summary.is_complete());
+    let Some(worst) = targets.iter().map(verdict_of).max() else { return text };
     let width = targets.iter().map(|target| target.target.name.len()).max().unwrap_or(0).max("target".len());
     let heads = ["ready", "refused", "changed", "merged", "too long", "warned"];
     let _ = write!(text, "\n{}", styled(BOLD, "target", width));
@@ -271,17 +271,23 @@ fn readiness_text(summary: &Summary) -> String {
             let count = grouped(count);
             let _ = write!(text, " {style}{count:>COLUMN$}{style:#}");
         }
-        let verdict = target.verdict();
+        let verdict = verdict_of(target);
         let _ = writeln!(text, "  {}", styled(verdict_style(verdict), verdict, 0));
     }
     write_rules_by_target(&mut text, targets);
     let verdict = styled(verdict_style(worst), worst, 0);
-    let names: Vec<&str> =
-        targets.iter().filter(|target| target.verdict() == worst).map(|target| target.target.name).collect();
+    let names: Vec<&str> = targets
+        .iter()
+        .filter(|target| verdict_of(target) == worst)
+        .map(|target| target.target.name)
+        .collect();
     let names = names.join(", ");
     let _ = match worst {
         ReadinessVerdict::Ready | ReadinessVerdict::Doubtful => {
             writeln!(text, "\nverdict: {verdict} for {names}")
+        }
+        ReadinessVerdict::Incomplete => {
+            writeln!(text, "\nverdict: {verdict} for {names}: not all names were checked")
         }
         ReadinessVerdict::NotReady => writeln!(
             text,

@@ -259,6 +259,34 @@ fn readiness_counts_what_each_target_refuses_changes_merges_and_cannot_reach() {
 }
 
 #[test]
+fn nothing_is_ready_if_something_could_not_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for (name, verdict) in [("plain", "incomplete"), ("a ", "incomplete"), ("a:b", "not-ready")] {
+        File::create(dir.path().join("tree").join(name)).unwrap();
+        let scan = |format| {
+            namegate()
+                .args(["scan", "tree", "missing", "--target", "s3,macos", "--format", format])
+                .current_dir(dir.path())
+                .output()
+                .unwrap()
+        };
+        let output = scan("json");
+        assert_eq!(status(&output), 2);
+        let summary = lines(&output).pop().unwrap();
+        assert_eq!(summary["targets"][0]["verdict"], "incomplete", "{summary}");
+        assert_eq!(summary["targets"][1]["verdict"], verdict, "{summary}");
+        let text = scan("text");
+        let text = stdout(&text);
+        let expected = match verdict {
+            "incomplete" => "verdict: incomplete for s3, macos: not all names were checked\n",
+            _ => "verdict: not ready for macos: 1 name does not arrive as it is\n",
+        };
+        assert!(text.ends_with(expected), "{text}");
+    }
+}
+
+#[test]
 fn a_name_that_changes_on_the_target_is_not_ready_and_counts_in_one_column() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("tree")).unwrap();

@@ -79,14 +79,14 @@
   const ruleCount = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.count, 0);
   const verdict = byId("verdict");
   const verdictOf = () => {
-    const unread = summary.unreadable ? ` ${plural(summary.unreadable, "entry", "entries")} could not be read.` : "";
+    const unread = summary.unreadable ? ` ${plural(summary.unreadable, "entry", "entries")} could not be read.` : summary.interrupted ? " The scan was interrupted." : "";
     if (summary.rejected) {
       return ["error", `${plural(summary.rejected, "name has", "names have")} to change`,
         `${(share(summary.rejected, summary.names) * 100).toFixed(summary.rejected * 20 < summary.names ? 2 : 1)} % of ${plural(summary.names, "name", "names")}` +
         `${summary.directories ? ` in ${plural(summary.directories, "directory", "directories")}` : ""} break a rule that rejects them.${unread}`];
     }
     if (summary.warned) return ["warn", "No name is rejected", `${plural(summary.warned, "name has", "names have")} warnings.${unread}`];
-    if (summary.unreadable) return ["warn", "The scan is incomplete", `Every name that was read is valid.${unread}`];
+    if (unread) return ["warn", "The scan is incomplete", `Every name that was checked is valid.${unread}`];
     return ["good", "All names are valid", `No rule is broken by any of ${plural(summary.names, "name", "names")}.`];
   };
   const [tone, say, why] = verdictOf();
@@ -108,7 +108,7 @@
     ["merged", "merged", "s3", "names that become the same as another name in their directory"], ["path_too_long", "path too long", "s4", "names whose path is too long for the target, or for some of its programs"],
     ["warned", "warnings only", "s5", "names that arrive unchanged, with a warning"]];
   const READY = ["ready", "ready", "s0", "names that arrive unchanged"];
-  const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "not-ready": ["p-error", "not ready"] };
+  const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "incomplete": ["p-warn", "incomplete"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
     const total = FATES.reduce((sum, [key]) => sum + target[key], 0);

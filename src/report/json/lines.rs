@@ -350,7 +350,7 @@ impl<'l> SummaryLine<'l> {
             baseline_accepted: summary.baseline.map(|b| b.accepted),
             baseline_stale: summary.baseline.map(|b| b.stale),
             rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name().into(), *count)).collect(),
-            targets: summary.targets.iter().map(|target| TargetLine::new(target, summary.names)).collect(),
+            targets: summary.targets.iter().map(|target| TargetLine::new(target, summary)).collect(),
         }
     }
 
@@ -371,11 +371,11 @@ impl<'l> SummaryLine<'l> {
 }
 
 impl TargetLine<'_> {
-    fn new(readiness: &Readiness, names: u64) -> Self {
+    fn new(readiness: &Readiness, summary: &Summary) -> Self {
         Self {
             target: readiness.target.name.into(),
-            verdict: readiness.verdict().as_str().into(),
-            ready: readiness.ready(names),
+            verdict: readiness.verdict(summary.is_complete()).as_str().into(),
+            ready: readiness.ready(summary.names),
             refused: readiness.refused,
             changed: readiness.changed,
             merged: readiness.merged,
