@@ -7,6 +7,7 @@
 mod reader;
 mod sample;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -56,6 +57,10 @@ impl Pair {
     fn encoding(self) -> u16 {
         self.0 / LANGUAGES
     }
+
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
 /// A number for each pair.
@@ -68,11 +73,11 @@ impl Weights {
     }
 
     fn of(&self, pair: Pair) -> f32 {
-        self.0[usize::from(pair.0)]
+        self.0[pair.index()]
     }
 
     fn of_mut(&mut self, pair: Pair) -> &mut f32 {
-        &mut self.0[usize::from(pair.0)]
+        &mut self.0[pair.index()]
     }
 }
 
@@ -166,7 +171,7 @@ struct SampledName {
 struct Candidate {
     pair: Pair,
     /// The number of its text.
-    text: usize,
+    text: u16,
     /// How well the text fits the language, relative to the best.
     likelihood: f32,
     /// The probability of the reading among all of the name.
@@ -183,22 +188,25 @@ struct Readings {
 
 impl Readings {
     /// Computes the probabilities of the readings, if pairs are as common as `share` says, which also gets the probability before.
-    /// Returns the greatest change.
-    fn weigh(&mut self, share: impl Fn(Pair, f32) -> f32) -> f32 {
+    /// `note` gets the probability of each pair before and after. Returns the greatest change. `weights` is overwritten.
+    fn weigh(
+        &mut self,
+        weights: &mut Vec<f32>,
+        share: impl Fn(Pair, f32) -> f32,
+        mut note: impl FnMut(Pair, f32, f32),
+    ) -> f32 {
+        weights.clear();
         let weight =
             |candidate: &Candidate| share(candidate.pair, candidate.probability) * candidate.likelihood;
-        let all: f32 = self.candidates.iter().map(weight).sum();
+        weights.extend(self.candidates.iter().map(weight));
+        let all: f32 = weights.iter().sum();
         let mut change = 0.0_f32;
-        for candidate in &mut self.candidates {
-            let probability = weight(candidate) / all;
-            change = change.max((probability - candidate.probability).abs());
-            candidate.probability = probability;
+        for (candidate, weight) in self.candidates.iter_mut().zip(weights) {
+            let before = std::mem::replace(&mut candidate.probability, *weight / all);
+            change = change.max((candidate.probability - before).abs());
+            note(candidate.pair, before, candidate.probability);
         }
         change
-    }
-
-    fn each(&self, mut take: impl FnMut(Pair, f32)) {
-        self.candidates.iter().for_each(|candidate| take(candidate.pair, candidate.probability));
     }
 }
 
@@ -234,23 +242,32 @@ impl EncodingGuess {
             return None;
         }
         let (pairs, prior) = prior(sample.values().map(|name| &name.readings), earlier);
-        let mut counts = Weights::filled(0.0);
+        let (mut counts, mut weights) = (Weights::filled(0.0), Vec::new());
         for SampledName { readings, count } in sample.values_mut() {
-            readings.weigh(|pair, _| prior.of(pair));
-            readings.each(|pair, probability| *counts.of_mut(pair) += *count * probability);
+            readings.weigh(
+                &mut weights,
+                |pair, _| prior.of(pair),
+                |pair, _, now| *counts.of_mut(pair) += *count * now,
+            );
         }
         // A name is no evidence for itself: it is read by what the others are, and alone by what is common.
         let others = (sampled - 1) as f32 + PRIOR_NAMES;
         for _ in 1..if sampled == 1 { 1 } else { ROUNDS } {
             let mut change = 0.0_f32;
             for SampledName { readings, count } in sample.values_mut() {
-                readings.each(|pair, probability| *counts.of_mut(pair) -= *count * probability);
-                let of_name = readings.weigh(|pair, before| {
-                    let of_others = counts.of(pair) + (*count - 1.0) * before;
-                    sparse((of_others.max(0.0) + PRIOR_NAMES * prior.of(pair)) / others)
-                });
+                let known = Cell::from_mut(&mut counts.0[..]).as_slice_of_cells();
+                let of_name = readings.weigh(
+                    &mut weights,
+                    |pair, before| {
+                        let of_others = known[pair.index()].get() - *count * before + (*count - 1.0) * before;
+                        sparse((of_others.max(0.0) + PRIOR_NAMES * prior.of(pair)) / others)
+                    },
+                    |pair, before, now| {
+                        let known = &known[pair.index()];
+                        known.set(known.get() - *count * before + *count * now);
+                    },
+                );
                 change = change.max(of_name);
-                readings.each(|pair, probability| *counts.of_mut(pair) += *count * probability);
             }
             if change < SETTLED {
                 break;
@@ -297,12 +314,12 @@ impl EncodingGuess {
 
     fn choose(&self, Readings { texts, candidates }: &Readings) -> Option<Choice> {
         let mut by_text = vec![0.0; texts.len()];
-        candidates.iter().for_each(|candidate| by_text[candidate.text] += candidate.probability);
+        candidates.iter().for_each(|candidate| by_text[usize::from(candidate.text)] += candidate.probability);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by(|&a, &b| by_text[b].total_cmp(&by_text[a]));
         let best = *order.first()?;
         // The encodings that give this text, and the most common one of them among the names.
-        let same = candidates.iter().filter(|candidate| candidate.text == best);
+        let same = candidates.iter().filter(|candidate| usize::from(candidate.text) == best);
         let mut same: Vec<u16> = same.map(|candidate| candidate.pair.encoding()).collect();
         same.dedup();
         let number = same
@@ -428,7 +445,7 @@ fn readings(name: &[u8]) -> Readings {
         let plausible = costs[of_text[text].clone()].iter().filter(|(_, cost)| *cost <= best + NEGLIGIBLE);
         found.extend(plausible.map(|&(language, cost)| Candidate {
             pair: Pair::new(number, language),
-            text,
+            text: text as u16,
             likelihood: (best - cost).exp(),
             probability: 0.0,
         }));

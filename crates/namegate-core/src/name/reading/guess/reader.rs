@@ -31,7 +31,7 @@ impl<'g> GuessReader<'g> {
             Some(sampled) => guess.choose(&sampled.readings),
             None => {
                 let mut readings = readings(name);
-                readings.weigh(|pair, _| guess.shares.of(pair));
+                readings.weigh(&mut Vec::new(), |pair, _| guess.shares.of(pair), |_, _, _| ());
                 guess.choose(&readings)
             }
         });
