@@ -113,17 +113,11 @@ impl<'n> DirectoryNames<'n> {
         policy: &Policy,
         fingerprints: &mut Option<Fingerprints<'_>>,
     ) -> Vec<(usize, NameCheck<'n>)> {
-        // Most names have one or two violations, and a directory can have millions of names with some.
-        let shrunk = |(offset, mut found): (usize, NameCheck<'n>)| {
-            found.violations.shrink_to_fit();
-            (offset, found)
-        };
         let Some(fingerprints) = fingerprints else {
-            return policy.check_arena_with(self.names, |_| {}).map(shrunk).collect();
+            return policy.check_arena_with(self.names, |_| {}).collect();
         };
         fingerprints.reserve(self.names);
-        let found =
-            policy.check_arena_with(self.names, |text| fingerprints.add_text(text)).map(shrunk).collect();
+        let found = policy.check_arena_with(self.names, |text| fingerprints.add_text(text)).collect();
         self.holding_nul.iter().for_each(|name| fingerprints.add(name));
         found
     }
@@ -335,10 +329,11 @@ impl Policy {
         }
         let mut check = DirectoryCheck::without_violations(directory);
         let mut offsets = directory.names.iter().map(|(offset, _)| offset).enumerate();
-        for (offset, found) in suspects {
-            let at = offsets.find(|&(_, other)| other == offset).expect("the arena gave the offset").0;
-            check.violations.insert(at, found.violations);
-        }
+        let mut index_of = |wanted: usize| {
+            offsets.find(|&(_, offset)| offset == wanted).expect("the arena gave the offset").0
+        };
+        check.violations =
+            suspects.into_iter().map(|(offset, found)| (index_of(offset), found.violations)).collect();
         let in_arena = check.checked - directory.holding_nul.len();
         for (at, name) in (in_arena..).zip(directory.holding_nul) {
             check.violations.insert(at, self.check(name).violations);

@@ -61,28 +61,23 @@ impl Policy {
 
     /// [`Policy::check`] for a name that was decoded already.
     fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
-        match text {
-            Some(text) if !self.prefilter.is_suspect(text, &self.tables) => {
-                NameCheck { name, violations: Vec::new() }
-            }
-            _ => self.check_suspect(name, text),
-        }
+        let mut violations = Vec::new();
+        self.find_violations(name, text, &mut violations);
+        NameCheck { name, violations }
     }
 
-    /// [`Policy::check`] for a name that may have violations.
-    fn check_suspect<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
-        let mut violations = Vec::new();
+    /// Replaces `found` by the violations of a name that was decoded already.
+    fn find_violations(&self, name: &[u8], text: Option<&str>, found: &mut Vec<Violation>) {
+        found.clear();
+        if text.is_some_and(|text| !self.prefilter.is_suspect(text, &self.tables)) {
+            return;
+        }
         let end = self.each_violation(name, text, &mut |violation| {
-            // Most names have none, most others have one.
-            if violations.is_empty() {
-                violations.reserve_exact(1);
-            }
-            violations.push(violation);
+            found.push(violation);
             Continue(())
         });
         debug_assert!(end.is_continue(), "this visitor never stops");
-        violations.sort_by_key(|v| (v.span, v.rule));
-        NameCheck { name, violations }
+        found.sort_by_key(|v| (v.span, v.rule));
     }
 
     /// Checks all names of an arena in one pass. Gives the names with violations, each with the offset of its first byte.
@@ -111,20 +106,27 @@ impl Policy {
         // If only the encoding matters, one SIMD pass finds the few names to check.
         let in_one_pass = self.is_encoding_only() && !arena.holds_impossible();
         let texts = if in_one_pass { None } else { arena.texts() };
-        let checks: Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'a> = match texts {
-            None if in_one_pass => Box::new(arena.ill_formed().map(move |(at, name)| (at, self.check(name)))),
+        // A directory can have millions of names with violations, most of them one or two: each gets the memory for its own, once.
+        let mut found = Vec::new();
+        let mut check = move |name: &'n [u8], text: Option<&'n str>| {
+            self.find_violations(name, text, &mut found);
+            (!found.is_empty()).then(|| NameCheck { name, violations: found.clone() })
+        };
+        match texts {
+            None if in_one_pass => {
+                Box::new(arena.ill_formed().filter_map(move |(at, name)| Some((at, check(name, None)?))))
+                    as Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'a>
+            }
             Some(texts) => Box::new(texts.filter_map(move |(at, text)| {
                 take(text);
-                let is_suspect = self.prefilter.is_suspect(text, &self.tables);
-                is_suspect.then(|| (at, self.check_suspect(text.as_bytes(), Some(text))))
+                Some((at, check(text.as_bytes(), Some(text))?))
             })),
-            None => Box::new(arena.iter().map(move |(at, name)| {
+            None => Box::new(arena.iter().filter_map(move |(at, name)| {
                 let text = std::str::from_utf8(name).ok();
                 text.inspect(|text| take(text));
-                (at, self.check_as(name, text))
+                Some((at, check(name, text)?))
             })),
-        };
-        checks.filter(|(_, check)| !check.violations.is_empty())
+        }
     }
 
     /// Whether names are converted to a normalization form.
