@@ -314,7 +314,10 @@ impl<'p> Suggester<'p> {
         {
             return Repair::Step(Step { name: meant, confidence: Confidence::Likely });
         }
-        if let Some(form) = self.form.filter(|&form| !is_in_form(name, form)) {
+        // A form that a rule asks for was looked for by the check; that in which names are stored was not.
+        let may_differ =
+            self.policy.stored_form().is_some() || violations.iter().any(|v| v.rule == RuleId::NotInForm);
+        if let Some(form) = self.form.filter(|&form| may_differ && !is_in_form(name, form)) {
             let confidence = if form.is_compatibility() { Confidence::Likely } else { Confidence::Certain };
             return Repair::Step(Step { name: to_form(name, form).into_owned(), confidence });
         }
