@@ -134,9 +134,14 @@ impl Summary {
 
     fn count_scripts(&mut self, name: &[u8]) {
         let mut count = |script| *self.scripts.entry(script).or_default() += 1;
-        match std::str::from_utf8(name).map(script::scripts) {
-            Ok(scripts) if scripts.is_empty() => count(NO_SCRIPT),
-            Ok(scripts) => scripts.into_iter().for_each(count),
+        match std::str::from_utf8(name) {
+            Ok(text) => {
+                let mut scripts = script::scripts(text).peekable();
+                if scripts.peek().is_none() {
+                    count(NO_SCRIPT);
+                }
+                scripts.for_each(count);
+            }
             Err(_) => count(NOT_UTF8),
         }
     }

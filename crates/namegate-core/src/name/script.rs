@@ -45,33 +45,34 @@ pub fn mixed(name: &str) -> Option<Span> {
 
 /// The long names of the scripts of `name` in order of first appearance, without Common, Inherited and Unknown.
 ///
-/// By property Script, so each code point has one script; the list is at most as long as the number of scripts.
+/// By property Script, so each code point has one script. Allocates nothing for a name of one script.
 ///
 /// ```
 /// use namegate_core::name::script::scripts;
-/// assert_eq!(scripts("отчёт report 2"), ["Cyrillic", "Latin"]);
-/// assert!(scripts("2024-01").is_empty());
+/// assert!(scripts("отчёт report 2").eq(["Cyrillic", "Latin"]));
+/// assert_eq!(scripts("2024-01").next(), None);
 /// ```
-pub fn scripts(name: &str) -> Vec<&'static str> {
-    let mut found: Vec<&'static str> = Vec::new();
+pub fn scripts(name: &str) -> impl Iterator<Item = &'static str> {
+    let (mut first, mut others) = (None, Vec::new());
     let mut last = Script::Common;
-    for c in name.chars() {
+    name.chars().filter_map(move |c| {
         let script = match c {
             'a'..='z' | 'A'..='Z' => Script::Latin,
-            '\0'..='\x7F' => continue,
+            '\0'..='\x7F' => return None,
             _ => SCRIPT.get(c),
         };
-        // Neighbours nearly always have the same script, and its name costs more than the look-up.
+        // Neighbours nearly always have the same script.
         if script == last || matches!(script, Script::Common | Script::Inherited | Script::Unknown) {
-            continue;
+            return None;
         }
         last = script;
-        let script = scalar::script_name(c);
-        if !found.contains(&script) {
-            found.push(script);
+        match first {
+            None => first = Some(script),
+            Some(first) if first == script || others.contains(&script) => return None,
+            Some(_) => others.push(script),
         }
-    }
-    found
+        Some(scalar::script_name(c))
+    })
 }
 
 fn belongs_to_word(c: char) -> bool {
