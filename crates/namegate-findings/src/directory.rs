@@ -10,7 +10,8 @@ use namegate_core::name::display::display;
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{
-    Collision, EncodingHint, FingerprintIndex, NameCheck, NamesInUse, PartsSuggester, Policy, Violation,
+    Collision, EncodingHint, FingerprintIndex, NameCheck, NamesInUse, PartsSuggester, Policy, SuggestedName,
+    Violation,
 };
 
 use crate::container_rules;
@@ -185,7 +186,10 @@ impl<'s> DirectoryScan<'s> {
                 location: directory.locations.get(at),
                 name: name.to_vec(),
                 objections,
-                repair: repairs.remove(&at),
+                // Removing it would rebalance the map each time.
+                repair: repairs
+                    .get_mut(&at)
+                    .map(|new| SuggestedName { name: mem::take(&mut new.name), ..*new }),
                 owner: self.owner_of.and_then(|owner_of| owner_of(&place, name)),
             });
             if records.len() == MOST_TOGETHER {

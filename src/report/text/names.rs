@@ -27,6 +27,9 @@ const MOST_MARKED: usize = 64;
 /// Minimum width of a message next to the rule and the place; otherwise it begins on the next line.
 const MIN_MESSAGE: usize = 30;
 
+/// About what a name with its violations takes.
+const BYTES_OF_A_NAME: usize = 256;
+
 const IN_MEMORY: &str = "memory takes every write";
 
 /// Renders the names of a directory, without its heading.
@@ -37,7 +40,7 @@ impl Renderer for TextRenderer {
         if self.0.group_by == GroupBy::Rule {
             return RenderedFindings::Later;
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(BYTES_OF_A_NAME * findings.records.len());
         write_names(&mut bytes, self.0, &findings.records);
         RenderedFindings::Bytes(bytes)
     }
