@@ -8,6 +8,7 @@ pub mod entry;
 pub mod execute;
 pub mod group;
 pub mod history;
+mod in_order;
 pub mod journal;
 pub mod listing;
 pub mod new_names;

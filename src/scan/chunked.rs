@@ -175,7 +175,7 @@ impl LargeDirectory<'_, '_> {
                 false => selected(&found, scan, suggester, &mut |name, new| !held.has(name, new)),
             };
             others.each_piece(CHECKED_TOGETHER, &mut |piece| {
-                scan.check(piece, CheckedNames::Part(suggester), emit);
+                scan.check(&piece, CheckedNames::Part(suggester), emit);
             });
         });
     }
@@ -225,7 +225,7 @@ fn each_suspect(
     found.each_piece(CHECKED_TOGETHER, &mut |piece| {
         let check = policy.check_directory(&piece.directory(scan.prefix));
         let suggested = check.map(|check| check.suggested_names_alone(policy, suggester)).unwrap_or_default();
-        piece.each_name(&mut |at, name| take(piece, at, name, suggested.get(&at).map(|new| &*new.name)));
+        piece.each_name(&mut |at, name| take(&piece, at, name, suggested.get(&at).map(|new| &*new.name)));
     });
 }
 

@@ -19,6 +19,7 @@ mod work_stack;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::mem;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -267,18 +268,18 @@ impl DirectoryBatch {
     }
 
     /// Hands over all names in pieces of about `most` bytes, with their locations.
-    pub fn each_piece(&self, most: usize, take: &mut dyn FnMut(&Self)) {
+    pub fn each_piece(&self, most: usize, take: &mut dyn FnMut(Self)) {
         let (mut piece, mut size) = (self.without_names(), 0);
         self.each_name(&mut |at, name| {
             piece.push_from(self, at, name);
             size += name.len() + 1;
             if size >= most {
-                take(&piece);
-                (piece, size) = (self.without_names(), 0);
+                take(mem::replace(&mut piece, self.without_names()));
+                size = 0;
             }
         });
         if piece.count > 0 {
-            take(&piece);
+            take(piece);
         }
     }
 

@@ -5,18 +5,26 @@
 //! name. These show which names must be held and compared with others: they get their lines anew.
 
 use std::io;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::directory::{EarlierNames, NameProposer};
 use super::look_up::{LineBuffer, LineMaker, LineSink};
 use super::meanings::EncodingEvidence;
-use super::spill::{LineSpill, SpilledLine, SpilledLines};
+use super::spill::{LineSpill, SpilledLine, SpilledLines, StoredLines};
 use crate::check::{HeldNames, RereadNames, SuspectNames};
+use crate::fix::in_order::in_order;
 use crate::name::reading::EncodingSample;
 use crate::policy::Fingerprints;
 use crate::progress::Observer;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};
+
+/// Bytes of names that get their lines together: a line takes many times the length of its name.
+const CHECKED_TOGETHER: usize = 1 << 14;
+
+/// So many names that are compared get their lines together.
+const NAMES_TOGETHER: usize = 512;
 
 /// A large directory after the first pass.
 pub(super) struct LargeDirectory<'d> {
@@ -87,17 +95,28 @@ impl<'d> LargeDirectory<'d> {
         let Self { proposer, parts, suspects, .. } = self;
         let is_alike = |name: &[u8]| suspects.as_ref().is_some_and(|suspects| suspects.is_alike(name));
         let (mut spill, mut suggested) = (LineSpill::default(), Fingerprints::new(proposer.policy));
-        let (mut is_uncertain, mut result) = (false, Ok(()));
-        parts.each(&mut |part| {
-            if result.is_ok() && !lines.is_stopped() {
-                let proposals = proposer.propose_alone(part, &evidence);
-                is_uncertain |= proposals.is_uncertain;
-                result = spill.add(&proposals, &is_alike, has_long, lines, proposer.jobs, &mut |new| {
-                    suggested.add_text(new);
+        let make_pieces = |give: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>| {
+            let mut is_ended = false;
+            parts.each(&mut |part| {
+                part.each_piece(CHECKED_TOGETHER, &mut |piece| {
+                    is_ended = is_ended || lines.is_stopped() || give(piece).is_break();
                 });
+            });
+            Ok(())
+        };
+        let propose = |piece: DirectoryBatch| {
+            let (proposals, mut stored) = (proposer.propose_alone(&piece, &evidence), StoredLines::default());
+            if has_long {
+                stored.add_long(&proposals, lines);
             }
-        });
-        result?;
+            stored.add(&proposals, 0..proposals.len(), &is_alike, lines);
+            (stored, proposals.is_uncertain)
+        };
+        let mut is_uncertain = false;
+        in_order(proposer.jobs, make_pieces, propose, &mut |(stored, has_guesses)| {
+            is_uncertain |= has_guesses;
+            spill.add(stored, &mut |new| suggested.add_text(new))
+        })?;
         let lines = spill.finish()?;
         Ok(LargeProposals { lines, evidence, suggested, is_uncertain })
     }
@@ -121,7 +140,18 @@ impl<'d> LargeDirectory<'d> {
         let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
             let proposals = proposer.propose_among(names, &evidence, in_use, used);
             let mut spill = LineSpill::default();
-            spill.add(&proposals, &|_| false, false, lines, proposer.jobs, &mut |_| {})?;
+            let make_parts = |give: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>| {
+                let parts = (0..proposals.len()).step_by(NAMES_TOGETHER);
+                let mut parts = parts.map(|from| from..proposals.len().min(from + NAMES_TOGETHER));
+                let _ = parts.try_for_each(give);
+                Ok(())
+            };
+            let make_lines = |part| {
+                let mut stored = StoredLines::default();
+                stored.add(&proposals, part, &|_| false, lines);
+                stored
+            };
+            in_order(proposer.jobs, make_parts, make_lines, &mut |stored| spill.add(stored, &mut |_| {}))?;
             spill.finish()
         });
         if let Some(error) = names.failure {

@@ -7,13 +7,10 @@ use std::ops::Range;
 use super::directory::DirectoryProposals;
 use super::draft::{LineRecord, tag};
 use super::look_up::LineMaker;
-use super::parts::in_parts;
 use crate::fix::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
 
 /// Bytes that are kept in memory.
 const MOST_HELD: usize = 1 << 20;
-/// So many names get their lines together.
-const TOGETHER: usize = 16 * 1024;
 /// In place of the tag of a line: the name has none.
 const NO_LINE: u8 = 0;
 /// In place of the length of a suggested name: the name has none.
@@ -37,6 +34,53 @@ pub(super) struct SpilledLine<'l> {
     line: Option<(&'l [u8], &'l [u8])>,
 }
 
+/// Some names with their lines, as the temporary file stores them.
+#[derive(Default)]
+pub(super) struct StoredLines(Vec<Vec<u8>>);
+
+impl StoredLines {
+    /// Makes the lines of the names in `part` of `proposals`, and adds those that have a proposal or that `is_kept` accepts.
+    pub(super) fn add(
+        &mut self,
+        proposals: &DirectoryProposals<'_>,
+        part: Range<usize>,
+        is_kept: &dyn Fn(&[u8]) -> bool,
+        lines: &LineMaker<'_>,
+    ) {
+        for (name, new, proposal) in proposals.all_names(part) {
+            if new.is_some() || proposal.is_some() || is_kept(name) {
+                let line = proposal.and_then(|proposal| lines.line_of(proposal));
+                self.push(name, new, line.as_ref());
+            }
+        }
+    }
+
+    /// Adds the names whose paths are too long.
+    pub(super) fn add_long(&mut self, proposals: &DirectoryProposals<'_>, lines: &LineMaker<'_>) {
+        for name in proposals.long() {
+            self.push(name, None, Some(&lines.long_line(name)));
+        }
+    }
+
+    fn push(&mut self, name: &[u8], new: Option<&str>, line: Option<&LineRecord>) {
+        let len = |len: usize| u32::try_from(len).expect("a name is shorter than 4 GiB").to_le_bytes();
+        let tag = line.and_then(|(key, _)| key.first()).copied().unwrap_or(NO_LINE);
+        let payload = [
+            &len(name.len())[..],
+            &new.map_or(NO_NAME.to_le_bytes(), |new| len(new.len())),
+            &[tag],
+            name,
+            new.unwrap_or_default().as_bytes(),
+            line.map_or(b"", |(_, payload)| payload),
+        ];
+        self.0.push(payload.concat());
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("a temporary file was changed")
+}
+
 impl Default for LineSpill {
     fn default() -> Self {
         Self { sorter: RecordSorter::new(DirectoryOrder::Bytes, MOST_HELD), count: 0 }
@@ -44,53 +88,16 @@ impl Default for LineSpill {
 }
 
 impl LineSpill {
-    /// Adds the names for which there are proposals, and those that `is_kept` accepts; and the names whose paths are too long if
-    /// `has_long` is set. `take_new` is called with each suggested name. The lines are made in at most `jobs` threads.
-    pub(super) fn add(
-        &mut self,
-        proposals: &DirectoryProposals<'_>,
-        is_kept: &(dyn Fn(&[u8]) -> bool + Sync),
-        has_long: bool,
-        lines: &LineMaker<'_>,
-        jobs: usize,
-        take_new: &mut dyn FnMut(&str),
-    ) -> io::Result<()> {
-        for name in proposals.long().filter(|_| has_long) {
-            self.push(name, None, Some(&lines.long_line(name)))?;
-        }
-        for from in (0..proposals.len()).step_by(TOGETHER) {
-            let make_lines = |part: Range<usize>| {
-                let part = proposals.all_names(from + part.start..from + part.end);
-                let kept = part.filter(|(name, new, line)| new.is_some() || line.is_some() || is_kept(name));
-                let made =
-                    kept.map(|(name, new, line)| (name, new, line.and_then(|line| lines.line_of(line))));
-                made.collect::<Vec<_>>()
-            };
-            let count = TOGETHER.min(proposals.len() - from);
-            for (name, new, line) in in_parts(count, jobs, &make_lines).into_iter().flatten() {
-                new.into_iter().for_each(&mut *take_new);
-                self.push(name, new, line.as_ref())?;
-            }
+    /// Adds names with their lines, and calls `take_new` with each name that is suggested for them.
+    pub(super) fn add(&mut self, lines: StoredLines, take_new: &mut dyn FnMut(&str)) -> io::Result<()> {
+        for payload in &lines.0 {
+            let line = SpilledLine::parse(payload).ok_or_else(changed)?;
+            line.new.into_iter().for_each(&mut *take_new);
+            self.count += 1;
+            let record = EntryRecord { dir: b"", name: &self.count.to_be_bytes(), payload };
+            self.sorter.push(record)?;
         }
         Ok(())
-    }
-
-    fn push(&mut self, name: &[u8], new: Option<&str>, line: Option<&LineRecord>) -> io::Result<()> {
-        let new_len =
-            new.map_or(NO_NAME, |new| u32::try_from(new.len()).expect("a name is shorter than 4 GiB"));
-        let name_len = u32::try_from(name.len()).expect("a name is shorter than 4 GiB");
-        let tag = line.and_then(|(key, _)| key.first()).copied().unwrap_or(NO_LINE);
-        let payload = [
-            &name_len.to_le_bytes()[..],
-            &new_len.to_le_bytes(),
-            &[tag],
-            name,
-            new.unwrap_or_default().as_bytes(),
-            line.map_or(b"", |(_, payload)| payload),
-        ];
-        self.count += 1;
-        let record = EntryRecord { dir: b"", name: &self.count.to_be_bytes(), payload: &payload.concat() };
-        self.sorter.push(record)
     }
 
     pub(super) fn finish(self) -> io::Result<SpilledLines> {
@@ -103,8 +110,7 @@ impl SpilledLines {
     pub(super) fn each(&self, take: &mut dyn FnMut(SpilledLine<'_>) -> io::Result<()>) -> io::Result<()> {
         let mut cursor = self.0.cursor()?;
         while let Some(EntryRecord { payload, .. }) = cursor.next()? {
-            let line = SpilledLine::parse(payload);
-            take(line.ok_or_else(|| io::Error::other("a temporary file was changed"))?)?;
+            take(SpilledLine::parse(payload).ok_or_else(changed)?)?;
         }
         Ok(())
     }
