@@ -12,12 +12,14 @@ use std::ops::ControlFlow;
 
 pub use self::renames::{DirectoryRenames, StoredDirectories};
 use self::renames::{PayloadReader, read_rename, write_payload};
+use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
 use super::plan::{EntryKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_table::PlanTableReader;
 use super::records::{EntryRecord, RecordSorter, SortedRecords};
 use crate::policy::Confidence;
+use crate::sys::process::processors;
 
 /// A valid plan.
 #[derive(Debug)]
@@ -246,33 +248,66 @@ impl StoredPlan {
 }
 
 /// Lines with so many bytes are parsed together.
-const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 18;
+
+/// More threads than this would wait for the one that keeps the lines.
+const MAX_THREADS: usize = 4;
+
+/// Lines that follow each other, without their line feeds.
+struct LineBlock {
+    bytes: Vec<u8>,
+    /// Where each line ends.
+    ends: Vec<usize>,
+    /// The number of the first.
+    first: usize,
+}
+
+impl LineBlock {
+    /// Reads the next block; `None` at the end.
+    fn read(input: &mut impl BufRead, first: usize, room: usize) -> io::Result<Option<Self>> {
+        let (mut bytes, mut ends) = (Vec::with_capacity(BLOCK_BYTES), Vec::new());
+        while bytes.len() < BLOCK_BYTES && read_line(input, &mut bytes, room)? {
+            ends.push(bytes.len());
+        }
+        Ok(Some(Self { bytes, ends, first }).filter(|block| !block.ends.is_empty()))
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}
 
 /// Reads JSON Lines.
 fn read_lines(input: &mut impl BufRead, parser: &mut PlanParser, lines: &mut PlanLines) -> io::Result<()> {
-    let (mut block, mut ends) = (Vec::new(), vec![0]);
     // The first line decides how the others are parsed.
-    while !parser.has_header() && read_line(input, &mut block, parser.room())? {
-        if let Some(parsed) = parser.parse_line(&block) {
+    let mut first = Vec::new();
+    while !parser.has_header() && read_line(input, &mut first, parser.room())? {
+        if let Some(parsed) = parser.parse_line(&first) {
             lines.add(parsed, parser.line())?;
         }
-        block.clear();
+        first.clear();
     }
-    loop {
-        let is_line = read_line(input, &mut block, parser.room())?;
-        if is_line {
-            ends.push(block.len());
+    let (others, room, mut number) = (parser.block_parser(), parser.room(), parser.line() + 1);
+    let read_blocks = |give: &mut dyn FnMut(LineBlock) -> ControlFlow<()>| {
+        while let Some(block) = LineBlock::read(input, number, room)? {
+            number += block.ends.len();
+            if give(block).is_break() {
+                break;
+            }
         }
-        if is_line && block.len() < BLOCK_BYTES {
-            continue;
-        }
-        let found: Vec<&[u8]> = ends.windows(2).map(|ends| &block[ends[0]..ends[1]]).collect();
-        parser.parse_lines(&found, &mut |parsed, number| lines.add(parsed, number))?;
-        if !is_line {
-            return Ok(());
-        }
-        block.clear();
-        ends.truncate(1);
+        Ok(())
+    };
+    let parse = |block: LineBlock| others.parse(block.first, block.lines(), free_texts);
+    in_order(processors().min(MAX_THREADS), read_blocks, parse, &mut |block| {
+        parser.add_block(block, &mut |parsed, number| lines.add(parsed, number))
+    })
+}
+
+/// Frees what only readers of the plan need, in the thread that has parsed it.
+fn free_texts(line: &mut PlanLine) {
+    if let PlanLine::Rename(rename) = line {
+        (rename.reasons, rename.reading, rename.evidence, rename.alternatives) = Default::default();
     }
 }
 

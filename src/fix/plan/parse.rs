@@ -5,9 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::thread;
 
 use serde::Deserialize;
 
@@ -21,16 +19,9 @@ use super::{
 };
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
-use crate::sys::process::processors;
 
 /// At most this many errors are reported.
 const MAX_ERRORS: usize = 100;
-
-/// The fewest lines for which another thread is started.
-const LINES_OF_A_THREAD: usize = 256;
-
-/// More threads than this would wait for the one that keeps the lines.
-const MAX_THREADS: usize = 4;
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +87,44 @@ impl Plan {
     }
 }
 
+/// Parses lines of a plan without regard to others, except the first.
+pub struct BlockParser {
+    header: Option<PlanHeader>,
+    has_header: bool,
+}
+
+/// Lines that follow each other, parsed without regard to others.
+pub struct ParsedBlock {
+    /// The lines without an error, with their numbers.
+    found: Vec<(usize, PlanLine)>,
+    errors: Vec<PlanError>,
+    further: usize,
+    last_line: usize,
+}
+
+impl BlockParser {
+    /// Parses `lines` from the line number `first` on, each without its line feed, and calls `prepare` with each that has no error.
+    pub fn parse<'l>(
+        &self,
+        first: usize,
+        lines: impl Iterator<Item = &'l [u8]>,
+        prepare: impl Fn(&mut PlanLine),
+    ) -> ParsedBlock {
+        let header = self.header.clone();
+        let mut parser =
+            PlanParser { header, has_header: self.has_header, line: first - 1, ..PlanParser::default() };
+        let mut found = Vec::new();
+        for line in lines {
+            if let Some(mut parsed) = parser.parse_alone(line) {
+                prepare(&mut parsed);
+                found.push((parser.line, parsed));
+            }
+        }
+        let PlanParser { errors, further, line: last_line, .. } = parser;
+        ParsedBlock { found, errors, further, last_line }
+    }
+}
+
 /// Parses a plan line by line. The parser keeps an error, and the function that met it returns `None`.
 #[derive(Default)]
 pub struct PlanParser {
@@ -138,48 +167,27 @@ impl PlanParser {
         self.compare(self.line, parsed)
     }
 
-    /// Parses the next `lines`, each without its line feed, in several threads, and gives those without an error to `take`, with
-    /// their numbers. The first line of the plan must have been parsed.
+    /// A parser for the lines that follow the first one, for other threads.
+    pub fn block_parser(&self) -> BlockParser {
+        BlockParser { header: self.header.clone(), has_header: self.has_header }
+    }
+
+    /// Gives the lines of the next block that have no error to `take`, with their numbers.
     ///
     /// # Errors
     /// Those of `take`.
-    pub fn parse_lines<E>(
+    pub fn add_block<E>(
         &mut self,
-        lines: &[&[u8]],
+        block: ParsedBlock,
         take: &mut dyn FnMut(PlanLine, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let threads = processors().min(MAX_THREADS);
-        let size = lines.len().div_ceil(threads).max(LINES_OF_A_THREAD);
-        let parse = |number: usize, part: &[&[u8]]| {
-            let mut parser = Self {
-                header: self.header.clone(),
-                has_header: self.has_header,
-                line: self.line + number * size,
-                ..Self::default()
-            };
-            let parse = |line: &&[u8]| parser.parse_alone(line).map(|parsed| (parser.line, parsed));
-            let found: Vec<(usize, PlanLine)> = part.iter().filter_map(parse).collect();
-            (found, parser.errors, parser.further)
-        };
-        let parsed = thread::scope(|scope| {
-            let mut parts = lines.chunks(size).enumerate();
-            let own = parts.next();
-            let others: Vec<_> =
-                parts.map(|(number, part)| scope.spawn(move || parse(number, part))).collect();
-            let mut parsed: Vec<_> = own.map(|(number, part)| parse(number, part)).into_iter().collect();
-            parsed.extend(
-                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
-            );
-            parsed
-        });
-        self.line += lines.len();
-        for (found, errors, further) in parsed {
-            errors.into_iter().for_each(|error| _ = self.fail_at::<()>(error.line, error.message));
-            self.further += further;
-            for (number, parsed) in found {
-                if let Some(parsed) = self.compare(number, parsed) {
-                    take(parsed, number)?;
-                }
+        let ParsedBlock { found, errors, further, last_line } = block;
+        self.line = last_line;
+        errors.into_iter().for_each(|error| _ = self.fail_at::<()>(error.line, error.message));
+        self.further += further;
+        for (number, parsed) in found {
+            if let Some(parsed) = self.compare(number, parsed) {
+                take(parsed, number)?;
             }
         }
         Ok(())
