@@ -154,16 +154,16 @@ impl Model {
         };
         let number = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
         let letter = |bytes: &[u8]| char::from_u32(number(bytes).into()).expect("a letter");
-        let (mut letters, mut counts) = (HashMap::<char, u16>::new(), [0; ALPHABETS.len()]);
+        let (mut letters, mut counts) = (HashMap::<char, (u8, u16)>::new(), [0; ALPHABETS.len()]);
         let mut alphabets = Vec::new();
         for _ in 0..number(next(2)) {
             let &[script, count] = next(2) else { unreachable!("two bytes") };
             let side = usize::from(count) + 1;
             let mut numbers = Vec::new();
             for (at, code) in (1..).zip(next(2 * usize::from(count)).chunks(2)) {
-                let known = *letters.entry(letter(code)).or_insert_with(|| {
+                let (_, known) = *letters.entry(letter(code)).or_insert_with(|| {
                     counts[usize::from(script)] += 1;
-                    counts[usize::from(script)] - 1
+                    (script, counts[usize::from(script)] - 1)
                 });
                 let known = usize::from(known);
                 numbers.resize(numbers.len().max(known + 1), 0);
@@ -240,13 +240,16 @@ enum Case {
 }
 
 impl Unit {
-    fn new(character: char, letter: Option<u16>) -> Self {
+    /// `known` is the script of the letter and its number there, if it is one of the model.
+    fn new(character: char, known: Option<(u8, u16)>) -> Self {
         let case = match () {
             () if character.is_lowercase() => Case::Lower,
             () if character.is_uppercase() => Case::Upper,
             () => Case::None,
         };
-        Self { character, kind: kind(character), case, letter }
+        // Arabic marks have no script in Unicode, but those that the model has are Arabic there.
+        let kind = known.map_or_else(|| kind(character), |(script, _)| Kind::Letter(script));
+        Self { character, kind, case, letter: known.map(|(_, letter)| letter) }
     }
 
     fn is_ascii(&self) -> bool {

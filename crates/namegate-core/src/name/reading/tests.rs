@@ -89,6 +89,8 @@ fn names_of_a_directory_are_read_as_they_were_written() {
         ("gbk", &["报告.txt", "照片", "会议记录.doc", "音乐", "新建文件夹", "工作计划"]),
         ("big5", &["報告書.txt", "照片", "會議記錄.doc", "音樂檔案"]),
         ("windows-1253", &["αναφορά.txt", "φωτογραφίες", "μουσική"]),
+        // The letters are capitals in KOI8-R. A final kaf is in three of the names.
+        ("windows-1255", &["מסמך חשוב.doc", "תמונות מהחתונה", "שיר השירים.mp3", "הדרך הביתה.txt", "חינוך"]),
     ];
     for (label, names) in directories {
         let written: Vec<Vec<u8>> = names.iter().map(|name| encoded(label, name)).collect();
@@ -346,6 +348,17 @@ fn all_costs(prepared: &mut language::Prepared) -> (f32, Vec<(language::Language
         f32::INFINITY
     });
     (least, found)
+}
+
+#[test]
+fn an_arabic_mark_is_no_letter_of_another_alphabet() {
+    let best = |text: &str| {
+        let (_, costs) = all_costs(&mut language::Prepared::for_text(text));
+        costs.into_iter().map(|(_, cost)| cost).fold(f32::INFINITY, f32::min)
+    };
+    for mark in '\u{64B}'..='\u{655}' {
+        assert!(best(&format!("libert{mark}")) > best("libertà") + 10.0, "{:04X}", mark as u32);
+    }
 }
 
 proptest! {
