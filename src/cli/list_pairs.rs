@@ -11,7 +11,7 @@ use super::{CliError, ExitStatus};
 use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::source::list::route::{PairFiles, RoutedCounts};
-use crate::sys::open_files;
+use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +47,7 @@ pub struct ListPairsArgs {
 /// The directory exists, or a file in it cannot be written.
 pub fn run(args: &ListPairsArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     open_files::raise_limit();
+    allocation::return_large_buffers();
     let failed = |error: io::Error| CliError::new(format!("{}: {error}", shown(&args.to)));
     if args.to.symlink_metadata().is_ok() {
         let exists = io::Error::new(io::ErrorKind::AlreadyExists, "it exists; name a new directory");

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod allocation;
 #[cfg(feature = "guard")]
 pub mod bpf;
 pub mod capability;

@@ -12,7 +12,7 @@ use std::io::Write;
 use clap::Subcommand;
 
 use super::{CliError, ExitStatus};
-use crate::sys::open_files;
+use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,6 +44,7 @@ enum Command {
 /// As each of the commands.
 pub fn run(args: FixArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     open_files::raise_limit();
+    allocation::return_large_buffers();
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
         Command::Apply(args) => apply::run(args, out),

@@ -24,7 +24,7 @@ use crate::policy::rule::Severity;
 use crate::report::fan::MultiReport;
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink, ScanSettings};
-use crate::sys::open_files;
+use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,6 +89,7 @@ pub struct ScanArgs {
 /// The policy cannot be read, options do not go together, or the output cannot be written.
 pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     open_files::raise_limit();
+    allocation::return_large_buffers();
     let ScanArgs {
         paths,
         sources,
