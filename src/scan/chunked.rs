@@ -21,9 +21,6 @@ use crate::source::{DirectoryBatch, Parts};
 /// Bytes of names with findings that are held together if their findings are shown.
 const MOST_HELD: usize = 1 << 18;
 
-/// Bytes of names that are checked together: what is found out about a name takes many times its length.
-const CHECKED_TOGETHER: usize = 1 << 14;
-
 /// Takes the findings.
 type FindingsSink<'e> = dyn FnMut(DirectoryFindings) + 'e;
 
@@ -174,7 +171,7 @@ impl LargeDirectory<'_, '_> {
                 true => found,
                 false => selected(&found, scan, suggester, &mut |name, new| !held.has(name, new)),
             };
-            others.each_piece(CHECKED_TOGETHER, &mut |piece| {
+            others.each_piece(&mut |piece| {
                 scan.check(&piece, CheckedNames::Part(suggester), emit);
             });
         });
@@ -222,7 +219,7 @@ fn each_suspect(
     take: &mut dyn FnMut(&DirectoryBatch, usize, &[u8], Option<&str>),
 ) {
     let policy = scan.directories.policy;
-    found.each_piece(CHECKED_TOGETHER, &mut |piece| {
+    found.each_piece(&mut |piece| {
         let check = policy.check_directory(&piece.directory(scan.prefix));
         let suggested = check.map(|check| check.suggested_names_alone(policy, suggester)).unwrap_or_default();
         piece.each_name(&mut |at, name| take(&piece, at, name, suggested.get(&at).map(|new| &*new.name)));

@@ -134,6 +134,9 @@ pub struct PendingDirectories {
     pub names: Vec<OsString>,
 }
 
+/// Bytes of names of a large directory that are checked together: what is found out about a name takes many times its length.
+const CHECKED_TOGETHER: usize = 1 << 14;
+
 /// The names of one directory.
 #[derive(Debug)]
 pub struct DirectoryBatch {
@@ -267,13 +270,13 @@ impl DirectoryBatch {
         kept
     }
 
-    /// Hands over all names in pieces of about `most` bytes, with their locations.
-    pub fn each_piece(&self, most: usize, take: &mut dyn FnMut(Self)) {
+    /// Hands over all names in pieces of about 16 KiB, with their locations.
+    pub fn each_piece(&self, take: &mut dyn FnMut(Self)) {
         let (mut piece, mut size) = (self.without_names(), 0);
         self.each_name(&mut |at, name| {
             piece.push_from(self, at, name);
             size += name.len() + 1;
-            if size >= most {
+            if size >= CHECKED_TOGETHER {
                 take(mem::replace(&mut piece, self.without_names()));
                 size = 0;
             }

@@ -20,9 +20,6 @@ use crate::policy::Fingerprints;
 use crate::progress::Observer;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};
 
-/// Bytes of names that get their lines together: a line takes many times the length of its name.
-const CHECKED_TOGETHER: usize = 1 << 14;
-
 /// So many names that are compared get their lines together.
 const NAMES_TOGETHER: usize = 512;
 
@@ -98,7 +95,7 @@ impl<'d> LargeDirectory<'d> {
         let make_pieces = |give: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>| {
             let mut is_ended = false;
             parts.each(&mut |part| {
-                part.each_piece(CHECKED_TOGETHER, &mut |piece| {
+                part.each_piece(&mut |piece| {
                     is_ended = is_ended || lines.is_stopped() || give(piece).is_break();
                 });
             });
