@@ -267,7 +267,6 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
             b"y",
             b"map\xEF\x80\xA2",
             b"cesu\xED\xA1\x8C\xED\xBE\xB4",
-            b"strange\xFF\xC1\x81",
         ],
     );
     let nfc = Some(crate::name::normalize::Form::Nfc);
@@ -285,9 +284,12 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
     let likely = |reading| (Confidence::Likely, reading);
     assert_eq!(told["résumé"], likely("windows-1252"));
     assert_eq!(told["é"], likely("windows-1252"), "as most names of the tree");
-    let alone = PlanRequest { max_depth: 1, ..request(&[&dir.path().join("one")]) };
-    let (alone, _) = planned(&alone, &policy(&["strict"], None), &PlanSettings::default());
-    assert_eq!(self::renames(&alone)[0].confidence, Confidence::Guess);
+    make(dir.path(), &[b"strange/strange\xFF\xC1\x81"]);
+    for single in ["one", "strange"] {
+        let alone = PlanRequest { max_depth: 1, ..request(&[&dir.path().join(single)]) };
+        let (alone, _) = planned(&alone, &policy(&["strict"], None), &PlanSettings::default());
+        assert_eq!(self::renames(&alone)[0].confidence, Confidence::Guess, "{single}");
+    }
     assert_eq!(told["café"], (Confidence::Certain, "normalize nfc"));
     assert_eq!(told["con_"], likely("repair"));
     assert_eq!(told["x"], likely("repair"));
