@@ -56,13 +56,8 @@ impl Policy {
     /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
     /// ```
     pub fn check<'n>(&self, name: &'n [u8]) -> NameCheck<'n> {
-        self.check_as(name, std::str::from_utf8(name).ok())
-    }
-
-    /// [`Policy::check`] for a name that was decoded already.
-    fn check_as<'n>(&self, name: &'n [u8], text: Option<&'n str>) -> NameCheck<'n> {
         let mut violations = Vec::new();
-        self.find_violations(name, text, &mut violations);
+        self.find_violations(name, std::str::from_utf8(name).ok(), &mut violations);
         NameCheck { name, violations }
     }
 
