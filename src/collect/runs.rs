@@ -107,7 +107,7 @@ impl Runs {
             let file = self.cut.first().or(self.table.as_ref()).map_or("the input", String::as_str);
             return Err(invalid(format!(
                 "{file} has no summary: the run that wrote it was killed, or its summaries are in other files (those of tasks \
-                 in Spark are in OUTPUT/summaries: name OUTPUT)"
+                 in Spark are in OUTPUT/summaries: name OUTPUT; in Python write `findings.summary()` beside it, and name the directory)"
             )));
         };
         let mut summary = self.counts.clone();

@@ -54,7 +54,7 @@ mod task_summary;
 pub use candidates::{CandidateChecker, CandidateKind};
 pub use check::{CheckSettings, DirectoryChecker, FindingsReader};
 pub use finding_table::{FindingRow, FindingTable, ViolationRow};
-pub use names::check_names;
+pub use names::{CheckedItems, check_names};
 pub use numbers::{CandidateFinder, number_names};
 pub use pairs::{PairSettings, PairSplitter};
 pub use rows::FindingRows;

@@ -27,6 +27,22 @@ pub enum Shape {
     Name,
 }
 
+impl Shape {
+    /// The components of an item, joined by `/`: the item itself, without the `/` that marks a key as a directory.
+    pub fn components(self, item: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let whole = match self {
+            Self::Key => item.strip_suffix(b"/").unwrap_or(item),
+            Self::Path | Self::Name => item,
+        };
+        whole.split(move |&byte| byte == b'/' && self != Self::Name)
+    }
+
+    /// Whether a component is a name.
+    pub fn is_name(self, component: &[u8]) -> bool {
+        self != Self::Path || !matches!(component, b"" | b"." | b"..")
+    }
+}
+
 /// Receives the names of paths, each with its directory.
 pub trait PairSink {
     /// Why a name cannot be received.
@@ -90,7 +106,7 @@ impl PathSplitter {
         loop {
             // A known directory was named by the path that added it.
             let is_known = sink.knows(dir);
-            if self.shape == Shape::Key || !matches!(name, b"" | b".." | b".") {
+            if self.shape.is_name(name) {
                 sink.put(dir, name)?;
             }
             if is_known || dir.is_empty() {

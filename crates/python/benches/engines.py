@@ -30,7 +30,7 @@ def polars(path):
     import namegate.polars
     import polars as pl
 
-    checked = pl.read_parquet(path).select(pl.col("key").namegate.check(namegate.Policy(PROFILES)))
+    checked = pl.read_parquet(path).select(pl.col("key").namegate.check(namegate.Policy(PROFILES), shape="keys"))
     verdicts = checked.to_series().struct.field("verdict")
     return len(verdicts), (verdicts != "accept").sum()
 
@@ -42,7 +42,7 @@ def duckdb(path):
     con = duckdb.connect()
     namegate.duckdb.register(con, PROFILES)
     return con.execute(
-        "SELECT count(*), count(*) FILTER (WHERE ng_check(key).verdict <> 'accept') FROM read_parquet(?)", [path]
+        "SELECT count(*), count(*) FILTER (WHERE ng_check_key(key).verdict <> 'accept') FROM read_parquet(?)", [path]
     ).fetchone()
 
 

@@ -19,19 +19,33 @@ use namegate_arrow::{
 use policy::{PolicyArgument, PyPolicy};
 use streams::{Batches, Findings, Pairs, PyCheckedNames, PySummary, StepReader, the_column};
 
-/// Checks each name of a column by itself.
+/// Checks each name, key or path of a column by itself.
 #[pyfunction]
-#[pyo3(signature = (names, profiles = None))]
-fn check(py: Python<'_>, names: AnyArray, profiles: Option<PolicyArgument>) -> PyResult<PyCheckedNames> {
-    let policy = PyPolicy::given(profiles)?.compiled;
+#[pyo3(signature = (names, profiles = None, *, shape = "names"))]
+fn check(
+    py: Python<'_>,
+    names: AnyArray,
+    profiles: Option<PolicyArgument>,
+    shape: &str,
+) -> PyResult<PyCheckedNames> {
+    let (policy, shape) = (PyPolicy::given(profiles)?.compiled, self::shape(shape)?);
     let names = names.into_reader()?;
     let chunks = py.detach(|| {
         names
-            .map(|chunk| check_names(&the_column(chunk?)?, &policy))
+            .map(|chunk| check_names(&the_column(chunk?)?, shape, &policy))
             .collect::<Result<Vec<_>, _>>()
             .map_err(error)
     })?;
-    Ok(PyCheckedNames::new(chunks))
+    let (given, paths) = chunks.iter().fold((0, 0), |sum, chunk| (sum.0 + chunk.given, sum.1 + chunk.paths));
+    // A name with a `/` is a finding; a column of them is another column than was meant.
+    if paths > 0 && paths * 2 >= given {
+        let text = format!(
+            "{paths} of {given} names have a `/`, which no name can have: check keys of objects with shape=\"keys\", and other \
+             paths with shape=\"paths\" (in DuckDB ng_check_key and ng_check_path)"
+        );
+        py.import("warnings")?.call_method1("warn", (text,))?;
+    }
+    Ok(PyCheckedNames::new(chunks.into_iter().map(|chunk| chunk.rows).collect()))
 }
 
 /// Splits keys into pairs of a parent and a name.

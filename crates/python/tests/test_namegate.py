@@ -221,6 +221,46 @@ def test_names_are_checked_one_by_one():
     assert pa.array(namegate.check(pa.array([], type=pa.binary()), "windows")).to_pylist() == []
 
 
+PATHS = [b"2026/report.txt", b"2026/aux/caf\xe9.txt", b"2026//a", b"2026/x:y/", b"/srv/./a", None, b"d/" * 2000, b"d/" * 600]
+
+
+@pytest.mark.parametrize(
+    ("shape", "verdicts", "rules", "repairs"),
+    [
+        (
+            "keys",
+            ["accept", "reject", "reject", "reject", "reject", None, "fault", "warn"],
+            [["reserved-name", "truncated"], ["empty-name"], ["reserved-character"], ["empty-name", "dot-name"]],
+            ["2026/aux_/café.txt", "2026/_/a", "2026/x_y/", "_/srv/_/a"],
+        ),
+        (
+            "paths",
+            ["accept", "reject", "accept", "reject", "accept", None, "fault", "warn"],
+            [["reserved-name", "truncated"], [], ["reserved-character"], []],
+            ["2026/aux_/café.txt", None, "2026/x_y/", None],
+        ),
+    ],
+)
+def test_keys_and_paths_are_checked_name_by_name(shape, verdicts, rules, repairs):
+    checked = pa.array(namegate.check(pa.array(PATHS), "windows", shape=shape))
+    assert checked.field("verdict").to_pylist() == verdicts
+    assert checked.field("rules").to_pylist()[1:5] == rules
+    assert checked.field("rules").to_pylist()[7] == ["path-too-long"]
+    assert checked.field("repair").to_pylist()[1:5] == repairs
+    assert checked.field("message").to_pylist()[1] == "`aux`: `aux` is a reserved name (windows)"
+
+
+def test_a_column_of_paths_that_is_checked_as_names_gives_a_warning(recwarn):
+    with pytest.warns(UserWarning, match='2 of 3 names have a `/`.*shape="keys".*shape="paths".*ng_check_path'):
+        checked = namegate.check(pa.array([b"a/b", b"a/c", b"d"]), "windows")
+    messages = pa.array(checked).field("message").to_pylist()
+    assert "shape `paths` or `keys`" in messages[0] and messages[2] is None
+    # One such name is a finding.
+    namegate.check(pa.array([b"a/b", b"c", b"d"]), "windows")
+    namegate.check(pa.array([b"a/b", b"a/c"]), "windows", shape="paths")
+    assert len(recwarn) == 0
+
+
 def test_encoded_keys_are_decoded():
     found = namegate.scan(pa.array(["a+b/caf%E9"]), "utf8", decode="form")
     assert pa.RecordBatchReader.from_stream(found).read_all()["directory"].to_pylist() == [b"a b"]
@@ -250,6 +290,7 @@ def test_a_policy_can_be_sent_to_a_worker():
         (lambda: namegate.Policy("windos"), "windows"),
         (lambda: namegate.Policy(config="limits = 3"), "config"),
         (lambda: namegate.pairs(pa.array(KEYS), shape="files"), "'keys', 'paths', 'names'"),
+        (lambda: namegate.check(pa.array(KEYS), shape="key"), "'keys', 'paths', 'names'"),
         (lambda: namegate.pairs(pa.array(KEYS), decode="rot13"), "'percent'"),
         (lambda: namegate.scan(pa.array(KEYS), min_severity="info"), "'error'"),
         (lambda: namegate.scan(pa.array(KEYS), encoding="latin-0"), "latin-0"),

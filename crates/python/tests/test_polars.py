@@ -23,5 +23,15 @@ def test_text_is_checked():
     assert checked.struct.field("verdict").to_list() == ["reject", "accept"]
 
 
+def test_expressions_check_keys_and_paths():
+    paths = pl.DataFrame({"path": [b"a/report.txt", b"a/aux.txt", b"./caf\xe9/b", None]})
+    for shape, rules in [("keys", ["dot-name", "truncated"]), ("paths", ["truncated"])]:
+        for frame in [paths, paths.lazy()]:
+            checked = frame.lazy().select(pl.col("path").namegate.check("windows", shape=shape).struct.unnest()).collect()
+            assert checked["verdict"].to_list() == ["accept", "reject", "reject", None]
+            assert checked["rules"].to_list() == [[], ["reserved-name"], rules, None]
+    assert paths["path"].namegate.check("windows", shape="keys").struct.field("repair").to_list()[1] == "a/aux_.txt"
+
+
 def test_a_series_can_be_scanned():
     assert rows(namegate.scan(pl.Series(KEYS), PROFILES)) == rows(namegate.scan(pa.array(KEYS), PROFILES))

@@ -8,7 +8,13 @@ Findings are those of ``namegate scan --list``. Every function takes any object 
     >>> pa.array(namegate.check(names, "windows")).field("verdict").to_pylist()
     ['accept', 'reject', 'reject']
 
-``check`` looks at names one by one. Names can collide only within a directory, and a suggested name must be free in its
+``check`` looks at names one by one, and with ``shape="keys"`` or ``shape="paths"`` at each name of a key or path:
+
+    >>> keys = pa.array([b"2026/report.txt", b"2026/aux/a.txt"])
+    >>> pa.array(namegate.check(keys, "windows", shape="keys")).field("repair").to_pylist()
+    [None, '2026/aux_/a.txt']
+
+Names can collide only within a directory, and a suggested name must be free in its
 directory: ``scan`` checks whole directories, and finds those as well. An engine that distributes its work runs the two
 halves of ``scan`` itself: ``pairs``, then a shuffle by ``parent``, then ``check_directories``. ``namegate.spark`` does
 so in Spark, ``namegate.duckdb`` and ``namegate.polars`` add ``check`` to these engines.

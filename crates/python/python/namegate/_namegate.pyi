@@ -42,8 +42,9 @@ Profiles = Policy | str | Sequence[str] | None
 
 @final
 class CheckedNames:
-    """One struct for each name: ``verdict`` (``accept``, ``warn``, ``reject``; ``fault`` if the name has more than 65,536
-    bytes), ``rules`` (a list), ``message``, ``repair`` and ``repair_confidence``. All are null where the name is."""
+    """One struct for each item: ``verdict`` (``accept``, ``warn``, ``reject``; ``fault`` if the item has more than 65,536
+    bytes, or more than 1,024 components), ``rules`` (a list), ``message``, ``repair`` and ``repair_confidence``. All are null
+    where the item is."""
 
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
@@ -80,14 +81,22 @@ class Summary:
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
-def check(names: Column, profiles: Profiles = None) -> CheckedNames:
-    """Checks each name by itself.
+def check(names: Column, profiles: Profiles = None, *, shape: Shape = "names") -> CheckedNames:
+    """Checks each name, key or path by itself.
 
-    Names are not compared with each other: there are no collisions, and a suggested name can be in use.
+    Of a key or a path each name is checked, and the length of the whole: the verdict is that of the worst one, ``message`` says
+    which it is, and ``repair`` is the whole with its suggested names. Nothing is compared with other rows: there are no
+    collisions, and a suggested name can be in use. ``scan`` compares.
+
+    Args:
+        names: The column.
+        profiles: The policy; ``strict`` by default.
+        shape: What an item is. A ``/`` is an error in a name; a column of names with many of them gives a warning, because
+            they are probably keys or paths.
 
     Raises:
         TypeError: The column has neither bytes nor text.
-        ValueError: A profile is unknown.
+        ValueError: A profile or the shape is unknown.
     """
 
 def pairs(keys: Column, *, shape: Shape = "keys", decode: Decoding = "none") -> Pairs:

@@ -1,8 +1,10 @@
 """namegate in Polars: importing this module adds a namespace to expressions and series.
 
     >>> import polars as pl, namegate.polars
-    >>> keys = pl.DataFrame({"name": ["aux.txt", "report.txt"]})
-    >>> keys.with_columns(pl.col("name").namegate.check("windows").struct.field("verdict"))
+    >>> names = pl.DataFrame({"name": ["aux.txt", "report.txt"]})
+    >>> names.with_columns(pl.col("name").namegate.check("windows").struct.field("verdict"))
+    >>> keys = pl.DataFrame({"key": ["2026/aux.txt", "2026/report.txt"]})
+    >>> keys.with_columns(pl.col("key").namegate.check("windows", shape="keys").struct.field("verdict"))
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import polars as _polars
 from . import Policy, check as _check
 
 if TYPE_CHECKING:
-    from ._namegate import Profiles
+    from ._namegate import Profiles, Shape
 
 RESULT = _polars.Struct(
     {
@@ -27,8 +29,8 @@ RESULT = _polars.Struct(
 )
 
 
-def _checked(names: _polars.Series, policy: Profiles) -> _polars.Series:
-    return _polars.Series(names.name, _check(names, policy), dtype=RESULT)
+def _checked(items: _polars.Series, policy: Profiles, shape: Shape) -> _polars.Series:
+    return _polars.Series(items.name, _check(items, policy, shape=shape), dtype=RESULT)
 
 
 @_polars.api.register_series_namespace("namegate")
@@ -36,9 +38,9 @@ class _Series:
     def __init__(self, series: _polars.Series) -> None:
         self._series = series
 
-    def check(self, profiles: Profiles = None) -> _polars.Series:
-        """``namegate.check`` of the names in this series."""
-        return _checked(self._series, profiles)
+    def check(self, profiles: Profiles = None, *, shape: Shape = "names") -> _polars.Series:
+        """``namegate.check`` of the names, keys or paths in this series."""
+        return _checked(self._series, profiles, shape)
 
 
 @_polars.api.register_expr_namespace("namegate")
@@ -46,9 +48,9 @@ class _Expression:
     def __init__(self, expression: _polars.Expr) -> None:
         self._expression = expression
 
-    def check(self, profiles: Profiles = None) -> _polars.Expr:
-        """``namegate.check`` of the names that this expression gives."""
+    def check(self, profiles: Profiles = None, *, shape: Shape = "names") -> _polars.Expr:
+        """``namegate.check`` of the names, keys or paths that this expression gives."""
         policy = profiles if isinstance(profiles, Policy) else Policy(profiles)
         return self._expression.map_batches(
-            lambda names: _checked(names, policy), return_dtype=RESULT, is_elementwise=True
+            lambda items: _checked(items, policy, shape), return_dtype=RESULT, is_elementwise=True
         )
