@@ -1,88 +1,154 @@
 //! The encoding in which programs read names: those of the caller, of the system's default, and of running services.
 //!
-//! Sources: locale(7) (LC_ALL before LC_CTYPE before LANG), nl_langinfo(3), locale.conf(5), proc_pid_environ(5),
+//! Sources: locale(7) (LC_ALL before LC_CTYPE before LANG), nl_langinfo(3), locale.conf(5), pam_env(8), proc_pid_environ(5),
 //! proc_pid_cgroup(5), proc_pid_stat(5).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 
 use super::{Diagnosis, Machine};
 use crate::name::display::display;
 use crate::sys::locale::codeset;
 
-const ADVICE: &str = "set LANG=C.UTF-8 (or another UTF-8 locale that `locale -a` lists)";
+/// A locale that every glibc since 2.35 has, and Debian's much longer.
+const UTF8: &str = "C.UTF-8";
 
 pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     let mut checks = Vec::new();
     if machine.is_live() {
-        checks.push(caller());
+        let variables: Vec<Vec<u8>> = std::env::vars_os()
+            .map(|(name, value)| [name.into_vec(), value.into_vec()].join(&b'='))
+            .collect();
+        checks.push(caller(&variables));
     }
     checks.push(system(machine));
     checks.push(services(machine));
     checks
 }
 
+/// The variables that select the encoding, the strongest first.
+const VARIABLES: [&str; 3] = ["LC_ALL", "LC_CTYPE", "LANG"];
+
+/// The locale of a program: the variable that selects it and its value, or neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SelectedLocale<'v>(Option<(&'static str, &'v [u8])>);
+
+impl<'v> SelectedLocale<'v> {
+    /// The locale that variables of the form `NAME=value` select. An empty value is none.
+    fn new(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Self {
+        Self(VARIABLES.into_iter().find_map(|name| {
+            let mut values = variables.clone().filter_map(|variable| {
+                variable.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+            });
+            values.next().filter(|value| !value.is_empty()).map(|value| (name, value))
+        }))
+    }
+
+    /// The problem with the locale; `None` if its encoding is UTF-8.
+    fn objection(self) -> Option<String> {
+        let name = self.0.map_or(&b"C"[..], |(_, value)| value);
+        match codeset(name) {
+            Some(codeset) if is_utf8(&codeset) => None,
+            Some(codeset) => Some(format!("{self}: names are {codeset}")),
+            None => Some(format!("{self}: not installed, so programs use the locale C")),
+        }
+    }
+
+    /// Whether a value of `LANG` would have no effect.
+    fn overrides_lang(self) -> Option<&'static str> {
+        self.0.map(|(variable, _)| variable).filter(|variable| *variable != "LANG")
+    }
+}
+
+impl fmt::Display for SelectedLocale<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some((variable, value)) => write!(f, "{variable}={}", display(value)),
+            None => f.write_str("the locale C, because no variable selects another"),
+        }
+    }
+}
+
 fn is_utf8(codeset: &str) -> bool {
     codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
 }
 
-/// The problem with a locale; `None` if its encoding is UTF-8.
-fn objection(name: Option<&[u8]>) -> Option<String> {
-    let name = name.unwrap_or(b"C");
-    match codeset(name) {
-        Some(codeset) if is_utf8(&codeset) => None,
-        Some(codeset) => Some(format!("{}: names are {codeset}", display(name))),
-        None => Some(format!("{}: not installed, so programs use the locale C", display(name))),
-    }
-}
-
-/// The locale that variables of the form `NAME=value` select for the encoding.
-fn asked<'v>(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Option<&'v [u8]> {
-    ["LC_ALL=", "LC_CTYPE=", "LANG="].iter().find_map(|name| {
-        let mut values = variables.clone().filter_map(|variable| variable.strip_prefix(name.as_bytes()));
-        values.next().filter(|value| !value.is_empty())
-    })
-}
-
-fn caller() -> Diagnosis {
+/// The locale of the process that runs namegate.
+fn caller(variables: &[Vec<u8>]) -> Diagnosis {
     const ID: &str = "locale-caller";
-    match codeset(b"") {
-        Some(codeset) if is_utf8(&codeset) => Diagnosis::ok(ID, "the locale of this shell is UTF-8"),
-        Some(codeset) => {
-            Diagnosis::warn(ID, format!("the locale of this shell has the encoding {codeset}"), ADVICE)
-        }
-        None => Diagnosis::warn(
-            ID,
-            "the locale of this shell is not installed: programs use the locale C",
-            ADVICE,
+    let locale = SelectedLocale::new(variables.iter().map(Vec::as_slice));
+    let Some(objection) = locale.objection() else {
+        return Diagnosis::ok(ID, "the locale of this shell is UTF-8");
+    };
+    let advice = match locale.overrides_lang() {
+        Some(variable) => format!(
+            "unset {variable}, which overrides LANG, and set LANG={UTF8} (or another UTF-8 locale that `locale -a` lists)"
         ),
-    }
+        None => format!("set LANG={UTF8} (or another UTF-8 locale that `locale -a` lists)"),
+    };
+    Diagnosis::warn(ID, format!("the locale of this shell is not UTF-8: {objection}"), advice)
 }
 
 /// The locale in which services start: from the environment of the service manager, or otherwise from its configuration.
 fn system(machine: &Machine) -> Diagnosis {
     const ID: &str = "locale-system";
-    let advice = "localectl set-locale LANG=C.UTF-8, which writes /etc/locale.conf, and restart services";
     let is_manager = machine.text("proc/1/comm").is_ok_and(|comm| comm == "systemd");
     if is_manager && let Ok(environment) = machine.read("proc/1/environ") {
-        let name = asked(environment.split(|&byte| byte == 0));
-        return match objection(name) {
-            None => Diagnosis::ok(ID, "systemd starts services in a UTF-8 locale"),
-            Some(objection) => Diagnosis::warn(ID, format!("systemd starts services in {objection}"), advice),
+        let locale = SelectedLocale::new(environment.split(|&byte| byte == 0));
+        let Some(objection) = locale.objection() else {
+            return Diagnosis::ok(ID, "systemd starts services in a UTF-8 locale");
         };
+        let advice = match locale.overrides_lang() {
+            Some(variable) => format!(
+                "remove {variable}, which overrides LANG, from systemd's environment (`systemctl show-environment`, the kernel's \
+                 command line), and restart services"
+            ),
+            None => format!(
+                "localectl set-locale LANG={UTF8}, which writes /etc/locale.conf, and restart services"
+            ),
+        };
+        return Diagnosis::warn(ID, format!("systemd starts services with {objection}"), advice);
     }
     let files = ["etc/locale.conf", "etc/default/locale"];
     let Some((file, text)) = files.iter().find_map(|file| Some((file, machine.read(file).ok()?))) else {
         return Diagnosis::unknown(ID, "neither systemd's environment nor /etc/locale.conf can be read");
     };
-    let unquoted: Vec<Vec<u8>> = text
-        .split(|&byte| byte == b'\n')
-        .map(|line| line.trim_ascii().iter().copied().filter(|byte| !matches!(byte, b'"' | b'\'')).collect())
-        .collect();
-    match objection(asked(unquoted.iter().map(Vec::as_slice))) {
-        None => Diagnosis::ok(ID, format!("/{file} names a UTF-8 locale")),
-        Some(objection) => Diagnosis::warn(ID, format!("/{file} asks for {objection}"), advice),
+    // The last assignment of a variable is the one in effect.
+    let assignments: Vec<Vec<u8>> = text.split(|&byte| byte == b'\n').rev().filter_map(assignment).collect();
+    let locale = SelectedLocale::new(assignments.iter().map(Vec::as_slice));
+    let Some(objection) = locale.objection() else {
+        return Diagnosis::ok(ID, format!("/{file} names a UTF-8 locale"));
+    };
+    let advice = match locale.overrides_lang() {
+        Some(variable) => {
+            format!(
+                "remove {variable}, which overrides LANG, from /{file}, set LANG={UTF8} there, and restart services"
+            )
+        }
+        None => {
+            format!("set LANG={UTF8} in /{file} (localectl set-locale LANG={UTF8}), and restart services")
+        }
+    };
+    Diagnosis::warn(ID, format!("/{file} has {objection}"), advice)
+}
+
+/// The assignment `NAME=value` in a line of a file of settings, without quotes, `export` and comments; `None` if there is none.
+fn assignment(line: &[u8]) -> Option<Vec<u8>> {
+    let line = line.trim_ascii();
+    let line = line.strip_prefix(b"export ").unwrap_or(line).trim_ascii_start();
+    let equals = line.iter().position(|&byte| byte == b'=')?;
+    let (name, value) = (&line[..equals], &line[equals + 1..]);
+    if matches!(line.first(), Some(b'#' | b';')) {
+        return None;
     }
+    let value = match value.first() {
+        Some(&quote @ (b'"' | b'\'')) => value[1..].split(|&byte| byte == quote).next()?,
+        // A shell and pam_env(8) read a comment there; no locale has a `#` in its name.
+        _ => value.split(|&byte| byte == b'#').next()?.trim_ascii_end(),
+    };
+    Some([name, value].join(&b'='))
 }
 
 /// Services that run in a locale that is not UTF-8, each once.
@@ -102,7 +168,7 @@ fn services(machine: &Machine) -> Diagnosis {
             continue;
         };
         looked_at += 1;
-        if let Some(objection) = objection(asked(environment.split(|&byte| byte == 0))) {
+        if let Some(objection) = SelectedLocale::new(environment.split(|&byte| byte == 0)).objection() {
             found.insert(service, objection);
         }
     }
@@ -129,7 +195,10 @@ fn services(machine: &Machine) -> Diagnosis {
     Diagnosis::warn(
         ID,
         format!("not UTF-8: {}", shown.join(", ")),
-        "systemctl edit SERVICE, and in [Service] Environment=LANG=C.UTF-8; or localectl set-locale for all of them",
+        format!(
+            "systemctl edit SERVICE, and in [Service] Environment=LANG={UTF8} (UnsetEnvironment= what overrides it: LC_ALL, LC_CTYPE); \
+             or localectl set-locale LANG={UTF8} for all of them"
+        ),
     )
 }
 
@@ -156,4 +225,40 @@ fn service(machine: &Machine, pid: &str) -> Option<String> {
     let (session, terminal) = (*fields.get(3)?, *fields.get(4)?);
     let name = head.split_once('(')?.1;
     (session == pid && terminal == "0").then(|| display(name.as_bytes()).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The condition, the finding and the advice for a program with these variables.
+    fn caller_with(variables: &[&str]) -> (bool, String, String) {
+        let variables: Vec<Vec<u8>> = variables.iter().map(|variable| variable.as_bytes().to_vec()).collect();
+        let diagnosis = caller(&variables);
+        let is_good = diagnosis.condition == super::super::Condition::Ok;
+        (is_good, diagnosis.found, diagnosis.advice.unwrap_or_default())
+    }
+
+    #[test]
+    fn lc_all_comes_before_lc_ctype_and_lang_and_the_advice_says_so() {
+        for good in [
+            &["LC_ALL=C.UTF-8", "LC_CTYPE=C", "LANG=C"][..],
+            &["LANG=C", "LC_CTYPE=C.UTF-8"],
+            &["LC_ALL=", "LC_CTYPE=", "LANG=C.UTF-8"],
+        ] {
+            assert!(caller_with(good).0, "{good:?}");
+        }
+        for (bad, selected, overriding) in [
+            (&["LANG=C.UTF-8", "LC_CTYPE=C.UTF-8", "LC_ALL=C"][..], "LC_ALL=C", "unset LC_ALL"),
+            (&["LANG=C.UTF-8", "LC_CTYPE=POSIX"], "LC_CTYPE=POSIX", "unset LC_CTYPE"),
+            (&["LANG=xx_XX.UTF-8"], "LANG=xx_XX.UTF-8: not installed", "set LANG="),
+            (&["A=1"], "no variable", "set LANG="),
+        ] {
+            let (is_good, found, advice) = caller_with(bad);
+            assert!(
+                !is_good && found.contains(selected) && advice.starts_with(overriding),
+                "{found}: {advice}"
+            );
+        }
+    }
 }

@@ -136,6 +136,25 @@ fn the_locale_of_the_system_is_read_from_its_configuration() {
     assert_eq!(check(&[("etc/locale.conf", "LANG=\"C.UTF-8\"\n")]), Ok);
     assert_eq!(check(&[("etc/default/locale", "# x\n LANG=C.UTF-8\n")]), Ok);
     assert_eq!(check(&[("etc/locale.conf", "LANG=C.UTF-8\nLC_ALL=C\n")]), Warn);
+    for (text, expected) in [
+        ("#LC_ALL=C\nLANG=C.UTF-8\n", Ok),
+        ("; LC_ALL=C\nLANG='C.UTF-8'\n", Ok),
+        ("LANG=C.UTF-8 # was LANG=C\n", Ok),
+        ("LANG=\"C.UTF-8\" # \"C\"\n", Ok),
+        ("export LANG=C.UTF-8\n", Ok),
+        ("LANG=C\nLANG=C.UTF-8\n", Ok),
+        ("LANG=C.UTF-8\nLANG=C\n", Warn),
+        ("#LANG=C.UTF-8\n", Warn),
+        ("# LANG=C.UTF-8\nLANG=C # LC_ALL=C.UTF-8\n", Warn),
+        ("LC_CTYPE=C\nLANG=C.UTF-8\n", Warn),
+        ("LC_CTYPE=C.UTF-8\nLANG=C\n", Ok),
+        ("LC_ALL=\nLC_CTYPE=\nLANG=C.UTF-8\n", Ok),
+        ("XLC_ALL=C\nLANG=C.UTF-8\n", Ok),
+    ] {
+        for file in ["etc/locale.conf", "etc/default/locale"] {
+            assert_eq!(check(&[(file, text)]), expected, "{file}: {text:?}");
+        }
+    }
     assert_eq!(check(&[("etc/locale.conf", "LANG=xx_XX.UTF-8\n")]), Warn, "not installed");
     assert_eq!(check(&[("etc/locale.conf", "\n")]), Warn);
     assert_eq!(check(&[]), Unknown);
@@ -150,6 +169,24 @@ fn the_locale_of_the_system_is_read_from_its_configuration() {
         check(&[systemd, ("proc/1/environ", "LANG=C.UTF-8\0LC_CTYPE=\0"), ("etc/locale.conf", "LANG=C")]),
         Ok
     );
+}
+
+#[test]
+fn the_advice_on_a_locale_names_the_variable_that_is_in_effect() {
+    let (_dir, locale_conf) = machine(&[("etc/locale.conf", "LANG=C.UTF-8\nLC_ALL=C\n")], true);
+    let (_dir, manager) =
+        machine(&[("proc/1/comm", "systemd\n"), ("proc/1/environ", "LANG=C.UTF-8\0LC_CTYPE=xx_XX\0")], true);
+    let (_dir, only_lang) = machine(&[("etc/default/locale", "LANG=C\n")], true);
+    for (machine, variable, found_part, place) in [
+        (locale_conf, Some("LC_ALL"), "LC_ALL=C: names are ", "/etc/locale.conf"),
+        (manager, Some("LC_CTYPE"), "LC_CTYPE=xx_XX: not installed", "systemd"),
+        (only_lang, None, "LANG=C: names are ", "/etc/default/locale"),
+    ] {
+        let [(_, found, advice)] = &found(&machine, "locale-system")[..] else { panic!("one result") };
+        assert!(found.contains(found_part) && advice.contains(place), "{found}: {advice}");
+        let overrides = advice.contains("overrides LANG");
+        assert!(overrides == variable.is_some() && advice.contains(variable.unwrap_or("LANG=")), "{advice}");
+    }
 }
 
 #[test]
@@ -181,7 +218,7 @@ fn services_without_a_utf8_locale_are_named_once_each() {
     let (_dir, machine) = machine(&borrowed, true);
     let [(told, found, _)] = &found(&machine, "locale-services")[..] else { panic!("one result") };
     assert_eq!(*told, Warn);
-    assert_eq!(found.matches("smbd.service (C: names are ").count(), 1, "{found}");
+    assert_eq!(found.matches("smbd.service (LANG=C: names are ").count(), 1, "{found}");
     assert!(!found.contains("good") && !found.contains("mine") && !found.contains("bash"), "{found}");
     assert!(found.contains(r"evil) S 1 1 1 1\u{1B}[2J"), "{found}");
     assert!(!found.contains('\u{1b}'));

@@ -1,7 +1,9 @@
 //! Files that the user names: replaced as a whole with their mode, pipes and devices written in place.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Stdio;
@@ -57,6 +59,35 @@ fn a_file_that_is_replaced_keeps_its_mode_without_set_id_bits_and_its_owner_wher
 }
 
 #[test]
+fn no_locale_changes_what_is_written() {
+    let dir = place();
+    for name in [&b"caf\xE9"[..], "\u{65E5}?".as_bytes(), b"a\x1B[2J", "Caf\u{E9}".as_bytes()] {
+        fs::write(dir.path().join("tree").join(OsStr::from_bytes(name)), "").unwrap();
+    }
+    let said = |locale: &str, words: &str| {
+        let mut command = namegate();
+        let variables = [("LC_ALL", locale), ("LANG", "C")];
+        let output = command.current_dir(dir.path()).args(words.split(' ')).envs(variables).output().unwrap();
+        assert!(status(&output) < 2, "{output:?}");
+        (output.stdout, output.stderr)
+    };
+    for words in [
+        "scan --sort tree --profile windows",
+        "scan --sort tree --profile windows --json",
+        "scan --sort tree --profile windows --format csv",
+        "fix plan tree --profile windows",
+        "check \u{65E5}? --profile windows",
+        "explain caf\u{E9}",
+    ] {
+        let expected = said("C.UTF-8", words);
+        assert!(std::str::from_utf8(&expected.0).is_ok() && !expected.0.contains(&0x1B), "{words}");
+        for locale in ["C", "POSIX", "xx_XX.NONE", ""] {
+            assert!(said(locale, words) == expected, "{words}: {locale}");
+        }
+    }
+}
+
+#[test]
 fn an_acl_stays_and_gives_nobody_more() {
     let dir = place();
     let path = dir.path().join("report");
@@ -68,7 +99,7 @@ fn an_acl_stays_and_gives_nobody_more() {
     let entries =
         [entry(1, 6, !0), entry(2, 4, 1234), entry(4, 0, !0), entry(0x10, 4, !0), entry(0x20, 0, !0)];
     let acl = [&2_u32.to_le_bytes()[..], &entries.concat()].concat();
-    let name = std::ffi::OsStr::new("system.posix_acl_access");
+    let name = OsStr::new("system.posix_acl_access");
     if let Err(error) = xattr::set(&File::open(&path).unwrap(), name, &acl, 0) {
         return println!("SKIPPED: no ACLs in the temporary directory: {error}");
     }
