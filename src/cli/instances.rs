@@ -54,8 +54,9 @@ impl InstanceSelector {
             let there: Vec<&FoundSocket> = candidates.into_iter().filter(|found| found.is_there()).collect();
             return only(&there).ok_or_else(|| match there.as_slice() {
                 [] => {
-                    let others = hint(&sockets, asked, |_| true);
-                    CliError::new(format!("no instance{whose} is running{others}{}", guard_hint(None)))
+                    let hints = format!("{}{}", hint(&sockets, asked, |_| true), guard_hint(None));
+                    let start = if hints.is_empty() { "; `namegate mount` starts one" } else { "" };
+                    CliError::new(format!("no instance{whose} is running{hints}{start}"))
                 }
                 several => CliError::new(format!(
                     "more than one instance{whose} is running; say which: {}",

@@ -26,12 +26,14 @@ mod metrics;
 mod mode;
 mod mount;
 mod output;
+mod overview;
 mod policy;
 mod policy_args;
 mod profiles;
 mod progress;
 mod reload;
 mod report;
+mod rule_examples;
 mod rules;
 mod scan;
 mod setting_args;
@@ -42,12 +44,13 @@ mod upgrade;
 mod watch;
 mod why;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 use terminal_size::{Width, terminal_size_of};
 
@@ -123,10 +126,7 @@ impl From<io::Error> for CliError {
     }
 }
 
-/// Check, repair and enforce file names
-///
-/// namegate checks names in trees, git repositories, archives and lists (`check`, `scan`), explains and repairs invalid ones
-/// (`explain`, `fix`), refuses them with a FUSE mount (`mount`), and reports them as they appear (`watch`).
+/// Find, fix and prevent file names that are damaged or that other systems refuse
 ///
 /// Every name must be strict UTF-8 (RFC 3629). Profiles add rules: those of a migration target, such as `windows`, or general
 /// ones, such as `strict` and `security`.
@@ -156,6 +156,8 @@ Examples:
   namegate fix plan /srv/share > plan.jsonl
   namegate mount /srv/share /mnt/share
   namegate watch /srv/share
+
+Help of one command: namegate scan --help, or the manual page namegate-scan(1).
 
 Exit status: 0 nothing found, 1 something found, 2 something could not be done or read.";
 
@@ -204,7 +206,14 @@ pub fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|program| mount::is_helper(&program)) {
         return help_mount();
     }
-    let result = match Cli::try_parse() {
+    if let Some((Width(columns), _)) = terminal_size_of(io::stdout()) {
+        layout::set_terminal_width(columns.into());
+    }
+    if std::env::args_os().len() == 1 {
+        eprint!("{}", overview::FIRST_SCREEN);
+        return ExitCode::from(ExitStatus::Failed as u8);
+    }
+    let result = match parse(std::env::args_os()) {
         Ok(cli) => execute(cli),
         Err(usage) => usage.print().map_err(CliError::from).map(|()| match usage.use_stderr() {
             true => ExitStatus::Failed,
@@ -216,6 +225,15 @@ pub fn main() -> ExitCode {
         Err(CliError::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => report_error("namegate", &error, ExitStatus::Failed as u8),
     }
+}
+
+/// Parses a command line; the first word is the name of the program.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let words: Vec<OsString> = words.collect();
+    let parse = |words: &[OsString]| {
+        command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
+    };
+    parse(&words).map_err(|error| overview::advise(error, &words, |words| parse(words).err()))
 }
 
 /// Runs the program as a helper of mount(8).
@@ -268,9 +286,6 @@ fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
         _ => (false, None),
     };
     start_log(cli.verbose || is_verbose, cli.log_format.or(log_format));
-    if let Some((Width(columns), _)) = terminal_size_of(io::stdout()) {
-        layout::set_terminal_width(columns.into());
-    }
     let buffered = io::BufWriter::with_capacity(BUFFER, io::stdout());
     let mut out: Box<dyn Write + Send> = match anstream::AutoStream::choice(&io::stdout()) {
         // Taking colours out cuts the output into small pieces, so there is a buffer before it and one after it.
@@ -294,7 +309,7 @@ const BUFFER: usize = 1 << 16;
 fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let Some(command) = cli.command.filter(|_| !cli.version) else {
         if !cli.version {
-            return Err(CliError::Message(format!("no command given\n\n{}", command().render_help().ansi())));
+            return Err(CliError::new("no command given; see `namegate --help`"));
         }
         writeln!(out, "namegate {}", env!("CARGO_PKG_VERSION"))?;
         if cli.verbose {
@@ -332,7 +347,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     }
 }
 
-/// The whole command line, for manual pages and completions.
+/// The whole command line, for the parser, manual pages and completions.
 fn command() -> clap::Command {
-    Cli::command()
+    overview::with_groups(Cli::command())
 }

@@ -25,7 +25,7 @@ use clap::ValueEnum;
 pub struct OutputArgs {
     /// Also write the findings to FILE, in the format of its extension (.txt .jsonl .csv .sarif .xml .html .parquet) or in FORMAT, as in
     /// junit:result; repeatable
-    #[arg(short, long, value_name = "[FORMAT:]FILE")]
+    #[arg(short, long, value_name = "[FORMAT:]FILE", help_heading = None, display_order = 2)]
     output: Vec<OutputTarget>,
     /// Order of the findings in text
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 
 use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
+use super::rules::write_examples;
 use super::{CliError, ExitStatus};
+use crate::policy::Policy;
 use crate::policy::profile::{ALL, Profile, ProfileRule, by_name};
-use crate::policy::rule::Severity;
+use crate::policy::rule::{RuleId, Severity};
 use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 
 const EXAMPLES: &str = "\
@@ -65,7 +67,7 @@ fn entry(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     write_wrapped(out, NAME + 2, Style::new(), profile.title)
 }
 
-fn text(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+fn text(profile: &'static Profile, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{BOLD}{}{BOLD:#}: ", profile.name)?;
     write_wrapped(out, profile.name.len() + 2, Style::new(), profile.title)?;
     if !profile.includes.is_empty() {
@@ -74,7 +76,14 @@ fn text(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     for rule in profile.rules {
         write_row(out, rule, None)?;
     }
-    Ok(())
+    let policy = Policy::from_profiles(&[profile]);
+    let mut rules: Vec<RuleId> = profile.all_rules().iter().map(|line| line.test.rule()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    if !rules.is_empty() {
+        writeln!(out, "\n{BOLD}Examples:{BOLD:#}")?;
+    }
+    rules.into_iter().try_for_each(|rule| write_examples(rule, &policy, out))
 }
 
 /// Describes a rule whose target accepts the name but does not keep it.

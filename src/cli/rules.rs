@@ -3,35 +3,60 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
+use super::rule_examples::examples;
 use super::{CliError, ExitStatus};
-use crate::policy::rule::{RULES, Rule, RuleKind};
-use crate::report::layout::{BOLD, DIM, severity_style, styled, write_wrapped};
+use crate::name::display::display;
+use crate::policy::profile::{ALL, Profile};
+use crate::policy::rule::{RULES, Rule, RuleId, RuleKind};
+use crate::policy::{NameCheck, Policy};
+use crate::report::layout::{BOLD, DIM, PLAIN, severity_style, styled, write_wrapped};
 
 const EXAMPLES: &str = "\
 Examples:
   namegate rules
+  namegate rules truncated reserved-name    # these two in full
   namegate rules --json | jq -r 'select(.concern == \"security\").rule'";
 
-/// List all rules with their severities and sources
+/// List all rules with their severities and sources, or show some in full
 ///
 /// The severity is the default: a profile or a configuration file may set another one, or not use the rule.
 /// Rules of the kind `encoding` are always on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RulesArgs {
+    /// Rules to show in full; without any, all rules are listed
+    #[arg(value_name = "NAME", value_parser = parser(), hide_possible_values = true)]
+    names: Vec<RuleId>,
     #[command(flatten)]
     format: FormatArgs<ListingFormat>,
 }
 
+/// Reads the name of a rule; completions and the messages for misspelled ones come with it.
+fn parser() -> impl TypedValueParser<Value = RuleId> {
+    PossibleValuesParser::new(RULES.iter().map(|rule| rule.name)).try_map(|name| name.parse::<RuleId>())
+}
+
 pub(super) fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    let named: Vec<&Rule> = args.names.iter().map(|id| id.rule()).collect();
+    let listed = if named.is_empty() { RULES.iter().collect() } else { named.clone() };
     match args.format.0 {
-        ListingFormat::Text => RULES.iter().try_for_each(|rule| text(rule, out))?,
-        ListingFormat::Json => RULES.iter().try_for_each(|rule| json(rule, out))?,
-        ListingFormat::Markdown => document(out)?,
+        ListingFormat::Text if named.is_empty() => listed.iter().try_for_each(|rule| text(rule, out))?,
+        ListingFormat::Text => {
+            for (at, rule) in named.iter().enumerate() {
+                if at > 0 {
+                    writeln!(out)?;
+                }
+                full_text(rule, out)?;
+            }
+        }
+        ListingFormat::Json => listed.iter().try_for_each(|rule| json(rule, out))?,
+        ListingFormat::Markdown if named.is_empty() => document(out)?,
+        ListingFormat::Markdown => table(&named, out)?,
     }
     Ok(ExitStatus::Clean)
 }
@@ -51,6 +76,95 @@ fn text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     write_wrapped(out, INDENT, Style::new(), rule.summary)?;
     write!(out, "{:INDENT$}", "")?;
     write_wrapped(out, INDENT, DIM, rule.source)
+}
+
+/// The entry of a rule with its examples and the profiles that use it.
+fn full_text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
+    const INDENT: usize = 4;
+    const NAME: usize = 14;
+    text(rule, out)?;
+    writeln!(out, "\n{BOLD}Examples:{BOLD:#}")?;
+    write_examples(rule.id, &policy_with(rule.id), out)?;
+    writeln!(out, "\n{BOLD}Profiles:{BOLD:#}")?;
+    if rule.id.is_always_on() {
+        return writeln!(out, "{:INDENT$}all: this rule is always on", "");
+    }
+    for profile in ALL {
+        for line in profile.rules.iter().filter(|line| line.test.rule() == rule.id) {
+            let severity = styled(severity_style(line.severity), line.severity, 5);
+            write!(out, "{:INDENT$}{}  {severity}  ", "", styled(BOLD, profile.name, NAME))?;
+            let details = [line.test.parameter(), Some(line.source.to_owned())];
+            for (at, text) in details.into_iter().flatten().enumerate() {
+                let at = if at == 0 { 0 } else { INDENT + NAME + 9 };
+                write!(out, "{:at$}", "")?;
+                write_wrapped(out, INDENT + NAME + 9, Style::new(), &text)?;
+            }
+        }
+    }
+    let including = ALL.iter().filter(|profile| {
+        let has = |profile: &Profile| profile.rules.iter().any(|line| line.test.rule() == rule.id);
+        !has(profile) && profile.all_rules().iter().any(|line| line.test.rule() == rule.id)
+    });
+    let including: Vec<&str> = including.map(|profile| profile.name).collect();
+    if !including.is_empty() {
+        write!(out, "{:INDENT$}", "")?;
+        write_wrapped(
+            out,
+            INDENT,
+            DIM,
+            &format!("and those that include one of them: {}", including.join(", ")),
+        )?;
+    }
+    Ok(())
+}
+
+/// A policy that has this rule, if a profile has it.
+fn policy_with(rule: RuleId) -> Policy {
+    let using = |profile: &&&Profile| profile.rules.iter().any(|line| line.test.rule() == rule);
+    Policy::from_profiles(ALL.iter().find(using).copied().as_slice())
+}
+
+/// Writes the examples of `rule` that break it under `policy`, each with the message about it.
+pub(super) fn write_examples(rule: RuleId, policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
+    for (name, message) in broken_examples(rule, policy) {
+        writeln!(out, "    {}  {DIM}{message}{DIM:#}", styled(PLAIN, shortened(name), 24))?;
+    }
+    Ok(())
+}
+
+/// The examples of `rule` that break it under `policy`, each with the message about it.
+pub(super) fn broken_examples(rule: RuleId, policy: &Policy) -> Vec<(&'static [u8], String)> {
+    let names = examples(rule);
+    let of_name = |&name: &&'static [u8]| {
+        let violations = match rule.rule().kind {
+            RuleKind::Path => policy.check_path(name),
+            _ => policy.check(name).violations,
+        };
+        let check = NameCheck { name, violations };
+        let found = check.violations.iter().find(|violation| violation.rule == rule)?;
+        Some((name, check.message(policy, found)))
+    };
+    match rule.rule().kind {
+        RuleKind::Directory => {
+            let collide = policy
+                .collisions(names)
+                .iter()
+                .any(|collision| collision.violations.iter().any(|violation| violation.rule == rule));
+            let together = names.iter().map(|name| (*name, "together in one directory".to_owned()));
+            together.filter(|_| collide).collect()
+        }
+        _ => names.iter().filter_map(of_name).collect(),
+    }
+}
+
+/// A name for people; of a long one its beginning and its length.
+fn shortened(name: &[u8]) -> String {
+    const LONG: usize = 40;
+    match name {
+        b"" => "(an empty name)".to_owned(),
+        _ if name.len() <= LONG => display(name).to_string(),
+        _ => format!("{}... ({} bytes)", display(&name[..10]), name.len()),
+    }
 }
 
 fn json(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
@@ -89,13 +203,37 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "says what such a name endangers: reports keep `security` and `portability` apart.")?;
     for (kind, about) in KINDS {
         writeln!(out, "\n## {}\n\n{about}\n", kind.as_str())?;
-        writeln!(out, "| rule | severity | concern | what it looks for | source |\n|---|---|---|---|---|")?;
-        for rule in RULES.iter().filter(|rule| rule.kind == kind) {
-            // Summaries are written with code spans, as in Markdown; nothing else in them is special there.
-            let summary = rule.summary.replace('|', "\\|");
-            let Rule { name, default, concern, .. } = rule;
-            writeln!(out, "| `{name}` | {default} | {concern} | {summary} | {} |", markdown(rule.source))?;
-        }
+        let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.kind == kind).collect();
+        table(&rules, out)?;
     }
     Ok(())
+}
+
+fn table(rules: &[&Rule], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "| rule | severity | concern | what it looks for | source |\n|---|---|---|---|---|")?;
+    for Rule { name, default, concern, summary, source, .. } in rules {
+        // Summaries are written with code spans, as in Markdown; nothing else in them is special there.
+        let summary = summary.replace('|', "\\|");
+        writeln!(out, "| `{name}` | {default} | {concern} | {summary} | {} |", markdown(source))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_has_examples_that_break_it() {
+        for rule in RULES {
+            let examples = examples(rule.id);
+            assert!(!examples.is_empty(), "{}", rule.name);
+            for name in examples {
+                let policies = ALL.iter().map(|profile| Policy::from_profiles(&[profile]));
+                let mut broken = policies.flat_map(|policy| broken_examples(rule.id, &policy));
+                assert!(broken.any(|(broken, _)| broken == *name), "{}: {}", rule.name, display(name));
+            }
+            assert!(!broken_examples(rule.id, &policy_with(rule.id)).is_empty(), "{}", rule.name);
+        }
+    }
 }

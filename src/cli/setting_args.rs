@@ -75,7 +75,12 @@ fn option(setting: &'static Setting) -> Arg {
         (None, "") => setting.help.to_owned(),
         _ => format!("{} [default: {}]", setting.help, setting.shown_default()),
     });
-    let arg = if setting.is_policy { arg.help_heading("Policy") } else { arg };
+    let arg = match setting.kind {
+        // The first thing that anybody wants to say.
+        SettingKind::Profiles => arg.help_heading(None).display_order(1),
+        _ if setting.is_policy => arg.help_heading("Policy"),
+        _ => arg,
+    };
     match setting.kind {
         SettingKind::Flag => {
             let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");

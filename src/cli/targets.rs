@@ -23,7 +23,7 @@ use crate::scan::ScanSettings;
 pub struct TargetArgs {
     /// Check against these migration targets (profiles), and count for each the names that it would refuse, change or merge
     #[arg(long = "target", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
-    #[arg(hide_possible_values = true)]
+    #[arg(hide_possible_values = true, help_heading = None, display_order = 0)]
     targets: Vec<&'static Profile>,
     /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
     #[arg(long, value_name = "PATH")]

@@ -51,7 +51,10 @@ impl MountConfig {
         let place = |path: &Option<PathBuf>, key: &str| {
             path.clone().ok_or_else(|| match &file {
                 Some(file) => format!("{}: `{key}` is missing, on the command line too", shown(file)),
-                None => format!("no {key} is given, and no --config that says it"),
+                None => format!(
+                    "no {key} is given: name a source and a mount point, as in `namegate mount /srv/share /mnt/share`, or \
+                     --config FILE"
+                ),
             })
         };
         if settings.locks() == LockKeeping::Backing && settings.transport() == Transport::Fuser {

@@ -258,3 +258,152 @@ fn a_short_option_means_the_same_in_every_command() {
     let several: Vec<_> = meanings.iter().filter(|(_, long)| long.len() > 1).collect();
     assert!(several.is_empty() && meanings.len() > 8, "{several:?}, of {meanings:?}");
 }
+
+#[test]
+fn the_program_alone_says_what_it_is_and_where_to_begin_in_ten_lines() {
+    let none: [&str; 0] = [];
+    let output = run(none);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!((8..=12).contains(&text.lines().count()) && text.lines().all(|line| line.len() <= 80), "{text}");
+    let begins: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("  namegate ")?.split("   ").next()).collect();
+    assert!((4..=6).contains(&begins.len()), "{begins:?}");
+    for command in begins {
+        let words = command.replace("DIR", "/").replace("MOUNTPOINT", "/mnt").replace("NAME", "a");
+        let parsed = Cli::try_parse_from(["namegate"].into_iter().chain(words.split(' ')));
+        assert!(parsed.is_ok(), "{command}: {}", parsed.err().unwrap());
+    }
+    assert!(text.contains("namegate --help"), "{text}");
+}
+
+#[test]
+fn the_help_groups_the_commands_by_purpose() {
+    for args in [&["--help"][..], &["-h"], &["help"]] {
+        let output = run(args);
+        let help = stdout(&output);
+        let mut group = "";
+        let mut found = BTreeMap::<&str, Vec<&str>>::new();
+        for line in help.lines() {
+            if line.ends_with(':') && !line.starts_with(' ') {
+                group = line;
+            }
+            let name = line.strip_prefix("  ").filter(|line| !line.starts_with([' ', '-']));
+            found.entry(group).or_default().extend(name.and_then(|line| line.split(' ').next()));
+        }
+        let purposes =
+            ["Find bad names:", "Fix them:", "Prevent them:", "Running mounts:", "Reference:", "Setup:"];
+        let listed: BTreeSet<&str> = purposes.iter().flat_map(|purpose| found[purpose].clone()).collect();
+        let all: BTreeSet<String> =
+            Cli::command().get_subcommands().map(|below| below.get_name().to_owned()).collect();
+        assert_eq!(listed, all.iter().map(String::as_str).collect(), "{help}");
+        assert!(
+            found["Find bad names:"][0] == "scan" && found["Prevent them:"].contains(&"mount"),
+            "{found:?}"
+        );
+        assert!(help.find("Setup:") < help.find("Options:"), "{help}");
+    }
+}
+
+#[test]
+fn the_help_of_a_scan_begins_with_what_most_people_want_to_say() {
+    for (command, first) in [("scan", &["--target", "--profile", "--output"][..]), ("report", &["--output"])]
+    {
+        let output = run(command.split(' ').chain(["-h"]));
+        let options = stdout(&output).lines().skip_while(|line| *line != "Options:").skip(1);
+        let options = options.filter_map(|line| line.split_once("--")?.1.split([' ', '[']).next());
+        let options: Vec<String> = options.take(first.len()).map(|option| format!("--{option}")).collect();
+        assert_eq!(options, first, "{command}: {}", stdout(&output));
+    }
+}
+
+#[test]
+fn a_command_that_does_not_exist_leads_to_the_one_that_was_meant() {
+    for (words, meant) in [
+        ("scna", "'scan'"),
+        ("help scna", "'scan'"),
+        ("lint", "namegate scan"),
+        ("help lint", "namegate scan"),
+        ("lint /srv --target windows", "namegate scan"),
+        ("rename", "namegate fix"),
+        ("undo", "namegate fix undo"),
+        ("serve", "namegate mount"),
+        ("verify", "namegate check"),
+        ("test", "namegate check"),
+        ("inspect", "namegate explain"),
+        ("fix paln", "'plan'"),
+        ("help fix paln", "'plan'"),
+    ] {
+        let output = run(words.split(' '));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let tips: Vec<&str> = text.lines().filter(|line| line.contains("tip:")).collect();
+        assert!(tips.len() == 1 && tips[0].contains(meant), "{words}: {text}");
+    }
+    let output = run(["xyzzy"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("tip:"));
+}
+
+#[test]
+fn a_command_without_its_arguments_shows_an_example_that_the_parser_accepts() {
+    let mut shown = 0;
+    for (words, command) in commands() {
+        if command.get_subcommands().next().is_some()
+            || command.get_arguments().all(|arg| !arg.is_required_set())
+        {
+            continue;
+        }
+        let output = run(words.split(' ').skip(1));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: an example: "));
+        assert!(tip.is_some_and(|line| line.starts_with(&words)), "{words}: {text}");
+        shown += 1;
+    }
+    assert!(shown > 9, "{shown} commands need arguments");
+}
+
+#[test]
+fn a_scan_without_a_path_checks_the_working_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("below")).unwrap();
+    fs::write(dir.path().join("below/a?"), "").unwrap();
+    let scan = |args: &[&str]| {
+        let mut program = Process::new(env!("CARGO_BIN_EXE_namegate"));
+        program.arg("scan").args(args).current_dir(dir.path()).output().unwrap()
+    };
+    let alone = scan(&["--profile", "windows"]);
+    assert_eq!(stdout(&alone), stdout(&scan(&["--profile", "windows", "."])));
+    assert!(alone.status.code() == Some(1) && stdout(&alone).contains("a?"), "{}", stdout(&alone));
+    assert_eq!(scan(&["--profile", "windows", "--exclude", "below"]).status.code(), Some(0));
+    // Where a list says what is checked, nothing else is, and options about trees are a mistake.
+    fs::write(dir.path().join("list"), "fine\n").unwrap();
+    assert_eq!(scan(&["--profile", "windows", "--list", "list"]).status.code(), Some(0));
+    for option in
+        [&["--exclude", "x"][..], &["--max-depth", "1"], &["-x"], &["-L"], &["--sort"], &["--owners"]]
+    {
+        let refused = scan(&[option, &["--list", "list"]].concat());
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && text.contains("PATH"), "{option:?}: {text}");
+    }
+}
+
+#[test]
+fn a_rule_and_a_profile_are_shown_in_full_by_name() {
+    let output = run(["rules", "trailing-space"]);
+    let text = stdout(&output);
+    for part in ["Examples:", r"minutes.txt\u{20}", "Profiles:", "windows", "Microsoft", "sharepoint"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("leading-space"), "{text}");
+    let json = run(["rules", "trailing-space", "overlong", "--json"]);
+    assert_eq!(stdout(&json).lines().count(), 2);
+    let markdown = run(["rules", "overlong", "--format", "markdown"]);
+    assert!(stdout(&markdown).lines().count() == 3 && stdout(&markdown).contains("| `overlong` |"));
+    let wrong = run(["rules", "trailing-spcae"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("'trailing-space'"));
+    let profile = run(["profiles", "windows"]);
+    for part in ["Examples:", "aux.txt", "report?.txt", "Microsoft, Naming Files"] {
+        assert!(stdout(&profile).contains(part), "{part}: {}", stdout(&profile));
+    }
+}

@@ -125,6 +125,44 @@ fn a_push_that_brings_a_bad_name_is_refused_and_leaves_nothing() {
     assert_eq!(heads.trim(), "refs/heads/main");
 }
 
+#[test]
+fn a_hook_that_does_not_find_the_program_says_so_first_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    for hook in ["pre-commit", "pre-receive"] {
+        let output = Command::new("/bin/sh")
+            .arg(sources().join("scripts/hooks").join(hook))
+            .current_dir(dir.path())
+            .env("PATH", dir.path())
+            .output()
+            .unwrap();
+        let text = told(&output);
+        let first = text.lines().next().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(1), "{hook}");
+        assert!(first.starts_with(&format!("{hook}: ")) && first.contains("not on the path"), "{text}");
+        assert!(text.to_lowercase().contains("install it") && text.contains("PATH"), "{text}");
+    }
+}
+
+#[test]
+fn a_hook_tells_a_name_that_is_refused_from_a_check_that_failed() {
+    if !has_git() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    must(&git(dir, &["init", "-q"]));
+    install("pre-commit", &dir.join(".git/hooks"));
+    add(dir, b"fine");
+    must(&git(dir, &["config", "namegate.profile", "windos"]));
+    let failed = git(dir, &["commit", "-qm", "x"]);
+    assert!(!failed.status.success() && told(&failed).contains("could not check"), "{}", told(&failed));
+    assert!(
+        !told(&failed).contains("refuses the commit") && told(&failed).contains("windows"),
+        "{}",
+        told(&failed)
+    );
+}
+
 /// The directory of the sources.
 fn sources() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -28,6 +28,7 @@ use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:
+  namegate scan                                      # everything below the working directory
   namegate scan /srv/share
   namegate scan . --profile windows,macos            # before a move to both
   namegate scan /data --format json > names.jsonl    # for other programs
@@ -57,15 +58,16 @@ Exit status: 0 no finding of at least the severity of --fail-on, 1 findings, 2 s
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScanArgs {
-    /// Files and directories to check: their own names, and everything below a directory
-    #[arg(value_name = "PATH", required_unless_present_any = INSTEAD_OF_PATHS)]
+    /// Files and directories to check: their own names, and everything below a directory [default: the working directory, unless
+    /// there is a list, repository or archive]
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Progress on standard error
-    #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
+    #[arg(long, value_enum, default_value_t, value_name = "STYLE", display_order = 10)]
     progress: ProgressMode,
     /// Save the state of the scan of directory trees in STATE and its findings in STATE.found, or continue from them if they
     /// exist; the report has all findings, and both files are removed when the scan is complete
-    #[arg(long, value_name = "STATE", conflicts_with_all = INSTEAD_OF_PATHS)]
+    #[arg(long, value_name = "STATE", conflicts_with_all = INSTEAD_OF_PATHS, display_order = 11)]
     resume: Option<PathBuf>,
     #[command(flatten)]
     sources: SourceArgs,
@@ -91,7 +93,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     open_files::raise_limit();
     allocation::return_large_buffers();
     let ScanArgs {
-        paths,
+        mut paths,
         sources,
         report: report_args,
         suggestions,
@@ -102,6 +104,10 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         tree,
         policy,
     } = args;
+    if paths.is_empty() && sources.labels().is_empty() {
+        paths.push(".".into());
+    }
+    tree.require_tree(!paths.is_empty())?;
     let policy = targets.policy(&policy)?;
     let mut settings = targets.settings(suggestions.encoding)?;
     settings.owner_of = tree.owner_of();

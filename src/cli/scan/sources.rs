@@ -56,7 +56,7 @@ pub struct SourceArgs {
     archive_encoding: MemberEncoding,
 }
 
-/// The sources of paths that are no trees on disk: one of them makes PATH unnecessary.
+/// The sources of paths that are no trees on disk.
 pub const INSTEAD_OF_PATHS: &[&str] = &[
     "lists",
     #[cfg(feature = "git")]

@@ -47,25 +47,25 @@ pub struct TreeArgs {
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroU16>,
     /// Skip matching names and everything below them (gitignore(5) patterns, relative to each PATH; repeatable)
-    #[arg(long, value_name = "GLOB", requires = "paths")]
+    #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
     /// Number of levels to read below a PATH: 1 for its entries, 0 for its own name only
-    #[arg(long, value_name = "N", requires = "paths")]
+    #[arg(long, value_name = "N")]
     max_depth: Option<usize>,
     /// Skip other file systems mounted below a PATH; the names of their mount points are checked
-    #[arg(short = 'x', long, requires = "paths")]
+    #[arg(short = 'x', long)]
     one_file_system: bool,
     /// Follow symbolic links to directories; a loop is reported
-    #[arg(short = 'L', long, requires = "paths")]
+    #[arg(short = 'L', long)]
     follow: bool,
     /// Report in the order of the paths, with one thread
-    #[arg(long, requires = "paths")]
+    #[arg(long)]
     sort: bool,
     /// Report the owner of each name, in HTML, CSV and JSON
-    #[arg(long, requires = "paths")]
+    #[arg(long)]
     owners: bool,
     /// Method of reading directories
-    #[arg(long, value_enum, default_value_t = ScanEngine::Auto, requires = "paths")]
+    #[arg(long, value_enum, default_value_t = ScanEngine::Auto)]
     engine: ScanEngine,
 }
 
@@ -98,6 +98,28 @@ impl TreeArgs {
     /// The number of threads, if it was given.
     pub fn given_jobs(&self) -> Option<NonZeroUsize> {
         self.jobs.map(NonZeroUsize::from)
+    }
+
+    /// Reports whether these options can be used.
+    ///
+    /// # Errors
+    /// An option about trees, although no tree is read.
+    pub fn require_tree(&self, has_tree: bool) -> Result<(), CliError> {
+        let given = [
+            ("--exclude", !self.exclude.is_empty()),
+            ("--max-depth", self.max_depth.is_some()),
+            ("--one-file-system", self.one_file_system),
+            ("--follow", self.follow),
+            ("--sort", self.sort),
+            ("--owners", self.owners),
+            ("--engine", self.engine != ScanEngine::Auto),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given && !has_tree) {
+            Some((option, _)) => Err(CliError::new(format_args!(
+                "{option} is about directory trees, and none is scanned: name its PATH, or leave {option} out"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// What looks up owners, if the report has them.
