@@ -68,7 +68,7 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     let encoding = args.suggestions.encoding;
     let head = args.report.head(args.report.format.0 == ReportFormat::Html)?;
     let report = (!args.quiet).then(|| args.report.report(out, &mut faults, LAYOUT, &head));
-    let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy) };
+    let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy), paths: 0 };
     if args.names.is_empty() {
         check.stream(standard_input(args.null)?, encoding)?;
     } else {
@@ -80,10 +80,17 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         let legacy = guess.as_ref().map_or(hint(encoding), EncodingHint::Guessed);
         names.iter().try_for_each(|name| check.name(name, legacy))?;
     }
-    let CheckRun { report, summary, .. } = check;
+    let CheckRun { report, summary, paths, .. } = check;
     if let Some(mut report) = report.filter(|_| !is_single || args.report.format.0 != ReportFormat::Text) {
         let basis = CheckBasis::new(&policy, b"", encoding, Severity::Warn);
         report.finish(&basis, &summary)?;
+    }
+    // One is a finding; many are paths.
+    if paths > 0 && paths * 2 >= summary.names {
+        let names = summary.names;
+        log::warn!(
+            "{paths} of {names} names have a `/`, which no name can have: --paths checks them as paths"
+        );
     }
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on))
 }
@@ -146,12 +153,15 @@ struct CheckRun<'p> {
     /// `None`: only the summary is asked for.
     report: Option<Box<dyn Report + 'p>>,
     summary: Summary,
+    /// The number of names with a `/`.
+    paths: u64,
 }
 
 impl CheckRun<'_> {
     fn name(&mut self, name: &[u8], legacy: EncodingHint<'_>) -> io::Result<()> {
         let check = self.policy.check(name);
         self.summary.names += 1;
+        self.paths += u64::from(name.contains(&b'/'));
         let Some(report) = &mut self.report else {
             self.summary.count_as(check.outcome());
             return Ok(());

@@ -122,3 +122,19 @@ fn text_is_wrapped_at_the_width_of_the_terminal_and_nowhere_else() {
     assert!(text.contains("reserved-name"), "{text}");
     assert!(text.lines().all(|line| line.trim_end().chars().count() <= 60), "{text}");
 }
+
+#[test]
+fn paths_that_are_checked_as_names_lead_to_the_option_for_paths() {
+    for (args, is_said) in [
+        (&["dir/file"][..], true),
+        (&["a/b", "c"], true),
+        (&["a/b", "c", "d"], false),
+        (&["a", "b"], false),
+        (&["--paths", "a/b"], false),
+    ] {
+        let output = run(["check"].iter().chain(args));
+        assert_eq!(stderr(&output).contains("--paths checks them as paths"), is_said, "{args:?}");
+    }
+    let piped = run_with(["check", "--quiet"], b"a/b\nc/d\n");
+    assert!(stderr(&piped).contains("2 of 2 names have a `/`"), "{}", stderr(&piped));
+}
