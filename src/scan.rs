@@ -166,6 +166,7 @@ pub fn scan(
             }
             SourceEvent::Fault(fault) => write(&|output| output.write_fault(&fault, 1)),
             SourceEvent::RepeatedFault(fault, count) => write(&|output| output.write_fault(&fault, count)),
+            SourceEvent::Unmarked(names) => counters.count(|summary| summary.unmarked.push(names.clone())),
             SourceEvent::Vanished => counters.count(|summary| summary.vanished += 1),
             SourceEvent::Frontier(frontier) => write(&|output| output.save(&frontier)),
         }

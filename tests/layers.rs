@@ -15,7 +15,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("json", &["name::display"]),
     ("progress", &["json"]),
     // It reads names but does not check them.
-    ("source", &["name", "check", "parquet_file", "sys"]),
+    ("source", &["name", "check", "parquet_file", "policy::Confidence", "sys"]),
     ("parquet_file", &[]),
     ("report", &["json", "policy", "source::location", "name"]),
     ("collect", &["json", "policy", "parquet_file", "report", "source::location", "name"]),

@@ -3,6 +3,7 @@
 use std::io;
 
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::unmarked::UnmarkedNames;
 
 use crate::policy::profile::{self, Profile};
 use crate::report::Summary;
@@ -51,6 +52,16 @@ impl Runs {
         if let (Some(accepted), Some(stale)) = (line.baseline_accepted, line.baseline_stale) {
             let sum = counts.baseline.get_or_insert_default();
             *sum = Accepted { accepted: sum.accepted + accepted, stale: sum.stale + stale };
+        }
+        for line in &line.unmarked {
+            let (file, reading) = line.reading().map_err(|error| invalid(error.to_string()))?;
+            match counts.unmarked.iter_mut().find(|names| names.file == file) {
+                Some(names) => names.readings.push(reading),
+                None => {
+                    let file = file.to_vec();
+                    counts.unmarked.push(UnmarkedNames { file, readings: vec![reading] });
+                }
+            }
         }
         Ok(())
     }

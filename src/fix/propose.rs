@@ -152,7 +152,10 @@ impl PlanReader<'_> {
             SourceEvent::Large(parts) => result = self.check_large(parts),
             SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.observer.problem(&fault),
             // Plans are for trees, which have no history.
-            SourceEvent::Vanished | SourceEvent::Frontier(_) | SourceEvent::History(_) => {}
+            SourceEvent::Vanished
+            | SourceEvent::Frontier(_)
+            | SourceEvent::History(_)
+            | SourceEvent::Unmarked(_) => {}
         }
         if let Err(error) = result {
             self.found().failure.get_or_insert(error);

@@ -65,6 +65,8 @@ pub enum ReadinessVerdict {
     Ready,
     /// Every name arrives unchanged, but there are warnings.
     Doubtful,
+    /// Every name arrives unchanged if it was read in the right encoding, which is only a guess.
+    Uncertain,
     /// Every name that was checked arrives unchanged, but not all names were checked.
     Incomplete,
     /// At least one name does not arrive unchanged.
@@ -72,11 +74,12 @@ pub enum ReadinessVerdict {
 }
 
 impl ReadinessVerdict {
-    /// `ready`, `doubtful`, `incomplete` or `not-ready`.
+    /// `ready`, `doubtful`, `uncertain`, `incomplete` or `not-ready`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Doubtful => "doubtful",
+            Self::Uncertain => "uncertain",
             Self::Incomplete => "incomplete",
             Self::NotReady => "not-ready",
         }
@@ -87,6 +90,7 @@ impl ReadinessVerdict {
         match self {
             Self::Ready => "ready",
             Self::Doubtful => "ready, with warnings",
+            Self::Uncertain => "uncertain",
             Self::Incomplete => "incomplete",
             Self::NotReady => "not ready",
         }

@@ -345,6 +345,14 @@ impl<W: Write + Send> Report for Sarif<W> {
             );
             self.faults.push(json!({ "level": "warning", "message": { "text": text } }));
         }
+        for names in &summary.unmarked {
+            let text = format!("names of {} members are not marked as UTF-8: {names}", names.members());
+            self.faults.push(json!({
+                "level": "note",
+                "message": { "text": literal(&text) },
+                "locations": [SarifLocation::new(&names.file)],
+            }));
+        }
         let invocation = json!({
             "executionSuccessful": summary.unreadable == 0,
             "toolExecutionNotifications": self.faults,

@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::readiness::Readiness;
+use namegate_findings::unmarked::UnmarkedNames;
+
+use super::readiness::{Readiness, ReadinessVerdict};
 use super::{ReportedName, ReportedViolation};
 use crate::name::script;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
-use crate::policy::{CheckOutcome, Policy};
+use crate::policy::{CheckOutcome, Confidence, Policy};
 use crate::source::location::DirectoryPath;
 
 /// The summary of a run.
@@ -45,6 +47,8 @@ pub struct Summary {
     pub lost_or_changed: u64,
     /// The effect of the baseline, if there is one.
     pub baseline: Option<Accepted>,
+    /// By archive: names that are not marked as UTF-8.
+    pub unmarked: Vec<UnmarkedNames>,
     directories_with_most: TopDirectories,
 }
 
@@ -96,6 +100,21 @@ impl Summary {
         self.unreadable == 0 && !self.was_interrupted
     }
 
+    /// How certain the encodings of all names of archives are; `None` if all names are marked as UTF-8 or ASCII.
+    pub fn encodings(&self) -> Option<Confidence> {
+        self.unmarked.iter().filter_map(UnmarkedNames::confidence).max()
+    }
+
+    /// The verdict about a target. It depends on encodings that nothing states.
+    pub fn verdict(&self, target: &Readiness) -> ReadinessVerdict {
+        let by_names = target.verdict(self.is_complete());
+        by_names.max(match self.encodings() {
+            None | Some(Confidence::Certain) => by_names,
+            Some(Confidence::Likely) => ReadinessVerdict::Doubtful,
+            Some(Confidence::Guess) => ReadinessVerdict::Uncertain,
+        })
+    }
+
     /// Counts further violations of a name that was counted before.
     pub fn count_rules(&mut self, record: &ReportedName) {
         for ReportedViolation { violation, .. } in &record.objections {
@@ -124,6 +143,7 @@ impl Summary {
             target.add(part);
         }
         self.directories_with_most.add(part.directories_with_most);
+        self.unmarked.extend(part.unmarked);
     }
 
     fn count_rule(&mut self, rule: RuleId, count: u64, severity: Option<Severity>) {

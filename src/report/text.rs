@@ -16,6 +16,7 @@ use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::name::Span;
 use crate::name::display::{display, display_part};
+use crate::policy::Confidence;
 use crate::policy::rule::{Concern, RuleId};
 use crate::source::location::DirectoryPath;
 
@@ -177,7 +178,11 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
     let names = counted(summary.names, "name", "names");
     let _ = match summary.findings() {
         0 => {
-            let (style, word) = if summary.is_complete() { (GOOD, "clean") } else { (WARN, "incomplete") };
+            let (style, word) = match () {
+                () if !summary.is_complete() => (WARN, "incomplete"),
+                () if summary.encodings() == Some(Confidence::Guess) => (WARN, "uncertain"),
+                () => (GOOD, "clean"),
+            };
             writeln!(text, "{}  no finding among {names}{within} ({by})", styled(style, word, 0))
         }
         findings => {
@@ -212,6 +217,7 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
             let _ = writeln!(text, "{stale} no longer found");
         }
     }
+    write_unmarked(&mut text, summary);
     if summary.unreadable > 0 {
         let unread = format!("{} could not be read", counted(summary.unreadable, "entry", "entries"));
         let holds = if summary.unreadable == 1 { "it holds" } else { "they hold" };
@@ -225,6 +231,25 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
         let _ = writeln!(text, "{vanished} vanished while the scan ran");
     }
     text
+}
+
+/// How names of archives were read that are not marked as UTF-8.
+fn write_unmarked(text: &mut String, summary: &Summary) {
+    for names in &summary.unmarked {
+        let members = counted(names.members(), "member", "members");
+        let style = if names.confidence() == Some(Confidence::Guess) { WARN } else { BOLD };
+        let _ = writeln!(
+            text,
+            "{}: names of {members} are not marked as UTF-8: {}",
+            display(&names.file),
+            styled(style, names, 0)
+        );
+    }
+    if summary.encodings().is_some_and(|confidence| confidence != Confidence::Certain) {
+        text.push_str(
+            "  a program that unpacks them in another encoding creates other names: --archive-encoding checks these\n",
+        );
+    }
 }
 
 /// The directories with the most findings, if there are many.
@@ -244,7 +269,7 @@ fn write_directories(text: &mut String, summary: &Summary) {
 const fn verdict_style(verdict: ReadinessVerdict) -> Style {
     match verdict {
         ReadinessVerdict::Ready => GOOD,
-        ReadinessVerdict::Doubtful | ReadinessVerdict::Incomplete => WARN,
+        ReadinessVerdict::Doubtful | ReadinessVerdict::Uncertain | ReadinessVerdict::Incomplete => WARN,
         ReadinessVerdict::NotReady => ERROR,
     }
 }
@@ -254,7 +279,7 @@ fn readiness_text(summary: &Summary) -> String {
     const COLUMN: usize = 9;
     let mut text = String::new();
     let targets = &summary.targets;
-    let verdict_of = |target: &Readiness| target.verdict(summary.is_complete());
+    let verdict_of = |target: &Readiness| summary.verdict(target);
     let Some(worst) = targets.iter().map(verdict_of).max() else { return text };
     let width = targets.iter().map(|target| target.target.name.len()).max().unwrap_or(0).max("target".len());
     let heads = ["ready", "refused", "changed", "merged", "too long", "warned"];
@@ -283,8 +308,14 @@ fn readiness_text(summary: &Summary) -> String {
         .collect();
     let names = names.join(", ");
     let _ = match worst {
-        ReadinessVerdict::Ready | ReadinessVerdict::Doubtful => {
-            writeln!(text, "\nverdict: {verdict} for {names}")
+        ReadinessVerdict::Ready | ReadinessVerdict::Doubtful => match summary.encodings() {
+            Some(Confidence::Likely) => {
+                writeln!(text, "\nverdict: {verdict} for {names}: not all names are marked as UTF-8")
+            }
+            _ => writeln!(text, "\nverdict: {verdict} for {names}"),
+        },
+        ReadinessVerdict::Uncertain => {
+            writeln!(text, "\nverdict: {verdict} for {names}: it depends on a guessed encoding")
         }
         ReadinessVerdict::Incomplete => {
             writeln!(text, "\nverdict: {verdict} for {names}: not all names were checked")

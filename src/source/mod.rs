@@ -32,6 +32,7 @@ use crate::check::{DirectoryNames, Siblings};
 use crate::name::arena::Arena;
 use crate::source::location::{Container, Location, Locations};
 use namegate_findings::directory::LocatedNames;
+use namegate_findings::unmarked::UnmarkedNames;
 
 /// A source of names.
 pub trait Source: Sync {
@@ -69,6 +70,8 @@ pub enum SourceEvent<'e> {
     Fault(Fault),
     /// Several items that could not be read for the same reason: the first of them, and their number.
     RepeatedFault(Fault, u64),
+    /// Names of an archive that are not marked as UTF-8.
+    Unmarked(UnmarkedNames),
     /// An entry that disappeared before it was read. Another process removed it; this is not a fault.
     Vanished,
     /// Everything except this has been handed over, and nothing is in progress. Only from sources that can continue from there.

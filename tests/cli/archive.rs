@@ -12,7 +12,7 @@ use crate::run::{namegate, status, stdout};
 use data_encoding::BASE64;
 use serde_json::Value;
 
-fn scan(file: &Path, more: &[&str]) -> (i32, Vec<Value>) {
+pub fn scan(file: &Path, more: &[&str]) -> (i32, Vec<Value>) {
     let mut command = namegate();
     let output =
         command.args(["scan", "--format", "json", "--archive"]).arg(file).args(more).output().unwrap();
@@ -40,7 +40,7 @@ fn errors(objects: &[Value]) -> Vec<&str> {
 }
 
 /// Whether the command could be run; where it could not, that is said.
-fn ran(command: &mut Command) -> bool {
+pub fn ran(command: &mut Command) -> bool {
     match command.output() {
         Ok(output) if output.status.success() => true,
         other => {
@@ -225,17 +225,21 @@ fn what_tar_makes_of_a_tree_is_found_as_in_the_tree_itself() {
 }
 
 /// A central directory entry of a zip, without contents.
-struct Entry {
-    name: &'static [u8],
-    flags: u16,
-    extra: Vec<u8>,
+#[derive(Clone)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub flags: u16,
+    pub extra: Vec<u8>,
 }
 
 impl Entry {
-    fn new(name: &'static [u8]) -> Self {
-        Self { name, flags: 0, extra: Vec::new() }
+    pub fn new(name: impl AsRef<[u8]>) -> Self {
+        Self { name: name.as_ref().to_vec(), flags: 0, extra: Vec::new() }
     }
 }
+
+/// The flag of names in UTF-8.
+pub const UTF8_FLAG: u16 = 1 << 11;
 
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0_u32, |crc, &byte| {
@@ -244,12 +248,12 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Info-ZIP's field for the name in UTF-8.
-fn unicode_path(stored: &[u8], name: &[u8]) -> Vec<u8> {
+pub fn unicode_path(stored: &[u8], name: &[u8]) -> Vec<u8> {
     let len = u16::try_from(name.len() + 5).unwrap();
     [&0x7075_u16.to_le_bytes()[..], &len.to_le_bytes(), &[1], &crc32(stored).to_le_bytes(), name].concat()
 }
 
-fn zip(entries: &[Entry]) -> Vec<u8> {
+pub fn zip(entries: &[Entry]) -> Vec<u8> {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for Entry { name, flags, extra } in entries {
         let offset = u32::try_from(bytes.len()).unwrap();
@@ -262,13 +266,13 @@ fn zip(entries: &[Entry]) -> Vec<u8> {
         bytes.extend(b"PK\x03\x04");
         head(&mut bytes);
         bytes.extend([0, 0]);
-        bytes.extend(*name);
+        bytes.extend(name);
         directory.extend(b"PK\x01\x02\x14\0");
         head(&mut directory);
         directory.extend(u16::try_from(extra.len()).unwrap().to_le_bytes());
         directory.extend([0; 10]);
         directory.extend(offset.to_le_bytes());
-        directory.extend(*name);
+        directory.extend(name);
         directory.extend(extra);
     }
     let start = u32::try_from(bytes.len()).unwrap();
@@ -281,7 +285,7 @@ fn zip(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn file(dir: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
+pub fn file(dir: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
     let path = dir.path().join("archive");
     fs::write(&path, bytes).unwrap();
     path
@@ -297,8 +301,8 @@ fn names_of_zip(bytes: &[u8], more: &[&str]) -> BTreeSet<(Vec<u8>, String)> {
 
 #[test]
 fn names_of_a_zip_are_what_it_declares_them_to_be() {
-    let utf8 = Entry { flags: 1 << 11, ..Entry::new("é1".as_bytes()) };
-    let lie = Entry { flags: 1 << 11, ..Entry::new(b"\x822") };
+    let utf8 = Entry { flags: UTF8_FLAG, ..Entry::new("é1".as_bytes()) };
+    let lie = Entry { flags: UTF8_FLAG, ..Entry::new(b"\x822") };
     let oem = Entry::new(b"\x823");
     let field = Entry { extra: unicode_path(b"?4", "é4".as_bytes()), ..Entry::new(b"?4") };
     let stale = Entry { extra: unicode_path(b"other", "é5".as_bytes()), ..Entry::new(b"?5") };
@@ -311,7 +315,8 @@ fn names_of_a_zip_are_what_it_declares_them_to_be() {
         (b"\x822", "unexpected-continuation"),
         ("é4".as_bytes(), "not-in-form"),
     ];
-    assert_eq!(names_of_zip(&bytes, &[]), of(&[&common[..], &[("é3".as_bytes(), "not-in-form")]].concat()));
+    let oem = of(&[&common[..], &[("é3".as_bytes(), "not-in-form")]].concat());
+    assert_eq!(names_of_zip(&bytes, &["--archive-encoding", "cp437"]), oem);
     let raw = [&common[..], &[(b"\x823", "unexpected-continuation")]].concat();
     assert_eq!(names_of_zip(&bytes, &["--archive-encoding", "utf-8"]), of(&raw));
     assert_eq!(names_of_zip(&bytes, &["--archive-encoding", "cp866"]), of(&common), "В has no other form");
@@ -413,6 +418,27 @@ fn a_nul_in_a_name_is_found_and_hides_nothing() {
 }
 
 #[test]
+fn names_of_a_tar_are_bytes_whatever_pax_says_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = |bytes: &[u8]| [header(b"pax", b'x', bytes.len() as u64), padded(bytes)].concat();
+    let name = b"caf\xE9.txt";
+    let binary = [pax_record("hdrcharset", b"BINARY"), pax_record("path", name)].concat();
+    let ways = [
+        header(name, b'0', 0),
+        [record(&binary), header(b"x", b'0', 0)].concat(),
+        [record(&pax_record("path", name)), header(b"x", b'0', 0)].concat(),
+    ];
+    for tar in ways {
+        let (_, objects) = scan(&file(&dir, &[tar, vec![0; 1024]].concat()), &["--profile", "utf8"]);
+        assert_eq!(found(&objects), BTreeSet::from([(name.to_vec(), 1, "truncated".to_owned())]));
+        assert_eq!(
+            (&objects[0]["repair"], &objects[0]["repair_confidence"]),
+            (&"café.txt".into(), &"guess".into())
+        );
+    }
+}
+
+#[test]
 fn damaged_archives_are_trouble_and_what_came_before_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let good = [header(b"bad\xFF", b'0', 3), padded(b"abc")].concat();
@@ -465,7 +491,7 @@ fn damaged_archives_are_trouble_and_what_came_before_is_checked() {
         assert_eq!((status, paths(&objects)), (2, BTreeSet::from([b"bad\xFF".to_vec()])), "{what}");
     }
     let whole = zip(&[
-        Entry { flags: 1 << 11, ..Entry::new(b"bad\xFF") },
+        Entry { flags: UTF8_FLAG, ..Entry::new(b"bad\xFF") },
         Entry::new(b"second"),
         Entry::new(b"third"),
     ]);

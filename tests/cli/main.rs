@@ -4,6 +4,8 @@
 
 #[cfg(feature = "archive")]
 mod archive;
+#[cfg(feature = "archive")]
+mod archive_encodings;
 mod check;
 mod config;
 mod engines;

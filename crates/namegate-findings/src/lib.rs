@@ -40,4 +40,5 @@ pub mod record;
 pub mod records;
 pub mod split;
 pub mod temporary;
+pub mod unmarked;
 pub mod uri;

@@ -75,6 +75,8 @@
   fact("Date", el("time", { datetime: run.date, text: `${run.date.slice(0, 16).replace("T", " ")} UTC` }));
   fact("Path on the target", ...(run.prefix ? [literal(run.prefix)] : []));
   fact("Checked against", summary.profiles.join(", "));
+  fact("Not marked as UTF-8", ...(summary.unmarked || []).map((names) =>
+    `${names.container || "archive"}: ${plural(names.members, "member", "members")} read as ${names.encoding} (${names.confidence === "certain" ? "as asked" : names.confidence})`));
   fact("Tool", `namegate ${summary.namegate}, Unicode ${summary.unicode}`);
   const ruleCount = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.count, 0);
   const verdict = byId("verdict");
@@ -87,6 +89,7 @@
     }
     if (summary.warned) return ["warn", "No name is rejected", `${plural(summary.warned, "name has", "names have")} warnings.${unread}`];
     if (unread) return ["warn", "The scan is incomplete", `Every name that was checked is valid.${unread}`];
+    if ((summary.unmarked || []).some((names) => names.confidence === "guess")) return ["warn", "All names are valid, if their encoding is", "Names that are not marked as UTF-8 were read in a guessed encoding."];
     return ["good", "All names are valid", `No rule is broken by any of ${plural(summary.names, "name", "names")}.`];
   };
   const [tone, say, why] = verdictOf();
@@ -108,7 +111,7 @@
     ["merged", "merged", "s3", "names that become the same as another name in their directory"], ["path_too_long", "path too long", "s4", "names whose path is too long for the target, or for some of its programs"],
     ["warned", "warnings only", "s5", "names that arrive unchanged, with a warning"]];
   const READY = ["ready", "ready", "s0", "names that arrive unchanged"];
-  const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "incomplete": ["p-warn", "incomplete"], "not-ready": ["p-error", "not ready"] };
+  const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "uncertain": ["p-warn", "uncertain"], "incomplete": ["p-warn", "incomplete"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
     const total = FATES.reduce((sum, [key]) => sum + target[key], 0);

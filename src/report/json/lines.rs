@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::unmarked::{UnmarkedNames, UnmarkedReading};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{Base64, Hex};
@@ -306,8 +307,52 @@ pub struct SummaryLine<'l> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline_stale: Option<u64>,
     rules: BTreeMap<Cow<'l, str>, u64>,
+    /// Names of archives that are not marked as UTF-8, by archive and encoding.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmarked: Vec<UnmarkedLine<'l>>,
     /// What each target does with the names.
     pub targets: Vec<TargetLine<'l>>,
+}
+
+/// Members of an archive whose names are not marked as UTF-8.
+#[derive(Serialize, Deserialize)]
+pub struct UnmarkedLine<'l> {
+    /// The path of the archive, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<Cow<'l, str>>,
+    /// Its exact bytes.
+    container_base64: PathBytes<'l>,
+    /// The encoding in which the names were read.
+    encoding: Cow<'l, str>,
+    /// How certain it is.
+    confidence: Cow<'l, str>,
+    /// The number of members.
+    members: u64,
+}
+
+impl<'l> UnmarkedLine<'l> {
+    fn for_archive(names: &'l UnmarkedNames) -> impl Iterator<Item = Self> {
+        names.readings.iter().map(|reading| Self {
+            container: std::str::from_utf8(&names.file).ok().map(Cow::Borrowed),
+            container_base64: Base64(names.file.as_slice().into()),
+            encoding: (&*reading.encoding).into(),
+            confidence: reading.confidence.as_str().into(),
+            members: reading.members,
+        })
+    }
+
+    /// The archive, and the reading.
+    ///
+    /// # Errors
+    /// A word that this version does not know.
+    pub fn reading(&self) -> Result<(&[u8], UnmarkedReading), UnknownWord> {
+        let reading = UnmarkedReading {
+            encoding: self.encoding.to_string().into(),
+            confidence: self.confidence.parse()?,
+            members: self.members,
+        };
+        Ok((&self.container_base64.0, reading))
+    }
 }
 
 /// What a target does with the names.
@@ -328,7 +373,7 @@ pub struct TargetLine<'l> {
 
 impl<'l> SummaryLine<'l> {
     /// The summary of a run.
-    pub fn new(basis: &'l CheckBasis, summary: &Summary) -> Self {
+    pub fn new(basis: &'l CheckBasis, summary: &'l Summary) -> Self {
         let CheckBasis { namegate, unicode, policy, min_severity, profiles } = basis;
         Self {
             r#type: SUMMARY.into(),
@@ -350,6 +395,7 @@ impl<'l> SummaryLine<'l> {
             baseline_accepted: summary.baseline.map(|b| b.accepted),
             baseline_stale: summary.baseline.map(|b| b.stale),
             rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name().into(), *count)).collect(),
+            unmarked: summary.unmarked.iter().flat_map(UnmarkedLine::for_archive).collect(),
             targets: summary.targets.iter().map(|target| TargetLine::new(target, summary)).collect(),
         }
     }
@@ -374,7 +420,7 @@ impl TargetLine<'_> {
     fn new(readiness: &Readiness, summary: &Summary) -> Self {
         Self {
             target: readiness.target.name.into(),
-            verdict: readiness.verdict(summary.is_complete()).as_str().into(),
+            verdict: summary.verdict(readiness).as_str().into(),
             ready: readiness.ready(summary.names),
             refused: readiness.refused,
             changed: readiness.changed,

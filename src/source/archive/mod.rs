@@ -1,7 +1,7 @@
 //! Names of the members of archives: tar, compressed or not, and zip.
 //!
-//! Nothing is unpacked: only the names of members are read. Names of a tar are checked as stored, names of a zip in the
-//! encoding that the zip declares. The memory, disk space and time that an archive can use are limited. Exceeding a limit,
+//! Nothing is unpacked: only the names of members are read. Names of a tar are checked as stored. Names of a zip are UTF-8 where
+//! they are marked so; the encoding of the others is guessed, and reported with how certain it is. The memory, disk space and time that an archive can use are limited. Exceeding a limit,
 //! or damage, is a fault, and the members before it are checked.
 
 mod encoding;
@@ -22,10 +22,13 @@ use std::sync::Arc;
 
 use namegate_findings::group::Groups;
 use namegate_findings::split::{self, MAX_NAME, MAX_PARTS, Shape};
+use namegate_findings::unmarked::UnmarkedNames;
 
 use super::group::{GroupedSource, LIMIT};
+
 use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::source::location::{ArchiveKind, Container, Locations};
+use encoding::ReadingCounts;
 use packed::Packing;
 
 /// An archive.
@@ -50,6 +53,8 @@ struct Members<'m> {
     groups: &'m mut Groups,
     number: u64,
     rejected: RejectedItems,
+    /// Those whose names are not marked as UTF-8.
+    unmarked: ReadingCounts,
 }
 
 impl Members<'_> {
@@ -169,13 +174,23 @@ impl Archive {
         };
         let container = Container::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
         let mut groups = Groups::new(Shape::Key, LIMIT);
-        let mut members = Members { groups: &mut groups, number: 0, rejected: RejectedItems::default() };
+        let mut members = Members {
+            groups: &mut groups,
+            number: 0,
+            rejected: RejectedItems::default(),
+            unmarked: ReadingCounts::new(),
+        };
         let read = match packing {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
             Some(packing) => opened.tar(packing).and_then(|mut stream| tar::read(&mut stream, &mut members)),
         };
-        let rejected = members.rejected;
+        let Members { rejected, unmarked, .. } = members;
         let mut answer = rejected.report("member", |error| self.fault(error), visit);
+        if !unmarked.is_empty() && answer.is_continue() {
+            let file = self.file.as_os_str().as_bytes().to_vec();
+            let readings = encoding::readings(unmarked);
+            answer = visit(SourceEvent::Unmarked(UnmarkedNames { file, readings }));
+        }
         // The members before the damage are still checked.
         if let (Err(error), ControlFlow::Continue(())) = (read, answer) {
             answer = visit(SourceEvent::Fault(self.fault(error)));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::without_numbers;
 use crate::name::arena::Arena;
 use crate::name::escape::stable_hash;
 use crate::name::reading::has_stray_bytes;
@@ -29,21 +30,27 @@ pub struct EncodingSample {
 const MOST_HELD: usize = 4096;
 
 impl EncodingSample {
-    /// Adds a name, if it needs an encoding.
+    /// Adds a name, if it needs an encoding and is not held already.
     pub fn add(&mut self, name: &[u8]) {
         if !has_stray_bytes(name) {
             return;
         }
-        self.count += 1;
         let hash = stable_hash(name);
         let is_full = self.names.len() == MOST_HELD;
-        if is_full && self.names.last().is_some_and(|(last, _)| *last <= hash) {
+        let is_left_out = is_full && self.names.last().is_some_and(|(last, _)| *last < hash);
+        if !is_left_out && !self.names.insert((hash, name.into())) {
             return;
         }
-        self.names.insert((hash, name.into()));
-        if is_full {
+        self.count += 1;
+        if self.names.len() > MOST_HELD {
             self.names.pop_last();
         }
+    }
+
+    /// Adds a name, if it needs an encoding and differs from those that are held in more than numbers: a series of photos is no more
+    /// evidence than one of them.
+    pub fn add_form(&mut self, name: &[u8]) {
+        self.add(&without_numbers(name));
     }
 
     /// Adds those of `names` that need an encoding.
@@ -57,7 +64,7 @@ impl EncodingSample {
     }
 
     /// The names that are held.
-    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().map(|(_, name)| &**name)
     }
 }
