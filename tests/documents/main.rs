@@ -6,6 +6,7 @@
 
 mod commands;
 mod dependencies;
+mod field;
 mod links;
 mod markdown;
 mod numbers;
