@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 use clap::builder::{StyledStr, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
+use crate::name::display::shown;
 use crate::report::layout::{BOLD, PLAIN, write_wrapped};
 
 /// What `namegate` alone prints.
@@ -105,7 +107,13 @@ fn name_the_meant(
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     let is_first = without_help.get(1).is_some_and(|word| word == unknown.as_str());
     let known = MEANT.iter().find(|(words, _)| words.contains(&unknown.to_lowercase().as_str()));
-    if let Some((_, meant)) = known.filter(|_| is_first) {
+    let meant = match known {
+        Some((_, meant)) => (*meant).to_owned(),
+        // Somebody names what is to be scanned, and no command.
+        None if Path::new(unknown).exists() => format!("scan {}", shown(Path::new(unknown))),
+        None => return error,
+    };
+    if is_first {
         error.remove(ContextKind::SuggestedSubcommand);
         suggest(&mut error, "the command for that", &format!("namegate {meant}"));
     }

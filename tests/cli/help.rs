@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command as Process;
+use std::process::{Command as Process, Stdio};
 
 use clap::{Command, CommandFactory, Parser};
 use namegate::cli::Cli;
@@ -331,6 +331,8 @@ fn a_command_that_does_not_exist_leads_to_the_one_that_was_meant() {
         ("verify", "namegate check"),
         ("test", "namegate check"),
         ("inspect", "namegate explain"),
+        ("/", "namegate scan /"),
+        ("src --target windows", "namegate scan src"),
         ("fix paln", "'plan'"),
         ("help fix paln", "'plan'"),
     ] {
@@ -370,12 +372,16 @@ fn a_scan_without_a_path_checks_the_working_directory() {
     fs::write(dir.path().join("below/a?"), "").unwrap();
     let scan = |args: &[&str]| {
         let mut program = Process::new(env!("CARGO_BIN_EXE_namegate"));
-        program.arg("scan").args(args).current_dir(dir.path()).output().unwrap()
+        program.arg("scan").args(args).current_dir(dir.path()).stdin(Stdio::null()).output().unwrap()
     };
     let alone = scan(&["--profile", "windows"]);
     assert_eq!(stdout(&alone), stdout(&scan(&["--profile", "windows", "."])));
     assert!(alone.status.code() == Some(1) && stdout(&alone).contains("a?"), "{}", stdout(&alone));
     assert_eq!(scan(&["--profile", "windows", "--exclude", "below"]).status.code(), Some(0));
+    let mut piped = Process::new(env!("CARGO_BIN_EXE_namegate"));
+    let piped = piped.arg("scan").current_dir(dir.path()).stdin(Stdio::piped()).output().unwrap();
+    let text = String::from_utf8_lossy(&piped.stderr).into_owned();
+    assert!(text.contains("--list -") && alone.stderr.is_empty(), "{text}");
     // Where a list says what is checked, nothing else is, and options about trees are a mistake.
     fs::write(dir.path().join("list"), "fine\n").unwrap();
     assert_eq!(scan(&["--profile", "windows", "--list", "list"]).status.code(), Some(0));

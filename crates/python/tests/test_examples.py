@@ -42,6 +42,7 @@ def test_the_code_of_the_engines_page_runs_and_takes_keys(tmp_path, monkeypatch,
     queries = [value.fetchall() for value in values if isinstance(value, duckdb.DuckDBPyRelation)]
     assert [row[0] for row in queries[0]] == keys.to_pylist()[1:]
     assert sorted(queries[1]) == [([], 1), (["reserved-name"], 1), (["truncated"], 1)]
+    assert queries[2] == [("a/aux.txt",)]
     frames = [value for value in values if isinstance(value, polars.DataFrame)]
     assert [frame["key"].to_list() for frame in frames] == [keys.to_pylist()[1:]]
     assert not [str(warning.message) for warning in recwarn if "shape" in str(warning.message)]

@@ -5,8 +5,11 @@ mod sources;
 mod tree_args;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
+
+use nix::sys::stat::{SFlag, fstat};
 
 use self::resume::{ScanScope, StateFile};
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
@@ -106,6 +109,11 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     } = args;
     if paths.is_empty() && sources.labels().is_empty() {
         paths.push(".".into());
+        if is_pipe(io::stdin()) {
+            log::warn!(
+                "scanning the working directory; `--list -` checks the names on standard input instead"
+            );
+        }
     }
     tree.require_tree(!paths.is_empty())?;
     let policy = targets.policy(&policy)?;
@@ -175,6 +183,11 @@ fn scope(paths: &[PathBuf], policy: &Policy, settings: &ScanSettings) -> ScanSco
         .with("--prefix", [settings.prefix.clone()])
         .with("--encoding", settings.encoding.map(Encoding::name))
         .with("--min-severity", settings.min_severity.map(Severity::as_str))
+}
+
+/// Whether another program writes to this file: `find | namegate scan` means its names.
+fn is_pipe(file: impl AsFd) -> bool {
+    fstat(file).is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO)
 }
 
 /// A path as the head of a report shows it: readers do not know the working directory.

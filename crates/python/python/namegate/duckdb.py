@@ -4,11 +4,11 @@
     >>> con = duckdb.connect()
     >>> namegate.duckdb.register(con, "windows")
     >>> con.sql("SELECT key FROM 'inventory.parquet' WHERE ng_check_key(key).verdict = 'reject'")
-    >>> con.sql("SELECT path FROM 'files.parquet' WHERE ng_check_path(path).verdict = 'reject'")
+    >>> con.sql("SELECT path FROM 'files.csv' WHERE ng_check_path(encode(path)).verdict = 'reject'")
     >>> con.sql("SELECT name FROM 'files.parquet' WHERE ng_check(name).verdict = 'reject'")
 
-A column of Parquet that holds keys must be BINARY (a BLOB in DuckDB): DuckDB refuses files in which a STRING is not
-UTF-8. For collisions and suggested names that are free, pass all keys to ``namegate.scan``:
+The functions take a BLOB; ``encode`` makes one of a VARCHAR. A column of Parquet that holds keys must be BINARY (a BLOB in
+DuckDB): DuckDB refuses files in which a STRING is not UTF-8. For collisions and suggested names that are free, pass all keys to ``namegate.scan``:
 
     >>> findings = namegate.scan(con.sql("SELECT key FROM 'inventory.parquet'"), "windows")
 """
