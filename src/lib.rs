@@ -22,6 +22,7 @@ pub mod scan;
 pub mod service;
 pub mod settings;
 pub mod source;
+pub mod spreadsheet;
 pub mod state;
 pub mod state_home;
 pub mod sys;

@@ -30,6 +30,7 @@ use crate::progress::Observer;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
+use crate::source::location::DirectoryPath;
 use crate::source::{self, DirectoryBatch, Fault, Frontier, Source, SourceEvent};
 
 /// Settings of a scan besides the policy.
@@ -87,7 +88,9 @@ pub fn scan(
     let detail = if checkpoints.is_some() { Detail::Everything } else { report.detail() };
     let baseline = settings.baseline.as_ref();
     let min_severity = settings.min_severity.unwrap_or(Severity::Warn);
-    let accepts = move |path: &[u8], rule| baseline.is_some_and(|known| known.accepts(path, rule));
+    let accepts = move |place: &DirectoryPath, name: &[u8], rule| {
+        baseline.is_some_and(|known| known.accepts(place, name, rule))
+    };
     let directories = DirectoryScan {
         encoding: settings.encoding,
         min_severity,
@@ -116,15 +119,12 @@ pub fn scan(
         }
     };
     let report_findings = |mut findings: DirectoryFindings, has_versions: bool| {
-        counters.count(|summary| {
-            match has_versions {
-                true => reported.lock().keep_new(&mut findings, summary),
-                false => findings.records.iter().for_each(|record| summary.count(record)),
-            }
-            summary.collisions += findings.groups.len() as u64;
+        counters.count(|summary| match has_versions {
+            true => reported.lock().keep_new(&mut findings, summary),
+            false => summary.count_findings(&findings),
         });
         // A name that collided before can collide with another one in a new version.
-        if !findings.records.is_empty() || !findings.groups.is_empty() {
+        if !findings.is_empty() {
             let rendered = renderer.render(&findings);
             let line = checkpoints.and_then(|_| checkpoint::findings_line(&findings));
             write(&|output| output.write_findings(&findings, &rendered, line.as_deref()));
@@ -179,10 +179,11 @@ pub fn scan(
     let (accepted, mut summary) = (output.accepted(), counters.sum());
     let ScanOutput { report, failure, .. } = output;
     summary.was_interrupted = observer.is_stopped();
-    summary.baseline = settings
-        .baseline
-        .as_ref()
-        .map(|known| Accepted { accepted, stale: known.len().saturating_sub(accepted) });
+    // Of what was not checked nobody knows whether it has gone.
+    summary.baseline = settings.baseline.as_ref().map(|known| Accepted {
+        accepted,
+        stale: summary.is_complete().then(|| known.len().saturating_sub(accepted)),
+    });
     let basis = CheckBasis::new(policy, &settings.prefix, settings.encoding, min_severity);
     let written = failure.map_or_else(|| report.finish(&basis, &summary), Err);
     summary.is_unread = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
@@ -231,6 +232,8 @@ struct ScanOutput<'s> {
 struct Deduplicator {
     /// Violations by the path of the name.
     names: HashMap<Vec<u8>, Vec<(RuleId, Span)>>,
+    /// Paths of names whose violations the baseline accepts.
+    accepted: HashSet<Vec<u8>>,
     /// Ids of groups of names that become one.
     groups: HashSet<String>,
 }
@@ -276,10 +279,7 @@ impl ScanOutput<'_> {
         for line in BufRead::split(before.lines, b'\n') {
             match checkpoint::read(&line?)? {
                 Replay::Findings(findings) => {
-                    self.counters.count(|summary| {
-                        findings.records.iter().for_each(|record| summary.count(record));
-                        summary.collisions += findings.groups.len() as u64;
-                    });
+                    self.counters.count(|summary| summary.count_findings(&findings));
                     self.write_findings(&findings, &renderer.render(&findings), None)?;
                 }
                 Replay::Fault { path, message } => self.report_fault(&path, &message, 1)?,
@@ -307,15 +307,27 @@ impl Deduplicator {
         findings.groups.retain(|group| self.groups.insert(group.id.clone()));
         findings.records.retain_mut(|record| {
             let reported = self.names.entry(record.path()).or_default();
-            let is_known = !reported.is_empty();
             record.objections.retain(|o| !reported.contains(&(o.violation.rule, o.violation.span)));
-            reported.extend(record.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
-            match (record.objections.is_empty(), is_known) {
-                (true, _) => {}
-                (false, true) => summary.count_rules(record),
-                (false, false) => summary.count(record),
+            if record.objections.is_empty() {
+                return false;
             }
-            !record.objections.is_empty()
+            match reported.is_empty() {
+                true => summary.count(record),
+                false => {
+                    let known: Vec<RuleId> = reported.iter().map(|&(rule, _)| rule).collect();
+                    summary.count_rules(record, &known);
+                }
+            }
+            reported.extend(record.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
+            true
         });
+        findings.accepted.retain(|record| {
+            let is_new = self.accepted.insert(record.path());
+            if is_new {
+                summary.count(record);
+            }
+            is_new
+        });
+        summary.collisions += findings.groups.len() as u64;
     }
 }

@@ -434,6 +434,89 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_without_delay() {
     assert_eq!(browser.complaints(), [] as [&Value; 0]);
 }
 
+/// Scans the directory with this target, and returns the page and the summary of the same run in JSON.
+fn scanned_page(dir: &Path, args: &[&str]) -> (PathBuf, Value) {
+    let (page, lines) = (dir.join("page.html"), dir.join("lines.jsonl"));
+    let mut scan = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    scan.args(["scan", "tree", "--quiet", "--target", "windows", "-o"]).arg(&page).arg("-o").arg(&lines);
+    assert!(scan.args(args).current_dir(dir).status().unwrap().code().is_some());
+    let lines = fs::read_to_string(lines).unwrap();
+    (page, serde_json::from_str(lines.lines().last().unwrap()).unwrap())
+}
+
+#[test]
+fn names_are_sorted_by_their_bytes_guesses_are_marked_and_numbers_are_those_of_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    // In the order of their bytes. In UTF-16 the second to last comes before the one above it.
+    let names: [&[u8]; 7] = [
+        b"a?b?c?",
+        b"caf\xC3\xA9?",
+        b"caf\xE9.txt",
+        b"z?",
+        "\u{E9}?".as_bytes(),
+        "\u{FF21}?".as_bytes(),
+        "\u{1F600}?".as_bytes(),
+    ];
+    for name in names.iter().copied().chain((0..200).map(|n| n.to_string().leak().as_bytes())) {
+        File::create(tree.join(OsStr::from_bytes(name))).unwrap();
+    }
+    let (page, summary) = scanned_page(dir.path(), &[]);
+    let Some(mut browser) = browser() else { return };
+    browser.open(&page);
+    browser.value("document.querySelector('[data-sort=name]').click()");
+    let rows = browser.value("[...document.querySelectorAll('#tall .row')].map(row => [row.querySelector('.c-name .name'), row.querySelector('.c-rules'), row.querySelector('.c-fix')].map(cell => cell.textContent).join('|'))");
+    let rows = strings(&rows);
+    let shown: Vec<&str> = rows.iter().map(|row| row.split('|').next().unwrap()).collect();
+    assert_eq!(shown, names.map(|name| display(name).to_string()));
+    assert_eq!(rows[2], "caf\\xE9.txt|not UTF-8, perhaps windows-1252truncated|guesscaf\u{e9}.txt");
+    assert!(!rows[0].contains("guess"), "{}", rows[0]);
+    explain(&mut browser, names[2]);
+    let parts = browser.value("[...document.querySelectorAll('.sheet > *')].map(part => part.className)");
+    let parts = strings(&parts);
+    assert!(
+        parts.iter().position(|&part| part == "encoding") < parts.iter().position(|&part| part == "reason")
+    );
+    assert_eq!(
+        browser.value("document.querySelector('.encoding').textContent"),
+        "not UTF-8, perhaps windows-1252"
+    );
+
+    let figures = browser.value("[...document.querySelectorAll('#verdict .n')].map(n => n.textContent + ' ' + n.nextSibling.textContent)");
+    let count = |key: &str| summary[key].to_string();
+    let expected = [
+        count("rejected") + " names rejected",
+        count("warned") + " names with warnings only",
+        count("insecure") + " names with security violations",
+        count("violations") + " violations",
+        count("collisions") + " groups of colliding names",
+        count("names") + " names checked",
+    ];
+    assert_eq!(strings(&figures), expected);
+    assert_eq!(browser.value("document.getElementById('shown').textContent"), count("findings") + " names");
+    let options = browser
+        .value("[...document.querySelectorAll('#rule option')].slice(1).map(option => option.textContent)");
+    for option in strings(&options) {
+        let rule = option.split(' ').next().unwrap();
+        let names = summary["names_by_rule"][rule].as_u64().unwrap();
+        assert_eq!(option, format!("{rule} ({names} name{})", if names == 1 { "" } else { "s" }));
+    }
+    // Most names are ready, and so is most of the bar.
+    let bar = browser.value("[...document.querySelectorAll('.bar rect')].map(part => part.getAttribute('class') + ' ' + Math.round(part.getAttribute('width')))");
+    let (refused, all) =
+        (summary["targets"][0]["refused"].as_f64().unwrap(), summary["names"].as_f64().unwrap());
+    let refused = (refused / all * 1000.0).round();
+    assert_eq!(strings(&bar), [format!("s0 {}", 1000.0 - refused), format!("s1 {refused}")]);
+    assert_eq!(browser.value("document.getElementById('incomplete').hidden"), true);
+    assert_eq!(browser.complaints(), [] as [&Value; 0]);
+
+    let (page, _) = scanned_page(dir.path(), &["missing"]);
+    browser.open(&page);
+    let banner = browser.value("(() => { const banner = document.getElementById('incomplete'); return banner.getClientRects().length ? banner.textContent : ''; })()");
+    assert_eq!(banner, "This report is incomplete: not all names were checked: 1 entry could not be read.");
+}
+
 /// With `NAMEGATE_UPDATE=1` the test writes the hashes instead of checking them.
 #[test]
 fn the_page_allows_only_its_own_style_and_script() {

@@ -66,7 +66,7 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     }
     let is_single = args.names.len() == 1;
     let encoding = args.suggestions.encoding;
-    let head = args.report.head(args.report.format.0 == ReportFormat::Html)?;
+    let head = args.report.head(args.report.format.format == ReportFormat::Html)?;
     let report = (!args.quiet).then(|| args.report.report(out, &mut faults, LAYOUT, &head));
     let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy), paths: 0 };
     if args.names.is_empty() {
@@ -81,7 +81,8 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         names.iter().try_for_each(|name| check.name(name, legacy))?;
     }
     let CheckRun { report, summary, paths, .. } = check;
-    if let Some(mut report) = report.filter(|_| !is_single || args.report.format.0 != ReportFormat::Text) {
+    if let Some(mut report) = report.filter(|_| !is_single || args.report.format.format != ReportFormat::Text)
+    {
         let basis = CheckBasis::new(&policy, b"", encoding, Severity::Warn);
         report.finish(&basis, &summary)?;
     }
@@ -122,7 +123,7 @@ fn check_paths(
     out: &mut (dyn Write + Send),
 ) -> Result<ExitStatus, CliError> {
     let mut faults = anstream::stderr();
-    let head = args.report.head(args.report.format.0 == ReportFormat::Html)?;
+    let head = args.report.head(args.report.format.format == ReportFormat::Html)?;
     let mut paths: Vec<Vec<u8>> = args.names.into_iter().map(OsString::into_vec).collect();
     if paths.is_empty() {
         for item in standard_input(args.null)? {

@@ -44,7 +44,7 @@ pub(super) struct Examination<'c> {
 pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let checks = Machine::this().examine(&args.sources);
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
-    if args.format.0 == PlainFormat::Json {
+    if args.format.format == PlainFormat::Json {
         json::write_line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
     } else {
         text(&checks, out)?;

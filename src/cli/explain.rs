@@ -53,7 +53,7 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus,
         if !explanation.is_utf8 {
             status = ExitStatus::Findings;
         }
-        match args.format.0 {
+        match args.format.format {
             PlainFormat::Json => json::write_line(out, &explanation)?,
             PlainFormat::Text => {
                 if at > 0 {

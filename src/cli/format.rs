@@ -16,6 +16,7 @@ use crate::name::reading::Encoding;
 use crate::report::counts::{CountBy, CountFormat, CountReport};
 use crate::report::csv::Csv;
 use crate::report::fan::{FaultReport, MultiReport};
+use crate::report::github::Github;
 use crate::report::html::{Glyph, Head, Html};
 use crate::report::json::Json;
 use crate::report::junit::Junit;
@@ -30,7 +31,12 @@ use crate::time::timestamp_of_now;
 ///
 /// The first of the formats is the default.
 #[derive(Clone, Copy, Debug)]
-pub struct FormatArgs<F>(pub F);
+pub struct FormatArgs<F> {
+    /// The format.
+    pub format: F,
+    /// Whether an option names it.
+    pub is_given: bool,
+}
 
 impl<F: ValueEnum + Send + Sync + 'static> clap::Args for FormatArgs<F> {
     fn augment_args(command: Command) -> Command {
@@ -52,9 +58,12 @@ impl<F: ValueEnum + Send + Sync + 'static> clap::Args for FormatArgs<F> {
 impl<F: ValueEnum + Send + Sync + 'static> FromArgMatches for FormatArgs<F> {
     fn from_arg_matches(matches: &ArgMatches) -> ClapResult<Self> {
         let json = matches.get_flag("json").then(|| F::from_str("json", false).ok()).flatten();
-        let format = json.or_else(|| matches.get_one::<F>("format").cloned());
-        let format = format.or_else(|| F::value_variants().first().cloned());
-        format.map(Self).ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))
+        let given = json.or_else(|| matches.get_one::<F>("format").cloned());
+        let is_given = given.is_some();
+        let format = given.or_else(|| F::value_variants().first().cloned());
+        format
+            .map(|format| Self { format, is_given })
+            .ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> ClapResult<()> {
@@ -134,6 +143,8 @@ pub enum ReportFormat {
     Junit,
     /// HTML page that needs no network
     Html,
+    /// Annotations in the log of a workflow on GitHub: at most ten errors and ten warnings
+    Github,
     /// Parquet file: one row per violation, the summary in its metadata
     #[cfg(feature = "parquet")]
     Parquet,
@@ -145,8 +156,8 @@ impl ReportArgs {
     /// # Errors
     /// A title without an HTML report; a format that is no text on standard output.
     pub fn head(&self, writes_html: bool) -> Result<Head, CliError> {
-        if self.format.0.is_binary() {
-            return Err(CliError::new("this format is written to a file: -o FILE.parquet"));
+        if self.format.format.is_binary() {
+            return Err(CliError::new("this format is written to a file or a pipe: -o FILE.parquet"));
         }
         if self.title.is_some() && !writes_html {
             return Err(CliError::new("--title needs an HTML report: --format html, or -o FILE.html"));
@@ -173,7 +184,7 @@ impl ReportArgs {
         layout: Layout,
         by: &[CountBy],
     ) -> Result<Box<dyn Report + 'o>, CliError> {
-        let format = match self.format.0 {
+        let format = match self.format.format {
             ReportFormat::Text => CountFormat::Text(layout),
             ReportFormat::Json => CountFormat::Json,
             ReportFormat::Csv => CountFormat::Csv,
@@ -195,8 +206,8 @@ impl ReportArgs {
         layout: Layout,
         head: &Head,
     ) -> Box<dyn Report + 'o> {
-        let report = self.format.0.report(out, self.fail_on, layout, head);
-        match self.format.0 {
+        let report = self.format.format.report(out, self.fail_on, layout, head);
+        match self.format.format {
             ReportFormat::Text | ReportFormat::Csv => {
                 Box::new(MultiReport::new(vec![Box::new(FaultReport::new(faults)), report]))
             }
@@ -211,7 +222,9 @@ impl ReportFormat {
         match self {
             #[cfg(feature = "parquet")]
             Self::Parquet => true,
-            Self::Text | Self::Json | Self::Csv | Self::Sarif | Self::Junit | Self::Html => false,
+            Self::Text | Self::Json | Self::Csv | Self::Sarif | Self::Junit | Self::Html | Self::Github => {
+                false
+            }
         }
     }
 
@@ -230,6 +243,7 @@ impl ReportFormat {
             Self::Sarif => Box::new(Sarif::new(out)),
             Self::Junit => Box::new(Junit::new(out, fail_on)),
             Self::Html => Box::new(Html::new(out, head.clone(), glyph)),
+            Self::Github => Box::new(Github::new(out)),
             #[cfg(feature = "parquet")]
             Self::Parquet => Box::new(Parquet::new(out)),
         }

@@ -129,7 +129,7 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
         mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
     }));
     rows.extend(known_guards().into_iter().map(guard_row));
-    match args.format.0 {
+    match args.format.format {
         PlainFormat::Json => rows.iter().try_for_each(|row| json::write_line(out, row))?,
         PlainFormat::Text => text(&rows, out)?,
     }

@@ -78,10 +78,10 @@ pub enum ExitStatus {
 impl ExitStatus {
     /// The exit status of a run with these findings.
     pub fn from_summary(summary: &Summary, fail_on: FailOn) -> Self {
-        match summary.unreadable {
-            0 if !fail_on.is_met(summary) => Self::Clean,
-            0 => Self::Findings,
-            _ => Self::Failed,
+        match summary.is_complete() {
+            true if !fail_on.is_met(summary) => Self::Clean,
+            true => Self::Findings,
+            false => Self::Failed,
         }
     }
 }
@@ -121,6 +121,9 @@ impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ if error.get_ref().is_some_and(|inner| inner.is::<output::WriteError>()) => {
+                Self::Message(error.to_string())
+            }
             _ => Self::Message(format!("cannot write the output: {error}")),
         }
     }
@@ -323,7 +326,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Explain(args) => explain::run(&args, out),
         Command::Why(args) => why::run(&args, out),
         Command::Scan(args) => scan::run(*args, out),
-        Command::Report(args) => report::run(&args, out),
+        Command::Report(args) => report::run(args, out),
         Command::Fix(args) => fix::run(args, out),
         Command::Mount(args) => mount::run(&args),
         Command::Watch(args) => watch::run(&args, out),

@@ -1,6 +1,7 @@
 //! The options that say where findings go besides standard output, and the files that they name.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,12 +11,12 @@ use super::colours::ColourFilter;
 use super::format::{ReportArgs, ReportFormat, words};
 use crate::name::display::shown;
 use crate::output::Output;
-use crate::report::baseline::BaselineWriter;
+use crate::report::baseline::{BaselineWriter, RelativePaths};
 use crate::report::counts::CountBy;
 use crate::report::fan::{FaultReport, SummaryReport};
 use crate::report::html::Head;
 use crate::report::text::{GroupBy, Layout};
-use crate::report::{FailOn, Report};
+use crate::report::{FailOn, Report, Summary};
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 
@@ -24,7 +25,7 @@ use clap::ValueEnum;
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Also write the findings to FILE, in the format of its extension (.txt .jsonl .csv .sarif .xml .html .parquet) or in FORMAT, as in
-    /// junit:result; repeatable
+    /// junit:result; `-` is standard output, in the format of --format or in FORMAT; repeatable
     #[arg(short, long, value_name = "[FORMAT:]FILE", help_heading = None, display_order = 2)]
     output: Vec<OutputTarget>,
     /// Order of the findings in text
@@ -40,7 +41,7 @@ pub struct OutputArgs {
     /// the directory), or by several of these
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',', conflicts_with_all = ["quiet", "summary"])]
     pub summary_by: Vec<CountBy>,
-    /// Write the findings to FILE as known findings, for --baseline
+    /// Write the findings to FILE as known findings, for --baseline; a run that is incomplete does not replace FILE
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
 }
@@ -50,30 +51,66 @@ words!(GroupBy {
     Rule = "rule": "By rule, security first",
 });
 
-/// A file and its format.
+/// An output and its format.
 #[derive(Clone, Debug)]
-struct OutputTarget {
-    format: ReportFormat,
-    file: PathBuf,
+enum OutputTarget {
+    File {
+        format: ReportFormat,
+        file: PathBuf,
+    },
+    /// Standard output, in the format of `--format` if there is none.
+    Stdout(Option<ReportFormat>),
 }
 
 impl FromStr for OutputTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text == STDOUT {
+            return Ok(Self::Stdout(None));
+        }
         if let Some((format, file)) = text.split_once(':')
             && let Ok(format) = ReportFormat::from_str(format, true)
             && !file.is_empty()
         {
-            return Ok(Self { format, file: file.into() });
+            return match file {
+                // Its bytes must not pass what takes colours out.
+                STDOUT if format.is_binary() => Ok(Self::File { format, file: "/dev/stdout".into() }),
+                STDOUT => Ok(Self::Stdout(Some(format))),
+                file => Ok(Self::File { format, file: file.into() }),
+            };
         }
         let format = ReportFormat::from_file_name(Path::new(text))
             .ok_or("its extension is not that of a format; put the format in front, as in `html:FILE`")?;
-        Ok(Self { format, file: text.into() })
+        Ok(Self::File { format, file: text.into() })
     }
 }
 
+/// The name of standard output.
+const STDOUT: &str = "-";
+
 impl OutputArgs {
+    /// Takes over the format of `-o FORMAT:-` as that of standard output, and prints what `-o -` asks for.
+    ///
+    /// # Errors
+    /// Two outputs on standard output.
+    pub fn resolve_stdout(&mut self, args: &mut ReportArgs) -> Result<(), CliError> {
+        let twice = || CliError::new("two outputs on standard output: write one of them to a file");
+        let mut targets = self.output.iter().filter_map(|target| match target {
+            OutputTarget::Stdout(format) => Some(*format),
+            OutputTarget::File { .. } => None,
+        });
+        let Some(target) = targets.next() else { return Ok(()) };
+        let differs = |format| args.format.is_given && args.format.format != format;
+        let prints_other = self.summary || !self.summary_by.is_empty();
+        if targets.next().is_some() || target.is_some_and(differs) || prints_other {
+            return Err(twice());
+        }
+        args.format.format = target.unwrap_or(args.format.format);
+        self.quiet = false;
+        Ok(())
+    }
+
     /// How text is laid out on standard output.
     pub fn layout(&self, readiness: bool) -> Layout {
         let is_styled = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
@@ -102,7 +139,14 @@ impl OutputArgs {
 
     /// Whether a file gets this format.
     pub fn writes(&self, format: ReportFormat) -> bool {
-        self.output.iter().any(|target| target.format == format)
+        let written =
+            |target: &OutputTarget| matches!(target, OutputTarget::File { format: of, .. } if *of == format);
+        self.output.iter().any(written)
+    }
+
+    /// Whether known findings are written.
+    pub fn writes_baseline(&self) -> bool {
+        self.write_baseline.is_some()
     }
 
     /// Begins all files.
@@ -110,7 +154,10 @@ impl OutputArgs {
     /// # Errors
     /// One that cannot be written, or that is named twice.
     pub fn begin(&self) -> Result<Files, CliError> {
-        let named = self.output.iter().map(|target| (Some(target.format), target.file.as_path()));
+        let named = self.output.iter().filter_map(|target| match target {
+            OutputTarget::File { format, file } => Some((Some(*format), file.as_path())),
+            OutputTarget::Stdout(_) => None,
+        });
         let baseline = self.write_baseline.iter().map(|file| (None, file.as_path()));
         let mut files: Vec<(Option<ReportFormat>, OutputFile)> = Vec::new();
         for (format, path) in named.chain(baseline) {
@@ -128,33 +175,70 @@ impl OutputArgs {
 }
 
 pub(super) fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::new(format!("{}: cannot be written: {error}", shown(path)))
+    CliError::new(WriteError::new(path, error))
 }
+
+/// Why an output cannot be written, with its name: an error of one output among several.
+#[derive(Debug)]
+pub(super) struct WriteError(String);
+
+impl WriteError {
+    fn new(path: &Path, error: &io::Error) -> Self {
+        Self(format!("{}: cannot be written: {error}", shown(path)))
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WriteError {}
 
 /// The files of a run.
 pub struct Files(Vec<(Option<ReportFormat>, OutputFile)>);
 
 impl Files {
-    /// The reports that write them.
-    pub fn reports(&mut self, fail_on: FailOn, layout: Layout, head: &Head) -> Vec<Box<dyn Report + '_>> {
+    /// The reports that write them. The paths of known findings are relative to the roots of `paths`.
+    pub fn reports(
+        &mut self,
+        fail_on: FailOn,
+        layout: Layout,
+        head: &Head,
+        paths: &RelativePaths,
+    ) -> Vec<Box<dyn Report + '_>> {
         let layout = Layout { is_styled: false, ..layout };
         let mut reports: Vec<Box<dyn Report + '_>> = Vec::with_capacity(self.0.len());
         for (format, file) in &mut self.0 {
             reports.push(match format {
                 Some(format) => format.report(file, fail_on, layout, head),
-                None => Box::new(BaselineWriter::new(file)),
+                None => Box::new(BaselineWriter::new(file, paths.clone())),
             });
         }
         reports
     }
 
-    /// Puts all of them in their places, once they are whole.
+    /// Puts all of them in their places, once they are whole. Known findings of a run that was interrupted are not written, and those
+    /// of a run that could not read everything replace no file.
     ///
     /// # Errors
     /// One that cannot be written or put there.
-    pub fn finish(self) -> Result<(), CliError> {
-        for (_, file) in self.0 {
+    pub fn finish(self, summary: &Summary) -> Result<(), CliError> {
+        for (format, file) in self.0 {
             let path = file.path.clone();
+            let is_kept = summary.was_interrupted || file.replaces_file();
+            if format.is_none()
+                && is_kept
+                && let Some(what) = summary.incompleteness()
+            {
+                let _ = writeln!(
+                    anstream::stderr(),
+                    "namegate: {}: known findings are not written: {what}",
+                    shown(&path)
+                );
+                continue;
+            }
             match file.finish() {
                 // A pipe whose reader has what it wanted.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -187,6 +271,11 @@ impl OutputFile {
         Ok(Self { path: path.into(), key, file: BufWriter::new(output), colours })
     }
 
+    /// Reports whether a file is there that this one will replace.
+    fn replaces_file(&self) -> bool {
+        matches!(self.file.get_ref(), Output::New(new) if new.replaces_file())
+    }
+
     /// Puts it in its place.
     ///
     /// # Errors
@@ -198,20 +287,25 @@ impl OutputFile {
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.colours {
-            Some(colours) => colours.write_to(&mut self.file, bytes)?,
-            None => self.file.write_all(bytes)?,
-        }
-        Ok(bytes.len())
+        let written = match &mut self.colours {
+            Some(colours) => colours.write_to(&mut self.file, bytes),
+            None => self.file.write_all(bytes),
+        };
+        written.map(|()| bytes.len()).map_err(|error| named(&self.path, error))
     }
 
     /// Nobody reads what is not there yet, so it is not hurried.
     fn flush(&mut self) -> io::Result<()> {
         match self.file.get_ref() {
             Output::New(_) => Ok(()),
-            Output::InPlace(_) => self.file.flush(),
+            Output::InPlace(_) => self.file.flush().map_err(|error| named(&self.path, error)),
         }
     }
+}
+
+/// The error with the name of the output. Its kind says whether a reader has gone.
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), WriteError::new(path, &error))
 }
 
 #[cfg(test)]
@@ -220,12 +314,18 @@ mod tests {
 
     #[test]
     fn the_format_is_told_by_a_word_in_front_or_by_the_ending() {
-        let format =
-            |text: &str| text.parse::<OutputTarget>().map(|t| (t.format, t.file.display().to_string()));
-        assert_eq!(format("a.html"), Ok((ReportFormat::Html, "a.html".into())));
-        assert_eq!(format("junit:a"), Ok((ReportFormat::Junit, "a".into())));
-        assert_eq!(format("csv:a.html"), Ok((ReportFormat::Csv, "a.html".into())));
-        assert_eq!(format("a:b.sarif.json"), Ok((ReportFormat::Sarif, "a:b.sarif.json".into())));
+        let format = |text: &str| match text.parse::<OutputTarget>()? {
+            OutputTarget::File { format, file } => Ok((Some(format), file.display().to_string())),
+            OutputTarget::Stdout(format) => Ok((format, STDOUT.to_owned())),
+        };
+        let file = |format, file: &str| Ok::<_, String>((Some(format), file.to_owned()));
+        assert_eq!(format("a.html"), file(ReportFormat::Html, "a.html"));
+        assert_eq!(format("junit:a"), file(ReportFormat::Junit, "a"));
+        assert_eq!(format("csv:a.html"), file(ReportFormat::Csv, "a.html"));
+        assert_eq!(format("a:b.sarif.json"), file(ReportFormat::Sarif, "a:b.sarif.json"));
+        assert_eq!(format("csv:-"), file(ReportFormat::Csv, "-"));
+        assert_eq!(format("csv:./-"), file(ReportFormat::Csv, "./-"));
+        assert_eq!(format("-"), Ok((None, "-".to_owned())));
         assert!(format("a").unwrap_err().contains("html:FILE"));
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn run(args: &PolicyCommandArgs, out: &mut dyn Write) -> Result<ExitS
         PolicyAction::Show { policy, format } => {
             let default: Vec<_> = Config::default().profiles();
             let policy = policy.policy(&default)?;
-            match format.0 {
+            match format.format {
                 PolicyFormat::Text => text(&policy, out)?,
                 PolicyFormat::Toml => {
                     write!(out, "{}", Config::from_policy(&policy).map_err(CliError::new)?.to_toml())?

@@ -43,7 +43,7 @@ pub(super) fn parser() -> impl TypedValueParser<Value = &'static Profile> {
 
 pub(super) fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let names = &args.names;
-    match (args.format.0, names.is_empty()) {
+    match (args.format.format, names.is_empty()) {
         (ListingFormat::Text, true) => ALL.iter().try_for_each(|profile| entry(profile, out))?,
         (ListingFormat::Text, false) => {
             for (at, profile) in names.iter().enumerate() {

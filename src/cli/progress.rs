@@ -120,6 +120,11 @@ impl<'o> TerminalProgress<'o> {
         })
     }
 
+    /// The signal that stopped the work.
+    pub fn ended_by(&self) -> Option<Signal> {
+        self.ended_by.get().copied()
+    }
+
     /// The number of problems so far.
     pub fn problems(&self) -> u64 {
         self.problems.load(Relaxed)
@@ -194,6 +199,7 @@ impl<'o> TerminalProgress<'o> {
             }
             if self.ended_by.set(signal).is_err() {
                 // A second signal ends the process at once.
+                self.bar.finish_and_clear();
                 process::exit(128 + signal as i32);
             }
             self.stop.store(true, Relaxed);
@@ -232,7 +238,7 @@ impl<'o> TerminalProgress<'o> {
             clock(elapsed),
             counted(done, "name", "names"),
             grouped(a_second as u64),
-            counted(self.findings.load(Relaxed), "finding", "findings"),
+            counted(self.findings.load(Relaxed), "name with findings", "names with findings"),
             share.unwrap_or_default(),
             shown(&self.current.lock())
         )

@@ -8,6 +8,7 @@ use super::output::OutputArgs;
 use super::{CliError, ExitStatus};
 use crate::collect::{FindingsCollection, findings_files};
 use crate::name::display::shown;
+use crate::report::baseline::RelativePaths;
 use crate::report::fan::MultiReport;
 use crate::report::text::Layout;
 
@@ -41,12 +42,18 @@ pub struct StoredReportArgs {
 ///
 /// # Errors
 /// A file cannot be read, files do not go together, or the output cannot be written.
-pub fn run(args: &StoredReportArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let StoredReportArgs { findings, report: report_args, output } = args;
-    let mut head =
-        report_args.head(report_args.format.0 == ReportFormat::Html || output.writes(ReportFormat::Html))?;
+pub fn run(args: StoredReportArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
+    let StoredReportArgs { findings, report: mut report_args, mut output } = args;
+    output.resolve_stdout(&mut report_args)?;
+    if output.writes_baseline() {
+        return Err(CliError::new(
+            "--write-baseline needs a scan: the paths of a baseline are relative to the root of the scan",
+        ));
+    }
+    let mut head = report_args
+        .head(report_args.format.format == ReportFormat::Html || output.writes(ReportFormat::Html))?;
     let mut collection = FindingsCollection::default();
-    for path in findings {
+    for path in &findings {
         for file in findings_files(path).map_err(CliError::new)? {
             collection.add(&file).map_err(CliError::new)?;
         }
@@ -58,11 +65,11 @@ pub fn run(args: &StoredReportArgs, out: &mut (dyn Write + Send)) -> Result<Exit
     let layout = output.layout(true);
     let mut files = output.begin()?;
     let file_layout = Layout { faults: true, is_wrapped: false, ..layout };
-    let mut reports = files.reports(report_args.fail_on, file_layout, &head);
-    reports.push(output.printed(report_args, out, &mut faults, layout, &head)?);
+    let mut reports = files.reports(report_args.fail_on, file_layout, &head, &RelativePaths::default());
+    reports.push(output.printed(&report_args, out, &mut faults, layout, &head)?);
     let mut report = MultiReport::new(reports);
     let summary = collected.report(&mut report)?;
     drop(report);
-    files.finish()?;
+    files.finish(&summary)?;
     Ok(ExitStatus::from_summary(&summary, report_args.fail_on))
 }

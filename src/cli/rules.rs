@@ -44,7 +44,7 @@ fn parser() -> impl TypedValueParser<Value = RuleId> {
 pub(super) fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let named: Vec<&Rule> = args.names.iter().map(|id| id.rule()).collect();
     let listed = if named.is_empty() { RULES.iter().collect() } else { named.clone() };
-    match args.format.0 {
+    match args.format.format {
         ListingFormat::Text if named.is_empty() => listed.iter().try_for_each(|rule| text(rule, out))?,
         ListingFormat::Text => {
             for (at, rule) in named.iter().enumerate() {

@@ -43,7 +43,7 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     // The kernel says whose server it is, and the directory what it is called; what the server says of itself can be a lie.
     (status.name, status.uid) = (found.name().to_string(), found.uid());
     let report = StatusReport { status, guards: known_guards() };
-    match args.format.0 {
+    match args.format.format {
         PlainFormat::Json => json::write_line(out, &report)?,
         PlainFormat::Text => text(&report, out)?,
     }

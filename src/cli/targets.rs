@@ -14,7 +14,8 @@ use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::profile::{Profile, STRICT};
 use crate::policy::rule::Severity;
-use crate::report::baseline::Baseline;
+use crate::report::Summary;
+use crate::report::baseline::{Baseline, RelativePaths};
 use crate::scan::ScanSettings;
 
 /// Targets and known findings.
@@ -31,7 +32,8 @@ pub struct TargetArgs {
     /// Report and count only findings of at least this severity
     #[arg(long, value_name = "SEVERITY", value_enum)]
     min_severity: Option<MinSeverity>,
-    /// Skip the known findings in FILE, which --write-baseline wrote
+    /// Do not list the known findings in FILE, which --write-baseline wrote, and exit as if there were none; verdicts about targets
+    /// count them
     #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
     baseline: Option<PathBuf>,
 }
@@ -69,11 +71,15 @@ impl TargetArgs {
         !self.targets.is_empty()
     }
 
-    /// The settings of the scan.
+    /// The settings of the scan, in which paths of known findings are relative to the roots of `paths`.
     ///
     /// # Errors
     /// The baseline cannot be read.
-    pub fn settings(&self, encoding: Option<Encoding>) -> Result<ScanSettings, CliError> {
+    pub fn settings(
+        &self,
+        encoding: Option<Encoding>,
+        paths: &RelativePaths,
+    ) -> Result<ScanSettings, CliError> {
         let mut targets: Vec<&'static Profile> = Vec::new();
         for &target in &self.targets {
             if !targets.iter().any(|known| known.name == target.name) {
@@ -82,7 +88,7 @@ impl TargetArgs {
         }
         let prefix = self.prefix.as_deref().map(read_prefix).unwrap_or_default();
         let min_severity = self.min_severity.map(Severity::from);
-        let baseline = self.baseline()?;
+        let baseline = self.baseline(paths)?;
         Ok(ScanSettings { encoding, targets, prefix, min_severity, baseline, owner_of: None })
     }
 
@@ -91,11 +97,25 @@ impl TargetArgs {
         self.baseline.as_deref().map(|path| path.as_os_str().as_bytes())
     }
 
-    fn baseline(&self) -> Result<Option<Baseline>, CliError> {
+    /// Fails if the baseline is evidently not one of what was scanned.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_baseline(&self, summary: &Summary) -> Result<(), CliError> {
+        let mismatch = summary.baseline.and_then(|accepted| accepted.mismatch());
+        match (&self.baseline, mismatch) {
+            (Some(file), Some(mismatch)) => Err(CliError::new(format!("{}: {mismatch}", shown(file)))),
+            _ => Ok(()),
+        }
+    }
+
+    fn baseline(&self, paths: &RelativePaths) -> Result<Option<Baseline>, CliError> {
         let Some(file) = &self.baseline else { return Ok(None) };
         let name = shown(file);
         let text = fs::read(file).map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
-        Baseline::parse(&text).map(Some).map_err(|error| CliError::new(format!("{name}: {error}")))
+        Baseline::parse(&text, paths.clone())
+            .map(Some)
+            .map_err(|error| CliError::new(format!("{name}: {error}")))
     }
 }
 

@@ -154,7 +154,7 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus,
         let reloaded = open_files(args).and_then(|files| Ok((self::policy(args)?, files)));
         reloaded.map_err(|error| error.to_string())
     };
-    let sinks = FindingSinks { format: args.format.0, files, commands, reload: &reload, print };
+    let sinks = FindingSinks { format: args.format.format, files, commands, reload: &reload, print };
     match service.run(watch, sinks, WatchEnd { is_once: args.once, duration: args.duration }) {
         Ok(outcome) => Ok(status(&outcome)),
         Err(WatchError::Output(error)) => Err(error.into()),

@@ -30,10 +30,8 @@ impl CollectedDirectory {
         let Self { groups: listed, mut records } = self;
         let place = records.iter().find_map(|of| of.record.place.clone());
         let Some(place) = place else {
-            return DirectoryFindings {
-                groups: Vec::new(),
-                records: records.into_iter().map(|of| of.record).collect(),
-            };
+            let records = records.into_iter().map(|of| of.record).collect();
+            return DirectoryFindings { records, ..DirectoryFindings::default() };
         };
         records.sort_by(|a, b| a.record.name.cmp(&b.record.name));
         let records = merge_rows(records);
@@ -70,7 +68,7 @@ impl CollectedDirectory {
         };
         let records = records.into_iter().map(link).collect();
         drop(places);
-        DirectoryFindings { groups, records }
+        DirectoryFindings { groups, records, accepted: Vec::new() }
     }
 }
 

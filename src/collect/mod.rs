@@ -28,6 +28,7 @@ use self::json_lines::CollectedLine;
 use self::runs::Runs;
 use crate::json;
 use crate::name::display::{harmless, shown};
+use crate::policy::rule::RuleId;
 use crate::report::json::lines::FaultLine;
 use crate::report::{DirectoryFindings, Report, Summary};
 
@@ -150,6 +151,10 @@ impl CollectedFindings {
             summary.unreadable += 1;
             report.fault(path.as_bytes(), &message)?;
         }
+        // Violations that a baseline accepts are not among the findings.
+        if let Some((targets, lost_or_changed)) = runs.targets_with_accepted() {
+            (summary.targets, summary.lost_or_changed) = (targets, lost_or_changed);
+        }
         report.finish(&basis, &summary)?;
         Ok(summary)
     }
@@ -186,11 +191,19 @@ fn findings_of(part: &GroupedPart, at: usize) -> io::Result<DirectoryFindings> {
 
 /// Counts as a scan does: a name that has several records, as in the history of a repository, counts once.
 fn count(summary: &mut Summary, findings: &DirectoryFindings) {
-    let mut last = None;
+    let mut last: Option<(&[u8], Vec<RuleId>)> = None;
     for record in &findings.records {
-        match last.replace(&record.name) {
-            Some(last) if *last == record.name && record.place.is_some() => summary.count_rules(record),
-            _ => summary.count(record),
+        match &mut last {
+            Some((name, known)) if *name == record.name && record.place.is_some() => {
+                summary.count_rules(record, known);
+            }
+            last => {
+                summary.count(record);
+                *last = Some((&record.name, Vec::new()));
+            }
+        }
+        if let Some((_, known)) = &mut last {
+            known.extend(record.objections.iter().map(|objection| objection.violation.rule));
         }
     }
     summary.collisions += findings.groups.len() as u64;

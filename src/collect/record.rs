@@ -8,8 +8,9 @@ use data_encoding::HEXLOWER;
 
 use crate::name::Span;
 use crate::name::display::harmless;
+use crate::name::reading::NotLegacy;
 use crate::policy::profile::ProfileSet;
-use crate::policy::{SuggestedName, UnknownWord, Violation};
+use crate::policy::{DecodedAs, SuggestedName, UnknownWord, Violation};
 use crate::report::json::lines::{
     self, CollisionLine, FROM_ARCHIVE, FROM_GIT, FROM_LIST, RecordLine, ViolationLine,
 };
@@ -57,7 +58,12 @@ impl CollectedRecord {
         };
         let repair = match (line.repair, line.repair_confidence) {
             (Some(name), Some(confidence)) => {
-                Some(SuggestedName { name: name.into_owned(), confidence: word(confidence.parse())? })
+                let decoded = read_decoded(line.reading.as_deref(), line.reading_confidence.as_deref())?;
+                Some(SuggestedName {
+                    name: name.into_owned(),
+                    confidence: word(confidence.parse())?,
+                    decoded,
+                })
             }
             (None, None) => None,
             _ => return Err("`repair` and `repair_confidence` belong together".to_owned()),
@@ -75,7 +81,8 @@ impl CollectedRecord {
             _ => None,
         };
         let owner = line.owner.as_deref().map(harmless);
-        let record = ReportedName { place, location, name, objections, repair, owner };
+        let accepted = Vec::new();
+        let record = ReportedName { place, location, name, objections, accepted, repair, owner };
         Ok(Self { record, groups, is_row: line.r#type == ROW })
     }
 }
@@ -121,6 +128,17 @@ fn read_violation(
     };
     let group = line.group.as_deref().map(read_group).transpose()?;
     Ok((ReportedViolation { violation, message: harmless(&line.message), group: None }, group))
+}
+
+fn read_decoded(how: Option<&str>, confidence: Option<&str>) -> Result<Option<DecodedAs>, String> {
+    match (how, confidence) {
+        (Some(how), Some(confidence)) => {
+            let how = how.parse().map_err(|error: NotLegacy| harmless(&error.to_string()))?;
+            Ok(Some(DecodedAs { how, confidence: word(confidence.parse())? }))
+        }
+        (None, None) => Ok(None),
+        _ => Err("`reading` and `reading_confidence` belong together".to_owned()),
+    }
 }
 
 fn read_profiles(names: &[impl AsRef<str>]) -> Result<ProfileSet, String> {

@@ -1,13 +1,16 @@
 //! What the summaries of the runs say: whether their findings can be put together, and whether all are there.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::unmarked::UnmarkedNames;
 
-use crate::policy::profile::{self, Profile};
+use crate::policy::profile::{self, Profile, ProfileSet};
+use crate::policy::rule::Severity;
 use crate::report::Summary;
-use crate::report::json::lines::SummaryLine;
+use crate::report::json::lines::{SummaryLine, TargetLine};
+use crate::report::readiness::Readiness;
 use crate::report::summary::Accepted;
 
 /// What was checked with what, of the first summary.
@@ -30,6 +33,8 @@ pub(super) struct Runs {
     cut: Vec<String>,
     /// A table of findings whose metadata have no summary.
     table: Option<String>,
+    /// The profiles that object in such tables.
+    objecting: BTreeSet<String>,
 }
 
 fn invalid(message: impl Into<String>) -> io::Error {
@@ -49,9 +54,11 @@ impl Runs {
         counts.unreadable += line.unreadable;
         counts.vanished += line.vanished;
         counts.was_interrupted |= line.interrupted;
-        if let (Some(accepted), Some(stale)) = (line.baseline_accepted, line.baseline_stale) {
-            let sum = counts.baseline.get_or_insert_default();
-            *sum = Accepted { accepted: sum.accepted + accepted, stale: sum.stale + stale };
+        let stale = line.baseline_stale;
+        if let Some(accepted) = line.baseline_accepted {
+            let sum = counts.baseline.get_or_insert(Accepted { accepted: 0, stale: Some(0) });
+            let stale = sum.stale.zip(stale).map(|(sum, stale)| sum + stale);
+            *sum = Accepted { accepted: sum.accepted + accepted, stale };
         }
         for line in &line.unmarked {
             let (file, reading) = line.reading().map_err(|error| invalid(error.to_string()))?;
@@ -63,6 +70,17 @@ impl Runs {
                 }
             }
         }
+        let targets = line.targets.iter().map(TargetLine::read).collect::<Result<Vec<_>, _>>();
+        let targets = targets.map_err(|error| invalid(error.to_string()))?;
+        if counts.targets.is_empty() {
+            counts.targets = targets;
+        } else {
+            for part in targets {
+                let of_target = counts.targets.iter_mut().find(|sum| sum.target.name == part.target.name);
+                of_target.into_iter().for_each(|sum| sum.add(part.clone()));
+            }
+        }
+        counts.lost_or_changed += line.lost_or_changed;
         Ok(())
     }
 
@@ -90,6 +108,16 @@ impl Runs {
         self.table.get_or_insert_with(|| file.to_owned());
     }
 
+    /// Notes profiles that object in such a table.
+    #[cfg(feature = "parquet")]
+    pub(super) fn add_objecting(&mut self, profiles: &[String]) {
+        for profile in
+            profiles.iter().filter(|profile| !self.objecting.contains(*profile)).collect::<Vec<_>>()
+        {
+            self.objecting.insert(profile.clone());
+        }
+    }
+
     fn compare(&mut self, file: &str, basis: CheckBasis, targets: Vec<&'static Profile>) -> io::Result<()> {
         let Some(first) = &self.first else {
             self.first = Some(FirstRun { file: file.to_owned(), basis, targets });
@@ -114,16 +142,37 @@ impl Runs {
 
     /// What names were checked with, and a summary in which only findings have to be counted.
     pub(super) fn summary(&self) -> io::Result<(CheckBasis, Summary)> {
-        let Some(first) = &self.first else {
-            let file = self.cut.first().or(self.table.as_ref()).map_or("the input", String::as_str);
-            return Err(invalid(format!(
-                "{file} has no summary: the run that wrote it was killed, or its summaries are in other files (those of tasks \
-                 in Spark are in OUTPUT/summaries: name OUTPUT; in Python write `findings.summary()` beside it, and name the directory)"
-            )));
-        };
+        let Some(first) = &self.first else { return self.summary_of_table() };
         let mut summary = self.counts.clone();
         summary.targets = Summary::for_targets(&first.targets).targets;
+        summary.lost_or_changed = 0;
         Ok((first.basis.clone(), summary))
+    }
+
+    /// What a table of findings alone says: which profiles object, and nothing of names without findings.
+    fn summary_of_table(&self) -> io::Result<(CheckBasis, Summary)> {
+        if self.table.is_none() || !self.cut.is_empty() {
+            let file = self.cut.first().map_or("the input", String::as_str);
+            return Err(invalid(format!("{file} has no summary: the run that wrote it was killed")));
+        }
+        let profiles = ProfileSet::from_names(self.objecting.iter().map(String::as_str));
+        let profiles = profiles.map_err(|error| invalid(error.to_string()))?;
+        let targets: Vec<_> = profiles.names().filter_map(|name| profile::by_name(name).ok()).collect();
+        let unknown = || "unknown".to_owned();
+        let basis = CheckBasis {
+            namegate: unknown(),
+            unicode: unknown(),
+            policy: unknown(),
+            min_severity: Severity::Warn,
+            profiles,
+        };
+        Ok((basis, Summary::for_targets(&targets)))
+    }
+
+    /// What the targets do with the names by the summaries, if a scan had a baseline: it accepts violations that are not among the
+    /// findings. Also the names that do not arrive unchanged at one or more of them.
+    pub(super) fn targets_with_accepted(&self) -> Option<(Vec<Readiness>, u64)> {
+        self.counts.baseline.map(|_| (self.counts.targets.clone(), self.counts.lost_or_changed))
     }
 
     /// What is missing, if `findings` names with a violation were read: files, each with a message.
@@ -137,7 +186,11 @@ impl Runs {
         let table = self.table.iter().filter(|_| !self.has_tasks).map(|file| {
             (
                 file.as_str(),
-                format!("{file} has no summary: its names are not counted, and others may be missing"),
+                format!(
+                    "{file} has no summary: its names are not counted, and others may be missing. The summaries of Spark are in \
+                     OUTPUT/summaries: name OUTPUT; Python has it in `findings.summary()`: write it to a second file, and name \
+                     both"
+                ),
             )
         });
         let mut missing: Vec<(&str, String)> = cut.chain(table).collect();

@@ -80,7 +80,12 @@ fn add_batch(batch: &RecordBatch, is_scan: bool, collection: &mut FindingsCollec
                 let more = if begin.len() < key.len() { "…" } else { "" };
                 collection.add_fault(key, &format!("{}{more}: {message}", display(begin)))?;
             }
-            FindingRow::Violation(row) => add_violation(row, collection)?,
+            FindingRow::Violation(row) => {
+                if !is_scan {
+                    collection.runs.add_objecting(&row.profiles);
+                }
+                add_violation(row, collection)?;
+            }
         }
     }
     Ok(())
@@ -111,6 +116,8 @@ fn add_violation(row: ViolationRow<'_>, collection: &mut FindingsCollection) -> 
         violations: vec![violation],
         repair: row.repair.map(Cow::Borrowed),
         repair_confidence: row.repair_confidence.map(Cow::Borrowed),
+        reading: row.reading.map(Cow::Borrowed),
+        reading_confidence: row.reading_confidence.map(Cow::Borrowed),
         ..RecordLine::default()
     };
     let line = to_line(&line).into_bytes();

@@ -4,7 +4,7 @@
 //! columns show it. `new` and `confidence` can be edited there; a change of any other cell is an error, because it would have no
 //! effect, or because a program has changed cells that nobody edited.
 //!
-//! Spreadsheets read some cells as formulas, numbers and dates. Such a name has an apostrophe in front.
+//! Spreadsheets read some cells as formulas, numbers and dates. Such a name, and no other, has an apostrophe in front.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -21,6 +21,7 @@ use crate::json::{Base64, to_line};
 use crate::name::display::display;
 use crate::policy::Confidence;
 use crate::source::list::bounded::BoundedReader;
+use crate::spreadsheet::{self, BYTE_ORDER_MARK};
 
 /// The columns, in the order in which they are written.
 const COLUMNS: [&str; 9] =
@@ -31,9 +32,6 @@ const CONFIDENCE: usize = 4;
 /// The column with the line of the plan.
 const RECORD: &str = "record";
 const RECORD_AT: usize = COLUMNS.len() - 1;
-
-/// Excel needs it to read UTF-8.
-const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 
 /// The longest row, in bytes: quotes are doubled, and most of a line appears twice.
 const MAX_ROW_BYTES: u64 = 4 * MAX_HEADER_BYTES as u64;
@@ -75,12 +73,13 @@ fn cells(line: &str) -> Result<[Cow<'_, str>; COLUMNS.len()], serde_json::Error>
     ])
 }
 
-/// The cell in a form that no spreadsheet reads as a formula, a number, a date or a truth value.
+/// The cell of a name in a form that no spreadsheet runs or changes.
 fn inert(cell: &str) -> Cow<'_, str> {
-    let is_text = cell.starts_with(char::is_alphabetic)
-        && !cell.ends_with(|c: char| c.is_ascii_digit())
-        && !matches!(&*cell.to_ascii_lowercase(), "true" | "false");
-    if is_text || cell.is_empty() { cell.into() } else { format!("'{cell}").into() }
+    // Reading takes one apostrophe away.
+    match cell.starts_with('\'') || spreadsheet::is_converted(cell) {
+        true => format!("'{cell}").into(),
+        false => spreadsheet::inert(cell),
+    }
 }
 
 /// The text of a cell with or without an apostrophe in front.

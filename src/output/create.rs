@@ -162,6 +162,11 @@ impl Replacement {
         }
     }
 
+    /// Reports whether there was a file under the name when this one was begun.
+    pub fn replaces_file(&self) -> bool {
+        self.named.entry.is_some()
+    }
+
     /// The file.
     pub fn file(&mut self) -> &mut File {
         &mut self.file

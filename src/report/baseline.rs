@@ -1,25 +1,36 @@
 //! Baselines: known, accepted findings, so that only new ones are reported.
 //!
 //! A baseline is JSON Lines, a path and a rule in each line, sorted: a change of one finding is a change of one line. It has
-//! nothing else, so that a change of wording, profiles or severities does not make a known finding a new one.
+//! nothing else, so that a change of wording, profiles or severities does not make a known finding a new one. Paths on disk are
+//! [relative to the root](RelativePaths) of the scan, whatever the path to the root is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use namegate_findings::fingerprint::CheckBasis;
 use serde::{Deserialize, Serialize};
 
+use super::layout::grouped;
+use super::summary::Accepted;
 use super::{Detail, Report, ReportedName, Summary};
 use crate::json::{self, Base64};
 use crate::policy::rule::RuleId;
+use crate::source::location::DirectoryPath;
+
+/// With fewer entries that match nothing, names may just have been corrected.
+const MANY: u64 = 100;
 
 /// Known findings, and which of them occurred.
 #[derive(Debug, Default)]
 pub struct Baseline {
     by_path: HashMap<Vec<u8>, Vec<KnownFinding>>,
     len: u64,
+    paths: RelativePaths,
 }
 
 /// A rule that the name at a path is known to break.
@@ -63,14 +74,16 @@ impl Baseline {
     /// The first line that is not an object with a path and a known rule.
     ///
     /// ```
-    /// use namegate::{policy::rule::RuleId, report::baseline::Baseline};
-    /// let known = Baseline::parse(b"{\"path\":\"a/b?\",\"rule\":\"reserved-character\"}\n").unwrap();
-    /// assert!(known.accepts(b"a/b?", RuleId::ReservedCharacter));
-    /// assert!(!known.accepts(b"a/b?", RuleId::TrailingDot));
+    /// use namegate::{policy::rule::RuleId, report::baseline::Baseline, source::location::DirectoryPath};
+    /// let known = b"{\"path\":\"a/b?\",\"rule\":\"reserved-character\"}\n";
+    /// let known = Baseline::parse(known, Default::default()).unwrap();
+    /// let place = DirectoryPath { container: None, dir: b"a".to_vec(), inode: None };
+    /// assert!(known.accepts(&place, b"b?", RuleId::ReservedCharacter));
+    /// assert!(!known.accepts(&place, b"b?", RuleId::TrailingDot));
     /// assert_eq!(known.met(), 1);
     /// ```
-    pub fn parse(text: &[u8]) -> Result<Self, BaselineError> {
-        let mut baseline = Self::default();
+    pub fn parse(text: &[u8], paths: RelativePaths) -> Result<Self, BaselineError> {
+        let mut baseline = Self { paths, ..Self::default() };
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
             if !line.trim_ascii().is_empty() {
                 let (path, rule) = entry(line).map_err(|what| BaselineError { line: at + 1, what })?;
@@ -84,9 +97,10 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Reports whether it is known that the name at `path` breaks `rule`, and marks that finding as met.
-    pub fn accepts(&self, path: &[u8], rule: RuleId) -> bool {
-        let known = self.by_path.get(path).and_then(|known| known.iter().find(|known| known.rule == rule));
+    /// Reports whether it is known that `name` in the directory `place` breaks `rule`, and marks that finding as met.
+    pub fn accepts(&self, place: &DirectoryPath, name: &[u8], rule: RuleId) -> bool {
+        let known = self.by_path.get(&self.paths.relative(place, name));
+        let known = known.and_then(|known| known.iter().find(|known| known.rule == rule));
         known.inspect(|known| known.is_met.store(true, Relaxed)).is_some()
     }
 
@@ -106,6 +120,75 @@ impl Baseline {
     }
 }
 
+impl Accepted {
+    /// What is wrong if the baseline is evidently not one of what was scanned: most of its entries, and many, match nothing.
+    pub fn mismatch(&self) -> Option<String> {
+        let stale = self.stale.filter(|&stale| stale >= MANY && stale > self.accepted)?;
+        Some(format!(
+            "{} of {} entries match nothing that was found: it seems to be the baseline of another tree. Write a new one with \
+             --write-baseline, or scan the tree, or the part of it, that it was written for",
+            grouped(stale),
+            grouped(stale + self.accepted)
+        ))
+    }
+}
+
+/// Makes the paths of findings on disk relative to the root of the scan. With several roots they are relative to the deepest
+/// directory that has them all. The root's own name is at the path `.`. Paths in a list, an archive or a repository stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct RelativePaths {
+    /// Each root as it was given, and its relative path. The longest are first, so that of two roots that hold a path the inner one is found.
+    roots: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl RelativePaths {
+    /// For a scan of `roots`. Symbolic links that lead to a root are followed.
+    pub fn new(roots: &[PathBuf]) -> Self {
+        let real: Vec<PathBuf> = roots.iter().map(|root| real_path(root)).collect();
+        let mut top = real.first().cloned().unwrap_or_default();
+        while !real.iter().all(|root| root.starts_with(&top)) && top.pop() {}
+        let relative = real.iter().map(|root| root.strip_prefix(&top).unwrap_or(root));
+        let relative = relative.map(|root| root.as_os_str().as_bytes().to_vec());
+        let given = roots.iter().map(|root| components(root.as_os_str().as_bytes()));
+        let mut roots: Vec<_> = given.zip(relative).collect();
+        roots.sort_by_key(|(given, _)| std::cmp::Reverse(given.len()));
+        Self { roots }
+    }
+
+    /// The path of `name` in the directory `place`.
+    pub fn relative(&self, place: &DirectoryPath, name: &[u8]) -> Vec<u8> {
+        let path = place.join(name);
+        if place.container.is_some() || self.roots.is_empty() {
+            return path;
+        }
+        let path = components(&path);
+        let below = self.roots.iter().find_map(|(given, relative)| {
+            let rest = path.strip_prefix(&given[..])?;
+            let is_below = rest.is_empty() || given.is_empty() || given == b"/" || rest.starts_with(b"/");
+            is_below.then(|| (relative, rest.strip_prefix(b"/").unwrap_or(rest)))
+        });
+        let Some((relative, rest)) = below else { return path };
+        match (relative.is_empty(), rest.is_empty()) {
+            (true, true) => b".".to_vec(),
+            (true, false) => rest.to_vec(),
+            (false, true) => relative.clone(),
+            (false, false) => [relative, rest].join(&b"/"[..]),
+        }
+    }
+}
+
+/// The absolute path without symbolic links; without `..` at least, if it leads nowhere.
+fn real_path(path: &Path) -> PathBuf {
+    fs::canonicalize(path).or_else(|_| path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+/// A path without `.`, empty components and a separator at its end.
+fn components(path: &[u8]) -> Vec<u8> {
+    let components = path.split(|&byte| byte == b'/').filter(|part| !matches!(part, [] | [b'.']));
+    let joined = components.collect::<Vec<_>>().join(&b"/"[..]);
+    if path.starts_with(b"/") { [b"/", &joined[..]].concat() } else { joined }
+}
+
 fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
     let entry: BaselineEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let rule = entry.rule.parse().map_err(|error: crate::policy::UnknownWord| error.to_string())?;
@@ -120,13 +203,14 @@ fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
 /// Collects findings and writes them as a baseline at the end. It keeps all of them, because they are sorted.
 pub struct BaselineWriter<W> {
     out: W,
+    paths: RelativePaths,
     found: BTreeSet<(Vec<u8>, &'static str)>,
 }
 
 impl<W: Write + Send> BaselineWriter<W> {
     /// Writes to `out` at the end.
-    pub fn new(out: W) -> Self {
-        Self { out, found: BTreeSet::new() }
+    pub fn new(out: W, paths: RelativePaths) -> Self {
+        Self { out, paths, found: BTreeSet::new() }
     }
 }
 
@@ -136,7 +220,8 @@ impl<W: Write + Send> Report for BaselineWriter<W> {
     }
 
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let path = record.path();
+        let place = record.place.as_ref();
+        let path = place.map_or_else(|| record.path(), |place| self.paths.relative(place, &record.name));
         self.found.extend(record.objections.iter().map(|o| (path.clone(), o.violation.rule.name())));
         Ok(())
     }
@@ -167,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_invalid_line_is_reported_with_its_number() {
-        let mistake = |text: &str| Baseline::parse(text.as_bytes()).unwrap_err();
+        let mistake = |text: &str| Baseline::parse(text.as_bytes(), RelativePaths::default()).unwrap_err();
         assert_eq!(mistake("\n{}\n").line, 2);
         assert!(mistake("{\"rule\":\"truncated\"}").what.contains("neither"));
         let unknown = mistake("{\"path\":\"a\",\"rule\":\"truncate\"}");
@@ -178,8 +263,53 @@ mod tests {
     #[test]
     fn blank_lines_duplicates_and_unknown_fields_are_ignored() {
         let line = "{\"path_base64\":\"/w==\",\"rule\":\"invalid-octet\",\"reason\":\"old\"}\n";
-        let baseline = Baseline::parse(format!("{line}\n\r\n{line}").as_bytes()).unwrap();
+        let text = format!("{line}\n\r\n{line}");
+        let baseline = Baseline::parse(text.as_bytes(), RelativePaths::default()).unwrap();
         assert_eq!(baseline.len(), 1);
-        assert!(baseline.accepts(b"\xFF", RuleId::InvalidOctet) && !baseline.is_empty());
+        assert!(baseline.accepts(&place(""), b"\xFF", RuleId::InvalidOctet) && !baseline.is_empty());
+    }
+
+    fn place(dir: &str) -> DirectoryPath {
+        DirectoryPath { container: None, dir: dir.into(), inode: None }
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_root_or_to_what_all_roots_have_in_common() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
+        fs::create_dir_all(at("share/a")).unwrap();
+        fs::create_dir_all(at("share2")).unwrap();
+        std::os::unix::fs::symlink("share", at("link")).unwrap();
+        let relative = |roots: &[&str], dir: &str, name: &str| {
+            let roots: Vec<PathBuf> = roots.iter().map(PathBuf::from).collect();
+            String::from_utf8(RelativePaths::new(&roots).relative(&place(dir), name.as_bytes())).unwrap()
+        };
+        let (share, link, other) = (at("share"), at("link"), at("share2"));
+        assert_eq!(relative(&[&share], &share, "x"), "x");
+        assert_eq!(relative(&[&share], &format!("{share}/a"), "x"), "a/x");
+        assert_eq!(relative(&[&share], &at(""), "share"), ".");
+        let with_separators = format!("{link}/.//");
+        assert_eq!(relative(&[&with_separators], &with_separators, "x"), "x");
+        let (inner, both) = (at("share/a"), [&*share, &*other]);
+        assert_eq!(relative(&both, &inner, "x"), "share/a/x");
+        assert_eq!(relative(&both, &other, "x"), "share2/x");
+        assert_eq!(relative(&both, &at(""), "share2"), "share2");
+        assert_eq!(relative(&[&share, &inner], &inner, "x"), "a/x");
+        for (root, dir) in [(".", "."), (".", ""), ("./", "./"), ("", "")] {
+            assert_eq!(relative(&[root], dir, "x"), "x", "{root} {dir}");
+        }
+        assert_eq!(relative(&["/"], "/", "x"), "x");
+        assert_eq!(relative(&["/"], "/a", "x"), "a/x");
+        assert_eq!(relative(&["../missing"], "../missing/a", "x"), "a/x");
+    }
+
+    #[test]
+    fn a_baseline_of_which_many_entries_and_most_match_nothing_is_of_another_tree() {
+        let mismatch = |accepted, stale| Accepted { accepted, stale }.mismatch();
+        let message = mismatch(90, Some(1910)).unwrap();
+        assert!(message.starts_with("1,910 of 2,000 entries match nothing"), "{message}");
+        for (accepted, stale) in [(0, Some(99)), (100, Some(100)), (0, None), (1000, Some(0))] {
+            assert_eq!(mismatch(accepted, stale), None);
+        }
     }
 }

@@ -9,7 +9,7 @@ use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
-use super::csv::{inert, rows};
+use super::csv::rows;
 use super::json::Json;
 use super::layout::{BOLD, PLAIN, grouped, styled};
 use super::text::{Layout, Text};
@@ -17,6 +17,7 @@ use super::{Detail, Report, ReportedName, Summary};
 use crate::json::{self, Base64};
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
+use crate::spreadsheet::{BYTE_ORDER_MARK, inert};
 
 /// The most rows of a table: each is kept in memory.
 const MOST_ROWS: usize = 1_000_000;
@@ -233,13 +234,19 @@ impl<W: Write + Send> Report for CountReport<W> {
                 Json::new(&mut self.out).finish(basis, summary)
             }
             CountFormat::Csv => {
-                let (headings, table) = self.table();
+                let (headings, mut table) = self.table();
+                table.extend(summary.incompleteness().map(|what| {
+                    let mut row = vec![String::new(); headings.len()];
+                    row[0] = format!("incomplete: {what}");
+                    row
+                }));
                 let text = rows(|out| {
                     out.write_record(headings)?;
                     table
                         .iter()
                         .try_for_each(|row| out.write_record(row.iter().map(|cell| inert(cell).into_owned())))
                 });
+                self.out.write_all(BYTE_ORDER_MARK.as_bytes())?;
                 self.out.write_all(&text)?;
                 self.out.flush()
             }

@@ -1,19 +1,18 @@
-//! CSV (RFC 4180) with a header: one row for each violation.
+//! CSV (RFC 4180) with a header: one row for each violation, and for each thing that could not be read. If not all names were
+//! checked, the last row says so: its verdict is `incomplete`.
 //!
-//! A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, and a name can begin with these characters.
-//! Such a cell gets an apostrophe in front, which spreadsheets read as "this is text". The exact bytes are in `path_encoded`,
-//! percent-encoded, which never begins with one of them.
+//! The exact bytes are in `path_encoded`, percent-encoded, which no spreadsheet reads as a formula.
 
 use namegate_findings::fingerprint::CheckBasis;
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::uri::encoded;
 use super::{DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::name::display::display;
+use crate::spreadsheet::{BYTE_ORDER_MARK, inert};
 
 /// The columns; new ones are added at the end.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 20] = [
     "path",
     "path_encoded",
     "name",
@@ -32,7 +31,14 @@ const COLUMNS: [&str; 18] = [
     "directory",
     "mark",
     "owner",
+    "reading",
+    "reading_confidence",
 ];
+const PATH: usize = 0;
+const PATH_ENCODED: usize = 1;
+const VERDICT: usize = 3;
+const SEVERITY: usize = 6;
+const MESSAGE: usize = 9;
 
 /// Writes records as CSV.
 pub struct Csv<W> {
@@ -51,7 +57,17 @@ impl<W: Write + Send> Csv<W> {
             return Ok(());
         }
         self.has_heading = true;
+        self.out.write_all(BYTE_ORDER_MARK.as_bytes())?;
         self.out.write_all(&rows(|out| out.write_record(COLUMNS)))
+    }
+
+    /// Writes a row that is about no violation.
+    fn row(&mut self, verdict: &str, path: [&str; 2], message: &str) -> io::Result<()> {
+        self.begin()?;
+        let mut cells = [""; COLUMNS.len()];
+        [cells[PATH], cells[PATH_ENCODED]] = path;
+        (cells[VERDICT], cells[SEVERITY], cells[MESSAGE]) = (verdict, "error", message);
+        self.out.write_all(&rows(|out| out.write_record(cells.map(|cell| inert(cell).into_owned()))))
     }
 }
 
@@ -72,13 +88,6 @@ impl Renderer for CsvRenderer {
     }
 }
 
-/// The cell in a form that no spreadsheet runs.
-pub(super) fn inert(cell: &str) -> Cow<'_, str> {
-    // Full-width forms too: some spreadsheets fold them first. Control characters cannot occur in displayed text.
-    let runs = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
-    if runs { format!("'{cell}").into() } else { cell.into() }
-}
-
 /// Writes a row for each violation.
 fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::Result<()> {
     let path = record.path();
@@ -86,6 +95,9 @@ fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::R
     let repair = record.repair.as_ref();
     let fix = repair.map(|repair| display(repair.name.as_bytes()).to_string()).unwrap_or_default();
     let confidence = repair.map_or("", |repair| repair.confidence.as_str());
+    let decoded = repair.and_then(|repair| repair.decoded);
+    let (reading, how_sure) =
+        decoded.map_or(("", ""), |decoded| (decoded.how.name(), decoded.confidence.as_str()));
     let dir = record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
     let location = record.location.map(|location| location.to_string()).unwrap_or_default();
     let (path, verdict) = (encoded(&path), record.outcome().as_str());
@@ -113,6 +125,8 @@ fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::R
             &dir,
             &location,
             record.owner.as_deref().unwrap_or_default(),
+            reading,
+            how_sure,
         ];
         for cell in cells {
             out.write_field(inert(cell).as_bytes())?;
@@ -140,31 +154,19 @@ impl<W: Write + Send> Report for Csv<W> {
         self.out.write_all(&rows(|out| write_record(out, record)))
     }
 
-    fn fault(&mut self, _path: &[u8], _message: &str) -> io::Result<()> {
-        Ok(())
+    fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
+        self.row("fault", [&display(path).to_string(), &encoded(path)], message)
     }
 
     fn pause(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    fn finish(&mut self, _basis: &CheckBasis, _summary: &Summary) -> io::Result<()> {
+    fn finish(&mut self, _basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         self.begin()?;
+        if let Some(what) = summary.incompleteness() {
+            self.row("incomplete", [""; 2], &what)?;
+        }
         self.out.flush()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_cell_is_a_formula() {
-        for cell in ["=1+1", "+1", "-1", "@SUM(A1)", "＝1"] {
-            assert_eq!(inert(cell), format!("'{cell}"));
-        }
-        for cell in ["", "a=1", "'=1", "1"] {
-            assert_eq!(inert(cell), cell);
-        }
     }
 }

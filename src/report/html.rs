@@ -5,6 +5,7 @@
 //! on a terminal, and the script inserts them as text only. Findings are written as they arrive; the head and the
 //! charts need all of them, and follow at the end.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -104,7 +105,7 @@ struct Fault {
 }
 
 /// A finding: the displayed name, its bytes in hex if they differ from the displayed name, its violations, a
-/// suggested name and its confidence, its location in the container, its owner.
+/// suggested name and its confidence, its location in the container, its owner, and that it is not UTF-8.
 #[derive(Serialize)]
 struct Row<'r>(
     String,
@@ -114,6 +115,7 @@ struct Row<'r>(
     Option<&'static str>,
     Option<String>,
     Option<&'r str>,
+    Option<Cow<'r, str>>,
 );
 
 /// A violation: rule, 1 for an error, first byte, end, profiles, message, id of the collision.
@@ -176,6 +178,7 @@ impl RowIndex {
                 repair.map(|repair| repair.confidence.as_str()),
                 record.location.map(|location| location.to_string()),
                 record.owner.as_deref(),
+                record.encoding_note(),
             );
             render_element(&row, out);
         }
@@ -281,11 +284,12 @@ impl<W: Write + Send> Html<W> {
             .map(|(value, glyph)| (format!("{value:X}"), [glyph.name.as_str(), glyph.category, glyph.script]))
             .collect();
         let rules = RULES.iter().map(|rule| {
+            let counts = summary.rules.get(&rule.id).copied().unwrap_or_default();
             json!({
                 "name": rule.name, "kind": rule.kind.as_str(), "concern": rule.concern.as_str(),
                 "summary": rule.summary, "source": rule.source,
-                "count": summary.rules.get(&rule.id).map_or(0, |&(count, _)| count),
-                "error": summary.rules.get(&rule.id).is_some_and(|&(_, worst)| worst == Some(Severity::Error)),
+                "violations": counts.violations, "names": counts.names,
+                "error": counts.worst == Some(Severity::Error),
             })
         });
         let directories = summary.worst_directories();
@@ -294,6 +298,7 @@ impl<W: Write + Send> Html<W> {
         let names = |set: ProfileSet| set.names().collect::<Vec<_>>();
         let mut run = json!({
             "summary": SummaryLine::new(basis, summary),
+            "incomplete": summary.incompleteness(),
             "titles": titles,
             "rules": rules.collect::<Vec<_>>(),
             "directories": directories.iter().map(|(dir, count)| json!([display(dir).to_string(), count])).collect::<Vec<_>>(),
@@ -316,7 +321,7 @@ impl<W: Write + Send> Report for Html<W> {
     }
 
     fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        let DirectoryFindings { groups, records } = findings;
+        let DirectoryFindings { groups, records, .. } = findings;
         match rendered {
             _ if self.index.is_full() => Ok(()),
             RenderedFindings::Bytes(elements) if self.rows + records.len() as u64 <= MAX_ROWS => {

@@ -3,6 +3,7 @@
 //! There is no standard; the elements are those that Jenkins, GitLab and others have in common. A run without findings has
 //! one test that passes, because some of them treat a file without tests as an error.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::mem;
@@ -142,7 +143,8 @@ fn write_record(
         let (rule, severity) = (o.violation.rule, o.violation.severity);
         format!("{severity} {rule} ({}): {}", rule.rule().concern, o.message)
     };
-    let mut lines: Vec<String> = objections.iter().map(line).collect();
+    let mut lines: Vec<String> = record.encoding_note().into_iter().map(Cow::into_owned).collect();
+    lines.extend(objections.iter().map(line));
     lines.extend(record.location.map(|location| location.to_string()));
     lines.extend(
         record.repair.as_ref().map(|repair| {
@@ -278,7 +280,11 @@ impl<W: Write + Send> Report for Junit<W> {
 
     fn finish(&mut self, _basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         self.end_suite()?;
-        if summary.worst() < Some(Severity::Warn) && summary.unreadable == 0 {
+        if let Some(what) = summary.incompleteness() {
+            let (name, suite, lines) = ("the run as a whole", "incomplete", &[what][..]);
+            let (kind, result) = ("incomplete", Result::NotRun);
+            self.suite_of_one(&Case { name, suite, lines, kind, result })?;
+        } else if summary.worst() < Some(Severity::Warn) {
             let name = &format!("{} names without a finding", summary.names);
             let result = Result::Passed;
             self.suite_of_one(&Case { name, suite: "namegate", lines: &[], kind: "", result })?;

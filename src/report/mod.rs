@@ -6,6 +6,7 @@ pub mod baseline;
 pub mod counts;
 pub mod csv;
 pub mod fan;
+pub mod github;
 pub mod html;
 pub mod json;
 pub mod junit;

@@ -144,10 +144,10 @@ impl Readiness {
         violation.refused_by.contains(self.as_set)
     }
 
-    /// Counts a record, and returns the gravest fate of its name.
+    /// Counts a record, and returns the gravest fate of its name. What a baseline accepts happens on the target all the same.
     pub fn count(&mut self, record: &ReportedName) -> Option<Fate> {
         let (mut gravest, mut is_rejected, mut counted) = (None, false, 0_u64);
-        for violation in record.objections.iter().map(|objection| &objection.violation) {
+        for violation in record.violations() {
             let Some(fate) = self.fate(violation) else { continue };
             gravest = gravest.max(Some(fate));
             is_rejected |= self.refuses(violation);

@@ -192,6 +192,10 @@ struct ResultProperties<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     repair_confidence: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    reading: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reading_confidence: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<&'r str>,
@@ -249,17 +253,21 @@ fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize 
     let suggestion = repair.map_or_else(String::new, |repair| {
         format!(". Suggested name: `{}`", display(repair.name.as_bytes()))
     });
+    let decoded = repair.and_then(|repair| repair.decoded);
     let place = record.place.as_ref().filter(|place| place.container.is_some());
     let place = place.map(|place| display(&place.heading()).to_string());
     let mark = record.location.map(|location| location.to_string());
     let objections = record.objections.iter().take(most);
     let count = objections.len();
-    for ReportedViolation { violation, message, group } in objections {
+    for objection in objections {
+        let ReportedViolation { violation, group, .. } = objection;
         let result = SarifResult {
             rule_id: violation.rule.name(),
             rule_index: violation.rule as usize,
             level: level(violation.severity),
-            message: SarifMessage { text: literal(&format!("`{name}`: {message}{suggestion}")) },
+            message: SarifMessage {
+                text: literal(&format!("`{name}`: {}{suggestion}", record.message_of(objection))),
+            },
             locations: [&location],
             partial_fingerprints: PartialFingerprints { path_and_rule: record.fingerprint(violation.rule) },
             properties: ResultProperties {
@@ -271,6 +279,8 @@ fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize 
                 refused_by: violation.refused_by.names().collect(),
                 repair: repair.map(|repair| repair.name.as_str()),
                 repair_confidence: repair.map(|repair| repair.confidence.as_str()),
+                reading: decoded.map(|decoded| decoded.how.name()),
+                reading_confidence: decoded.map(|decoded| decoded.confidence.as_str()),
                 place: place.as_deref(),
                 mark: mark.as_deref(),
                 group: group.as_ref().map(|group| group.id.as_str()),
@@ -353,8 +363,11 @@ impl<W: Write + Send> Report for Sarif<W> {
                 "locations": [SarifLocation::new(&names.file)],
             }));
         }
+        if let Some(what) = summary.incompleteness() {
+            self.faults.push(json!({ "level": "error", "message": { "text": what } }));
+        }
         let invocation = json!({
-            "executionSuccessful": summary.unreadable == 0,
+            "executionSuccessful": summary.is_complete(),
             "toolExecutionNotifications": self.faults,
         });
         let properties = json!({

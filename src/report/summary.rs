@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use namegate_findings::unmarked::UnmarkedNames;
 
+use super::layout::counted;
 use super::readiness::{Readiness, ReadinessVerdict};
-use super::{ReportedName, ReportedViolation};
+use super::{DirectoryFindings, ReportedName, ReportedViolation};
 use crate::name::script;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
@@ -35,8 +36,8 @@ pub struct Summary {
     pub was_interrupted: bool,
     /// Nobody reads the report any more, and the run ended for that reason. The summary has what was counted until then.
     pub is_unread: bool,
-    /// Per rule: the number of violations, and the greatest severity among them.
-    pub rules: BTreeMap<RuleId, (u64, Option<Severity>)>,
+    /// The counts of each broken rule.
+    pub rules: BTreeMap<RuleId, RuleCounts>,
     /// Findings by the scripts of their names; [`NO_SCRIPT`] and [`NOT_UTF8`] for the others.
     pub scripts: BTreeMap<&'static str, u64>,
     /// Groups of names that become one.
@@ -57,13 +58,24 @@ pub const NO_SCRIPT: &str = "no script";
 /// Names that are not UTF-8.
 pub const NOT_UTF8: &str = "not UTF-8";
 
+/// How often a rule is broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// Violations.
+    pub violations: u64,
+    /// Names that break the rule, once or more.
+    pub names: u64,
+    /// The greatest severity of the violations.
+    pub worst: Option<Severity>,
+}
+
 /// The effect of a baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// Findings that it accepts; a name and a rule are one.
     pub accepted: u64,
-    /// Entries without a finding.
-    pub stale: u64,
+    /// Entries without a finding; `None` if not all names were checked.
+    pub stale: Option<u64>,
 }
 
 impl Summary {
@@ -77,22 +89,28 @@ impl Summary {
         Self { targets: targets.iter().map(|target| Readiness::new(target)).collect(), ..Self::default() }
     }
 
-    /// Counts a reported record.
+    /// Counts a record. A name whose violations the baseline accepts counts for targets alone.
     pub fn count(&mut self, record: &ReportedName) {
+        let fates = self.targets.iter_mut().filter_map(|target| target.count(record));
+        self.lost_or_changed += u64::from(fates.max().is_some_and(|fate| !fate.arrives()));
         let outcome = record.outcome();
         self.count_as(outcome);
         if outcome == CheckOutcome::Accept {
             return;
         }
-        self.count_rules(record);
+        self.count_rules(record, &[]);
         let is_security = |o: &ReportedViolation| o.violation.rule.rule().concern == Concern::Security;
         self.insecure += u64::from(record.objections.iter().any(is_security));
-        let fates = self.targets.iter_mut().filter_map(|target| target.count(record));
-        self.lost_or_changed += u64::from(fates.max().is_some_and(|fate| !fate.arrives()));
         self.count_scripts(&record.name);
         if let Some(place) = &record.place {
             self.directories_with_most.count_in(place);
         }
+    }
+
+    /// Counts the findings of a directory.
+    pub fn count_findings(&mut self, findings: &DirectoryFindings) {
+        findings.records.iter().chain(&findings.accepted).for_each(|record| self.count(record));
+        self.collisions += findings.groups.len() as u64;
     }
 
     /// Whether everything was read and checked.
@@ -115,10 +133,22 @@ impl Summary {
         })
     }
 
-    /// Counts further violations of a name that was counted before.
-    pub fn count_rules(&mut self, record: &ReportedName) {
-        for ReportedViolation { violation, .. } in &record.objections {
-            self.count_rule(violation.rule, 1, Some(violation.severity));
+    /// What is missing in a run that is not complete, and why: `not all names were checked: ...`.
+    pub fn incompleteness(&self) -> Option<String> {
+        let interrupted = self.was_interrupted.then(|| "the run was interrupted".to_owned());
+        let unread = (self.unreadable > 0)
+            .then(|| format!("{} could not be read", counted(self.unreadable, "entry", "entries")));
+        let reasons: Vec<String> = [interrupted, unread].into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| format!("not all names were checked: {}", reasons.join(", and ")))
+    }
+
+    /// Counts further violations of a name that was counted before, with the rules `known`.
+    pub fn count_rules(&mut self, record: &ReportedName, known: &[RuleId]) {
+        for (at, ReportedViolation { violation, .. }) in record.objections.iter().enumerate() {
+            let rule = violation.rule;
+            let is_first = record.objections[..at].iter().all(|earlier| earlier.violation.rule != rule);
+            let names = u64::from(is_first && !known.contains(&rule));
+            self.count_rule(rule, RuleCounts { violations: 1, names, worst: Some(violation.severity) });
         }
     }
 
@@ -133,8 +163,8 @@ impl Summary {
         self.vanished += part.vanished;
         self.collisions += part.collisions;
         self.lost_or_changed += part.lost_or_changed;
-        for (rule, (count, severity)) in part.rules {
-            self.count_rule(rule, count, severity);
+        for (rule, counts) in part.rules {
+            self.count_rule(rule, counts);
         }
         for (script, count) in part.scripts {
             *self.scripts.entry(script).or_default() += count;
@@ -146,10 +176,11 @@ impl Summary {
         self.unmarked.extend(part.unmarked);
     }
 
-    fn count_rule(&mut self, rule: RuleId, count: u64, severity: Option<Severity>) {
-        let (all, worst) = self.rules.entry(rule).or_default();
-        *all += count;
-        *worst = (*worst).max(severity);
+    fn count_rule(&mut self, rule: RuleId, counts: RuleCounts) {
+        let all = self.rules.entry(rule).or_default();
+        all.violations += counts.violations;
+        all.names += counts.names;
+        all.worst = all.worst.max(counts.worst);
     }
 
     fn count_scripts(&mut self, name: &[u8]) {
@@ -189,15 +220,19 @@ impl Summary {
         }
     }
 
-    /// The broken rules with their counts and severities, the most frequent first.
-    pub fn rules_by_count(&self) -> Vec<(RuleId, u64, Option<Severity>)> {
-        let mut rules: Vec<_> =
-            self.rules.iter().map(|(&rule, &(count, severity))| (rule, count, severity)).collect();
-        rules.sort_by_key(|&(rule, count, _)| (Reverse(count), rule));
+    /// Violations of all rules.
+    pub fn violations(&self) -> u64 {
+        self.rules.values().map(|counts| counts.violations).sum()
+    }
+
+    /// The broken rules with their counts, the most frequent first.
+    pub fn rules_by_count(&self) -> Vec<(RuleId, RuleCounts)> {
+        let mut rules: Vec<_> = self.rules.iter().map(|(&rule, &counts)| (rule, counts)).collect();
+        rules.sort_by_key(|&(rule, counts)| (Reverse(counts.violations), rule));
         rules
     }
 
-    /// The directories with the most findings, the worst first.
+    /// The directories with the most names with findings, the worst first.
     pub fn worst_directories(&self) -> Vec<(&[u8], u64)> {
         self.directories_with_most.sorted()
     }

@@ -88,7 +88,8 @@ impl<W: Write + Send> Text<W> {
             let violation = &objection.violation;
             let severity = styled(severity_style(violation.severity), violation.severity, 5);
             let name = marked(&record.name, std::slice::from_ref(objection));
-            let line = format!("  {severity}  {dir}{name}\n         {DIM}{}{DIM:#}", objection.message);
+            let message = record.message_of(objection);
+            let line = format!("  {severity}  {dir}{name}\n         {DIM}{message}{DIM:#}");
             let rule = violation.rule;
             self.by_rule.entry((rule.rule().concern, rule)).or_default().push(line);
         }
@@ -96,7 +97,7 @@ impl<W: Write + Send> Text<W> {
 
     fn write_by_rule(&mut self) -> io::Result<()> {
         for ((concern, rule), mut lines) in std::mem::take(&mut self.by_rule) {
-            let count = counted(lines.len() as u64, "finding", "findings");
+            let count = counted(lines.len() as u64, "violation", "violations");
             writeln!(self.out, "{}  {concern}, {count}", styled(BOLD, rule, 0))?;
             lines.sort_unstable();
             for line in lines {
@@ -186,11 +187,16 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
             writeln!(text, "{}  no finding among {names}{within} ({by})", styled(style, word, 0))
         }
         findings => {
+            // Findings that were stored without a summary do not say how many names were checked.
+            let among = match summary.names >= findings {
+                true => format!(" among {names}{within}"),
+                false => String::new(),
+            };
             let style = if summary.rejected > 0 { ERROR } else { WARN };
             writeln!(
                 text,
-                "{} among {names}{within} ({by}): {} rejected, {} with warnings",
-                styled(style, counted(findings, "finding", "findings"), 0),
+                "{}{among} ({by}): {} rejected, {} with warnings only",
+                styled(style, counted(findings, "name with findings", "names with findings"), 0),
                 grouped(summary.rejected),
                 grouped(summary.warned)
             )
@@ -198,33 +204,30 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
     };
     let rules = summary.rules_by_count();
     let concerns = Concern::ALL.map(|concern| {
-        let of: Vec<_> = rules.iter().filter(|(rule, _, _)| rule.rule().concern == concern).collect();
+        let of: Vec<_> = rules.iter().filter(|(rule, _)| rule.rule().concern == concern).collect();
         (concern, of)
     });
     for (concern, rules) in concerns.into_iter().filter(|(_, rules)| !rules.is_empty()) {
-        let _ = writeln!(text, "{}", styled(BOLD, concern, 0));
-        for (rule, count, severity) in rules {
-            let name = styled(severity.map_or(DIM, severity_style), rule, 24);
-            let _ = writeln!(text, "{:>11}  {name} {}", grouped(*count), rule.rule().summary);
+        let violations = rules.iter().map(|(_, counts)| counts.violations).sum();
+        let violations = counted(violations, "violation", "violations");
+        let _ = writeln!(text, "{}, {violations}", styled(BOLD, concern, 0));
+        for (rule, counts) in rules {
+            let name = styled(counts.worst.map_or(DIM, severity_style), rule, 24);
+            let _ = writeln!(text, "{:>11}  {name} {}", grouped(counts.violations), rule.rule().summary);
         }
     }
     write_directories(&mut text, summary);
     if let Some(baseline) = summary.baseline {
         let accepted = counted(baseline.accepted, "known finding is", "known findings are");
         let _ = writeln!(text, "{accepted} accepted by the baseline");
-        if baseline.stale > 0 {
-            let stale = counted(baseline.stale, "entry of the baseline is", "entries of the baseline are");
+        if let Some(stale @ 1..) = baseline.stale {
+            let stale = counted(stale, "entry of the baseline is", "entries of the baseline are");
             let _ = writeln!(text, "{stale} no longer found");
         }
     }
     write_unmarked(&mut text, summary);
-    if summary.unreadable > 0 {
-        let unread = format!("{} could not be read", counted(summary.unreadable, "entry", "entries"));
-        let holds = if summary.unreadable == 1 { "it holds" } else { "they hold" };
-        let _ = writeln!(text, "{}: what {holds} was not checked", styled(ERROR, unread, 0));
-    }
-    if summary.was_interrupted {
-        let _ = writeln!(text, "{}: the rest was not checked", styled(ERROR, "interrupted", 0));
+    if let Some(what) = summary.incompleteness() {
+        let _ = writeln!(text, "{}", styled(ERROR, what, 0));
     }
     if summary.vanished > 0 {
         let vanished = counted(summary.vanished, "entry", "entries");
@@ -260,7 +263,7 @@ fn write_directories(text: &mut String, summary: &Summary) {
     if directories.len() < MANY {
         return;
     }
-    let _ = writeln!(text, "{}", styled(BOLD, "most findings in", 0));
+    let _ = writeln!(text, "{}", styled(BOLD, "most names with findings in", 0));
     for (dir, count) in &directories[..SHOWN] {
         let _ = writeln!(text, "{:>11}  {}", grouped(*count), display(dir));
     }

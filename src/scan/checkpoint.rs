@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::Base64;
 use crate::name::Span;
+use crate::name::reading::NotLegacy;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, SuggestedName, Violation};
+use crate::policy::{Confidence, DecodedAs, SuggestedName, Violation};
 use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
 use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
@@ -61,8 +62,18 @@ pub struct CheckpointCounts {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum CheckpointLine {
-    Directory { dir: Base64, inode: Option<u64>, groups: Vec<StoredGroup>, records: Vec<StoredName> },
-    Fault { path: Base64, message: String },
+    Directory {
+        dir: Base64,
+        inode: Option<u64>,
+        groups: Vec<StoredGroup>,
+        records: Vec<StoredName>,
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        accepted: Vec<StoredName>,
+    },
+    Fault {
+        path: Base64,
+        message: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -75,10 +86,20 @@ struct StoredGroup {
 struct StoredName {
     name: Base64,
     objections: Vec<StoredObjection>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    accepted: Vec<StoredViolation>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    repair: Option<(String, Confidence)>,
+    repair: Option<StoredSuggestion>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     owner: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSuggestion {
+    name: String,
+    confidence: Confidence,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    decoded: Option<(String, Confidence)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,13 +129,13 @@ pub(super) enum Replay {
 
 /// The line for these findings; `None` if there are none.
 pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
-    let place = findings.records.first()?.place.as_ref()?;
+    let place = findings.records.iter().chain(&findings.accepted).next()?.place.as_ref()?;
     let groups = findings.groups.iter().map(|group| StoredGroup {
         violation: (&group.violation).into(),
         members: group.members.iter().cloned().map(Base64).collect(),
     });
     let at = |group: &Arc<CollisionGroup>| findings.groups.iter().position(|other| Arc::ptr_eq(group, other));
-    let records = findings.records.iter().map(|record| StoredName {
+    let stored = |record: &ReportedName| StoredName {
         name: Base64(record.name.clone()),
         objections: record
             .objections
@@ -125,15 +146,21 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
                 group: objection.group.as_ref().and_then(at),
             })
             .collect(),
-        repair: record.repair.as_ref().map(|repair| (repair.name.clone(), repair.confidence)),
+        accepted: record.accepted.iter().map(StoredViolation::from).collect(),
+        repair: record.repair.as_ref().map(|repair| StoredSuggestion {
+            name: repair.name.clone(),
+            confidence: repair.confidence,
+            decoded: repair.decoded.map(|of| (of.how.name().to_owned(), of.confidence)),
+        }),
         owner: record.owner.clone(),
-    });
+    };
     let (dir, inode) = (Base64(place.dir.clone()), place.inode);
     Some(written(&CheckpointLine::Directory {
         dir,
         inode,
         groups: groups.collect(),
-        records: records.collect(),
+        records: findings.records.iter().map(stored).collect(),
+        accepted: findings.accepted.iter().map(stored).collect(),
     }))
 }
 
@@ -156,8 +183,10 @@ fn written(line: &CheckpointLine) -> Vec<u8> {
 pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
     let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let line: CheckpointLine = serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))?;
-    let (dir, inode, groups, records) = match line {
-        CheckpointLine::Directory { dir, inode, groups, records } => (dir, inode, groups, records),
+    let (dir, inode, groups, records, accepted) = match line {
+        CheckpointLine::Directory { dir, inode, groups, records, accepted } => {
+            (dir, inode, groups, records, accepted)
+        }
         CheckpointLine::Fault { path, message } => {
             return Ok(Replay::Fault { path: OsString::from_vec(path.0).into(), message });
         }
@@ -185,12 +214,23 @@ pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
             location: None,
             name: stored.name.0,
             objections: stored.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
-            repair: stored.repair.map(|(name, confidence)| SuggestedName { name, confidence }),
+            accepted: stored.accepted.into_iter().map(StoredViolation::read).collect::<io::Result<_>>()?,
+            repair: stored.repair.map(StoredSuggestion::read).transpose().map_err(damaged)?,
             owner: stored.owner,
         })
     };
     let records = records.into_iter().map(record).collect::<io::Result<_>>()?;
-    Ok(Replay::Findings(DirectoryFindings { groups, records }))
+    let accepted = accepted.into_iter().map(record).collect::<io::Result<_>>()?;
+    Ok(Replay::Findings(DirectoryFindings { groups, records, accepted }))
+}
+
+impl StoredSuggestion {
+    fn read(self) -> Result<SuggestedName, String> {
+        let Self { name, confidence, decoded } = self;
+        let decoded = decoded.map(|(how, confidence)| Ok(DecodedAs { how: how.parse()?, confidence }));
+        let decoded = decoded.transpose().map_err(|error: NotLegacy| error.to_string())?;
+        Ok(SuggestedName { name, confidence, decoded })
+    }
 }
 
 impl From<&Violation> for StoredViolation {
@@ -225,15 +265,21 @@ mod tests {
             batch.push(name);
         }
         let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
-        let scan = DirectoryScan::new(&policy, Detail::Everything);
+        let accepts = |_: &DirectoryPath, name: &[u8], rule| {
+            name == b"nul" || name == b"a:b\n" && rule == RuleId::ReservedCharacter
+        };
+        let scan =
+            DirectoryScan { accepts: Some(&accepts), ..DirectoryScan::new(&policy, Detail::Everything) };
         let mut findings = DirectoryFindings::default();
         scan.check(&batch.located(b""), CheckedNames::All, &mut |found| findings = found);
-        assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.repair.is_some()));
+        assert!(findings.groups.len() == 1 && findings.records.iter().any(|r| r.encoding_note().is_some()));
+        assert!(findings.accepted.len() == 1 && findings.records.iter().any(|r| !r.accepted.is_empty()));
         let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));
         let Replay::Findings(again) = read(&line).unwrap() else { panic!("findings") };
         assert_eq!(format!("{:?}", again.records), format!("{:?}", findings.records));
         assert_eq!(format!("{:?}", again.groups), format!("{:?}", findings.groups));
+        assert_eq!(format!("{:?}", again.accepted), format!("{:?}", findings.accepted));
 
         let error = io::Error::other("no");
         let fault = Fault { path: OsString::from_vec(b"\xFF".to_vec()).into(), attempt: "read", error };

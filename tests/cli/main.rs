@@ -6,8 +6,11 @@
 mod archive;
 #[cfg(feature = "archive")]
 mod archive_encodings;
+mod baseline;
 mod check;
 mod config;
+#[cfg(feature = "parquet")]
+mod counts;
 mod engines;
 mod explain;
 mod fix_conversion;
@@ -23,6 +26,7 @@ mod help;
 #[cfg(feature = "git")]
 mod hooks;
 mod hostile;
+mod incomplete;
 #[path = "../fix/interrupt.rs"]
 mod interrupt;
 mod list;

@@ -12,7 +12,7 @@ use namegate::sys::xattr;
 use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 
-use crate::run::{namegate, status};
+use crate::run::{namegate, run, status, stderr, stdout};
 
 /// A directory with one finding in `tree`.
 fn place() -> tempfile::TempDir {
@@ -30,7 +30,7 @@ fn scan(dir: &Path, output: &str) -> std::process::Output {
 }
 
 fn is_report(text: &str) -> bool {
-    text.starts_with("path,") && text.contains("reserved-character")
+    text.starts_with("\u{FEFF}path,") && text.contains("reserved-character")
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn pipes_devices_and_descriptors_are_written_in_place() {
     let file = File::options().append(true).open(&out).unwrap();
     assert_eq!(command.stdout(Stdio::from(file)).status().unwrap().code(), Some(1));
     let text = fs::read_to_string(&out).unwrap();
-    assert!(text.starts_with("before\n") && text.contains("\npath,"), "{text}");
+    assert!(text.starts_with("before\n") && text.contains("\n\u{FEFF}path,"), "{text}");
 }
 
 #[test]
@@ -200,4 +200,82 @@ fn a_reader_that_goes_away_does_not_change_the_status() {
     (0..3000).for_each(|n| drop(File::create(dir.path().join(format!("{n}:{}", "x".repeat(100)))).unwrap()));
     assert_eq!(scan("windows"), Some(1), "there are findings");
     assert_eq!(scan("utf8"), Some(0), "there are none");
+}
+
+/// Scans `tree` in `dir` with these arguments.
+fn scan_with(dir: &Path, args: &[&str]) -> std::process::Output {
+    let mut command = namegate();
+    command.current_dir(dir).args(["scan", "--profile", "windows", "tree"]).args(args).output().unwrap()
+}
+
+#[test]
+fn a_minus_is_standard_output_and_takes_one_report() {
+    let dir = place();
+    let plain = |format: &str| scan_with(dir.path(), &["--format", format]).stdout;
+    for format in ["text", "json", "csv", "sarif", "junit", "github"] {
+        let output = scan_with(dir.path(), &["-o", &format!("{format}:-"), "-o", "also.txt"]);
+        assert_eq!((status(&output), output.stdout), (1, plain(format)), "{format}");
+        let output = scan_with(dir.path(), &["--format", format, "-o", "-"]);
+        assert_eq!((status(&output), output.stdout), (1, plain(format)), "{format}");
+    }
+    assert_eq!(scan_with(dir.path(), &["-o", "-", "-q"]).stdout, plain("text"));
+    assert!(scan_with(dir.path(), &["-o", "html:-"]).stdout.starts_with(b"<!DOCTYPE"));
+    assert!(!dir.path().join("-").exists());
+    #[cfg(feature = "parquet")]
+    assert!(scan_with(dir.path(), &["-q", "-o", "parquet:-"]).stdout.starts_with(b"PAR1"));
+    assert_eq!(scan_with(dir.path(), &["-q", "-o", "csv:./-"]).stdout, b"");
+    assert!(is_report(&fs::read_to_string(dir.path().join("-")).unwrap()), "a file of this name has a path");
+    for args in [
+        &["-o", "-", "-o", "csv:-"][..],
+        &["--format", "json", "-o", "csv:-"],
+        &["--json", "-o", "csv:-"],
+        &["--summary", "-o", "csv:-"],
+        &["--summary-by", "rule", "-o", "-"],
+    ] {
+        let output = scan_with(dir.path(), args);
+        let message = "namegate: two outputs on standard output: write one of them to a file\n";
+        assert_eq!((status(&output), stderr(&output)), (2, message), "{args:?}");
+    }
+    let stored = dir.path().join("found.jsonl");
+    let stored = stored.to_str().unwrap();
+    scan_with(dir.path(), &["-q", "-o", stored]);
+    let report = run(["report", stored, "-o", "csv:-"]);
+    assert_eq!(report.stdout, plain("csv"));
+}
+
+#[test]
+fn an_error_names_the_output_that_failed() {
+    let dir = place();
+    (0..3000).for_each(|n| drop(File::create(dir.path().join(format!("tree/{n}:"))).unwrap()));
+    for (format, name) in
+        [("csv", "/dev/full"), ("json", "/dev/full"), ("junit", "/dev/full"), ("html", "/dev/full")]
+    {
+        let full = format!("{format}:{name}");
+        let output = scan_with(dir.path(), &["-q", "-o", "first.sarif", "-o", &full, "-o", "last.txt"]);
+        let message = "namegate: /dev/full: cannot be written: No space left on device (os error 28)\n";
+        assert_eq!((status(&output), stderr(&output)), (2, message), "{format}");
+        assert!(!dir.path().join("first.sarif").exists() && !dir.path().join("last.txt").exists());
+    }
+}
+
+#[test]
+fn annotations_are_commands_of_github_and_few() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "a,b: 100%?\n::error::x";
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    fs::write(dir.path().join("tree").join(name), "").unwrap();
+    let output = scan_with(dir.path(), &["--format", "github"]);
+    let expected = "::error file=tree/a%2Cb%3A 100%25?\\n%3A%3Aerror%3A%3Ax,title=";
+    assert!(stdout(&output).starts_with(expected), "{}", stdout(&output));
+    assert_eq!((status(&output), stdout(&output).lines().count()), (1, 1), "{}", stdout(&output));
+    let latin1 = dir.path().join("tree").join(OsStr::from_bytes(b"caf\xE9 b\xE9b\xE9.txt"));
+    fs::write(latin1, "").unwrap();
+    let output = scan_with(dir.path(), &["--format", "github"]);
+    let line = stdout(&output).lines().find(|line| line.contains("caf")).unwrap();
+    assert!(line.contains("::`caf\\xE9 b\\xE9b\\xE9.txt`: not UTF-8, "), "{line}");
+    (0..15).for_each(|n| drop(File::create(dir.path().join(format!("tree/{n}?"))).unwrap()));
+    let output = scan_with(dir.path(), &["--format", "github"]);
+    let lines: Vec<&str> = stdout(&output).lines().collect();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("::error file=")).count(), 10);
+    assert_eq!(lines[10..], ["::notice title=namegate::left out here: 7 names with errors"]);
 }

@@ -85,6 +85,8 @@ pub fn rows_of(objects: &[Value]) -> Vec<Vec<String>> {
                 text(&violation["group"]),
                 text(&finding["repair"]),
                 text(&finding["repair_confidence"]),
+                text(&finding["reading"]),
+                text(&finding["reading_confidence"]),
             ]);
         }
     }

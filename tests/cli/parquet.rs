@@ -178,7 +178,11 @@ fn findings_are_counted_by_rule_target_and_prefix() {
     let text = scan(&["rule"]);
     assert!(stdout(&text).starts_with("rule                names  violations\n"), "{}", stdout(&text));
     let csv = scan(&["rule", "--format", "csv"]);
-    assert!(stdout(&csv).starts_with("rule,names,violations\r\nreserved-character,4,"), "{}", stdout(&csv));
+    assert!(
+        stdout(&csv).starts_with("\u{FEFF}rule,names,violations\r\nreserved-character,4,"),
+        "{}",
+        stdout(&csv)
+    );
     let refused = scan(&["rule", "--format", "sarif"]);
     assert!(
         stderr(&refused).contains("--summary-by needs --format text, json or csv"),

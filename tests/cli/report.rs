@@ -315,7 +315,7 @@ fn a_baseline_accepts_what_is_known_and_nothing_else() {
     let known: BTreeSet<(Vec<u8>, String)> =
         violations(dir.path(), POLICY).into_iter().map(|(path, rule, _)| (path, rule)).collect();
     assert_eq!(text.lines().count(), known.len());
-    assert!(text.lines().any(|line| line == r#"{"path":"tree/dot.","rule":"trailing-dot"}"#), "{text}");
+    assert!(text.lines().any(|line| line == r#"{"path":"dot.","rule":"trailing-dot"}"#), "{text}");
     let again =
         scan(dir.path(), &[POLICY, &["--jobs", "1", "-q", "--write-baseline", "again.jsonl"]].concat());
     assert_eq!(status(&again), 1);
@@ -363,9 +363,13 @@ fn several_files_are_written_at_once_and_each_is_whole_or_not_there() {
     let output = scan(dir.path(), &files);
     assert_eq!(status(&output), 1);
     assert!(fs::symlink_metadata(dir.path().join("link.html")).unwrap().is_symlink(), "a link stays one");
-    for (file, start) in
-        [("out.html", "<!DOCTYPE"), ("a.csv", "path,"), ("a.sarif", "{"), ("a.xml", "<?xml"), ("b", "{")]
-    {
+    for (file, start) in [
+        ("out.html", "<!DOCTYPE"),
+        ("a.csv", "\u{FEFF}path,"),
+        ("a.sarif", "{"),
+        ("a.xml", "<?xml"),
+        ("b", "{"),
+    ] {
         let text = fs::read_to_string(dir.path().join(file)).unwrap();
         assert!(text.starts_with(start), "{file}: {}", &text[..40]);
     }
@@ -428,9 +432,9 @@ fn text_is_grouped_by_rule_with_security_first() {
     let output = scan(dir.path(), &[POLICY, &["--group-by", "rule"]].concat());
     let text = stdout(&output);
     let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} in {text}"));
-    assert!(at("bidi-control  security, 2 findings") < at("reserved-character  portability, "));
+    assert!(at("bidi-control  security, 2 violations") < at("reserved-character  portability, "));
     assert!(text.contains(r"tree/=sub/gnp.\u{202E}exe"));
-    assert!(at("\nsecurity\n") < at("\nportability\n"), "the summary keeps them apart too");
+    assert!(at("\nsecurity, ") < at("\nportability, "), "the summary keeps them apart too");
 }
 
 #[test]
@@ -468,4 +472,41 @@ fn a_summary_has_no_findings_and_files_have_all() {
     assert!(fs::read_to_string(dir.path().join("all.csv")).unwrap().lines().count() > 30);
     let json = scan(dir.path(), &[POLICY, &["--summary", "--format", "json"]].concat());
     assert_eq!(lines(&json).len(), 1, "{}", stdout(&json));
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_called_that_before_its_bytes_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for name in ["Gr\u{f6}\u{df}e 2004.txt", "Men\u{fc}.pdf", "\u{dc}bersicht \u{e4}lter.doc"] {
+        let latin1: Vec<u8> = name.chars().map(|c| c as u8).collect();
+        File::create(dir.path().join("tree").join(OsStr::from_bytes(&latin1))).unwrap();
+    }
+    let text = scan(dir.path(), &["--profile", "utf8"]);
+    let shown: Vec<&str> = stdout(&text).lines().map(str::trim).collect();
+    let at = shown.iter().position(|line| *line == r"Men\xFC.pdf").unwrap();
+    let json = scan(dir.path(), &["--profile", "utf8", "--json"]);
+    let finding = lines(&json).into_iter().find(|line| line["repair"] == "Menü.pdf").unwrap();
+    let reading = finding["reading"].as_str().unwrap();
+    assert_eq!(finding["reading_confidence"], "likely", "{finding}");
+    let note = format!("not UTF-8, probably {reading}");
+    assert_eq!(shown[at + 1], note);
+    assert!(
+        shown[at + 2].starts_with("error  truncated  byte 3  FC: only 1 of 6 bytes"),
+        "{}",
+        shown[at + 2]
+    );
+    let by_rule = scan(dir.path(), &["--profile", "utf8", "--group-by", "rule"]);
+    assert!(stdout(&by_rule).contains(&format!("{note}; FC: only 1 of 6 bytes")), "{}", stdout(&by_rule));
+    let junit = scan(dir.path(), &["--profile", "utf8", "--format", "junit"]);
+    assert!(stdout(&junit).contains(&format!("message=\"{note}\"")), "{}", stdout(&junit));
+    let sarif = scan(dir.path(), &["--profile", "utf8", "--format", "sarif"]);
+    assert!(stdout(&sarif).contains(&format!("{note}; FC: only 1 of 6 bytes")), "{}", stdout(&sarif));
+    let csv = scan(dir.path(), &["--profile", "utf8", "--format", "csv"]);
+    assert!(stdout(&csv).contains(&format!(",{reading},likely\r\n")), "{}", stdout(&csv));
+    // One name alone is too little to be sure.
+    let alone = namegate().args(["check"]).arg(OsStr::from_bytes(b"caf\xE9.txt")).output().unwrap();
+    assert!(stdout(&alone).contains("\n        not UTF-8, perhaps windows-1252\n"), "{}", stdout(&alone));
+    let unknown = namegate().args(["check"]).arg(OsStr::from_bytes(b"max\xF4\x90\x80\x80")).output().unwrap();
+    assert!(stdout(&unknown).contains("\n        not UTF-8, "), "{}", stdout(&unknown));
 }

@@ -21,6 +21,8 @@ pub struct FindingTable {
     group: ByteColumn,
     repair: ByteColumn,
     repair_confidence: ByteColumn,
+    reading: ByteColumn,
+    reading_confidence: ByteColumn,
     rows: usize,
 }
 
@@ -65,6 +67,10 @@ pub struct ViolationRow<'r> {
     pub repair: Option<&'r str>,
     /// How certain the suggested name is.
     pub repair_confidence: Option<&'r str>,
+    /// For a name that is not UTF-8 and has a suggested name: how its bytes were decoded.
+    pub reading: Option<&'r str>,
+    /// How certain the reading is.
+    pub reading_confidence: Option<&'r str>,
 }
 
 impl FindingTable {
@@ -88,6 +94,8 @@ impl FindingTable {
             group: columns.bytes("group")?,
             repair: columns.bytes("repair")?,
             repair_confidence: columns.bytes("repair_confidence")?,
+            reading: columns.bytes("reading")?,
+            reading_confidence: columns.bytes("reading_confidence")?,
             rows: batch.num_rows(),
         })
     }
@@ -121,6 +129,8 @@ impl FindingTable {
             group: text("group", &self.group, at)?,
             repair: text("repair", &self.repair, at)?,
             repair_confidence: text("repair_confidence", &self.repair_confidence, at)?,
+            reading: text("reading", &self.reading, at)?,
+            reading_confidence: text("reading_confidence", &self.reading_confidence, at)?,
         }))
     }
 }

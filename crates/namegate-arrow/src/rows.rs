@@ -35,6 +35,8 @@ pub struct FindingRows {
     group: StringBuilder,
     repair: StringBuilder,
     repair_confidence: StringBuilder,
+    reading: StringBuilder,
+    reading_confidence: StringBuilder,
     rows: usize,
     bytes: usize,
 }
@@ -45,6 +47,7 @@ impl FindingRows {
         let (path, verdict) = (uri::encoded(&record.path()), record.outcome().as_str());
         let dir = record.place.as_ref().map(|place| place.dir.as_slice());
         let repair = record.repair.as_ref();
+        let decoded = repair.and_then(|repair| repair.decoded);
         for objection in &record.objections {
             let (violation, rule) = (&objection.violation, objection.violation.rule.rule());
             let [start, end] =
@@ -64,6 +67,8 @@ impl FindingRows {
             self.group.append_option(objection.group.as_ref().map(|group| &group.id));
             self.repair.append_option(repair.map(|repair| &repair.name));
             self.repair_confidence.append_option(repair.map(|repair| repair.confidence.as_str()));
+            self.reading.append_option(decoded.map(|decoded| decoded.how.name()));
+            self.reading_confidence.append_option(decoded.map(|decoded| decoded.confidence.as_str()));
             let dir_len = dir.map_or(0, <[u8]>::len);
             self.count(dir_len + record.name.len() + path.len() + objection.message.len(), emit);
         }
@@ -84,7 +89,13 @@ impl FindingRows {
         self.message.append_value(message);
         append_words(&mut self.profiles, ProfileSet::EMPTY);
         append_words(&mut self.refused_by, ProfileSet::EMPTY);
-        for text in [&mut self.group, &mut self.repair, &mut self.repair_confidence] {
+        for text in [
+            &mut self.group,
+            &mut self.repair,
+            &mut self.repair_confidence,
+            &mut self.reading,
+            &mut self.reading_confidence,
+        ] {
             text.append_null();
         }
         self.count(key.map_or(0, <[u8]>::len) + path.map_or(0, |path| path.len()), emit);
@@ -120,6 +131,8 @@ impl FindingRows {
             Arc::new(self.group.finish()),
             Arc::new(self.repair.finish()),
             Arc::new(self.repair_confidence.finish()),
+            Arc::new(self.reading.finish()),
+            Arc::new(self.reading_confidence.finish()),
         ];
         let batch = RecordBatch::try_new(schema::findings(), columns);
         emit(batch.expect("the columns are those of the schema"));

@@ -72,6 +72,8 @@ pub fn findings() -> SchemaRef {
             text("group"),
             text("repair"),
             text("repair_confidence"),
+            text("reading"),
+            text("reading_confidence"),
         ])
     });
     Arc::clone(&FINDINGS)

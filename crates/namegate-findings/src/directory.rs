@@ -29,13 +29,16 @@ pub struct DirectoryScan<'s> {
     pub min_severity: Severity,
     /// The encoding of names that are not UTF-8, for suggested names; guessed per directory if `None`.
     pub encoding: Option<Encoding>,
-    /// Reports whether it is known that the name at this path breaks this rule: such findings are left out.
-    pub accepts: Option<&'s (dyn Fn(&[u8], RuleId) -> bool + Sync)>,
+    /// Reports whether it is known that this name of a directory breaks this rule: such violations are accepted, and not reported.
+    pub accepts: Option<&'s AcceptsViolation<'s>>,
     /// Looks up the owner of a name in a directory, if owners are reported.
     pub owner_of: Option<OwnerOf>,
     /// Looks up the inode number of a directory on disk, if it is reported.
     pub inode_of: Option<InodeOf>,
 }
+
+/// Reports whether it is known that a name of a directory breaks a rule.
+pub type AcceptsViolation<'s> = dyn Fn(&DirectoryPath, &[u8], RuleId) -> bool + Sync + 's;
 
 /// Looks up the owner of a name in a directory, for people; `None` if unknown.
 pub type OwnerOf = fn(&DirectoryPath, &[u8]) -> Option<String>;
@@ -121,7 +124,8 @@ impl<'s> DirectoryScan<'s> {
             inode: inode_of.and_then(|inode_of| inode_of(directory.dir)),
         });
         let accepts =
-            |name: &[u8], rule: RuleId| self.accepts.is_some_and(|accepts| accepts(&place.join(name), rule));
+            |name: &[u8], rule: RuleId| self.accepts.is_some_and(|accepts| accepts(&place, name, rule));
+        let mut known = BTreeMap::<usize, Vec<Violation>>::new();
         let mut groups = Vec::with_capacity(check.collisions.len());
         let mut by_collision = ObjectionsByName::new();
         for collision in &check.collisions {
@@ -130,8 +134,12 @@ impl<'s> DirectoryScan<'s> {
             let mut is_new = false;
             for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
                 // A sibling that is not checked is a member without a finding of its own.
-                let is_shown = at < check.checked && violation.severity >= self.min_severity;
-                if is_shown && !accepts(check.names[at], violation.rule) {
+                if at >= check.checked || violation.severity < self.min_severity {
+                    continue;
+                }
+                if accepts(check.names[at], violation.rule) {
+                    known.entry(at).or_default().push(violation);
+                } else {
                     is_new = true;
                     let message = twins.as_ref().map_or_else(String::new, |twins| twins.message(at));
                     let group = Some(Arc::clone(&group));
@@ -157,11 +165,13 @@ impl<'s> DirectoryScan<'s> {
             .flatten()
             .chain(by_collision.keys())
             .chain(by_container.keys())
+            .chain(known.keys())
             .copied()
             .collect();
         found.sort_unstable_by_key(|&at| check.names[at]);
         found.dedup();
         let mut records = Vec::with_capacity(found.len().min(MOST_TOGETHER));
+        let mut accepted = Vec::new();
         for at in found {
             let name = check.names[at];
             let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
@@ -173,32 +183,39 @@ impl<'s> DirectoryScan<'s> {
                 objections.extend(violations.iter().map(|v| path_violation(policy, &path, v, name)));
             }
             objections.retain(|o| o.violation.severity >= self.min_severity);
+            let mut known = known.remove(&at).unwrap_or_default();
             if self.accepts.is_some() {
-                objections.retain(|o| !accepts(name, o.violation.rule));
+                let is_known = |o: &mut ReportedViolation| accepts(name, o.violation.rule);
+                known.extend(objections.extract_if(.., is_known).map(|o| o.violation));
             }
             objections.extend(by_collision.remove(&at).unwrap_or_default());
-            if objections.is_empty() {
-                continue;
-            }
+            let names = match (objections.is_empty(), known.is_empty()) {
+                (true, true) => continue,
+                (true, false) => &mut accepted,
+                (false, _) => &mut records,
+            };
             objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-            records.push(ReportedName {
+            names.push(ReportedName {
                 place: Some(Arc::clone(&place)),
                 location: directory.locations.get(at),
                 name: name.to_vec(),
                 objections,
+                accepted: known,
                 // Removing it would rebalance the map each time.
                 repair: repairs
                     .get_mut(&at)
                     .map(|new| SuggestedName { name: mem::take(&mut new.name), ..*new }),
                 owner: self.owner_of.and_then(|owner_of| owner_of(&place, name)),
             });
-            if records.len() == MOST_TOGETHER {
+            if records.len() + accepted.len() == MOST_TOGETHER {
                 let records = mem::replace(&mut records, Vec::with_capacity(MOST_TOGETHER));
-                emit(DirectoryFindings { groups: mem::take(&mut groups), records });
+                let (groups, accepted) = (mem::take(&mut groups), mem::take(&mut accepted));
+                emit(DirectoryFindings { groups, records, accepted });
             }
         }
-        if !records.is_empty() {
-            emit(DirectoryFindings { groups, records });
+        let rest = DirectoryFindings { groups, records, accepted };
+        if !rest.is_empty() {
+            emit(rest);
         }
     }
 

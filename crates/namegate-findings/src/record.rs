@@ -1,9 +1,10 @@
 //! Findings: names with their violations, messages and suggested names.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use namegate_core::name::escape::stable_hash;
-use namegate_core::policy::rule::RuleId;
+use namegate_core::policy::rule::{RuleId, RuleKind};
 use namegate_core::policy::{CheckOutcome, NameCheck, Policy, SuggestedName, Violation};
 
 use crate::location::{DirectoryPath, Location};
@@ -19,6 +20,9 @@ pub struct ReportedName {
     pub name: Vec<u8>,
     /// Its violations.
     pub objections: Vec<ReportedViolation>,
+    /// Further violations, which the baseline accepts: they are not reported, and what a target does with the name depends on
+    /// them as well.
+    pub accepted: Vec<Violation>,
     /// The suggested name.
     pub repair: Option<SuggestedName>,
     /// The user who owns the file, for people, if owners are reported.
@@ -79,12 +83,37 @@ impl ReportedName {
             location: None,
             name: check.name.to_vec(),
             objections: check.violations.iter().map(objection).collect(),
+            accepted: Vec::new(),
             repair: None,
             owner: None,
         }
     }
 
-    /// The outcome of all violations together.
+    /// All violations, also those that the baseline accepts.
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.objections.iter().map(|objection| &objection.violation).chain(&self.accepted)
+    }
+
+    /// For a name that is not UTF-8: that it is not, and what it is taken for, if that is known.
+    pub fn encoding_note(&self) -> Option<Cow<'static, str>> {
+        if std::str::from_utf8(&self.name).is_ok() {
+            return None;
+        }
+        let decoded = self.repair.as_ref().and_then(|repair| repair.decoded);
+        Some(decoded.map_or(Cow::Borrowed("not UTF-8"), |decoded| decoded.to_string().into()))
+    }
+
+    /// The message of a violation for a format that shows each by itself: what the name is comes before what is wrong with its
+    /// bytes.
+    pub fn message_of<'o>(&self, objection: &'o ReportedViolation) -> Cow<'o, str> {
+        let is_of_bytes = objection.violation.rule.rule().kind == RuleKind::Encoding;
+        match self.encoding_note().filter(|_| is_of_bytes) {
+            Some(note) => format!("{note}; {}", objection.message).into(),
+            None => Cow::Borrowed(&objection.message),
+        }
+    }
+
+    /// The outcome of all reported violations together.
     pub fn outcome(&self) -> CheckOutcome {
         CheckOutcome::from_severities(self.objections.iter().map(|o| o.violation.severity))
     }
@@ -107,6 +136,15 @@ pub struct DirectoryFindings {
     pub groups: Vec<Arc<CollisionGroup>>,
     /// Names with violations, in the order of their bytes.
     pub records: Vec<ReportedName>,
+    /// Names whose violations the baseline accepts, all of them: they are only counted.
+    pub accepted: Vec<ReportedName>,
+}
+
+impl DirectoryFindings {
+    /// Reports whether there is nothing to report or to count.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.records.is_empty() && self.accepted.is_empty()
+    }
 }
 
 /// What a report shows of a finding; the rest is not computed.

@@ -196,7 +196,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         ControlFlow::Continue(retargets) => retargets,
         ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
     };
-    let format = match args.format.0 {
+    let format = match args.format.format {
         PlanFormat::Auto if file.is_none() && io::stdout().is_terminal() => PlanFormat::Text,
         PlanFormat::Auto if file.is_none() => PlanFormat::Json,
         format => format,

@@ -66,7 +66,7 @@ pub fn run(args: &FixStatusArgs, out: &mut (dyn Write + Send)) -> Result<ExitSta
                 if !is_ended || !summary.remaining.is_empty() || !summary.not_undone.is_empty() {
                     worst = worst.max(ExitStatus::Findings);
                 }
-                match args.format.0 {
+                match args.format.format {
                     PlainFormat::Json => write_object(path, &contents, &summary, out)?,
                     PlainFormat::Text => write_text(path, &contents, &summary, number > 0, out)?,
                 }

@@ -38,7 +38,7 @@ pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStat
     };
     let checks = [needed, loaded];
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
-    match args.format.0 {
+    match args.format.format {
         PlainFormat::Json => {
             json::write_line(out, &Examination { r#type: "guard-check", condition, checks: &checks })?;
         }

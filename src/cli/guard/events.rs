@@ -78,7 +78,7 @@ pub(super) fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     let signals = Signals::take(Signals::WATCH);
     let open_log = |file: &PathBuf| AuditLog::append(file).map_err(|error| cannot_write(file, &error));
     let audit_log = args.audit.as_ref().map(open_log).transpose()?;
-    let format = args.format.0;
+    let format = args.format.format;
     let metrics = Arc::<GuardMetrics>::default();
     let outlets = MetricsOutlets::open(outlets(&args.outlets.0), metrics.clone()).map_err(CliError::new)?;
     let settings = AuditSettings {

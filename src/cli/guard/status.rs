@@ -31,7 +31,7 @@ pub(super) struct GuardStatusArgs {
 pub(super) fn run(args: &GuardStatusArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     require_root()?;
     let report = GuardsReport::read().map_err(CliError::new)?;
-    match args.format.0 {
+    match args.format.format {
         PlainFormat::Json => json::write_line(out, &report)?,
         PlainFormat::Text => text(&report, out)?,
     }

@@ -24,6 +24,7 @@ use crate::name::display::{display, shown};
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
 use crate::policy::rule::Severity;
+use crate::report::baseline::RelativePaths;
 use crate::report::fan::MultiReport;
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink, ScanSettings};
@@ -53,9 +54,11 @@ followed, except a PATH that is one. What cannot be read is reported and does no
 
 Of several --exclude patterns that match a name, the last one decides; one that begins with `!` includes the name again.
 
-SIGUSR1 prints the progress. SIGINT (Ctrl-C) ends the scan with a report of what was found so far.
+SIGUSR1 prints the progress. SIGINT (Ctrl-C) and SIGTERM end the scan with a report of what was found so far, which says that it is \
+incomplete.
 
-Exit status: 0 no finding of at least the severity of --fail-on, 1 findings, 2 something could not be read, 130 ended by Ctrl-C.";
+Exit status: 0 no finding of at least the severity of --fail-on, 1 findings, 2 something could not be read, or the \
+baseline is that of another tree, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 /// Check every name in directory trees, lists, Git repositories and archives
 #[derive(Debug, clap::Args)]
@@ -98,11 +101,11 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let ScanArgs {
         mut paths,
         sources,
-        report: report_args,
+        report: mut report_args,
         suggestions,
         progress: style,
         resume,
-        output,
+        mut output,
         targets,
         tree,
         policy,
@@ -116,11 +119,13 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         }
     }
     tree.require_tree(!paths.is_empty())?;
+    output.resolve_stdout(&mut report_args)?;
     let policy = targets.policy(&policy)?;
-    let mut settings = targets.settings(suggestions.encoding)?;
+    let relative = RelativePaths::new(&paths);
+    let mut settings = targets.settings(suggestions.encoding, &relative)?;
     settings.owner_of = tree.owner_of();
-    let mut head =
-        report_args.head(report_args.format.0 == ReportFormat::Html || output.writes(ReportFormat::Html))?;
+    let mut head = report_args
+        .head(report_args.format.format == ReportFormat::Html || output.writes(ReportFormat::Html))?;
     head.scanned = paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect();
     // Where a Windows path is meant, an escaped backslash would mislead.
     head.prefix = display(&settings.prefix).to_string().replace(r"\\", r"\");
@@ -150,7 +155,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let layout = output.layout(targets.asks_for_targets());
     let fail_on = report_args.fail_on;
     let mut files = output.begin()?;
-    let mut reports = files.reports(fail_on, Layout { faults: true, is_wrapped: false, ..layout }, &head);
+    let file_layout = Layout { faults: true, is_wrapped: false, ..layout };
+    let mut reports = files.reports(fail_on, file_layout, &head, &relative);
     reports.push(output.printed(&report_args, &mut above, &mut faults, layout, &head)?);
     let mut report = MultiReport::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);
@@ -158,7 +164,13 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper, before.flatten());
     let summary = progress.run(scanned)?;
     drop(report);
-    files.finish()?;
+    drop(above);
+    if let Some(signal) = progress.ended_by() {
+        // If standard error fails, the report says it.
+        let what = summary.incompleteness().unwrap_or_default();
+        let _ = writeln!(anstream::stderr(), "namegate: {signal}: {what}");
+    }
+    files.finish(&summary)?;
     match (progress.stopped(), state) {
         (Some(status), _) => return Ok(status),
         // The scan is not complete: its state is of use.
@@ -170,6 +182,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         }
         (None, None) => {}
     }
+    targets.check_baseline(&summary)?;
     Ok(ExitStatus::from_summary(&summary, fail_on))
 }
 

@@ -134,7 +134,7 @@ fn no_name_is_a_formula_a_number_or_a_date() {
         assert!(String::from_utf8_lossy(&table).contains(&format!("'{name}")));
         assert_eq!(read(&table).unwrap().renames[0].new, name);
     }
-    for name in ["", "a", "Report 2019.pdf", "é", "日本"] {
+    for name in ["", "a", "Report 2019.pdf", "2004.txt", "IMG_1234", "(1) x", "#1", "é", "日本"] {
         assert_eq!(inert(name), name);
     }
 }

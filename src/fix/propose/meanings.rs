@@ -190,20 +190,16 @@ impl<'s> NameMeanings<'s> {
         repair: SuggestedName,
         reasons: Vec<RuleId>,
     ) -> Proposal {
-        let SuggestedName { name: new, confidence } = repair;
+        let SuggestedName { name: new, confidence, .. } = repair;
         let (mut evidence, mut alternatives) = (None, Vec::new());
         let decoded = self.source(at).map(|source| &source.decoded);
         let mut reading = match decoded {
             Some(DecodedText::Bytes(how, others)) => {
                 alternatives = self.find_alternatives(policy, name, &new, others);
-                match how {
-                    DecodingMethod::Structure => "structure".to_owned(),
-                    DecodingMethod::Escape => "escape".to_owned(),
-                    DecodingMethod::Encoding(encoding) => {
-                        evidence = Some(self.evidence.description.clone());
-                        encoding.name().to_owned()
-                    }
+                if matches!(how, DecodingMethod::Encoding(_)) {
+                    evidence = Some(self.evidence.description.clone());
                 }
+                how.name().to_owned()
             }
             Some(DecodedText::Name) => String::new(),
             Some(DecodedText::Mojibake) | None if reasons.contains(&RuleId::Mojibake) => {

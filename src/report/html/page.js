@@ -33,15 +33,15 @@
     if (typeof element === "string") directory = element;
     else if (!Array.isArray(element)) groups.set(element.id, element);
     else {
-      const [name, hex, reasons, fix, confidence, mark, owner] = element;
-      rows.push({ name, hex, dir: directory, reasons, fix: fix || "", confidence, mark, owner: owner || "", error: reasons.some((r) => r[1] === 1), find: "" });
+      const [name, hex, reasons, fix, confidence, mark, owner, note] = element;
+      rows.push({ name, hex, dir: directory, reasons, fix: fix || "", confidence, guess: confidence === "guess", mark, owner: owner || "", note: note || "", error: reasons.some((r) => r[1] === 1), find: "" });
     }
   }
   elements.length = 0;
   const ruleNames = (row) => [...new Set(row.reasons.map((reason) => rules[reason[0]].name))];
   for (const row of rows) {
     row.rules = ruleNames(row);
-    row.find = `${row.dir}/${row.name}\n${row.rules.join(" ")}\n${row.reasons.map((r) => r[5]).join("\n")}\n${row.fix}\n${row.owner}`.toLowerCase();
+    row.find = `${row.dir}/${row.name}\n${row.rules.join(" ")}\n${row.reasons.map((r) => r[5]).join("\n")}\n${row.fix}\n${row.owner}\n${row.note}\n${row.guess ? "guess" : ""}`.toLowerCase();
   }
 
   /* ---- colours ---- */
@@ -78,17 +78,20 @@
   fact("Not marked as UTF-8", ...(summary.unmarked || []).map((names) =>
     `${names.container || "archive"}: ${plural(names.members, "member", "members")} read as ${names.encoding} (${names.confidence === "certain" ? "as asked" : names.confidence})`));
   fact("Tool", `namegate ${summary.namegate}, Unicode ${summary.unicode}`);
-  const ruleCount = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.count, 0);
+  const violationsOf = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.violations, 0);
+  if (run.incomplete) {
+    byId("incomplete").hidden = false;
+    byId("incomplete").textContent = `This report is incomplete: ${run.incomplete}.`;
+  }
   const verdict = byId("verdict");
   const verdictOf = () => {
-    const unread = summary.unreadable ? ` ${plural(summary.unreadable, "entry", "entries")} could not be read.` : summary.interrupted ? " The scan was interrupted." : "";
     if (summary.rejected) {
       return ["error", `${plural(summary.rejected, "name has", "names have")} to change`,
-        `${(share(summary.rejected, summary.names) * 100).toFixed(summary.rejected * 20 < summary.names ? 2 : 1)} % of ${plural(summary.names, "name", "names")}` +
-        `${summary.directories ? ` in ${plural(summary.directories, "directory", "directories")}` : ""} break a rule that rejects them.${unread}`];
+        summary.names < summary.findings ? "How many names were checked is not known." : `${(share(summary.rejected, summary.names) * 100).toFixed(summary.rejected * 20 < summary.names ? 2 : 1)} % of ${plural(summary.names, "name", "names")}` +
+        `${summary.directories ? ` in ${plural(summary.directories, "directory", "directories")}` : ""} break a rule that rejects them.`];
     }
-    if (summary.warned) return ["warn", "No name is rejected", `${plural(summary.warned, "name has", "names have")} warnings.${unread}`];
-    if (unread) return ["warn", "The scan is incomplete", `Every name that was checked is valid.${unread}`];
+    if (summary.warned) return ["warn", "No name is rejected", `${plural(summary.warned, "name has", "names have")} warnings.`];
+    if (run.incomplete) return ["warn", "The scan is incomplete", "Every name that was checked is valid."];
     if ((summary.unmarked || []).some((names) => names.confidence === "guess")) return ["warn", "All names are valid, if their encoding is", "Names that are not marked as UTF-8 were read in a guessed encoding."];
     return ["good", "All names are valid", `No rule is broken by any of ${plural(summary.names, "name", "names")}.`];
   };
@@ -98,10 +101,11 @@
       el("div", { class: `n ${value ? (colour ? "toned" : "") : "zero"}`, text: number.format(value) }), el("div", { class: "k", text: key }));
   verdict.append(
     el("div", { class: `t-${tone}` }, el("div", { class: "say", text: say }), el("p", { class: "why", text: why })),
-    figure("rejected", summary.rejected, "error"),
-    figure("with warnings", summary.warned, "warn"),
-    figure("security-relevant", summary.insecure, "security"),
-    figure("collisions", summary.collisions),
+    figure("names rejected", summary.rejected, "error"),
+    figure("names with warnings only", summary.warned, "warn"),
+    figure("names with security violations", summary.insecure, "security"),
+    figure("violations", summary.violations),
+    figure("groups of colliding names", summary.collisions),
     figure("names checked", summary.names));
 
   /* ---- readiness ---- */
@@ -114,15 +118,19 @@
   const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "uncertain": ["p-warn", "uncertain"], "incomplete": ["p-warn", "incomplete"], "not-ready": ["p-error", "not ready"] };
   for (const target of summary.targets) {
     const [pill, words] = PILLS[target.verdict];
-    const total = FATES.reduce((sum, [key]) => sum + target[key], 0);
-    let x = 0;
-    const bar = svg("svg", { class: "bar", viewBox: "0 0 1000 10", preserveAspectRatio: "none", "aria-hidden": "true" });
-    if (!total) bar.append(svg("rect", { width: 1000, height: 10, fill: "var(--good)" }));
-    for (const [key, , colour] of FATES) {
-      const width = share(target[key], total) * 1000;
-      if (width > 0) bar.append(svg("rect", { x, width, height: 10, class: colour }));
-      x += width;
-    }
+    /* All names, those that are ready first. A few bad ones among very many can still be seen. */
+    const WHOLE = 1000, LEAST = 8;
+    const widths = FATES.map(([key]) => (target[key] ? Math.max(share(target[key], summary.names) * WHOLE, LEAST) : 0));
+    const bad = widths.reduce((sum, width) => sum + width, 0);
+    const most = WHOLE - (target.ready ? LEAST : 0);
+    const parts = widths.map((width) => (bad > most ? width * most / bad : width));
+    let x = WHOLE - parts.reduce((sum, width) => sum + width, 0);
+    const bar = svg("svg", { class: "bar", viewBox: `0 0 ${WHOLE} 10`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    if (target.ready) bar.append(svg("rect", { x: 0, width: x, height: 10, class: "s0" }));
+    FATES.forEach(([, , colour], at) => {
+      if (parts[at]) bar.append(svg("rect", { x, width: parts[at], height: 10, class: colour }));
+      x += parts[at];
+    });
     byId("readiness").append(el("article", { class: "card" },
       el("h3", {}, target.target, el("span", { class: `pill ${pill}`, text: words })),
       el("p", { class: "title", text: run.titles[target.target] || "" }),
@@ -165,15 +173,15 @@
     card.append(drawing);
   };
   const TOP = 10;
-  const broken = rules.filter((r) => r.count).sort((a, b) => b.count - a.count);
+  const broken = rules.filter((r) => r.violations).sort((a, b) => b.violations - a.violations);
   const ruleEntries = (concern) => broken.filter((r) => r.concern === concern).slice(0, TOP)
-    .map((r) => ({ label: r.name, count: r.count, colour: concern === "security" ? "f-security" : r.error ? "f-error" : "f-warn" }));
+    .map((r) => ({ label: r.name, count: r.violations, colour: concern === "security" ? "f-security" : r.error ? "f-error" : "f-warn" }));
   const chooseRule = (entry) => { reset(); filters.rule.value = entry.label; apply(); };
-  chart(`Security rules, ${plural(ruleCount("security"), "violation", "violations")}`, ruleEntries("security"), chooseRule);
-  chart(`Portability rules, ${plural(ruleCount("portability"), "violation", "violations")}`, ruleEntries("portability"), chooseRule);
-  chart("Directories with the most findings", run.directories.slice(0, TOP).map(([label, count]) => ({ label, count, colour: "f-accent" })),
+  chart(`Security rules, ${plural(violationsOf("security"), "violation", "violations")}`, ruleEntries("security"), chooseRule);
+  chart(`Portability rules, ${plural(violationsOf("portability"), "violation", "violations")}`, ruleEntries("portability"), chooseRule);
+  chart("Directories with the most names with findings", run.directories.slice(0, TOP).map(([label, count]) => ({ label, count, colour: "f-accent" })),
     (entry) => { reset(); only = entry.label; apply(); });
-  chart("Findings by script of the name", Object.entries(run.scripts).map(([label, count]) => ({ label: label.replaceAll("_", " "), count, colour: "f-accent" }))
+  chart("Names with findings by script", Object.entries(run.scripts).map(([label, count]) => ({ label: label.replaceAll("_", " "), count, colour: "f-accent" }))
     .sort((a, b) => b.count - a.count).slice(0, TOP), null);
 
   /* ---- the table: only the rows that are seen are on the page ---- */
@@ -191,11 +199,21 @@
   let selected = -1;
   const drawn = new Map();
 
-  for (const rule of broken) filters.rule.append(el("option", { value: rule.name, text: `${rule.name} (${number.format(rule.count)})` }));
+  for (const rule of broken) filters.rule.append(el("option", { value: rule.name, text: `${rule.name} (${plural(rule.names, "name", "names")})` }));
   for (const profile of [...new Set(sets.flatMap(([all]) => all))].sort()) filters.profile.append(el("option", { value: profile, text: profile }));
 
+  /* In the order of bytes, as everything else sorts names: that of code points (RFC 3629, section 1), where strings compare UTF-16 units. */
   const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-  const keys = { name: (row) => row.name, dir: (row) => row.dir, owner: (row) => row.owner, rules: (row) => row.rules.join(" "), fix: (row) => row.fix };
+  const encoder = new TextEncoder();
+  const byteString = (bytes) => {
+    let text = "";
+    for (const byte of bytes) text += String.fromCharCode(byte);
+    return text;
+  };
+  const inBytes = (text) => (/^[\0-\x7F]*$/.test(text) ? text : byteString(encoder.encode(text)));
+  const keys = {
+    name: (row) => (row.hex === null ? inBytes(row.name) : byteString(bytesOf(row))), dir: (row) => inBytes(row.dir), owner: (row) => inBytes(row.owner),
+    rules: (row) => row.rules.join(" "), fix: (row) => inBytes(row.fix) };
   if (run.owners) {
     document.documentElement.classList.add("owners");
     byId("by-owner").hidden = false;
@@ -223,7 +241,7 @@
     }
     const filtered = words.length || concern || severity || rule || profile || only !== null;
     byId("clear").hidden = !filtered;
-    byId("shown").textContent = (filtered ? `${number.format(order.length)} of ${number.format(rows.length)}` : number.format(rows.length)) +
+    byId("shown").textContent = (filtered ? `${number.format(order.length)} of ${plural(rows.length, "name", "names")}` : plural(rows.length, "name", "names")) +
       (only !== null ? ` in ${only}` : "");
     view.setAttribute("aria-rowcount", String(order.length + 1));
     selected = order.length ? Math.min(Math.max(selected, 0), order.length - 1) : -1;
@@ -242,12 +260,14 @@
     const rule = rules.find((r) => r.name === name);
     return el("span", { class: `pill ${rule.concern === "security" ? "p-security" : "p-plain"}`, text: name });
   };
+  const rulesText = (row) => [row.note, ...row.rules].filter(Boolean).join(", ");
+  const fixText = (row) => (row.guess ? `${row.fix} (guess)` : row.fix);
   const cells = (row) => [
     el("div", { class: "c-name", role: "gridcell", title: row.name }, el("span", { class: row.error ? "sign e" : "sign", role: "img", "aria-label": row.error ? "error" : "warning" }), el("bdi", { class: "name", text: row.name })),
     el("div", { class: "c-dir", role: "gridcell", title: row.dir }, el("bdi", { class: "name", text: row.dir })),
     run.owners ? el("div", { class: "c-owner", role: "gridcell", title: row.owner }, el("bdi", { class: "name", text: row.owner })) : null,
-    el("div", { class: "c-rules", role: "gridcell", title: row.rules.join(", ") }, ...row.rules.map(pill)),
-    el("div", { class: "c-fix", role: "gridcell", title: row.fix }, el("bdi", { class: "name", text: row.fix })),
+    el("div", { class: "c-rules", role: "gridcell", title: rulesText(row) }, row.note ? el("span", { class: "pill p-error", text: row.note }) : null, ...row.rules.map(pill)),
+    el("div", { class: "c-fix", role: "gridcell", title: fixText(row) }, row.guess ? el("span", { class: "pill p-warn", text: "guess" }) : null, el("bdi", { class: "name", text: row.fix })),
   ].filter(Boolean);
   /* Where the list is scrolled to, in pixels of a list that were as tall as it should be. */
   const seenHeight = () => view.clientHeight - head.offsetHeight;
@@ -355,7 +375,7 @@
   const detail = byId("detail");
   const hex2 = (n) => n.toString(16).toUpperCase().padStart(2, "0");
   const bytesOf = (row) => {
-    if (row.hex === null) return new TextEncoder().encode(row.name);
+    if (row.hex === null) return encoder.encode(row.name);
     const bytes = new Uint8Array(row.hex.length / 2);
     for (let at = 0; at < bytes.length; at++) bytes[at] = parseInt(row.hex.slice(2 * at, 2 * at + 2), 16);
     return bytes;
@@ -469,6 +489,7 @@
       el("button", { type: "button", class: "close", "aria-label": "Close", text: "×", onclick: () => detail.close() }),
       heading(row, bytes, found),
       el("p", { class: "at" }, el("bdi", { dir: "ltr", text: [row.dir && `in ${row.dir}`, row.mark, row.owner && `owned by ${row.owner}`].filter(Boolean).join(", ") })),
+      row.note ? el("p", { class: "encoding", text: row.note }) : null,
       ...row.reasons.slice(0, 40).map(reason),
       row.reasons.length > 40 ? el("p", { class: "note", text: `and ${number.format(row.reasons.length - 40)} more violations` }) : null);
     if (row.fix) sheet.append(el("h3", { text: "Suggested name" }), el("p", { class: "fix" }, el("bdi", { class: "name", text: row.fix })), el("p", { class: "small", text: `${row.confidence}; not in use in the directory` }));
@@ -486,7 +507,7 @@
 
   if (summary.findings > rows.length) {
     byId("truncated").hidden = false;
-    byId("truncated").textContent = `The table has the first ${number.format(rows.length)} of ${number.format(summary.findings)} findings; the numbers above count all of them.`;
+    byId("truncated").textContent = `The table has the first ${number.format(rows.length)} of ${number.format(summary.findings)} names with findings; the numbers above count all of them.`;
   }
   if (run.faults.length) {
     byId("faults").hidden = false;
@@ -499,7 +520,7 @@
     byId("printed").replaceChildren(el("table", {},
       el("thead", {}, el("tr", {}, ...columns.map((text) => el("th", { scope: "col", text })))),
       el("tbody", {}, ...order.slice(0, PRINTED).map((at) => rows[at]).map((row) => el("tr", { class: row.error ? "e" : "w" },
-        cell(row.name), cell(row.dir), run.owners ? cell(row.owner) : null, el("td", { text: row.rules.join(", ") }), cell(row.fix))))),
+        cell(row.name), cell(row.dir), run.owners ? cell(row.owner) : null, el("td", { text: rulesText(row) }), cell(fixText(row)))))),
     order.length > PRINTED ? el("p", { text: `and ${number.format(order.length - PRINTED)} more` }) : "");
   });
   addEventListener("afterprint", () => byId("printed").replaceChildren());

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::{Base64, Hex};
 use crate::policy::UnknownWord;
-use crate::policy::profile::ProfileSet;
+use crate::policy::profile::{self, ProfileSet};
 use crate::report::readiness::Readiness;
+use crate::report::summary::RuleCounts;
 use crate::report::{CollisionGroup, ReportedName, ReportedViolation, Summary};
 use crate::source::location::{Container, Location};
 
@@ -97,6 +98,12 @@ pub struct RecordLine<'l> {
     /// How certain it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_confidence: Option<Cow<'l, str>>,
+    /// For a name that is not UTF-8 and has a suggested name: how its bytes were decoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Cow<'l, str>>,
+    /// How certain the reading is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading_confidence: Option<Cow<'l, str>>,
     /// The owner of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Cow<'l, str>>,
@@ -105,6 +112,7 @@ pub struct RecordLine<'l> {
 impl<'l> From<&'l ReportedName> for RecordLine<'l> {
     fn from(record: &'l ReportedName) -> Self {
         let path = record.place.as_ref().map(|_| record.path());
+        let decoded = record.repair.as_ref().and_then(|repair| repair.decoded);
         let mut line = Self {
             r#type: if record.place.is_some() { FINDING } else { NAME }.into(),
             path: path
@@ -118,6 +126,8 @@ impl<'l> From<&'l ReportedName> for RecordLine<'l> {
             violations: record.objections.iter().map(ViolationLine::from).collect(),
             repair: record.repair.as_ref().map(|repair| repair.name.as_str().into()),
             repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str().into()),
+            reading: decoded.map(|decoded| decoded.how.name().into()),
+            reading_confidence: decoded.map(|decoded| decoded.confidence.as_str().into()),
             owner: record.owner.as_deref().map(Cow::Borrowed),
             ..Self::default()
         };
@@ -290,6 +300,7 @@ pub struct SummaryLine<'l> {
     pub names: u64,
     /// Names with a violation.
     pub findings: u64,
+    violations: u64,
     rejected: u64,
     warned: u64,
     /// Things that could not be read.
@@ -298,15 +309,19 @@ pub struct SummaryLine<'l> {
     pub vanished: u64,
     /// The run was stopped early.
     pub interrupted: bool,
+    complete: bool,
     insecure: u64,
     collisions: u64,
+    /// Names that do not arrive unchanged at one or more of the targets.
+    pub lost_or_changed: u64,
     /// Findings that the baseline accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline_accepted: Option<u64>,
     /// Entries of the baseline without a finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline_stale: Option<u64>,
-    rules: BTreeMap<Cow<'l, str>, u64>,
+    violations_by_rule: BTreeMap<Cow<'l, str>, u64>,
+    names_by_rule: BTreeMap<Cow<'l, str>, u64>,
     /// Names of archives that are not marked as UTF-8, by archive and encoding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmarked: Vec<UnmarkedLine<'l>>,
@@ -368,7 +383,7 @@ pub struct TargetLine<'l> {
     path_too_long: u64,
     rejected: u64,
     warned: u64,
-    rules: BTreeMap<Cow<'l, str>, u64>,
+    names_by_rule: BTreeMap<Cow<'l, str>, u64>,
 }
 
 impl<'l> SummaryLine<'l> {
@@ -385,16 +400,20 @@ impl<'l> SummaryLine<'l> {
             directories: summary.directories,
             names: summary.names,
             findings: summary.findings(),
+            violations: summary.violations(),
             rejected: summary.rejected,
             warned: summary.warned,
             unreadable: summary.unreadable,
             vanished: summary.vanished,
             interrupted: summary.was_interrupted,
+            complete: summary.is_complete(),
             insecure: summary.insecure,
             collisions: summary.collisions,
+            lost_or_changed: summary.lost_or_changed,
             baseline_accepted: summary.baseline.map(|b| b.accepted),
-            baseline_stale: summary.baseline.map(|b| b.stale),
-            rules: summary.rules.iter().map(|(rule, (count, _))| (rule.name().into(), *count)).collect(),
+            baseline_stale: summary.baseline.and_then(|b| b.stale),
+            violations_by_rule: by_rule(summary, |counts| counts.violations),
+            names_by_rule: by_rule(summary, |counts| counts.names),
             unmarked: summary.unmarked.iter().flat_map(UnmarkedLine::for_archive).collect(),
             targets: summary.targets.iter().map(|target| TargetLine::new(target, summary)).collect(),
         }
@@ -416,7 +435,29 @@ impl<'l> SummaryLine<'l> {
     }
 }
 
+fn by_rule(summary: &Summary, count: fn(&RuleCounts) -> u64) -> BTreeMap<Cow<'static, str>, u64> {
+    summary.rules.iter().map(|(rule, counts)| (rule.name().into(), count(counts))).collect()
+}
+
 impl TargetLine<'_> {
+    /// The counts, to be added to those of other runs.
+    ///
+    /// # Errors
+    /// A word that this version does not know.
+    pub fn read(&self) -> Result<Readiness, UnknownWord> {
+        let mut counts = Readiness::new(profile::by_name(&self.target)?);
+        counts.refused = self.refused;
+        counts.changed = self.changed;
+        counts.merged = self.merged;
+        counts.too_long = self.path_too_long;
+        counts.warned = self.warned;
+        counts.rejected = self.rejected;
+        for (rule, &names) in &self.names_by_rule {
+            counts.rules.insert(rule.parse()?, names);
+        }
+        Ok(counts)
+    }
+
     fn new(readiness: &Readiness, summary: &Summary) -> Self {
         Self {
             target: readiness.target.name.into(),
@@ -428,7 +469,7 @@ impl TargetLine<'_> {
             path_too_long: readiness.too_long,
             rejected: readiness.rejected,
             warned: readiness.warned,
-            rules: readiness.rules.iter().map(|(rule, count)| (rule.name().into(), *count)).collect(),
+            names_by_rule: readiness.rules.iter().map(|(rule, count)| (rule.name().into(), *count)).collect(),
         }
     }
 }

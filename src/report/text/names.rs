@@ -104,6 +104,11 @@ fn write_name(out: &mut Vec<u8>, layout: Layout, record: &ReportedName, lines: &
         write!(out, "  {}", styled(layout.style(DIM), location, 0)).expect(IN_MEMORY);
     }
     out.push(b'\n');
+    if let Some(note) = record.encoding_note() {
+        out.extend_from_slice(indent.as_bytes());
+        out.extend_from_slice(note.as_bytes());
+        out.push(b'\n');
+    }
     let firsts = || lines.iter().map(|line| &line.first.violation);
     let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
     let place_width = firsts().map(|first| Place(first.span).len()).max().unwrap_or(0);

@@ -37,8 +37,8 @@ pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Polic
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use nearest::UnknownWord;
 pub use suggest::{
-    Confidence, DecodedName, DecodingMethod, EncodingHint, FingerprintIndex, LegacyReader, NamesInUse,
-    PartsSuggester, SuggestedName,
+    Confidence, DecodedAs, DecodedName, DecodingMethod, EncodingHint, FingerprintIndex, LegacyReader,
+    NamesInUse, PartsSuggester, SuggestedName,
 };
 pub(crate) use suggest::{ImperfectName, Occupants};
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

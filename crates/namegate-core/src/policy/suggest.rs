@@ -13,6 +13,7 @@ mod parts;
 mod shorten;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::str::FromStr;
 
 pub use directory::{FingerprintIndex, NamesInUse};
@@ -25,7 +26,7 @@ use crate::name::escape::escape;
 use crate::name::mojibake;
 use crate::name::normalize::{Form, is_in_form, to_form};
 use crate::name::reading::{
-    Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, has_stray_bytes, structural,
+    Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, NotLegacy, has_stray_bytes, structural,
 };
 use crate::name::utf8::{Malformation, ill_formed};
 use crate::policy::rule::{RuleId, Severity};
@@ -37,6 +38,8 @@ pub struct SuggestedName {
     pub name: String,
     /// How likely it is the intended name.
     pub confidence: Confidence,
+    /// What the bytes of the name were taken for, if they are not UTF-8 and were decoded here.
+    pub decoded: Option<DecodedAs>,
 }
 
 /// How likely it is that a suggested name is the intended one, from most to least likely.
@@ -119,7 +122,8 @@ impl Policy {
         }
         let room = room_for(name);
         let (name, _) = suggester.numbered(&suggested.name, room, 2, MAX_NUMBERS, in_use)?;
-        Some(SuggestedName { name, confidence: suggested.confidence.max(Confidence::Likely) })
+        let confidence = suggested.confidence.max(Confidence::Likely);
+        Some(SuggestedName { name, confidence, ..suggested })
     }
 }
 
@@ -145,6 +149,65 @@ pub enum DecodingMethod {
     Encoding(Encoding),
     /// Not at all: the bytes are escaped.
     Escape,
+}
+
+impl DecodingMethod {
+    /// The name of the encoding, `structure` or `escape`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Structure => "structure",
+            Self::Encoding(encoding) => encoding.name(),
+            Self::Escape => "escape",
+        }
+    }
+}
+
+impl FromStr for DecodingMethod {
+    type Err = NotLegacy;
+
+    fn from_str(name: &str) -> Result<Self, NotLegacy> {
+        match name {
+            "structure" => Ok(Self::Structure),
+            "escape" => Ok(Self::Escape),
+            _ => name.parse().map(Self::Encoding),
+        }
+    }
+}
+
+/// What a name that is not UTF-8 is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DecodedAs {
+    /// How its bytes were decoded.
+    pub how: DecodingMethod,
+    /// How likely that is right, whatever else the suggested name changes.
+    pub confidence: Confidence,
+}
+
+impl fmt::Display for DecodedAs {
+    /// For people, what the name is: `not UTF-8, probably windows-1252`.
+    ///
+    /// ```
+    /// use namegate_core::name::reading::Encoding;
+    /// use namegate_core::policy::{Confidence, DecodedAs, DecodingMethod};
+    /// let how = DecodingMethod::Encoding(Encoding::WINDOWS_1252);
+    /// let said = |confidence| DecodedAs { how, confidence }.to_string();
+    /// assert_eq!(said(Confidence::Likely), "not UTF-8, probably windows-1252");
+    /// assert_eq!(said(Confidence::Guess), "not UTF-8, perhaps windows-1252");
+    /// ```
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let doubt = match self.confidence {
+            Confidence::Certain => "",
+            Confidence::Likely => "probably ",
+            Confidence::Guess => "perhaps ",
+        };
+        match self.how {
+            DecodingMethod::Escape => f.write_str("not UTF-8, and in no encoding that is known"),
+            DecodingMethod::Structure => {
+                write!(f, "not UTF-8, {doubt}UTF-8 with surrogate pairs (CESU-8) or overlong forms")
+            }
+            DecodingMethod::Encoding(encoding) => write!(f, "not UTF-8, {doubt}{encoding}"),
+        }
+    }
 }
 
 /// What is known about the encoding of names that are not UTF-8.
@@ -223,8 +286,9 @@ impl<'p> Suggester<'p> {
         match std::str::from_utf8(name) {
             Ok(text) => self.suggest_for_text(name, text, Confidence::Certain, known),
             Err(_) => {
-                let DecodedName { text, confidence, .. } = legacy.read(name);
-                self.suggest_for_text(name, &text, confidence, None)
+                let DecodedName { text, confidence, how, .. } = legacy.read(name);
+                let suggested = self.suggest_for_text(name, &text, confidence, None)?;
+                Some(SuggestedName { decoded: Some(DecodedAs { how, confidence }), ..suggested })
             }
         }
     }
@@ -251,7 +315,8 @@ impl<'p> Suggester<'p> {
                 }
                 Repair::Done { is_valid } => {
                     let is_new = is_valid && text.as_bytes() != name;
-                    return is_new.then(|| SuggestedName { name: text.into_owned(), confidence });
+                    let decoded = None;
+                    return is_new.then(|| SuggestedName { name: text.into_owned(), confidence, decoded });
                 }
             }
         }

@@ -192,7 +192,8 @@ impl Policy {
                 && let Ok(text) = std::str::from_utf8(names[at])
                 && suggester.is_accepted(text)
             {
-                entry.insert(SuggestedName { name: text.to_owned(), confidence: Confidence::Likely });
+                let (name, confidence) = (text.to_owned(), Confidence::Likely);
+                entry.insert(SuggestedName { name, confidence, decoded: None });
             }
         }
         if let FingerprintIndex::Complete(used) = there.used
@@ -552,7 +553,7 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
         // The directory has an end, and so have the numbers in use.
         let (name, number) = suggester.numbered(&new.name, room, from, usize::MAX, &mut in_use)?;
         self.next.insert(family, number + 1);
-        Some(SuggestedName { name, confidence: new.confidence.max(Confidence::Likely) })
+        Some(SuggestedName { name, confidence: new.confidence.max(Confidence::Likely), ..*new })
     }
 }
 

@@ -247,7 +247,8 @@ fn letters_are_given_up_only_where_they_are_errors_and_then_with_little_confiden
     let ascii = Chars::AllBut("abcdefghijklmnopqrstuvwxyz0123456789_.");
     let refusing = policy(vec![error(Test::Reserved(ascii.clone()))]);
     let repair = refusing.suggest_name("日本!.txt".as_bytes(), EncodingHint::Unknown, &mut |_| false);
-    assert_eq!(repair, Some(SuggestedName { name: "___.txt".into(), confidence: Confidence::Guess }));
+    let (name, confidence) = ("___.txt".into(), Confidence::Guess);
+    assert_eq!(repair, Some(SuggestedName { name, confidence, decoded: None }));
     let warning = policy(vec![ProfileRule::warn(Test::Reserved(ascii), "test")]);
     assert_eq!(repaired(&warning, "日本!é.txt".as_bytes()).as_deref(), Some("日本_e.txt"));
     assert_eq!(repaired(&warning, "日本.txt".as_bytes()), None);
@@ -313,8 +314,8 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
             encoding.map_or(EncodingHint::Unknown, EncodingHint::Given),
             &mut |_| false,
         );
-        let expected = SuggestedName { name: expected.into(), confidence };
-        assert_eq!(found, Some(expected), "{name:02X?} in {label:?}");
+        let found = found.map(|found| (found.name, found.confidence));
+        assert_eq!(found, Some((expected.into(), confidence)), "{name:02X?} in {label:?}");
     }
 }
 
@@ -379,13 +380,14 @@ fn the_encoding_is_guessed_from_all_names_of_a_directory() {
         let mut names: Vec<Vec<u8>> = texts.iter().map(|text| encoding.encode(text).0.into_owned()).collect();
         names.push("good – name".as_bytes().to_vec());
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let mut expected: Vec<Option<SuggestedName>> = texts
-            .iter()
-            .map(|&text| Some(SuggestedName { name: text.into(), confidence: Confidence::Likely }))
-            .collect();
+        let mut expected: Vec<_> = texts.iter().map(|&text| Some((text, Confidence::Likely))).collect();
         expected.push(None);
-        assert_eq!(strict.suggest_names(&names, None), expected, "{label}");
-        assert_eq!(strict.suggest_names(&names, label.parse().ok()), expected, "{label}, given");
+        for given in [None, label.parse().ok()] {
+            let found = strict.suggest_names(&names, given);
+            let found: Vec<_> =
+                found.iter().map(|new| new.as_ref().map(|new| (&*new.name, new.confidence))).collect();
+            assert_eq!(found, expected, "{label}, {given:?}");
+        }
     }
 }
 
@@ -439,4 +441,25 @@ fn a_directory_of_names_that_all_collide_takes_linear_time() {
     let keys: std::collections::BTreeSet<String> =
         repairs.iter().map(|r| r.as_ref().unwrap().name.to_ascii_lowercase()).collect();
     assert_eq!(keys.len(), names.len());
+}
+
+#[test]
+fn a_suggestion_says_what_bytes_that_are_not_utf8_were_taken_for() {
+    let strict = Policy::from_profiles(&[profile::by_name("strict").unwrap()]);
+    let names: [&[u8]; 5] =
+        [b"Gr\xF6\xDFe 2004.txt", b"Men\xFC.pdf", b"Stra\xDFe?", b"x\xED\xA1\x8C\xED\xBE\xB4", b"plain\n"];
+    let decoded: Vec<_> =
+        strict.suggest_names(&names, None).into_iter().map(|new| new.unwrap().decoded).collect();
+    for (decoded, expected) in
+        decoded.iter().zip(["not UTF-8, probably ", "not UTF-8, probably ", "not UTF-8, "])
+    {
+        let decoded = decoded.unwrap();
+        assert!(decoded.to_string().starts_with(expected), "{decoded}");
+        assert_eq!(decoded.how.name().parse(), Ok(decoded.how));
+    }
+    assert_eq!(decoded[3].map(|decoded| decoded.how), Some(DecodingMethod::Structure));
+    assert_eq!(decoded[4], None);
+    for how in ["structure", "escape", "ISO-8859-15", "IBM866", "Shift_JIS", "GBK", "macintosh"] {
+        assert_eq!(how.parse::<DecodingMethod>().unwrap().name(), how);
+    }
 }
