@@ -69,7 +69,9 @@ pub enum ExitStatus {
     Findings = 1,
     /// Something could not be done or read.
     Failed = 2,
-    /// Ended by SIGINT, as shells number it.
+    /// Ended by SIGHUP, as shells number it: the terminal was closed.
+    HungUp = 129,
+    /// Ended by SIGINT.
     Interrupted = 130,
     /// Ended by SIGTERM.
     Terminated = 143,

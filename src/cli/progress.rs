@@ -116,6 +116,7 @@ impl<'o> TerminalProgress<'o> {
     pub fn stopped(&self) -> Option<ExitStatus> {
         self.ended_by.get().map(|signal| match signal {
             Signal::SIGTERM => ExitStatus::Terminated,
+            Signal::SIGHUP => ExitStatus::HungUp,
             _ => ExitStatus::Interrupted,
         })
     }

@@ -285,7 +285,7 @@ impl<W: Write + Send> Report for Junit<W> {
             let (kind, result) = ("incomplete", Result::NotRun);
             self.suite_of_one(&Case { name, suite, lines, kind, result })?;
         } else if summary.worst() < Some(Severity::Warn) {
-            let name = &format!("{} names without a finding", summary.names);
+            let name = &format!("{} names, {}", summary.names, summary.no_finding());
             let result = Result::Passed;
             self.suite_of_one(&Case { name, suite: "namegate", lines: &[], kind: "", result })?;
         }

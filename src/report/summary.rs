@@ -133,6 +133,14 @@ impl Summary {
         })
     }
 
+    /// `no finding`, or `no new finding` if a baseline accepts some.
+    pub fn no_finding(&self) -> &'static str {
+        match self.baseline {
+            Some(Accepted { accepted: 1.., .. }) => "no new finding",
+            _ => "no finding",
+        }
+    }
+
     /// What is missing in a run that is not complete, and why: `not all names were checked: ...`.
     pub fn incompleteness(&self) -> Option<String> {
         let interrupted = self.was_interrupted.then(|| "the run was interrupted".to_owned());

@@ -184,7 +184,8 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
                 () if summary.encodings() == Some(Confidence::Guess) => (WARN, "uncertain"),
                 () => (GOOD, "clean"),
             };
-            writeln!(text, "{}  no finding among {names}{within} ({by})", styled(style, word, 0))
+            let (word, none) = (styled(style, word, 0), summary.no_finding());
+            writeln!(text, "{word}  {none} among {names}{within} ({by})")
         }
         findings => {
             // Findings that were stored without a summary do not say how many names were checked.

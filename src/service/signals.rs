@@ -28,9 +28,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// SIGINT and SIGTERM, which end a run, and SIGUSR1, which requests its progress.
-    pub const RUN: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1];
-    /// The same signals, and SIGHUP, which requests a reload.
+    /// SIGINT, SIGTERM and SIGHUP, which end a run, and SIGUSR1, which requests its progress.
+    pub const RUN: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1];
+    /// The same signals, but SIGHUP requests a reload.
     pub const WATCH: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGHUP];
 
     /// Receives `signals` from now on. Call this before there is a second thread. Signals that were ignored when the program

@@ -86,6 +86,7 @@ fn a_baseline_changes_what_is_listed_and_the_exit_status_and_never_the_verdict()
     assert_eq!((&known["targets"], &known["lost_or_changed"]), (&all["targets"], &all["lost_or_changed"]));
     let text = with(&[]);
     assert!(stdout(&text).contains("\nverdict: not ready for windows: 9 names do not"), "{}", stdout(&text));
+    assert!(stdout(&text).starts_with("clean  no new finding among 12 names"), "{}", stdout(&text));
     assert_eq!(status(&text), 0);
     let stored =
         namegate().current_dir(dir.path()).args(["report", "stored.jsonl", "--json"]).output().unwrap();

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 
-use crate::interrupt::let_sigint_end_programs;
+use crate::interrupt::let_signals_end_programs;
 use crate::rest::wait_for_rest;
 use crate::run::{namegate, status, stderr, stdout};
 use crate::trees;
@@ -27,7 +27,7 @@ fn tree(dir: &Path) -> PathBuf {
 
 /// Sends a signal to a scan that stands still, and waits until it has ended.
 fn interrupted(tree: &Path, signal: Signal, args: &[&str]) -> Output {
-    let_sigint_end_programs();
+    let_signals_end_programs();
     let mut command = namegate();
     command.args(["scan", "--profile", "utf8", "--jobs", "3"]).args(args).arg(tree);
     let child: Child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -79,25 +79,27 @@ fn an_interrupted_scan_says_so_in_every_format_and_replaces_no_baseline() {
     let files = FORMATS.iter().chain(&["github"]).map(|format| format!("{format}:{}", at(format)));
     let mut args = vec!["--format".to_owned(), "json".to_owned()];
     args.extend(files.flat_map(|file| ["-o".to_owned(), file]));
-    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
-        for (baseline, left) in [("known.jsonl", Some(known)), ("new.jsonl", None)] {
-            let baseline = at(baseline);
-            let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
-            args.extend(["--write-baseline", &baseline]);
-            let output = interrupted(&tree, signal, &args);
-            assert_eq!(status(&output), code);
-            let expected = format!(
-                "namegate: {signal}: {INTERRUPTED}\nnamegate: {baseline}: known findings are not written: "
-            );
-            assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
-            assert_eq!(fs::read_to_string(&baseline).ok().as_deref(), left, "{baseline}");
-            assert_incomplete("json", stdout(&output), INTERRUPTED);
-            for format in FORMATS.iter().chain(&["github"]) {
-                assert_incomplete(format, &fs::read_to_string(at(format)).unwrap(), INTERRUPTED);
-            }
-            let summary: Value = serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
-            assert_eq!((&summary["interrupted"], &summary["baseline_stale"]), (&true.into(), &Value::Null));
+    for (signal, code, baseline, left) in [
+        (Signal::SIGINT, 130, "known.jsonl", Some(known)),
+        (Signal::SIGTERM, 143, "new.jsonl", None),
+        (Signal::SIGHUP, 129, "known.jsonl", Some(known)),
+    ] {
+        let baseline = at(baseline);
+        let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+        args.extend(["--write-baseline", &baseline]);
+        let output = interrupted(&tree, signal, &args);
+        assert_eq!(status(&output), code);
+        let expected = format!(
+            "namegate: {signal}: {INTERRUPTED}\nnamegate: {baseline}: known findings are not written: "
+        );
+        assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(&baseline).ok().as_deref(), left, "{baseline}");
+        assert_incomplete("json", stdout(&output), INTERRUPTED);
+        for format in FORMATS.iter().chain(&["github"]) {
+            assert_incomplete(format, &fs::read_to_string(at(format)).unwrap(), INTERRUPTED);
         }
+        let summary: Value = serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
+        assert_eq!((&summary["interrupted"], &summary["baseline_stale"]), (&true.into(), &Value::Null));
     }
     // What is interrupted is incomplete in the report of what was stored, too.
     let again = namegate().args(["report", "--format", "csv"]).arg(at("json")).output().unwrap();
@@ -158,7 +160,7 @@ fn a_directory_that_may_not_be_read_is_a_row_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let shut = dir.path().join("shut");
     fs::create_dir(&shut).unwrap();
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).unwrap();
     let output = namegate().args(["scan", "--format", "csv"]).arg(dir.path()).output().unwrap();
     fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).unwrap();
     let rows: Vec<_> = csv::Reader::from_reader(&*output.stdout).into_records().map(Result::unwrap).collect();
@@ -172,7 +174,7 @@ fn an_interrupted_scan_leaves_no_line_of_progress_on_the_terminal() {
     let tree = tree(dir.path());
     let fifo = dir.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let_sigint_end_programs();
+    let_signals_end_programs();
     // The report goes to a pipe that is read late, so that the scan is under way when the signal comes.
     let program = env!("CARGO_BIN_EXE_namegate");
     let command = format!(

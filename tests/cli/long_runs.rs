@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::interrupt::let_sigint_end_programs;
+use crate::interrupt::let_signals_end_programs;
 use crate::rest::wait_for_rest;
 use crate::run::{namegate, status, stderr, stdout};
 use crate::trees;
@@ -25,7 +25,7 @@ fn tree(dir: &Path) -> std::path::PathBuf {
 
 /// A scan that stands still.
 fn stuck(tree: &Path, args: &[&str]) -> Child {
-    let_sigint_end_programs();
+    let_signals_end_programs();
     let mut command = namegate();
     command.args(["scan", "--profile", "utf8", "--format", "json", "--jobs", "3"]).args(args).arg(tree);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::interrupt::let_sigint_end_programs;
+use crate::interrupt::let_signals_end_programs;
 use crate::tree::{make_tree, names, plan, snapshot, text};
 
 /// The program, with its journals in `state`.
@@ -207,7 +207,7 @@ fn a_signal_ends_the_run_after_a_batch_and_it_can_be_resumed() {
 
 /// Returns whether the signal interrupted the run.
 fn is_interrupted_and_resumed(count: usize) -> bool {
-    let_sigint_end_programs();
+    let_signals_end_programs();
     let (dir, root) = make_tree(&[]);
     let olds: Vec<Vec<u8>> =
         (0..count).map(|number| [number.to_string().as_bytes(), b"\xE9"].concat()).collect();

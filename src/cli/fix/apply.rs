@@ -43,7 +43,7 @@ unless --at-least includes them.
 
 Ctrl-C ends the run after the current batch; a second Ctrl-C ends it at once, and --resume continues it.
 
-Exit status: 0 everything is done, 1 some entries remain, 2 error, 130 ended by Ctrl-C, 143 by SIGTERM.";
+Exit status: 0 everything is done, 1 some entries remain, 2 error, 129 ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM.";
 
 /// Apply a plan; without --yes only show what would be done.
 #[derive(Debug, clap::Args)]

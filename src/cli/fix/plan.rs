@@ -48,7 +48,7 @@ symbolic links with a new target last.
 
 Names in UTF-8 are never converted to another encoding. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
 
-Exit status: 0 the plan is complete, 2 something could not be read or written, 130 ended by Ctrl-C, 143 by SIGTERM.";
+Exit status: 0 the plan is complete, 2 something could not be read or written, 129 ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM.";
 
 /// Plan new names for names that break the policy; rename nothing.
 #[derive(Debug, clap::Args)]

@@ -21,7 +21,7 @@ Examples:
 Names are restored byte for byte. Entries that were removed or replaced stay, and nothing is ever overwritten; each such \
 entry is reported. Repeat the command after an interrupted run, or when the reason for a remaining entry is gone.
 
-Exit status: 0 everything is restored, 1 some entries remain, 2 error, 130 ended by Ctrl-C, 143 by SIGTERM.";
+Exit status: 0 everything is restored, 1 some entries remain, 2 error, 129 ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM.";
 
 /// Undo the renames of `fix apply`, from its journal.
 #[derive(Debug, clap::Args)]

@@ -54,11 +54,11 @@ followed, except a PATH that is one. What cannot be read is reported and does no
 
 Of several --exclude patterns that match a name, the last one decides; one that begins with `!` includes the name again.
 
-SIGUSR1 prints the progress. SIGINT (Ctrl-C) and SIGTERM end the scan with a report of what was found so far, which says that it is \
+SIGUSR1 prints the progress. SIGINT (Ctrl-C), SIGTERM and SIGHUP end the scan with a report of what was found so far, which says that it is \
 incomplete.
 
 Exit status: 0 no finding of at least the severity of --fail-on, 1 findings, 2 something could not be read, or the \
-baseline is that of another tree, 130 ended by Ctrl-C, 143 by SIGTERM.";
+baseline is that of another tree, 129 ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM.";
 
 /// Check every name in directory trees, lists, Git repositories and archives
 #[derive(Debug, clap::Args)]

@@ -93,6 +93,7 @@
     if (summary.warned) return ["warn", "No name is rejected", `${plural(summary.warned, "name has", "names have")} warnings.`];
     if (run.incomplete) return ["warn", "The scan is incomplete", "Every name that was checked is valid."];
     if ((summary.unmarked || []).some((names) => names.confidence === "guess")) return ["warn", "All names are valid, if their encoding is", "Names that are not marked as UTF-8 were read in a guessed encoding."];
+    if (summary.baseline_accepted) return ["good", "No new findings", `${plural(summary.baseline_accepted, "known finding is", "known findings are")} accepted by the baseline.`];
     return ["good", "All names are valid", `No rule is broken by any of ${plural(summary.names, "name", "names")}.`];
   };
   const [tone, say, why] = verdictOf();
