@@ -489,7 +489,7 @@ fn names_are_sorted_by_their_bytes_guesses_are_marked_and_numbers_are_those_of_j
         count("rejected") + " names rejected",
         count("warned") + " names with warnings only",
         count("insecure") + " names with security violations",
-        count("violations") + " violations",
+        count("violation_count") + " violations",
         count("collisions") + " groups of colliding names",
         count("names") + " names checked",
     ];

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -75,7 +75,7 @@ impl FromStr for OutputTarget {
         {
             return match file {
                 // Its bytes must not pass what takes colours out.
-                STDOUT if format.is_binary() => Ok(Self::File { format, file: "/dev/stdout".into() }),
+                STDOUT if format.is_binary() => Ok(Self::File { format, file: STDOUT_FILE.into() }),
                 STDOUT => Ok(Self::Stdout(Some(format))),
                 file => Ok(Self::File { format, file: file.into() }),
             };
@@ -89,6 +89,9 @@ impl FromStr for OutputTarget {
 /// The name of standard output.
 const STDOUT: &str = "-";
 
+/// The file that is standard output.
+const STDOUT_FILE: &str = "/dev/stdout";
+
 impl OutputArgs {
     /// Takes over the format of `-o FORMAT:-` as that of standard output, and prints what `-o -` asks for.
     ///
@@ -100,6 +103,10 @@ impl OutputArgs {
             OutputTarget::Stdout(format) => Some(*format),
             OutputTarget::File { .. } => None,
         });
+        let writes_binary = |target: &OutputTarget| matches!(target, OutputTarget::File { format, file } if format.is_binary() && file == Path::new(STDOUT_FILE));
+        if self.output.iter().any(writes_binary) && io::stdout().is_terminal() {
+            return Err(CliError::new("this format is not for a terminal: write it to a file or a pipe"));
+        }
         let Some(target) = targets.next() else { return Ok(()) };
         let differs = |format| args.format.is_given && args.format.format != format;
         let prints_other = self.summary || !self.summary_by.is_empty();

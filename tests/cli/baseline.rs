@@ -82,7 +82,7 @@ fn a_baseline_changes_what_is_listed_and_the_exit_status_and_never_the_verdict()
         |args: &[&str]| scan(dir.path(), "", &[&["share", "--baseline", "known.jsonl"], args].concat());
     let output = with(&["--json", "-o", "stored.jsonl"]);
     let known = summary(&output);
-    assert_eq!((status(&output), &known["findings"], &known["violations"]), (0, &0.into(), &0.into()));
+    assert_eq!((status(&output), &known["findings"], &known["violation_count"]), (0, &0.into(), &0.into()));
     assert_eq!((&known["targets"], &known["lost_or_changed"]), (&all["targets"], &all["lost_or_changed"]));
     let text = with(&[]);
     assert!(stdout(&text).contains("\nverdict: not ready for windows: 9 names do not"), "{}", stdout(&text));
@@ -103,7 +103,7 @@ fn a_baseline_changes_what_is_listed_and_the_exit_status_and_never_the_verdict()
     fs::write(dir.path().join("known.jsonl"), lines + line).unwrap();
     let output = with(&["--json"]);
     let known = summary(&output);
-    assert_eq!((status(&output), &known["findings"], &known["violations"]), (1, &2.into(), &2.into()));
+    assert_eq!((status(&output), &known["findings"], &known["violation_count"]), (1, &2.into(), &2.into()));
     let all = summary(&scan(dir.path(), "", &["share", "--json"]));
     assert_eq!(known["targets"], all["targets"]);
 

@@ -62,7 +62,10 @@ fn every_number_of_a_run_is_the_same_in_every_format() {
         let distinct: BTreeSet<&String> = rules.iter().collect();
         distinct.into_iter().for_each(|rule| *names_by_rule.entry(rule.clone()).or_default() += 1);
     }
-    assert_eq!((count("findings"), count("violations")), (names.len() as u64, violations.values().sum()));
+    assert_eq!(
+        (count("findings"), count("violation_count")),
+        (names.len() as u64, violations.values().sum())
+    );
     assert_eq!(by_rule(&summary["violations_by_rule"]), violations);
     assert_eq!(by_rule(&summary["names_by_rule"]), names_by_rule);
     assert!(violations != names_by_rule, "a name breaks a rule twice");
@@ -87,7 +90,7 @@ fn every_number_of_a_run_is_the_same_in_every_format() {
         .unwrap();
     assert_eq!(parts, ["findings", "names", "directories", "rejected", "warned"].map(count), "{head}");
     let concerns = text.lines().filter_map(|line| line.strip_suffix(" violations")?.split_once(", "));
-    assert_eq!(concerns.map(|(_, sum)| number(sum)).sum::<u64>(), count("violations"));
+    assert_eq!(concerns.map(|(_, sum)| number(sum)).sum::<u64>(), count("violation_count"));
     let from_head = &text[text.find(head).unwrap()..];
     let (counts, tables) = from_head.split_once("\n\n").unwrap();
     let shown: ByRule = counts
@@ -130,7 +133,7 @@ fn every_number_of_a_run_is_the_same_in_every_format() {
     let sarif: Value = serde_json::from_str(&read("sarif")).unwrap();
     let run = &sarif["runs"][0];
     assert_eq!(&run["properties"]["summary"], summary);
-    assert_eq!(run["results"].as_array().unwrap().len() as u64, count("violations"));
+    assert_eq!(run["results"].as_array().unwrap().len() as u64, count("violation_count"));
     let again = namegate().current_dir(dir.path()).args(["report", "parquet", "--json"]).output().unwrap();
     assert_eq!(&serde_json::from_str::<Value>(stdout(&again).lines().last().unwrap()).unwrap(), summary);
 
@@ -139,7 +142,7 @@ fn every_number_of_a_run_is_the_same_in_every_format() {
     let mut table = csv::Reader::from_reader(csv.as_bytes());
     let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
     let paths: BTreeSet<&str> = rows.iter().map(|row| &row[1]).collect();
-    assert_eq!((rows.len() as u64, paths.len() as u64), (count("violations"), count("findings")));
+    assert_eq!((rows.len() as u64, paths.len() as u64), (count("violation_count"), count("findings")));
     let junit = read("junit");
     assert_eq!(junit.matches("<testcase ").count() as u64, count("findings"));
 

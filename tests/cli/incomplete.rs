@@ -136,6 +136,8 @@ fn what_could_not_be_read_makes_every_format_incomplete_and_keeps_the_baseline()
         let both = stdout(&output).to_owned() + stderr(&output);
         assert!(both.contains("missing"), "{format} names it: {both}");
     }
+    let counts = scan(&["--summary-by", "rule", "--format", "csv"]);
+    assert!(stdout(&counts).ends_with(&format!("\r\nincomplete: {why},,\r\n")), "{}", stdout(&counts));
     // Where there is no baseline, an incomplete one is better than none.
     let file = dir.path().join("known.jsonl");
     let args = ["-q", "--write-baseline", "known.jsonl"];

@@ -221,6 +221,33 @@ fn findings_of_any_number_of_tasks_give_the_report_of_one_scan() {
     }
 }
 
+#[test]
+fn rows_without_a_summary_are_reported_as_incomplete() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = scanned(dir.path(), &keys(), &[]).join("direct.parquet");
+    let findings = |report: &[u8]| -> Vec<Value> {
+        lines(report).into_iter().filter(|line| line["type"] == "finding").collect()
+    };
+    let expected = findings(&report(&[&one], "jsonl").1);
+    let parts = dir.path().join("parts");
+    tasks(&parts, &keys(), 1);
+    let rows = parts.join("findings");
+    let (status, found) = report(&[&rows], "jsonl");
+    assert_eq!((status, findings(&found)), (2, expected));
+    let summary = lines(&found).pop().unwrap();
+    assert_eq!(
+        (&summary["complete"], &summary["names"], &summary["policy"]),
+        (&false.into(), &0.into(), &"unknown".into())
+    );
+    assert_eq!(summary["findings"], findings(&found).len());
+    let text = namegate().arg("report").arg(&rows).args(["--summary"]).output().unwrap();
+    assert!(
+        stdout(&text).contains(" names with findings (") && !stdout(&text).contains(" among "),
+        "{}",
+        stdout(&text)
+    );
+}
+
 fn status_of(output: &std::process::Output) -> i32 {
     status(output)
 }

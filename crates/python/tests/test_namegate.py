@@ -49,7 +49,8 @@ def program():
     return path
 
 
-FIELDS = ["verdict", "rule", "concern", "severity", "start", "end", "message", "group", "repair", "repair_confidence"]
+FIELDS = ["verdict", "rule", "concern", "severity", "start", "end", "message", "group"]
+FIELDS += ["repair", "repair_confidence", "reading", "reading_confidence"]
 
 
 def listed(program, keys):

@@ -77,6 +77,7 @@
   fact("Checked against", summary.profiles.join(", "));
   fact("Not marked as UTF-8", ...(summary.unmarked || []).map((names) =>
     `${names.container || "archive"}: ${plural(names.members, "member", "members")} read as ${names.encoding} (${names.confidence === "certain" ? "as asked" : names.confidence})`));
+  if (summary.baseline_accepted !== undefined) fact("Baseline", `${plural(summary.baseline_accepted, "known finding", "known findings")} not listed, counted for targets`);
   fact("Tool", `namegate ${summary.namegate}, Unicode ${summary.unicode}`);
   const violationsOf = (concern) => rules.filter((r) => r.concern === concern).reduce((sum, r) => sum + r.violations, 0);
   if (run.incomplete) {
@@ -105,7 +106,7 @@
     figure("names rejected", summary.rejected, "error"),
     figure("names with warnings only", summary.warned, "warn"),
     figure("names with security violations", summary.insecure, "security"),
-    figure("violations", summary.violations),
+    figure("violations", summary.violation_count),
     figure("groups of colliding names", summary.collisions),
     figure("names checked", summary.names));
 

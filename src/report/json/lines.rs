@@ -300,7 +300,7 @@ pub struct SummaryLine<'l> {
     pub names: u64,
     /// Names with a violation.
     pub findings: u64,
-    violations: u64,
+    violation_count: u64,
     rejected: u64,
     warned: u64,
     /// Things that could not be read.
@@ -400,7 +400,7 @@ impl<'l> SummaryLine<'l> {
             directories: summary.directories,
             names: summary.names,
             findings: summary.findings(),
-            violations: summary.violations(),
+            violation_count: summary.violations(),
             rejected: summary.rejected,
             warned: summary.warned,
             unreadable: summary.unreadable,
