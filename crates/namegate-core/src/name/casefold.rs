@@ -8,12 +8,18 @@
 //! system uses them.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use icu_casemap::{CaseMapper, CaseMapperBorrowed};
 
+use super::age::{self, AssignedSet};
 use super::normalize::{Form, to_form};
 
 static CASE: CaseMapperBorrowed<'static> = CaseMapper::new();
+
+/// What the table of exFAT knows.
+static UNICODE_5_0: LazyLock<AssignedSet> =
+    LazyLock::new(|| age::assigned_by((5, 0)).expect("it is among the known versions"));
 
 /// How a target compares names without regard to case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +39,8 @@ pub enum Fold {
     /// than Unicode has today: this fold may report two names as equal that an old volume distinguishes, but misses none that the
     /// table merges.
     Ntfs,
-    /// The recommended up-case table of exFAT (exFAT file system specification, section 7.2.5.1): [`Fold::Ntfs`], and `ς` is `Σ`.
+    /// The recommended up-case table of exFAT (exFAT file system specification, section 7.2.5.1): [`Fold::Ntfs`] of letters that Unicode
+    /// 5.0 had, and `ς` is `Σ`. Every formatter writes this table.
     Exfat,
 }
 
@@ -49,7 +56,12 @@ impl Fold {
             Self::Upcase | Self::Ntfs | Self::Exfat if c > '\u{FFFF}' => c,
             Self::Upcase => CASE.simple_uppercase(c),
             Self::Exfat if c == 'ς' => 'Σ',
-            Self::Ntfs | Self::Exfat => {
+            Self::Exfat => {
+                let upper = Self::Ntfs.scalar(c);
+                let is_old = || upper == c || UNICODE_5_0.contains(c) && UNICODE_5_0.contains(upper);
+                if is_old() { upper } else { c }
+            }
+            Self::Ntfs => {
                 let upper = CASE.simple_uppercase(c);
                 if CASE.simple_lowercase(upper) == c { upper } else { c }
             }
