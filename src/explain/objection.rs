@@ -43,22 +43,23 @@ static POLICIES: LazyLock<Policies> = LazyLock::new(|| Policies {
 
 /// All violations that begin within the first [`MAX_EXPLAINED`] bytes, in the order of the bytes.
 pub(super) fn objections(name: &[u8], profiles: &[&'static Profile]) -> Vec<ExplainedViolation> {
-    let mut found: BTreeMap<(Span, RuleId), Vec<(&'static Profile, Severity)>> = BTreeMap::new();
+    let mut found: BTreeMap<(Span, RuleId), Vec<(&'static Profile, Violation)>> = BTreeMap::new();
     let is_wanted = |profile: &Profile| profiles.iter().any(|wanted| wanted.name == profile.name);
     for &(profile, ref policy) in POLICIES.single.iter().filter(|(profile, _)| is_wanted(profile)) {
         let violations = policy.check(name).violations;
         for v in violations.into_iter().filter(|v| v.span.start < MAX_EXPLAINED) {
-            found.entry((v.span, v.rule)).or_default().push((profile, v.severity));
+            found.entry((v.span, v.rule)).or_default().push((profile, v));
         }
     }
     let check = NameCheck { name, violations: Vec::new() };
-    let objection = |((span, rule), by): ((Span, RuleId), Vec<(&'static Profile, Severity)>)| {
-        let severity = by.iter().map(|&(_, severity)| severity).max().unwrap_or(Severity::Warn);
-        let profiles: ProfileSet = by.iter().map(|&(profile, _)| ProfileSet::from_profile(profile)).collect();
-        let refuses = by.iter().filter(|&&(_, severity)| severity == Severity::Error);
-        let refused_by = refuses.map(|&(profile, _)| ProfileSet::from_profile(profile)).collect();
-        let violation = Violation { rule, severity, span, profiles, refused_by };
-        let warns = by.iter().filter(|&&(_, severity)| severity == Severity::Warn);
+    let objection = |((span, rule), by): ((Span, RuleId), Vec<(&'static Profile, Violation)>)| {
+        let severity = by.iter().map(|(_, v)| v.severity).max().unwrap_or(Severity::Warn);
+        let profiles: ProfileSet = by.iter().map(|(profile, _)| ProfileSet::from_profile(profile)).collect();
+        let refuses = by.iter().filter(|(_, v)| v.severity == Severity::Error);
+        let refused_by = refuses.map(|(profile, _)| ProfileSet::from_profile(profile)).collect();
+        let is_certain = by.iter().any(|(_, v)| v.is_certain);
+        let violation = Violation { rule, severity, span, profiles, refused_by, is_certain };
+        let warns = by.iter().filter(|(_, v)| v.severity == Severity::Warn);
         ExplainedViolation {
             rule: rule.name(),
             severity: severity.as_str(),
@@ -66,7 +67,7 @@ pub(super) fn objections(name: &[u8], profiles: &[&'static Profile]) -> Vec<Expl
             end: span.end,
             message: check.message(&POLICIES.all, &violation),
             profiles: profiles.names().collect(),
-            only_warned_by: warns.map(|&(profile, _)| profile.name).collect(),
+            only_warned_by: warns.map(|(profile, _)| profile.name).collect(),
         }
     };
     found.into_iter().map(objection).collect()

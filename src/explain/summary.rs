@@ -1,8 +1,8 @@
 //! Explains the encoding of a name to readers who do not know RFC 3629.
 
-use crate::name::ucs4::Octet;
+use crate::name::ucs4::{Octet, notation};
 use crate::name::utf8::{self, IllFormed, Malformation};
-use crate::name::{Span, display, ucs4};
+use crate::name::{Span, display};
 
 /// One sentence about the whole name. It contains no names, so nothing in it needs escaping.
 pub(super) fn summary(name: &[u8]) -> String {
@@ -60,24 +60,22 @@ fn ill_formed(name: &[u8], found: IllFormed) -> String {
                 None if value == 0 => " (NUL)".to_owned(),
                 None => String::new(),
             };
-            format!(
-                "{bytes} is an overlong form of U+{value:04X}{shown}, whose only form in UTF-8 is {}",
-                shortest(value)
-            )
+            format!("{bytes} is an overlong form of {}{shown}, {}", notation(value), only_form(value))
         }
         Malformation::Surrogate => format!(
             "{bytes} encodes the surrogate U+{value:04X}, which is half of a UTF-16 pair and not a character"
         ),
         Malformation::SurrogatePair => format!(
-            "{bytes} encodes two surrogates, the UTF-16 pair for U+{value:04X} (CESU-8), whose only form in UTF-8 is {}",
-            shortest(value)
+            "{bytes} encodes two surrogates, the UTF-16 pair for U+{value:04X} (CESU-8), {}",
+            only_form(value)
         ),
         Malformation::AboveMax => {
-            format!("{bytes} encodes {value:08X}, above the last code point U+10FFFF")
+            format!("{bytes} encodes {}, above the last code point U+10FFFF", notation(value))
         }
         Malformation::FiveOrSixOctets => format!(
-            "the {} bytes {bytes} encode {value:08X}, as ISO/IEC 10646-1:1993 allowed; UTF-8 now has at most four bytes",
-            end - start
+            "the {} bytes {bytes} encode {}, as ISO/IEC 10646-1 allowed since Amendment 2 of 1996; RFC 3629 has at most four bytes",
+            end - start,
+            notation(value)
         ),
         Malformation::InvalidOctet => {
             format!("the byte {bytes} is never used in UTF-8")
@@ -85,8 +83,15 @@ fn ill_formed(name: &[u8], found: IllFormed) -> String {
     }
 }
 
-fn shortest(value: u32) -> String {
-    ucs4::encode(value).map_or_else(String::new, |sequence| display::octets(sequence.as_slice()))
+/// Says which bytes encode `value` in UTF-8: those of its scalar value, or none (RFC 3629, section 3).
+fn only_form(value: u32) -> String {
+    match char::from_u32(value) {
+        Some(c) => {
+            format!("whose only form in UTF-8 is {}", display::octets(c.encode_utf8(&mut [0; 4]).as_bytes()))
+        }
+        None if value <= 0xFFFF => "a surrogate, which has no form in UTF-8".into(),
+        None => "which has no form in UTF-8".into(),
+    }
 }
 
 fn count(n: usize, what: &str) -> String {

@@ -100,6 +100,24 @@ fn the_examples_of_the_founding_documents_are_explained() {
 }
 
 #[test]
+fn only_a_scalar_value_has_a_form_in_utf8_and_only_a_code_point_is_written_as_one() {
+    let of = |hex: &str| text(&[b"--hex", hex.as_bytes()]).replace('\n', " ");
+    for (hex, expected) in [
+        ("F0 8D A0 80", "U+D800, a surrogate, which has no form in UTF-8"),
+        ("F4 90 80 80", "encodes UCS-4 value 0x110000, above the last code point U+10FFFF"),
+        ("F7 BF BF BF", "UCS-4 value 0x1FFFFF"),
+        ("FB BF BF BF BF", "UCS-4 value 0x3FFFFFF"),
+        ("FC 80 84 90 80 80", "overlong form of UCS-4 value 0x110000, which has no form in UTF-8"),
+        ("F0 82 82 AC", "U+20AC, whose only form in UTF-8 is E2 82 AC"),
+    ] {
+        let text = of(hex);
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("U+110000") && !text.contains("U+3FFFFFF"), "{text}");
+        assert!(!text.contains("only form in UTF-8 is ED"), "{text}");
+    }
+}
+
+#[test]
 fn what_a_surrogate_pair_means_is_said_with_its_only_good_form() {
     let text = text(&[b"--hex", b"ED:A1:8C:ED:BE:B4"]);
     assert!(text.contains("U+233B4 (CESU-8)"), "{text}");

@@ -98,6 +98,18 @@ pub fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
     Some((value, len))
 }
 
+/// How a value is written: as a code point in four to six digits (RFC 3629, section 2), or as the value that it is where no code point
+/// is that great.
+///
+/// ```
+/// use namegate_core::name::ucs4::notation;
+/// assert_eq!([0x2F, 0xD800, 0x10_FFFF].map(notation), ["U+002F", "U+D800", "U+10FFFF"]);
+/// assert_eq!(notation(0x3FF_FFFF), "UCS-4 value 0x3FFFFFF");
+/// ```
+pub fn notation(value: u32) -> String {
+    if value <= u32::from(char::MAX) { format!("U+{value:04X}") } else { format!("UCS-4 value 0x{value:X}") }
+}
+
 /// The shortest sequence for a UCS-4 value, 1 to 6 octets; `None` above [`MAX`].
 ///
 /// ```
